@@ -1,0 +1,1 @@
+"""pykraft: Apache Kafka's Raft (KRaft) in Python, with Kafka's own bytes on the wire and on disk."""

@@ -1,0 +1,1 @@
+"""Kafka's bytes: primitives, message schemas, frames, record batches. Pure; knows no rule of Raft."""

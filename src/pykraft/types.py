@@ -1,0 +1,235 @@
+"""The words every layer shares: ids, offsets, epochs, replica keys, voter sets, control records.
+
+Pure values, no behaviour beyond look-ups that belong to the value itself. Nothing here knows bytes on
+the wire (``protocol``), files (``log``) or rules (``core``).
+
+Source: Kafka's ``OffsetAndEpoch``, ``ReplicaKey``, ``Endpoints`` and ``VoterSet``; KIP-595, KIP-630, KIP-853.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NewType, TypeAlias
+
+from pykraft.errors import UsageError
+
+Epoch = NewType("Epoch", int)
+"""int32 >= 0; Raft's term."""
+Offset = NewType("Offset", int)
+"""int64 >= 0; Raft's index. ``end_offset`` excludes, ``last_offset`` includes."""
+NodeId = NewType("NodeId", int)
+"""int32 >= 0; a replica without an id is ``None`` here and -1 on the wire."""
+Io = NewType("Io", int)
+"""Number of one storage job, >= 1; jobs are done, and become durable, in this order."""
+Uuid = NewType("Uuid", bytes)
+"""Exactly 16 bytes."""
+Buffer: TypeAlias = bytes | bytearray | memoryview
+"""Bytes that are passed on and not copied."""
+
+NO_IO = Io(0)
+ZERO_UUID = Uuid(bytes(16))
+EPOCH_MAX = Epoch(2**31 - 2)
+"""The largest epoch that a peer may speak of (spec: ours, stricter than Kafka)."""
+
+
+def uuid_text(value: Uuid) -> str:
+    """Kafka's text form: URL-safe base64 of the 16 bytes, 22 characters, no padding."""
+    return base64.urlsafe_b64encode(value).decode("ascii").rstrip("=")
+
+
+def uuid_parse(text: str) -> Uuid:
+    """Parse Kafka's text form.
+
+    Errors: UsageError unless the text is URL-safe base64 of exactly 16 bytes.
+    """
+    try:
+        raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raw = b""
+    if len(raw) != 16:
+        raise UsageError(f"{text!r} is not a Kafka UUID: expected 22 characters of URL-safe base64 (16 bytes)")
+    return Uuid(raw)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instant:
+    """One reading of both clocks. Deadlines use ``mono_ms`` only; ``wall_ms`` is for timestamps."""
+
+    mono_ms: int
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ReplicaKey:
+    """Id and directory id of a replica; a directory id that is not known is ``None``."""
+
+    id: NodeId
+    directory_id: Uuid | None = None
+
+    def matches(self, other: ReplicaKey) -> bool:
+        """True when ids are equal and this key's directory id is unknown or equal.
+
+        Source: KIP-853 §Voter matching; asymmetric on purpose: ``self`` is the entry of a set or a vote.
+        """
+        return self.id == other.id and (self.directory_id is None or self.directory_id == other.directory_id)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndEpoch:
+    """A place in a log: ``offset`` (of an end: exclusive) and the epoch of the record before it."""
+
+    offset: Offset
+    epoch: Epoch
+
+    def is_at_least(self, other: OffsetAndEpoch) -> bool:
+        """Raft's up-to-date rule: epoch first, then offset (paper §5.4.1)."""
+        return (self.epoch, self.offset) >= (other.epoch, other.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a listener is reached. An IPv6 host stands without brackets."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Endpoints by listener name, in their configured order; names are upper case."""
+
+    entries: tuple[tuple[str, Endpoint], ...] = ()
+
+    def get(self, name: str) -> Endpoint | None:
+        """The endpoint of this listener, or None."""
+        return next((endpoint for known, endpoint in self.entries if known == name.upper()), None)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __iter__(self) -> Iterator[tuple[str, Endpoint]]:
+        return iter(self.entries)
+
+
+NO_LISTENERS = Listeners()
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRange:
+    """Supported levels of the feature ``kraft.version``, both inclusive."""
+
+    min_version: int = 0
+    max_version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Voter:
+    """One member of a voter set (KIP-853 VoterNode)."""
+
+    key: ReplicaKey
+    listeners: Listeners
+    kraft_version: VersionRange = VersionRange()
+
+
+@dataclass(frozen=True, slots=True)
+class VoterSet:
+    """Members by id, ascending; an id is in the set at most once."""
+
+    voters: tuple[Voter, ...] = ()
+
+    def __post_init__(self) -> None:
+        ids = self.ids
+        assert list(ids) == sorted(set(ids)), "voters are unique and sorted by id"
+
+    @classmethod
+    def of(cls, voters: Iterable[Voter]) -> VoterSet:
+        """A set from voters in any order; the last of two with the same id wins, as in Kafka."""
+        by_id = {voter.key.id: voter for voter in voters}
+        return cls(tuple(by_id[node_id] for node_id in sorted(by_id)))
+
+    @property
+    def ids(self) -> tuple[NodeId, ...]:
+        """Ids of all voters, ascending."""
+        return tuple(voter.key.id for voter in self.voters)
+
+    def get(self, node_id: NodeId | None) -> Voter | None:
+        """The voter with this id, whatever its directory id."""
+        return next((voter for voter in self.voters if voter.key.id == node_id), None)
+
+    def is_voter(self, key: ReplicaKey) -> bool:
+        """True when an entry matches the key (see `ReplicaKey.matches`)."""
+        voter = self.get(key.id)
+        return voter is not None and voter.key.matches(key)
+
+    def listeners(self, node_id: NodeId | None) -> Listeners:
+        """Listeners of this voter; empty when it is not in the set."""
+        voter = self.get(node_id)
+        return voter.listeners if voter else NO_LISTENERS
+
+    def is_only_voter(self, key: ReplicaKey) -> bool:
+        """True when the set is exactly this replica."""
+        return len(self.voters) == 1 and self.is_voter(key)
+
+    def __len__(self) -> int:
+        return len(self.voters)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Election:
+    """What a replica remembers of one epoch across restarts (the ``quorum-state`` file)."""
+
+    epoch: Epoch = Epoch(0)
+    leader_id: NodeId | None = None
+    voted: ReplicaKey | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochStart:
+    """An entry of the leader-epoch cache: the first offset of an epoch."""
+
+    epoch: Epoch
+    start_offset: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderChange:
+    """Control record type 2: a leader opens its epoch with it (KIP-595)."""
+
+    leader_id: NodeId
+    voters: tuple[NodeId, ...]
+    granting_voters: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotHeader:
+    """Control record type 3: first record of a snapshot (KIP-630). Timestamp in wall ms."""
+
+    last_contained_log_timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFooter:
+    """Control record type 4: last record of a snapshot (KIP-630)."""
+
+
+@dataclass(frozen=True, slots=True)
+class KRaftVersion:
+    """Control record type 5: the finalized ``kraft.version`` (KIP-853)."""
+
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class KRaftVoters:
+    """Control record type 6: a voter set in the log (KIP-853)."""
+
+    voters: VoterSet
+
+
+ControlRecord: TypeAlias = LeaderChange | SnapshotHeader | SnapshotFooter | KRaftVersion | KRaftVoters
