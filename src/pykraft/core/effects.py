@@ -1,0 +1,209 @@
+"""What a replica wants done: the only way out of the core.
+
+The host carries effects out in the order of the list. Storage effects carry a number (`Io`); they are done
+in the order of these numbers and the host reports `events.Persisted` when they are durable. A message
+carries ``after``: it may leave only once that job is durable (etcd ``doc.go``; openraft ``io_ordering``).
+
+``NotifyLeaderChange``, ``NotifyHighWatermark`` and ``NotifyRole`` are facts for listeners, metrics and
+traces; nothing in the protocol waits for them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pykraft.core.messages import FetchResponse, Request, Response
+from pykraft.types import ControlRecord, Election, Endpoint, Epoch, Io, NodeId, Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """Whom to send to: a voter's id, or below -1 for a bootstrap server, and where it listens."""
+
+    id: int
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteElectionState:
+    """Make this election durable in ``quorum-state``; ``voters`` is what version 0 of the file lists."""
+
+    io: Io
+    election: Election
+    voters: tuple[NodeId, ...]
+    kraft_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedBatch:
+    """One batch to encode: the values of these proposals, in order, or these control records.
+
+    Exactly one of ``handles`` and ``control`` is not empty. Timestamp in wall ms.
+    """
+
+    base_offset: Offset
+    end_offset: Offset
+    epoch: Epoch
+    timestamp_ms: int
+    handles: tuple[int, ...] = ()
+    control: tuple[ControlRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendBatches:
+    """Encode and append at the leader's log end."""
+
+    io: Io
+    batches: tuple[PlannedBatch, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendFetched:
+    """Append the first ``count`` batches of the Fetch response that this step was given."""
+
+    io: Io
+    count: int
+    end_offset: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruncateTo:
+    """Cut the log so that ``end_offset`` is its end; durable before any later append."""
+
+    io: Io
+    end_offset: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Send:
+    """Send a request. A later Send to the same peer makes an unanswered one void."""
+
+    after: Io
+    peer: Peer
+    correlation_id: int
+    message: Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """Answer a request."""
+
+    after: Io
+    request_id: int
+    message: Response
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyFetch:
+    """Answer a Fetch with records from ``fetch_offset`` up to the log end, at most ``size_bytes_max``.
+
+    At least one whole batch is sent. If the log was truncated between this effect and the read, the host
+    answers NOT_LEADER_OR_FOLLOWER instead.
+    """
+
+    after: Io
+    request_id: int
+    message: FetchResponse
+    fetch_offset: Offset
+    size_bytes_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseRequester:
+    """The requester did what no correct replica does: one log line, then close its connection."""
+
+    request_id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosePeer:
+    """The answering peer did what no correct replica does: one log line, then close the connection to it."""
+
+    peer_id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptProposal:
+    """The records of this proposal got offsets from ``base_offset``; they are not yet committed."""
+
+    handle: int
+    base_offset: Offset
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectProposal:
+    """The records of this proposal will never be in the log."""
+
+    handle: int
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotifyHighWatermark:
+    """Everything below is committed."""
+
+    high_watermark: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotifyLeaderChange:
+    """The epoch rose, or its leader became known.
+
+    ``epoch_start_offset`` is set when this node leads: a listener hears of it once it has seen everything
+    below that offset and the leader's own first record.
+    """
+
+    epoch: Epoch
+    leader_id: NodeId | None
+    epoch_start_offset: Offset | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotifyRole:
+    """The replica is now in this state, named as in Kafka's current-state metric."""
+
+    role: str
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteShutdown:
+    """The graceful shutdown is over; not ``graceful`` when its time ran out first."""
+
+    graceful: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Something an operator should read in the log; nothing else depends on it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fatal:
+    """The node must stop: going on could lose what was acknowledged."""
+
+    reason: str
+
+
+StorageEffect: TypeAlias = WriteElectionState | AppendBatches | AppendFetched | TruncateTo
+MessageEffect: TypeAlias = Send | Reply | ReplyFetch
+Effect: TypeAlias = (
+    StorageEffect
+    | MessageEffect
+    | CloseRequester
+    | ClosePeer
+    | AcceptProposal
+    | RejectProposal
+    | NotifyHighWatermark
+    | NotifyLeaderChange
+    | NotifyRole
+    | CompleteShutdown
+    | Report
+    | Fatal
+)

@@ -1,0 +1,92 @@
+"""What happened to a replica: the only way into the core.
+
+The host builds these from frames, finished storage jobs, the clock and its callers, and passes each to
+`Raft.step`. Nothing else reaches the core.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pykraft.core.messages import Request, Response
+from pykraft.types import Epoch, Io
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestReceived:
+    """A peer asked. ``request_id`` is the host's; ``listener`` is the name of the one it arrived on."""
+
+    request_id: int
+    listener: str
+    message: Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseReceived:
+    """A peer answered the request that was sent to ``peer_id`` under ``correlation_id``."""
+
+    peer_id: int
+    correlation_id: int
+    message: Response
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendFailed:
+    """No answer will come: the connection failed or closed, or the peer lacks the version (``error``)."""
+
+    peer_id: int
+    correlation_id: int
+    error: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Persisted:
+    """Every storage job up to and including ``io`` is durable."""
+
+    io: Io
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposed:
+    """The application wants ``count`` records appended as one atomic batch.
+
+    ``size_bytes`` is what they take in a batch, without the batch header. ``epoch`` is the epoch that the
+    application believes this node to lead.
+    """
+
+    handle: int
+    epoch: Epoch
+    count: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerDue:
+    """Time has passed; perhaps a deadline with it. A superfluous one does no harm."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResignRequested:
+    """The application gives up leadership of ``epoch``."""
+
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShutdownRequested:
+    """Leave gracefully: hand over leadership, then `effects.CompleteShutdown`; at most ``timeout_ms``."""
+
+    timeout_ms: int
+
+
+Event: TypeAlias = (
+    RequestReceived
+    | ResponseReceived
+    | SendFailed
+    | Persisted
+    | Proposed
+    | TimerDue
+    | ResignRequested
+    | ShutdownRequested
+)

@@ -1,0 +1,296 @@
+"""What replicas say to each other, as values without wire versions.
+
+``rpc`` turns these into Kafka's bytes and back; only it knows versions, topic names and cluster ids. A
+request that a peer sent may hold any int (a negative offset is answered INVALID_REQUEST, not refused while
+decoding), so offsets and epochs of requests are checked by the handlers, never assumed.
+
+``listeners`` of a response name the leader's endpoint: outgoing, for the listener on which the request
+arrived; incoming, for this node's default listener. Empty means not told.
+
+Source: KIP-595, KIP-853, KIP-996, KIP-1166; Kafka's message definitions of 4.3 and 4.4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pykraft.errors import ErrorCode
+from pykraft.types import (
+    NO_LISTENERS,
+    Epoch,
+    Listeners,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    ReplicaKey,
+    VersionRange,
+    Voter,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteRequest:
+    """Vote and PreVote. ``last`` is the candidate's log end (offset exclusive) and last epoch."""
+
+    epoch: Epoch
+    candidate: ReplicaKey
+    voter: ReplicaKey | None
+    last: OffsetAndEpoch
+    pre_vote: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteResponse:
+    """``error`` is the partition's; a top-level error arrives as `TopLevelError`."""
+
+    error: int
+    epoch: Epoch
+    leader_id: NodeId | None
+    vote_granted: bool
+    listeners: Listeners = NO_LISTENERS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginQuorumEpochRequest:
+    """A leader announces itself; ``voter`` is whom it believes to address."""
+
+    epoch: Epoch
+    leader_id: NodeId
+    voter: ReplicaKey | None
+    listeners: Listeners
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginQuorumEpochResponse:
+    """Answer to a leader's announcement."""
+
+    error: int
+    epoch: Epoch
+    leader_id: NodeId | None
+    listeners: Listeners = NO_LISTENERS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndQuorumEpochRequest:
+    """A resigned leader says goodbye; ``successors`` most caught up first (version 0: ids only)."""
+
+    epoch: Epoch
+    leader_id: NodeId
+    successors: tuple[ReplicaKey, ...]
+    listeners: Listeners = NO_LISTENERS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndQuorumEpochResponse:
+    """Answer to a leader's goodbye."""
+
+    error: int
+    epoch: Epoch
+    leader_id: NodeId | None
+    listeners: Listeners = NO_LISTENERS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchRequest:
+    """A replica asks for records from ``fetch_offset``, which also acknowledges all below it.
+
+    ``replica`` is None for an observer without id; ``high_watermark`` is the replica's own: -1 when it knows
+    none, None when the request's version cannot say (KIP-1166).
+    """
+
+    replica: ReplicaKey | None
+    epoch: Epoch
+    fetch_offset: Offset
+    last_fetched_epoch: Epoch
+    wait_ms_max: int
+    size_bytes_max: int
+    high_watermark: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedBatch:
+    """Header of one fetched batch whose CRC was checked; the host holds its bytes."""
+
+    base_offset: Offset
+    end_offset: Offset
+    epoch: Epoch
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchResponse:
+    """Records, or where the logs part (``diverging``), or which snapshot to fetch instead.
+
+    ``diverging`` holds the leader's last epoch <= the one asked for and that epoch's end offset.
+    ``batches`` are the whole and valid batches, in order; ``invalid`` says what was wrong with the bytes
+    after them, if anything was. The leader's answers leave ``batches`` empty: see `effects.ReplyFetch`.
+    """
+
+    error: int
+    epoch: Epoch
+    leader_id: NodeId | None
+    high_watermark: Offset | None
+    log_start_offset: Offset
+    diverging: OffsetAndEpoch | None = None
+    snapshot_id: OffsetAndEpoch | None = None
+    batches: tuple[FetchedBatch, ...] = ()
+    invalid: str | None = None
+    listeners: Listeners = NO_LISTENERS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSnapshotRequest:
+    """Bytes of a snapshot file from ``position`` (KIP-630)."""
+
+    replica: ReplicaKey | None
+    epoch: Epoch
+    snapshot_id: OffsetAndEpoch
+    position: int
+    size_bytes_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSnapshotResponse:
+    """``leader_id`` and ``epoch`` are None where Kafka leaves CurrentLeader out."""
+
+    error: int
+    epoch: Epoch | None
+    leader_id: NodeId | None
+    snapshot_id: OffsetAndEpoch
+    size_bytes: int = 0
+    position: int = 0
+    listeners: Listeners = NO_LISTENERS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeQuorumRequest:
+    """An operator asks the leader about its quorum."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedReplica:
+    """One row of DescribeQuorum: offsets -1 when unknown, timestamps in wall ms, -1 when unknown."""
+
+    key: ReplicaKey
+    log_end_offset: int
+    last_fetch_timestamp: int
+    last_caught_up_timestamp: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeQuorumResponse:
+    """``nodes`` are the voters with their listeners; everything is empty beside an error."""
+
+    error: int
+    error_message: str | None = None
+    leader_id: NodeId | None = None
+    epoch: Epoch = Epoch(0)
+    high_watermark: Offset | None = None
+    voters: tuple[DescribedReplica, ...] = ()
+    observers: tuple[DescribedReplica, ...] = ()
+    nodes: tuple[Voter, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddVoterRequest:
+    """AddRaftVoter (KIP-853, KIP-1186)."""
+
+    voter: ReplicaKey
+    listeners: Listeners
+    timeout_ms: int
+    ack_when_committed: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveVoterRequest:
+    """RemoveRaftVoter (KIP-853)."""
+
+    voter: ReplicaKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeVoterResponse:
+    """Answer to AddRaftVoter and RemoveRaftVoter."""
+
+    error: int
+    error_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateVoterRequest:
+    """UpdateRaftVoter: a voter tells the leader its listeners and range (KIP-853)."""
+
+    epoch: Epoch
+    voter: ReplicaKey
+    listeners: Listeners
+    kraft_version: VersionRange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateVoterResponse:
+    """Answer to UpdateRaftVoter with the current leader and its endpoint, if known."""
+
+    error: int
+    epoch: Epoch
+    leader_id: NodeId | None
+    listeners: Listeners = NO_LISTENERS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopLevelError:
+    """A response that holds an error above the partition and nothing else."""
+
+    error: int
+
+
+Request: TypeAlias = (
+    VoteRequest
+    | BeginQuorumEpochRequest
+    | EndQuorumEpochRequest
+    | FetchRequest
+    | FetchSnapshotRequest
+    | DescribeQuorumRequest
+    | AddVoterRequest
+    | RemoveVoterRequest
+    | UpdateVoterRequest
+)
+Response: TypeAlias = (
+    VoteResponse
+    | BeginQuorumEpochResponse
+    | EndQuorumEpochResponse
+    | FetchResponse
+    | FetchSnapshotResponse
+    | DescribeQuorumResponse
+    | ChangeVoterResponse
+    | UpdateVoterResponse
+    | TopLevelError
+)
+
+NONE = int(ErrorCode.NONE)
+
+__all__ = [
+    "NONE",
+    "AddVoterRequest",
+    "BeginQuorumEpochRequest",
+    "BeginQuorumEpochResponse",
+    "ChangeVoterResponse",
+    "DescribeQuorumRequest",
+    "DescribeQuorumResponse",
+    "DescribedReplica",
+    "EndQuorumEpochRequest",
+    "EndQuorumEpochResponse",
+    "FetchRequest",
+    "FetchResponse",
+    "FetchSnapshotRequest",
+    "FetchSnapshotResponse",
+    "FetchedBatch",
+    "RemoveVoterRequest",
+    "Request",
+    "Response",
+    "TopLevelError",
+    "UpdateVoterRequest",
+    "UpdateVoterResponse",
+    "VoteRequest",
+    "VoteResponse",
+]
