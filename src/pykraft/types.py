@@ -29,6 +29,7 @@ Uuid = NewType("Uuid", bytes)
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """Bytes that are passed on and not copied."""
 
+EPOCH_ZERO = Epoch(0)
 NO_IO = Io(0)
 ZERO_UUID = Uuid(bytes(16))
 EPOCH_MAX = Epoch(2**31 - 2)

@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from pykraft.errors import ErrorCode
 from pykraft.types import (
+    EPOCH_ZERO,
     NO_LISTENERS,
     Epoch,
     Listeners,
@@ -185,7 +186,7 @@ class DescribeQuorumResponse:
     error: int
     error_message: str | None = None
     leader_id: NodeId | None = None
-    epoch: Epoch = Epoch(0)
+    epoch: Epoch = EPOCH_ZERO
     high_watermark: Offset | None = None
     voters: tuple[DescribedReplica, ...] = ()
     observers: tuple[DescribedReplica, ...] = ()
