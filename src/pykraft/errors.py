@@ -5,6 +5,7 @@
       UsageError               the caller's fault
         ConfigError            a property: key, value, what is allowed
         NotLeaderError         retry at the leader that it names
+        BufferFullError        retry later: the leader cannot write as fast as it is asked to
       StorageError             the disk's: path, position, expected and found
         CorruptionError        bytes that are not what was written
         ForeignDirectoryError  a directory of another node or cluster
@@ -77,6 +78,10 @@ class NotLeaderError(UsageError):
         super().__init__(f"this node does not lead: {known} in epoch {epoch}")
         self.leader_id = leader_id
         self.epoch = epoch
+
+
+class BufferFullError(UsageError):
+    """The leader holds as much unwritten work as it may; nothing was appended."""
 
 
 class StorageError(PykraftError):

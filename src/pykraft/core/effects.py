@@ -96,16 +96,17 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyFetch:
-    """Answer a Fetch with records from ``fetch_offset`` up to the log end, at most ``size_bytes_max``.
+    """Answer a Fetch with records from ``fetch_offset`` up to ``end_offset``, at most ``size_bytes_max``.
 
-    At least one whole batch is sent. If the log was truncated between this effect and the read, the host
-    answers NOT_LEADER_OR_FOLLOWER instead.
+    The offsets are equal when there is nothing to send; otherwise at least one whole batch is sent. If the
+    log was truncated between this effect and the read, the host answers NOT_LEADER_OR_FOLLOWER instead.
     """
 
     after: Io
     request_id: int
     message: FetchResponse
     fetch_offset: Offset
+    end_offset: Offset
     size_bytes_max: int
 
 

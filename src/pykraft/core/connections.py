@@ -1,0 +1,94 @@
+"""Which peer may be asked next: at most one request in flight to each, a pause after a failure.
+
+Owns the raft-level correlation ids: an answer counts only if it answers the newest request to its peer, and
+every transition of the state machine forgets them all, so that what was asked in another state or epoch
+is never applied. Knows no endpoints beyond passing them on and no sockets at all.
+
+Source: KIP-595 §Request timeout; Kafka ``RequestManager``; KAFKA-19354 (bootstrap when the leader fails).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from pykraft.core.effects import Peer
+
+
+@dataclass(frozen=True, slots=True)
+class _InFlight:
+    correlation_id: int
+    deadline_ms: int
+
+
+class Connections:
+    """Requests in flight and back-offs, by peer id."""
+
+    def __init__(self, *, request_timeout_ms: int, retry_backoff_ms: int) -> None:
+        self._request_timeout_ms = request_timeout_ms
+        self._retry_backoff_ms = retry_backoff_ms
+        self._in_flight: dict[int, _InFlight] = {}
+        self._backing_off: dict[int, int] = {}
+        self._next_correlation_id = 0
+
+    def reset(self) -> None:
+        """Forget all requests and back-offs: later answers are ignored."""
+        self._in_flight.clear()
+        self._backing_off.clear()
+
+    def is_ready(self, peer_id: int) -> bool:
+        """True when a request may be sent to this peer now."""
+        return peer_id not in self._in_flight and peer_id not in self._backing_off
+
+    def is_backing_off(self, peer_id: int) -> bool:
+        """True while the pause after a failure lasts."""
+        return peer_id in self._backing_off
+
+    @property
+    def has_in_flight(self) -> bool:
+        """True when any peer owes an answer."""
+        return bool(self._in_flight)
+
+    def sent(self, peer_id: int, now_ms: int) -> int:
+        """Note a request to a ready peer; returns its correlation id."""
+        assert self.is_ready(peer_id)
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id += 1
+        self._in_flight[peer_id] = _InFlight(correlation_id, now_ms + self._request_timeout_ms)
+        return correlation_id
+
+    def received(self, peer_id: int, correlation_id: int) -> bool:
+        """Note an answer; False when it answers nothing that is still asked."""
+        request = self._in_flight.get(peer_id)
+        if request is None or request.correlation_id != correlation_id:
+            return False
+        del self._in_flight[peer_id]
+        return True
+
+    def back_off(self, peer_id: int, now_ms: int) -> None:
+        """The last request brought nothing: leave the peer alone for the retry back-off."""
+        if self._retry_backoff_ms:
+            self._backing_off[peer_id] = now_ms + self._retry_backoff_ms
+
+    def expire(self, now_ms: int) -> None:
+        """End pauses that are over; requests out of time count as failed."""
+        for peer_id, deadline_ms in list(self._backing_off.items()):
+            if deadline_ms <= now_ms:
+                del self._backing_off[peer_id]
+        for peer_id, request in list(self._in_flight.items()):
+            if request.deadline_ms <= now_ms:
+                del self._in_flight[peer_id]
+                self.back_off(peer_id, now_ms)
+
+    def next_deadline_ms(self) -> int | None:
+        """When `expire` will have something to do."""
+        deadlines = [*self._backing_off.values(), *(request.deadline_ms for request in self._in_flight.values())]
+        return min(deadlines, default=None)
+
+    def choose(self, peers: Sequence[Peer], rng: Random) -> Peer | None:
+        """A ready peer from a random start in cyclic order, if nothing at all is in flight."""
+        if self._in_flight or not peers:
+            return None
+        start = rng.randrange(len(peers))
+        return next((peer for peer in (*peers[start:], *peers[:start]) if self.is_ready(peer.id)), None)

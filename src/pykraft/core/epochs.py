@@ -1,0 +1,63 @@
+"""The leader-epoch cache: where each epoch began in this log.
+
+Invariant: entries are strictly ascending in epoch and in start offset. It answers the one question that
+lets two logs find their last common record: where does an epoch end here?
+
+Source: KIP-101, KIP-595 §Log reconciliation; Kafka ``LeaderEpochFileCache``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+from pykraft.types import Epoch, EpochStart, Offset, OffsetAndEpoch
+
+
+class EpochCache:
+    """Epoch starts of one log, in memory."""
+
+    def __init__(self, entries: Iterable[EpochStart] = ()) -> None:
+        self._entries: list[EpochStart] = []
+        for entry in entries:
+            self.assign(entry.epoch, entry.start_offset)
+
+    @property
+    def entries(self) -> tuple[EpochStart, ...]:
+        """All entries, ascending."""
+        return tuple(self._entries)
+
+    @property
+    def latest(self) -> EpochStart | None:
+        """The newest entry."""
+        return self._entries[-1] if self._entries else None
+
+    def assign(self, epoch: Epoch, start_offset: Offset) -> None:
+        """Let ``epoch`` begin at ``start_offset``; entries that contradict this are dropped.
+
+        Assigning the latest epoch again changes nothing.
+        """
+        if self._entries and self._entries[-1].epoch == epoch:
+            return
+        while self._entries and (self._entries[-1].epoch >= epoch or self._entries[-1].start_offset >= start_offset):
+            self._entries.pop()
+        self._entries.append(EpochStart(epoch=epoch, start_offset=start_offset))
+
+    def truncate_to(self, end_offset: Offset) -> None:
+        """Forget epochs that begin at or above the new log end."""
+        while self._entries and self._entries[-1].start_offset >= end_offset:
+            self._entries.pop()
+
+    def end_of(self, epoch: Epoch, log_end_offset: Offset) -> OffsetAndEpoch | None:
+        """The largest known epoch <= ``epoch`` and where it ends; None when no higher epoch is known.
+
+        For the latest epoch that is the log end. When every known epoch is higher, the answer is the asked
+        epoch itself, ending where the first known one begins.
+        """
+        if self._entries and self._entries[-1].epoch == epoch:
+            return OffsetAndEpoch(log_end_offset, epoch)
+        at = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
+        if at == len(self._entries):
+            return None
+        floor = self._entries[at - 1].epoch if at else epoch
+        return OffsetAndEpoch(self._entries[at].start_offset, floor)

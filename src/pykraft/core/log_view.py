@@ -1,0 +1,115 @@
+"""What the core knows of its log: ends, epochs and how far it is flushed. No bytes, no files.
+
+Invariant: ``start_offset <= flushed_end_offset <= end_offset``. The flushed end is derived from the numbers
+of storage jobs, never from offsets: an offset can be truncated and written again, and a late completion of
+the first write must not count for the second (etcd's append ABA story):
+
+1. records 5–9 are appended by job 1; 2. job 2 truncates to 5; 3. job 3 appends other records 5–9;
+4. job 1 completes. Offsets alone would say that 5–9 are durable; they are not until job 3 completes.
+
+Source: KIP-595 §Log reconciliation; Kafka ``RaftLog``; etcd ``raft/log_unstable.go``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pykraft.core.epochs import EpochCache
+from pykraft.types import EPOCH_ZERO, Epoch, EpochStart, Io, Offset, OffsetAndEpoch
+
+
+@dataclass(slots=True)
+class _Unflushed:
+    io: Io
+    end_offset: Offset
+
+
+class LogView:
+    """Offsets and epochs of one log, those still being written included."""
+
+    def __init__(self, *, start_offset: Offset, end_offset: Offset, epochs: Iterable[EpochStart] = ()) -> None:
+        assert 0 <= start_offset <= end_offset
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+        self.flushed_end_offset = end_offset
+        self._epochs = EpochCache(epochs)
+        self._unflushed: deque[_Unflushed] = deque()
+        latest = self._epochs.latest
+        assert latest is None or latest.start_offset <= end_offset, "an epoch begins within the log"
+
+    @property
+    def last_epoch(self) -> Epoch:
+        """Epoch of the last record; 0 for an empty log."""
+        latest = self._epochs.latest
+        return latest.epoch if latest else EPOCH_ZERO
+
+    @property
+    def end(self) -> OffsetAndEpoch:
+        """End offset (exclusive) with the epoch of the record before it."""
+        return OffsetAndEpoch(self.end_offset, self.last_epoch)
+
+    @property
+    def unflushed_count(self) -> int:
+        """Number of appends and truncations not yet durable."""
+        return len(self._unflushed)
+
+    @property
+    def epochs(self) -> tuple[EpochStart, ...]:
+        """Entries of the epoch cache, ascending."""
+        return self._epochs.entries
+
+    def begin_epoch(self, epoch: Epoch) -> None:
+        """A new leader's epoch starts at the log end (KIP-595 §Leader start)."""
+        self._epochs.assign(epoch, self.end_offset)
+
+    def append(self, *, base_offset: Offset, end_offset: Offset, epoch: Epoch) -> None:
+        """One batch was planned at the log end; `submit` follows once for all of a job."""
+        assert base_offset == self.end_offset < end_offset
+        assert epoch >= self.last_epoch, "epochs never go backwards in a log"
+        self._epochs.assign(epoch, base_offset)
+        self.end_offset = end_offset
+
+    def truncate_to(self, end_offset: Offset) -> None:
+        """Records from ``end_offset`` on were cut; `submit` follows."""
+        assert self.start_offset <= end_offset <= self.end_offset
+        self.end_offset = end_offset
+        self.flushed_end_offset = min(self.flushed_end_offset, end_offset)
+        for write in self._unflushed:
+            write.end_offset = min(write.end_offset, end_offset)
+        self._epochs.truncate_to(end_offset)
+
+    def submit(self, io: Io) -> None:
+        """Storage job ``io`` will make the log durable up to its present end."""
+        assert not self._unflushed or self._unflushed[-1].io < io
+        self._unflushed.append(_Unflushed(io, self.end_offset))
+
+    def persist(self, io: Io) -> None:
+        """All jobs up to ``io`` are durable."""
+        while self._unflushed and self._unflushed[0].io <= io:
+            self.flushed_end_offset = self._unflushed.popleft().end_offset
+
+    def end_of_epoch(self, epoch: Epoch) -> OffsetAndEpoch:
+        """The largest known epoch <= ``epoch`` and its end; the log end when none higher is known."""
+        return self._epochs.end_of(epoch, self.end_offset) or self.end
+
+    def diverging_from(self, offset: Offset, last_epoch: Epoch) -> OffsetAndEpoch | None:
+        """None when a log that ends at (offset, last_epoch) is a prefix of this one; else where to look.
+
+        Source: Kafka ``RaftLog.validateOffsetAndEpoch``.
+        """
+        if offset == 0 and self.start_offset == 0:
+            return None
+        end = self.end_of_epoch(last_epoch)
+        return None if end.epoch == last_epoch and end.offset >= offset else end
+
+    def truncation_point(self, diverging: OffsetAndEpoch) -> Offset:
+        """Where to cut, given the leader's largest epoch <= ours and its end there.
+
+        Source: KIP-595 §Truncation; Kafka ``RaftLog.truncateToEndOffset``.
+        """
+        if diverging.epoch == 0:
+            return min(diverging.offset, self.end_offset)
+        own = self.end_of_epoch(diverging.epoch)
+        return min(own.offset, diverging.offset) if own.epoch == diverging.epoch else own.offset

@@ -1,0 +1,116 @@
+"""The effects of one step, their storage numbers, and which write each message waits for.
+
+Two rules live here and nowhere else:
+
+- However often the election changes within a step, only the last one is written, and before every other
+  write of that step.
+- A message leaves only after what it relies on is durable: by default the newest election write; a denial
+  or pre-vote answer only the newest write that raised the epoch; a follower's Fetch also the newest append
+  or truncation.
+
+Source: etcd ``doc.go`` and openraft ``io_ordering`` (order of writes); Kafka's ``durableTransitionTo``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from enum import Enum, auto
+
+from pykraft.core.effects import Effect, MessageEffect, Reply, ReplyFetch, Send, WriteElectionState
+from pykraft.types import NO_IO, Election, Io, NodeId
+
+
+class Relies(Enum):
+    """What must be durable before a message may leave."""
+
+    EPOCH = auto()
+    ELECTION = auto()
+    LOG = auto()
+
+
+class Outbox:
+    """Collects the effects of a step; `take` ends the step."""
+
+    def __init__(self) -> None:
+        self._effects: list[Effect] = []
+        self._relies: dict[int, Relies] = {}
+        self._reserved = Io(NO_IO + 1)
+        self._last_io = self._reserved
+        self._election: WriteElectionState | None = None
+        self._written: Election | None = None
+        self._raises_epoch = False
+        self._durable = NO_IO
+        self._epoch_io = NO_IO
+        self._election_io = NO_IO
+        self._log_io = NO_IO
+        self._unfinished: deque[tuple[Io, int]] = deque()
+
+    def add(self, effect: Effect) -> None:
+        """An effect that neither stores nor sends."""
+        assert not isinstance(effect, Send | Reply | ReplyFetch | WriteElectionState)
+        self._effects.append(effect)
+
+    def next_log_io(self) -> Io:
+        """The number of an append or a truncation that the caller adds next."""
+        self._last_io = Io(self._last_io + 1)
+        self._log_io = self._last_io
+        return self._last_io
+
+    def write_election(self, election: Election, voters: tuple[NodeId, ...], kraft_version: int) -> None:
+        """Replace what this step will write to ``quorum-state``."""
+        before = self._written
+        assert before is None or election.epoch >= before.epoch, "the epoch on disk never decreases"
+        self._raises_epoch |= before is None or election.epoch > before.epoch
+        self._written = election
+        self._election = WriteElectionState(
+            io=self._reserved, election=election, voters=voters, kraft_version=kraft_version
+        )
+
+    def send(self, effect: MessageEffect, relies: Relies) -> None:
+        """A message; its ``after`` is set when the step ends."""
+        self._relies[len(self._effects)] = relies
+        self._effects.append(effect)
+
+    def persist(self, io: Io) -> None:
+        """All jobs up to ``io`` are durable."""
+        self._durable = max(self._durable, io)
+        while self._unfinished and self._unfinished[0][0] <= io:
+            self._unfinished.popleft()
+
+    def oldest_unfinished_ms(self) -> int | None:
+        """When the oldest storage job that is not yet durable was handed out (mono ms)."""
+        return self._unfinished[0][1] if self._unfinished else None
+
+    def take(self, now_ms: int) -> list[Effect]:
+        """End the step: number the election write, tell every message what to wait for."""
+        effects = self._effects
+        if self._election is not None:
+            self._election_io = self._reserved
+            if self._raises_epoch:
+                self._epoch_io = self._reserved
+        for at, relies in self._relies.items():
+            message = effects[at]
+            assert isinstance(message, Send | Reply | ReplyFetch)
+            after = self._after(relies)
+            if after:
+                effects[at] = replace(message, after=after)
+        if self._election is not None:
+            effects.insert(0, self._election)
+            self._unfinished.append((self._reserved, now_ms))
+        if self._last_io > self._reserved:
+            self._unfinished.append((self._last_io, now_ms))
+        if self._election is not None or self._last_io > self._reserved:
+            self._reserved = self._last_io = Io(self._last_io + 1)
+        self._effects = []
+        self._relies = {}
+        self._election = None
+        self._raises_epoch = False
+        return effects
+
+    def _after(self, relies: Relies) -> Io:
+        """The job that a message with this reliance waits for; `NO_IO` when it is already durable."""
+        io = self._epoch_io if relies is Relies.EPOCH else self._election_io
+        if relies is Relies.LOG:
+            io = max(io, self._log_io)
+        return io if io > self._durable else NO_IO
