@@ -23,6 +23,7 @@ class ErrorCode(IntEnum):
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
     CORRUPT_MESSAGE = 2
     UNKNOWN_TOPIC_OR_PARTITION = 3
     NOT_LEADER_OR_FOLLOWER = 6
@@ -97,9 +98,7 @@ class StorageError(PykraftError):
 class CorruptionError(StorageError):
     """Bytes on disk are not what was written: where, what was expected, what was found."""
 
-    def __init__(
-        self, path: object, *, position: int, expected: str, found: str, repair: str | None = None
-    ) -> None:
+    def __init__(self, path: object, *, position: int, expected: str, found: str, repair: str | None = None) -> None:
         super().__init__(path, f"at position {position}: expected {expected}, found {found}", repair=repair)
         self.position = position
         self.expected = expected

@@ -1,0 +1,90 @@
+"""What a leader was asked to append and has not yet handed to storage.
+
+Proposals gather in one open batch until the linger time is over or the batch is full; so one fsync serves
+many of them. All records of one proposal stay in one batch, which makes them atomic. Bounded by the number
+of batches that wait while storage is behind.
+
+Invariant: offsets are dense from the log end on: open and waiting batches come right after what was drained.
+
+Source: KIP-595 (``quorum.append.linger.ms``); Kafka ``BatchAccumulator``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from pykraft.core.effects import PlannedBatch
+from pykraft.types import Epoch, Instant, Offset
+
+BATCH_HEADER_SIZE_BYTES = 61
+
+
+class Accumulation:
+    """Open and waiting batches of one leader's term."""
+
+    def __init__(
+        self, *, epoch: Epoch, base_offset: Offset, linger_ms: int, size_bytes_max: int, waiting_max: int
+    ) -> None:
+        self.next_offset = base_offset
+        self._epoch = epoch
+        self._linger_ms = linger_ms
+        self._size_bytes_max = size_bytes_max - BATCH_HEADER_SIZE_BYTES
+        self._waiting_max = waiting_max
+        self._waiting: deque[PlannedBatch] = deque()
+        self._handles: list[int] = []
+        self._base_offset = base_offset
+        self._size_bytes = 0
+        self._begun: Instant | None = None
+
+    def fits(self, size_bytes: int) -> bool:
+        """True when a proposal of this size can be one batch at all."""
+        return size_bytes <= self._size_bytes_max
+
+    def add(self, *, handle: int, count: int, size_bytes: int, now: Instant) -> Offset | None:
+        """Take a proposal that `fits`; returns its base offset, or None when too many batches wait."""
+        assert self.fits(size_bytes) and count >= 1
+        if self._handles and self._size_bytes + size_bytes > self._size_bytes_max:
+            self._complete()
+        if not self._handles:
+            if len(self._waiting) >= self._waiting_max:
+                return None
+            self._begun = now
+            self._base_offset = self.next_offset
+        base_offset = self.next_offset
+        self._handles.append(handle)
+        self._size_bytes += size_bytes
+        self.next_offset = Offset(base_offset + count)
+        return base_offset
+
+    def due_ms(self) -> int | None:
+        """When there is something to drain (mono ms; the past when a full batch waits), or None."""
+        if self._waiting:
+            return 0
+        return self._begun.mono_ms + self._linger_ms if self._begun else None
+
+    def drain(self) -> tuple[PlannedBatch, ...]:
+        """All batches in order; nothing waits any more."""
+        if self._handles:
+            self._complete()
+        batches = tuple(self._waiting)
+        self._waiting.clear()
+        return batches
+
+    def close(self) -> tuple[int, ...]:
+        """End of the term: the handles of all proposals that never reached the log."""
+        return tuple(handle for batch in self.drain() for handle in batch.handles)
+
+    def _complete(self) -> None:
+        assert self._begun is not None
+        self._waiting.append(
+            PlannedBatch(
+                base_offset=self._base_offset,
+                end_offset=self.next_offset,
+                epoch=self._epoch,
+                timestamp_ms=self._begun.wall_ms,
+                handles=tuple(self._handles),
+            )
+        )
+        self._handles = []
+        self._size_bytes = 0
+        self._begun = None

@@ -1,0 +1,73 @@
+"""A leader's log grows: plan, hand to storage, wake who waits; and what that does to the high watermark.
+
+The leader's own end counts for the high watermark only once it is flushed; the others' fetch offsets count
+at once, since a voter fetches only above what it has flushed. So the high watermark may pass the leader's
+own flushed end when a majority of others holds the records.
+
+Source: KIP-595 §Leader; Raft paper §5.4.2; Kafka ``LeaderState.maybeUpdateHighWatermark``.
+"""
+
+from __future__ import annotations
+
+from pykraft.core.effects import AppendBatches, NotifyHighWatermark, PlannedBatch
+from pykraft.core.quorum import majority_end_offset
+from pykraft.core.replica import Replica
+from pykraft.core.serving import answer_parked
+from pykraft.core.state import Leader
+from pykraft.types import Instant
+
+
+def append_planned(replica: Replica, leader: Leader, batches: tuple[PlannedBatch, ...]) -> None:
+    """Append at the log end and serve it to whoever waits for records.
+
+    Effects: AppendBatches, then ReplyFetch for parked fetches.
+    """
+    for batch in batches:
+        replica.log.append(base_offset=batch.base_offset, end_offset=batch.end_offset, epoch=leader.epoch)
+    io = replica.outbox.next_log_io()
+    replica.log.submit(io)
+    replica.outbox.add(AppendBatches(io=io, batches=batches))
+    if not replica.config.leader_send_flushed_only:
+        answer_parked(replica, leader)
+
+
+def drain_if_due(replica: Replica, leader: Leader, now: Instant) -> None:
+    """Append what has lingered long enough, unless storage is too far behind already."""
+    due_ms = leader.accumulation.due_ms()
+    if due_ms is None or due_ms > now.mono_ms or not may_drain(replica):
+        return
+    append_planned(replica, leader, leader.accumulation.drain())
+
+
+def may_drain(replica: Replica) -> bool:
+    """True while fewer appends wait for storage than may."""
+    return replica.log.unflushed_count < replica.config.accumulated_batches_max
+
+
+def flushed(replica: Replica, leader: Leader) -> None:
+    """The leader's log became durable a bit further."""
+    advance_high_watermark(replica, leader)
+    if replica.config.leader_send_flushed_only:
+        answer_parked(replica, leader)
+
+
+def advance_high_watermark(replica: Replica, leader: Leader) -> None:
+    """Raise the high watermark to what a majority holds, if that includes a record of this epoch.
+
+    It never goes back, whatever the replicas report later.
+
+    Effects: NotifyHighWatermark and ReplyFetch for all parked fetches (KIP-1166).
+    """
+    ends = [
+        replica.log.flushed_end_offset if node_id == leader.leader_id else voter.end_offset
+        for node_id, voter in leader.progress.voters.items()
+    ]
+    offset = majority_end_offset(ends)
+    if offset is None or offset <= leader.epoch_start_offset:
+        return
+    if leader.high_watermark is not None and offset <= leader.high_watermark:
+        return
+    assert offset <= replica.log.end_offset, "a replica acknowledged what this leader never had"
+    leader.high_watermark = offset
+    replica.outbox.add(NotifyHighWatermark(high_watermark=offset))
+    answer_parked(replica, leader)

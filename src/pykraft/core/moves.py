@@ -1,0 +1,200 @@
+"""The named moves of a replica: what it carries into each state and what it does on arrival.
+
+`transitions` says which moves are legal; here is how each is made: which vote, leader, high watermark and
+timer go along.
+
+Source: KIP-595, KIP-996; Kafka ``KafkaRaftClient.transitionTo*`` and ``QuorumState``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import assert_never
+
+from pykraft.core.accumulation import Accumulation
+from pykraft.core.appending import append_planned
+from pykraft.core.effects import PlannedBatch, RejectProposal
+from pykraft.core.election import NEVER_MS, Tally
+from pykraft.core.progress import Progress
+from pykraft.core.replica import Replica
+from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, Unattached
+from pykraft.core.transitions import become
+from pykraft.errors import NotLeaderError
+from pykraft.types import Epoch, Instant, LeaderChange, Listeners, NodeId, Offset, ReplicaKey
+
+
+def to_unattached(replica: Replica, epoch: Epoch, now: Instant, *, leader_id: NodeId | None = None) -> None:
+    """Go to a higher epoch without a leader to follow; ``leader_id`` when known without an address."""
+    new = Unattached(
+        epoch=epoch,
+        leader_id=leader_id,
+        high_watermark=replica.high_watermark,
+        election_deadline_ms=_unattached_deadline_ms(replica, now),
+    )
+    _leave(replica, new)
+
+
+def to_follower(replica: Replica, epoch: Epoch, leader_id: NodeId, listeners: Listeners, now: Instant) -> None:
+    """Follow a leader of this or a higher epoch; the vote of the epoch is kept."""
+    new = Follower(
+        epoch=epoch,
+        leader_id=leader_id,
+        leader_listeners=listeners,
+        voted=replica.voted if epoch == replica.epoch else None,
+        high_watermark=replica.high_watermark,
+        fetch_deadline_ms=now.mono_ms + replica.config.fetch_timeout_ms,
+    )
+    _leave(replica, new)
+
+
+def to_prospective(replica: Replica, now: Instant) -> None:
+    """Ask for pre-votes; an only voter has its majority at once."""
+    assert replica.local.id is not None
+    new = Prospective(
+        epoch=replica.epoch,
+        leader_id=replica.leader_id,
+        leader_listeners=replica.leader_listeners,
+        voted=replica.voted,
+        high_watermark=replica.high_watermark,
+        election_deadline_ms=replica.draw_election_deadline_ms(now),
+        tally=Tally.begin(replica.voters.ids, replica.local.id),
+    )
+    become(replica, new)
+    if new.tally.is_won:
+        to_candidate(replica, now)
+
+
+def to_candidate(replica: Replica, now: Instant) -> None:
+    """Open the next epoch with a vote for oneself; an only voter leads at once."""
+    assert replica.local.key is not None
+    new = Candidate(
+        epoch=Epoch(replica.epoch + 1),
+        voted=replica.local.key,
+        high_watermark=replica.high_watermark,
+        election_deadline_ms=replica.draw_election_deadline_ms(now),
+        tally=Tally.begin(replica.voters.ids, replica.local.key.id),
+    )
+    become(replica, new)
+    if new.tally.is_won:
+        to_leader(replica, now)
+
+
+def to_leader(replica: Replica, now: Instant) -> None:
+    """Lead: the first batch of the epoch names leader, voters and who granted (KIP-595 §Leader start)."""
+    candidate = replica.state
+    assert isinstance(candidate, Candidate)
+    assert replica.local.id is not None
+    start = replica.log.end_offset
+    leader_change = LeaderChange(
+        leader_id=replica.local.id,
+        voters=replica.voters.ids,
+        granting_voters=tuple(sorted(candidate.tally.granted)),
+    )
+    opening = PlannedBatch(
+        base_offset=start,
+        end_offset=Offset(start + 1),
+        epoch=candidate.epoch,
+        timestamp_ms=now.wall_ms,
+        control=(leader_change,),
+    )
+    leader = Leader(
+        epoch=candidate.epoch,
+        leader_id=replica.local.id,
+        epoch_start_offset=start,
+        granting_voters=leader_change.granting_voters,
+        progress=Progress(replica.voters),
+        accumulation=Accumulation(
+            epoch=candidate.epoch,
+            base_offset=opening.end_offset,
+            linger_ms=replica.config.append_linger_ms,
+            size_bytes_max=replica.config.batch_size_bytes_max,
+            waiting_max=replica.config.accumulated_batches_max,
+        ),
+        check_quorum_deadline_ms=check_quorum_deadline_ms(replica, now),
+        begin_quorum_deadline_ms=now.mono_ms,
+    )
+    become(replica, leader)
+    replica.log.begin_epoch(leader.epoch)
+    append_planned(replica, leader, (opening,))
+
+
+def to_resigned(replica: Replica, now: Instant) -> None:
+    """Stop leading for good in this epoch and let the voters know, most caught up first."""
+    leader = replica.state
+    assert isinstance(leader, Leader)
+    new = Resigned(
+        epoch=leader.epoch,
+        leader_id=leader.leader_id,
+        unacknowledged=frozenset(replica.voters.ids) - {leader.leader_id},
+        successors=leader.progress.by_fetch_offset(without=leader.leader_id),
+        election_deadline_ms=replica.draw_election_deadline_ms(now),
+    )
+    _leave(replica, new)
+
+
+def give_up_campaign(replica: Replica, now: Instant) -> None:
+    """A pre-vote lost or out of time: back to the leader that is known, else wait Unattached."""
+    prospective = replica.state
+    assert isinstance(prospective, Prospective)
+    if prospective.leader_id is not None and replica.has_reachable_leader:
+        to_follower(replica, replica.epoch, prospective.leader_id, prospective.leader_listeners, now)
+        return
+    new = Unattached(
+        epoch=prospective.epoch,
+        leader_id=prospective.leader_id,
+        voted=prospective.voted,
+        high_watermark=prospective.high_watermark,
+        election_deadline_ms=_unattached_deadline_ms(replica, now),
+    )
+    become(replica, new)
+
+
+def cast_vote(replica: Replica, candidate: ReplicaKey, now: Instant) -> None:
+    """Grant the standard vote of this epoch; the election timer starts anew."""
+    state = replica.state
+    deadline_ms = replica.draw_election_deadline_ms(now)
+    assert candidate.id != replica.local.id
+    if isinstance(state, Prospective):
+        assert replica.local.id is not None
+        tally = Tally.begin(replica.voters.ids, replica.local.id)
+        become(replica, replace(state, voted=candidate, election_deadline_ms=deadline_ms, tally=tally))
+    else:
+        assert isinstance(state, Unattached)
+        become(replica, replace(state, voted=candidate, election_deadline_ms=deadline_ms))
+
+
+def check_quorum_deadline_ms(replica: Replica, now: Instant) -> int:
+    """When a leader without fetches of a majority resigns (mono ms); never for an only voter.
+
+    Half a fetch timeout longer than a follower waits, so that the leader is the last to act.
+    """
+    if replica.is_only_voter:
+        return NEVER_MS
+    return now.mono_ms + replica.config.fetch_timeout_ms * 3 // 2
+
+
+def _unattached_deadline_ms(replica: Replica, now: Instant) -> int:
+    """Who was already waiting for an election goes on waiting; the others draw anew; observers never campaign."""
+    state = replica.state
+    if not replica.is_voter:
+        return NEVER_MS
+    match state:
+        case Candidate() | Unattached() | Resigned():
+            deadline_ms = state.election_deadline_ms
+        case Prospective() if not state.tally.is_lost:
+            deadline_ms = state.election_deadline_ms
+        case Prospective() | Follower() | Leader():
+            deadline_ms = NEVER_MS
+        case _:
+            assert_never(state)
+    return replica.draw_election_deadline_ms(now) if deadline_ms == NEVER_MS else deadline_ms
+
+
+def _leave(replica: Replica, new: Unattached | Follower | Resigned) -> None:
+    """Enter ``new``; a leader's proposals that never reached the log are refused."""
+    old = replica.state
+    become(replica, new)
+    if isinstance(old, Leader):
+        for handle in old.accumulation.close():
+            error = NotLeaderError(replica.leader_id if replica.has_remote_leader else None, replica.epoch)
+            replica.outbox.add(RejectProposal(handle=handle, error=error))

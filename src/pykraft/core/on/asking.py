@@ -1,0 +1,116 @@
+"""The requests a replica sends, each to peers that may be asked now.
+
+Source: KIP-595, KIP-853, KIP-996, KIP-1166; Kafka ``KafkaRaftClient.build*Request``; KAFKA-19354.
+"""
+
+from __future__ import annotations
+
+from pykraft.core.effects import Peer, Send
+from pykraft.core.election import NEVER_MS
+from pykraft.core.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    Request,
+    VoteRequest,
+)
+from pykraft.core.outbox import Relies
+from pykraft.core.replica import Replica
+from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned
+from pykraft.types import NO_IO, Instant, NodeId, ReplicaKey
+
+
+def ask_for_votes(replica: Replica, state: Prospective | Candidate, now: Instant) -> None:
+    """Vote or PreVote to every voter that has not answered."""
+    assert replica.local.key is not None
+    for node_id in state.tally.unanswered:
+        message = VoteRequest(
+            epoch=state.epoch,
+            candidate=replica.local.key,
+            voter=_voter_key(replica, node_id),
+            last=replica.log.end,
+            pre_vote=isinstance(state, Prospective),
+        )
+        _send_to_voter(replica, node_id, message, now)
+
+
+def say_begin_quorum_epoch(replica: Replica, leader: Leader, now: Instant) -> None:
+    """Announce this leader to voters that have not fetched for half a fetch timeout, for the whole term."""
+    if leader.begin_quorum_deadline_ms > now.mono_ms:
+        return
+    period_ms = replica.config.fetch_timeout_ms // 2
+    leader.begin_quorum_deadline_ms = now.mono_ms + period_ms if len(replica.voters) > 1 else NEVER_MS
+    for node_id, voter in leader.progress.voters.items():
+        if node_id != leader.leader_id and voter.is_silent_for(period_ms, now):
+            message = BeginQuorumEpochRequest(
+                epoch=leader.epoch,
+                leader_id=leader.leader_id,
+                voter=_voter_key(replica, node_id),
+                listeners=replica.local.listeners,
+            )
+            _send_to_voter(replica, node_id, message, now)
+
+
+def say_end_quorum_epoch(replica: Replica, state: Resigned, now: Instant) -> None:
+    """Tell every voter that has not acknowledged it that this leader is gone."""
+    message = EndQuorumEpochRequest(
+        epoch=state.epoch,
+        leader_id=state.leader_id,
+        successors=state.successors,
+        listeners=replica.local.listeners,
+    )
+    for node_id in sorted(state.unacknowledged):
+        if replica.voters.get(node_id) is not None:
+            _send_to_voter(replica, node_id, message, now)
+
+
+def send_fetch_to_bootstrap(replica: Replica, now: Instant) -> None:
+    """Ask any bootstrap server who leads, if nothing is being asked already."""
+    peer = replica.connections.choose(replica.bootstrap_peers(), replica.rng)
+    if peer is not None:
+        _send(replica, peer, _fetch(replica), now, Relies.LOG)
+
+
+def send_fetch_to_leader(replica: Replica, state: Follower, now: Instant) -> None:
+    """Fetch from the leader; while it fails, ask a bootstrap server whether there is another.
+
+    One Fetch at a time, sent only when what it acknowledges is durable.
+    """
+    if replica.connections.has_in_flight:
+        return
+    endpoint = state.leader_listeners.get(replica.local.default_listener)
+    if endpoint is None or replica.connections.is_backing_off(state.leader_id):
+        send_fetch_to_bootstrap(replica, now)
+        return
+    _send(replica, Peer(id=state.leader_id, endpoint=endpoint), _fetch(replica), now, Relies.LOG)
+
+
+def _fetch(replica: Replica) -> FetchRequest:
+    high_watermark = replica.high_watermark
+    return FetchRequest(
+        replica=replica.local.key,
+        epoch=replica.epoch,
+        fetch_offset=replica.log.end_offset,
+        last_fetched_epoch=replica.log.last_epoch,
+        wait_ms_max=replica.config.fetch_wait_ms_max,
+        size_bytes_max=replica.config.fetch_size_bytes_max,
+        high_watermark=-1 if high_watermark is None else high_watermark,
+    )
+
+
+def _voter_key(replica: Replica, node_id: NodeId) -> ReplicaKey:
+    voter = replica.voters.get(node_id)
+    assert voter is not None
+    return voter.key
+
+
+def _send_to_voter(replica: Replica, node_id: NodeId, message: Request, now: Instant) -> None:
+    peer = replica.voter_peer(node_id)
+    if peer is not None and replica.connections.is_ready(peer.id):
+        _send(replica, peer, message, now, Relies.ELECTION)
+
+
+def _send(replica: Replica, peer: Peer, message: Request, now: Instant, relies: Relies) -> None:
+    correlation_id = replica.connections.sent(peer.id, now.mono_ms)
+    effect = Send(after=NO_IO, peer=peer, correlation_id=correlation_id, message=message)
+    replica.outbox.send(effect, relies)

@@ -1,0 +1,54 @@
+"""BeginQuorumEpoch: a leader announces itself to voters that do not fetch from it.
+
+Source: KIP-595 §BeginQuorumEpoch, KIP-853 (leader endpoints, voter keys).
+"""
+
+from __future__ import annotations
+
+from pykraft.core.events import RequestReceived, ResponseReceived
+from pykraft.core.messages import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from pykraft.core.on.following import check_consistent, learn_leader, settle_answer
+from pykraft.core.on.requests import is_addressed_to, reply, voter_only_error
+from pykraft.core.replica import Replica
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.types import Instant
+
+
+def on_begin_quorum_epoch_request(
+    replica: Replica, event: RequestReceived, message: BeginQuorumEpochRequest, now: Instant
+) -> None:
+    """Follow the sender, if it leads this or a higher epoch.
+
+    The sender is believed even when it took this node for another one; only then it hears of the mistake.
+
+    Effects: WriteElectionState if there was news; Reply after it.
+    Errors: FENCED_LEADER_EPOCH, INVALID_REQUEST, INVALID_VOTER_KEY; ProtocolError for a second leader of an
+    epoch, this node as its own leader, or a leader that nobody can reach.
+    Source: KIP-595 §BeginQuorumEpoch; KafkaRaftClient.handleBeginQuorumEpochRequest.
+    """
+    error = voter_only_error(replica, message.leader_id, message.epoch)
+    if not error:
+        check_consistent(replica, message.epoch, message.leader_id)
+        if not len(replica.listeners_of(message.leader_id, message.listeners)):
+            raise ProtocolError(f"leader {message.leader_id} of epoch {message.epoch} names no endpoint")
+        learn_leader(replica, message.epoch, message.leader_id, message.listeners, now)
+        if not is_addressed_to(replica, message.voter):
+            error = ErrorCode.INVALID_VOTER_KEY
+    response = BeginQuorumEpochResponse(
+        error=error,
+        epoch=replica.epoch,
+        leader_id=replica.leader_id,
+        listeners=replica.reply_listeners(event.listener),
+    )
+    reply(replica, event.request_id, response)
+
+
+def on_begin_quorum_epoch_response(
+    replica: Replica, event: ResponseReceived, message: BeginQuorumEpochResponse, now: Instant
+) -> None:
+    """Step down if the voter knows better; an acknowledgement changes nothing.
+
+    Source: KIP-595 §BeginQuorumEpoch; KafkaRaftClient.handleBeginQuorumEpochResponse.
+    """
+    leader = (message.leader_id, message.listeners)
+    settle_answer(replica, event.peer_id, message.error, message.epoch, leader, now)

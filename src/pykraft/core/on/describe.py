@@ -1,0 +1,57 @@
+"""DescribeQuorum: what the leader knows of its quorum, for operators.
+
+Source: KIP-595 §DescribeQuorum, KIP-836, KIP-853.
+"""
+
+from __future__ import annotations
+
+from pykraft.core.events import RequestReceived
+from pykraft.core.messages import DescribedReplica, DescribeQuorumRequest, DescribeQuorumResponse
+from pykraft.core.on.requests import reply
+from pykraft.core.progress import ReplicaProgress
+from pykraft.core.replica import Replica
+from pykraft.core.state import Leader
+from pykraft.errors import ErrorCode
+from pykraft.types import Instant
+
+
+def on_describe_quorum_request(
+    replica: Replica, event: RequestReceived, message: DescribeQuorumRequest, now: Instant
+) -> None:
+    """Voters and observers with their fetch offsets, the leader itself caught up as of now.
+
+    Effects: Reply.
+    Errors: NOT_LEADER_OR_FOLLOWER.
+    Source: KIP-595 §DescribeQuorum, KIP-836; KafkaRaftClient.handleDescribeQuorumRequest.
+    """
+    del message
+    leader = replica.state
+    if not isinstance(leader, Leader):
+        reply(replica, event.request_id, DescribeQuorumResponse(error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        return
+    own = DescribedReplica(
+        key=leader.progress.voters[leader.leader_id].key,
+        log_end_offset=replica.log.end_offset,
+        last_fetch_timestamp=now.wall_ms,
+        last_caught_up_timestamp=now.wall_ms,
+    )
+    voters = leader.progress.voters
+    response = DescribeQuorumResponse(
+        error=ErrorCode.NONE,
+        leader_id=leader.leader_id,
+        epoch=leader.epoch,
+        high_watermark=leader.high_watermark,
+        voters=tuple(own if node_id == leader.leader_id else _row(voters[node_id]) for node_id in sorted(voters)),
+        observers=tuple(_row(observer) for observer in leader.progress.observers(now)),
+        nodes=replica.voters.voters,
+    )
+    reply(replica, event.request_id, response)
+
+
+def _row(seen: ReplicaProgress) -> DescribedReplica:
+    return DescribedReplica(
+        key=seen.key,
+        log_end_offset=-1 if seen.end_offset is None else seen.end_offset,
+        last_fetch_timestamp=seen.fetched_wall_ms,
+        last_caught_up_timestamp=seen.caught_up_wall_ms,
+    )

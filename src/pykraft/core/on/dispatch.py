@@ -1,0 +1,73 @@
+"""Which handler answers which message: two tables.
+
+Source: Kafka ``KafkaRaftClient.handleRequest`` and ``handleResponse``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pykraft.core import messages
+from pykraft.core.events import RequestReceived, ResponseReceived, SendFailed
+from pykraft.core.on.begin_epoch import on_begin_quorum_epoch_request, on_begin_quorum_epoch_response
+from pykraft.core.on.describe import on_describe_quorum_request
+from pykraft.core.on.end_epoch import on_end_quorum_epoch_request, on_end_quorum_epoch_response
+from pykraft.core.on.fetch_request import on_fetch_request
+from pykraft.core.on.fetch_response import on_fetch_response
+from pykraft.core.on.fetch_snapshot import on_fetch_snapshot_request
+from pykraft.core.on.vote import on_vote_request, on_vote_response, on_vote_unsupported
+from pykraft.core.on.voters import on_change_voter_request, on_update_voter_request
+from pykraft.core.replica import Replica
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.types import Instant
+
+REQUEST_HANDLERS: Mapping[type[messages.Request], Callable[[Replica, RequestReceived, Any, Instant], None]] = {
+    messages.VoteRequest: on_vote_request,
+    messages.BeginQuorumEpochRequest: on_begin_quorum_epoch_request,
+    messages.EndQuorumEpochRequest: on_end_quorum_epoch_request,
+    messages.FetchRequest: on_fetch_request,
+    messages.FetchSnapshotRequest: on_fetch_snapshot_request,
+    messages.DescribeQuorumRequest: on_describe_quorum_request,
+    messages.AddVoterRequest: on_change_voter_request,
+    messages.RemoveVoterRequest: on_change_voter_request,
+    messages.UpdateVoterRequest: on_update_voter_request,
+}
+
+RESPONSE_HANDLERS: Mapping[type[messages.Response], Callable[[Replica, ResponseReceived, Any, Instant], None]] = {
+    messages.VoteResponse: on_vote_response,
+    messages.BeginQuorumEpochResponse: on_begin_quorum_epoch_response,
+    messages.EndQuorumEpochResponse: on_end_quorum_epoch_response,
+    messages.FetchResponse: on_fetch_response,
+}
+
+
+def on_request(replica: Replica, event: RequestReceived, now: Instant) -> None:
+    """Pass a request to its handler."""
+    REQUEST_HANDLERS[type(event.message)](replica, event, event.message, now)
+
+
+def on_response(replica: Replica, event: ResponseReceived, now: Instant) -> None:
+    """Pass a response to its handler; an error above the partition is handled here.
+
+    Errors: ProtocolError for a response to what this replica never asks.
+    """
+    if isinstance(event.message, messages.TopLevelError):
+        replica.connections.back_off(event.peer_id, now.mono_ms)
+        _on_error(replica, event.message.error, now)
+        return
+    handler = RESPONSE_HANDLERS.get(type(event.message))
+    if handler is None:
+        raise ProtocolError(f"a {type(event.message).__name__} answers nothing that was asked")
+    handler(replica, event, event.message, now)
+
+
+def on_send_failed(replica: Replica, event: SendFailed, now: Instant) -> None:
+    """No answer will come; the peer is backing off already."""
+    _on_error(replica, event.error, now)
+
+
+def _on_error(replica: Replica, error: int, now: Instant) -> None:
+    """A voter without pre-votes ends the pre-vote; anything else is tried again after the back-off."""
+    if error == ErrorCode.UNSUPPORTED_VERSION:
+        on_vote_unsupported(replica, now)

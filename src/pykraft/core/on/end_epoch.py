@@ -1,0 +1,62 @@
+"""EndQuorumEpoch: a leader hands over without waiting for anybody's timeout.
+
+Source: KIP-595 §EndQuorumEpoch, KIP-853 (preferred candidates).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pykraft.core.election import successor_backoff_ms
+from pykraft.core.events import RequestReceived, ResponseReceived
+from pykraft.core.messages import EndQuorumEpochRequest, EndQuorumEpochResponse
+from pykraft.core.on.following import learn_leader, settle_answer
+from pykraft.core.on.requests import reply, voter_only_error
+from pykraft.core.replica import Replica
+from pykraft.core.state import Follower, Resigned
+from pykraft.types import Instant, NodeId
+
+
+def on_end_quorum_epoch_request(
+    replica: Replica, event: RequestReceived, message: EndQuorumEpochRequest, now: Instant
+) -> None:
+    """Campaign soon: at once as the first successor, later further down the list.
+
+    From now on the leader is not known to be alive, so others get this replica's pre-vote (Kafka keeps
+    denying it until its own timeout, which delays hand-over with five voters).
+
+    Effects: WriteElectionState if the sender's epoch was news; Reply after it.
+    Errors: FENCED_LEADER_EPOCH, INVALID_REQUEST; ProtocolError for a contradiction.
+    Source: KIP-595 §EndQuorumEpoch; KafkaRaftClient.handleEndQuorumEpochRequest.
+    """
+    error = voter_only_error(replica, message.leader_id, message.epoch)
+    if not error:
+        learn_leader(replica, message.epoch, message.leader_id, message.listeners, now)
+        state = replica.state
+        if isinstance(state, Follower) and state.leader_id == message.leader_id and replica.local.key is not None:
+            backoff_ms = successor_backoff_ms(
+                replica.local.key, message.successors, replica.config.election_backoff_max_ms
+            )
+            replica.state = replace(state, fetch_deadline_ms=now.mono_ms + backoff_ms, has_fetched=False)
+    response = EndQuorumEpochResponse(
+        error=error,
+        epoch=replica.epoch,
+        leader_id=replica.leader_id,
+        listeners=replica.reply_listeners(event.listener),
+    )
+    reply(replica, event.request_id, response)
+
+
+def on_end_quorum_epoch_response(
+    replica: Replica, event: ResponseReceived, message: EndQuorumEpochResponse, now: Instant
+) -> None:
+    """The voter knows that this leader resigned: it is not told again.
+
+    Source: KIP-595 §EndQuorumEpoch; KafkaRaftClient.handleEndQuorumEpochResponse.
+    """
+    leader = (message.leader_id, message.listeners)
+    if not settle_answer(replica, event.peer_id, message.error, message.epoch, leader, now):
+        return
+    state = replica.state
+    if isinstance(state, Resigned):
+        replica.state = replace(state, unacknowledged=state.unacknowledged - {NodeId(event.peer_id)})

@@ -1,0 +1,93 @@
+"""Fetch at the leader: an acknowledgement of all below the offset, and a question for what follows.
+
+Source: KIP-595 §Fetch, KIP-853 (directory ids), KIP-1166 (high watermark in the request).
+"""
+
+from __future__ import annotations
+
+from pykraft.core.appending import advance_high_watermark
+from pykraft.core.events import RequestReceived
+from pykraft.core.messages import FetchRequest, FetchResponse
+from pykraft.core.moves import check_quorum_deadline_ms
+from pykraft.core.on.requests import leader_only_error, reply
+from pykraft.core.parked import ParkedFetch
+from pykraft.core.quorum import majority_of
+from pykraft.core.replica import Replica
+from pykraft.core.serving import has_answer, serve
+from pykraft.core.state import Leader
+from pykraft.errors import ErrorCode
+from pykraft.types import Instant, Offset, ReplicaKey
+
+
+def on_fetch_request(replica: Replica, event: RequestReceived, message: FetchRequest, now: Instant) -> None:
+    """Note what the replica has, then answer with records or let it wait for them.
+
+    Effects: NotifyHighWatermark when a majority now holds more; ReplyFetch now or later, or Reply with an error.
+    Units: ``fetch_offset`` exclusive end of what the replica holds durably; ``wait_ms_max`` >= 0.
+    Errors: INVALID_REQUEST, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
+    BROKER_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR for the leader's own id, OFFSET_OUT_OF_RANGE below the log.
+    Source: KIP-595 §Fetch; KafkaRaftClient.handleFetchRequest.
+    """
+    error = _field_error(message) or leader_only_error(replica, message.epoch)
+    if not error and message.replica is not None and message.replica.id == replica.local.id:
+        error = ErrorCode.UNKNOWN_SERVER_ERROR
+    if not error and message.fetch_offset < replica.log.start_offset:
+        error = ErrorCode.OFFSET_OUT_OF_RANGE
+    if error:
+        _refuse(replica, event, error)
+        return
+    leader = replica.state
+    assert isinstance(leader, Leader)
+    is_prefix = replica.log.diverging_from(message.fetch_offset, message.last_fetched_epoch) is None
+    if is_prefix and message.replica is not None:
+        _note(replica, leader, message.replica, message.fetch_offset, now)
+    if has_answer(replica, leader, message) or replica.parked.is_full:
+        serve(replica, leader, event.request_id, event.listener, message)
+        return
+    replica.parked.park(
+        ParkedFetch(
+            request_id=event.request_id,
+            listener=event.listener,
+            request=message,
+            deadline_ms=now.mono_ms + message.wait_ms_max,
+        )
+    )
+
+
+def note_sign_of_life(replica: Replica, leader: Leader, key: ReplicaKey, now: Instant) -> None:
+    """A voter reached this leader: one more of the majority that check quorum wants.
+
+    Source: KIP-595 §Leader progress timeout; Kafka ``LeaderState.updateCheckQuorumForFollowingVoter``.
+    """
+    if not leader.progress.is_voter(key):
+        return
+    leader.fetched_voters.add(key.id)
+    needed = majority_of(len(replica.voters)) - (1 if replica.is_voter else 0)
+    if len(leader.fetched_voters) >= needed:
+        leader.fetched_voters.clear()
+        leader.check_quorum_deadline_ms = check_quorum_deadline_ms(replica, now)
+
+
+def _note(replica: Replica, leader: Leader, key: ReplicaKey, fetch_offset: Offset, now: Instant) -> None:
+    leader.progress.of(key).fetched(fetch_offset, replica.log.end_offset, now)
+    note_sign_of_life(replica, leader, key, now)
+    advance_high_watermark(replica, leader)
+
+
+def _field_error(message: FetchRequest) -> ErrorCode:
+    is_valid = (
+        message.wait_ms_max >= 0 and message.fetch_offset >= 0 and 0 <= message.last_fetched_epoch <= message.epoch
+    )
+    return ErrorCode.NONE if is_valid else ErrorCode.INVALID_REQUEST
+
+
+def _refuse(replica: Replica, event: RequestReceived, error: ErrorCode) -> None:
+    response = FetchResponse(
+        error=error,
+        epoch=replica.epoch,
+        leader_id=replica.leader_id,
+        high_watermark=None,
+        log_start_offset=Offset(-1),
+        listeners=replica.reply_listeners(event.listener),
+    )
+    reply(replica, event.request_id, response)

@@ -1,0 +1,110 @@
+"""Fetch at the follower: append what is valid, or cut back to where the logs agree.
+
+Source: KIP-595 §Fetch and §Log reconciliation; KAFKA-18723 (invalid and inconsistent records).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pykraft.core.effects import AppendFetched, Fatal, NotifyHighWatermark, Report, TruncateTo
+from pykraft.core.events import ResponseReceived
+from pykraft.core.messages import FetchedBatch, FetchResponse
+from pykraft.core.on.following import settle_answer
+from pykraft.core.replica import Replica
+from pykraft.core.state import Follower
+from pykraft.errors import ProtocolError
+from pykraft.types import Instant, Offset, OffsetAndEpoch
+
+
+def on_fetch_response(replica: Replica, event: ResponseReceived, message: FetchResponse, now: Instant) -> None:
+    """Do what the leader's answer says: append, truncate, or report that only a snapshot would help.
+
+    Effects: AppendFetched or TruncateTo; NotifyHighWatermark; the next Fetch follows when the step ends.
+    Errors: ProtocolError for batches below the log end or a diverging answer without sense; Fatal for a
+    truncation below the high watermark: committed records would be lost.
+    Source: KIP-595 §Fetch; KafkaRaftClient.handleFetchResponse.
+    """
+    leader = (message.leader_id, message.listeners)
+    if not settle_answer(replica, event.peer_id, message.error, message.epoch, leader, now):
+        return
+    state = replica.state
+    if not isinstance(state, Follower):
+        return
+    if message.snapshot_id is not None:
+        text = f"leader {state.leader_id} offers only the snapshot {message.snapshot_id}: it cannot be fetched yet"
+        replica.outbox.add(Report(text=text))
+        replica.connections.back_off(event.peer_id, now.mono_ms)
+        return
+    if message.diverging is not None:
+        _truncate(replica, message.diverging)
+    else:
+        _append(replica, event, message, now)
+        _raise_high_watermark(replica, message.high_watermark)
+    state = replica.state
+    assert isinstance(state, Follower)
+    replica.state = replace(state, has_fetched=True, fetch_deadline_ms=now.mono_ms + replica.config.fetch_timeout_ms)
+
+
+def _truncate(replica: Replica, diverging: OffsetAndEpoch) -> None:
+    log = replica.log
+    end_offset = max(log.truncation_point(diverging), log.start_offset)
+    if diverging.offset < 0 or diverging.epoch < 0 or end_offset == log.end_offset:
+        raise ProtocolError(f"the diverging answer {diverging} leaves nothing to cut from {log.end}")
+    high_watermark = replica.high_watermark
+    if high_watermark is not None and end_offset < high_watermark:
+        reason = f"the leader wants the log cut to {end_offset}, but everything below {high_watermark} is committed"
+        replica.outbox.add(Fatal(reason=reason))
+        return
+    log.truncate_to(end_offset)
+    io = replica.outbox.next_log_io()
+    log.submit(io)
+    replica.outbox.add(TruncateTo(io=io, end_offset=end_offset))
+
+
+def _append(replica: Replica, event: ResponseReceived, message: FetchResponse, now: Instant) -> None:
+    log = replica.log
+    batches = valid_prefix(message.batches, log.end, replica)
+    if message.invalid is not None or len(batches) < len(message.batches):
+        what = message.invalid or f"batches after {log.end_offset} that cannot follow in epoch {replica.epoch}"
+        replica.outbox.add(Report(text=f"fetched records were not appended: {what}"))
+        if not batches:
+            replica.connections.back_off(event.peer_id, now.mono_ms)
+    if not batches:
+        return
+    for batch in batches:
+        log.append(base_offset=batch.base_offset, end_offset=batch.end_offset, epoch=batch.epoch)
+    io = replica.outbox.next_log_io()
+    log.submit(io)
+    replica.outbox.add(AppendFetched(io=io, count=len(batches), end_offset=log.end_offset))
+
+
+def valid_prefix(batches: tuple[FetchedBatch, ...], end: OffsetAndEpoch, replica: Replica) -> tuple[FetchedBatch, ...]:
+    """The batches that continue this log without a hole and without an epoch above this replica's.
+
+    A leader that truncates and appends while it reads can send bytes of two histories (KAFKA-18723); what
+    does not fit is not appended and fetched again.
+
+    Errors: ProtocolError when the first batch begins below the log end.
+    """
+    if batches and batches[0].base_offset < end.offset:
+        raise ProtocolError(f"fetched batch at {batches[0].base_offset}, but the log ends at {end.offset}")
+    next_offset, epoch = end.offset, end.epoch
+    for count, batch in enumerate(batches):
+        if batch.base_offset != next_offset or not epoch <= batch.epoch <= replica.epoch:
+            return batches[:count]
+        next_offset, epoch = batch.end_offset, batch.epoch
+    return batches
+
+
+def _raise_high_watermark(replica: Replica, told: Offset | None) -> None:
+    """The leader's high watermark as far as this log reaches; it never goes back."""
+    state = replica.state
+    assert isinstance(state, Follower)
+    if told is None:
+        return
+    high_watermark = min(told, replica.log.end_offset)
+    if state.high_watermark is not None and high_watermark <= state.high_watermark:
+        return
+    replica.state = replace(state, high_watermark=high_watermark)
+    replica.outbox.add(NotifyHighWatermark(high_watermark=high_watermark))

@@ -1,0 +1,94 @@
+"""What any message may teach about epoch and leader, whichever RPC carried it.
+
+A peer that contradicts what is known for certain (a second leader in an epoch, this node as a leader that
+it is not) is wrong or lying: `ProtocolError`, and its connection is closed. Nothing was changed by then.
+
+Source: KIP-595 §Leader discovery; Kafka ``KafkaRaftClient.maybeTransition`` and ``maybeHandleCommonResponse``.
+"""
+
+from __future__ import annotations
+
+from pykraft.core.messages import NONE
+from pykraft.core.moves import to_follower, to_unattached
+from pykraft.core.replica import Replica
+from pykraft.core.state import Leader, Resigned
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.types import EPOCH_MAX, Epoch, Instant, Listeners, NodeId
+
+
+def learn_leader(replica: Replica, epoch: Epoch, leader_id: NodeId | None, told: Listeners, now: Instant) -> None:
+    """Follow the leader of this or a higher epoch, if it is news and it can be reached.
+
+    A leader of a higher epoch without known endpoints is remembered, Unattached, so that nobody else gets a
+    vote in its epoch.
+
+    Errors: ProtocolError when it cannot be true.
+    """
+    check_consistent(replica, epoch, leader_id)
+    if epoch < replica.epoch or (epoch == replica.epoch and leader_id is None):
+        return
+    if leader_id is None or leader_id == replica.local.id:
+        if epoch > replica.epoch:
+            to_unattached(replica, epoch, now)
+        return
+    listeners = replica.listeners_of(leader_id, told)
+    if epoch > replica.epoch:
+        if len(listeners):
+            to_follower(replica, epoch, leader_id, listeners, now)
+        else:
+            to_unattached(replica, epoch, now, leader_id=leader_id)
+    elif len(listeners) > len(replica.leader_listeners):
+        to_follower(replica, epoch, leader_id, listeners, now)
+
+
+def check_consistent(replica: Replica, epoch: Epoch, leader_id: NodeId | None) -> None:
+    """Refuse what contradicts this replica's own knowledge of an epoch.
+
+    Errors: ProtocolError.
+    """
+    if epoch > EPOCH_MAX:
+        raise ProtocolError(f"epoch {epoch} is beyond what a quorum can reach")
+    if leader_id is None:
+        return
+    if leader_id == replica.local.id:
+        is_leader = epoch == replica.epoch and isinstance(replica.state, Leader | Resigned)
+        if epoch >= replica.epoch and not is_leader:
+            raise ProtocolError(f"it names this node as leader of epoch {epoch}, which it is not")
+    elif epoch == replica.epoch and replica.leader_id not in (None, leader_id):
+        raise ProtocolError(f"epoch {epoch} has leader {replica.leader_id}, it names {leader_id} as well")
+
+
+def settle_answer(
+    replica: Replica,
+    peer_id: int,
+    error: int,
+    epoch: Epoch,
+    leader: tuple[NodeId | None, Listeners],
+    now: Instant,
+) -> bool:
+    """What every response has in common; True when the RPC's own part is still to be done.
+
+    Anything that brought no progress starts the retry back-off, so that the same question is not asked
+    again at once.
+
+    Errors: ProtocolError when the answer cannot be true, INVALID_REQUEST among them.
+    """
+    leader_id, told = leader
+    before = replica.state
+    if epoch < replica.epoch or error == ErrorCode.UNKNOWN_LEADER_EPOCH:
+        replica.connections.back_off(peer_id, now.mono_ms)
+        return False
+    if epoch > replica.epoch or error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
+        learn_leader(replica, epoch, leader_id, told, now)
+        if replica.state is before:
+            replica.connections.back_off(peer_id, now.mono_ms)
+        return False
+    if leader_id is not None and not replica.has_reachable_leader and leader_id != replica.local.id:
+        learn_leader(replica, epoch, leader_id, told, now)
+        if replica.state is not before:
+            return False
+    if error == ErrorCode.INVALID_REQUEST:
+        raise ProtocolError("it calls our request invalid")
+    if error != NONE:
+        replica.connections.back_off(peer_id, now.mono_ms)
+    return error == NONE

@@ -1,0 +1,71 @@
+"""Proposals of the application at the leader, and its wishes to resign or to leave.
+
+Source: KIP-595 §Leader (append, linger); Kafka ``RaftClient.prepareAppend``, ``resign`` and ``shutdown``.
+"""
+
+from __future__ import annotations
+
+from pykraft.core.appending import drain_if_due
+from pykraft.core.effects import AcceptProposal, RejectProposal, Report
+from pykraft.core.events import Proposed, ResignRequested, ShutdownRequested
+from pykraft.core.replica import Replica
+from pykraft.core.state import Leader
+from pykraft.errors import BufferFullError, NotLeaderError, PykraftError, UsageError
+from pykraft.types import Instant
+
+
+def on_proposed(replica: Replica, event: Proposed, now: Instant) -> None:
+    """Give the records their offsets and let them linger for company.
+
+    Effects: AcceptProposal or RejectProposal; AppendBatches when the linger time is 0 or over.
+    Errors (in RejectProposal): NotLeaderError, UsageError for a future epoch, no records or too large a
+    batch, BufferFullError while storage is too far behind.
+    Source: Kafka ``KafkaRaftClient.prepareAppend``.
+    """
+    leader = replica.state
+    error = _refusal(replica, event)
+    if error is None:
+        assert isinstance(leader, Leader)
+        base_offset = leader.accumulation.add(
+            handle=event.handle, count=event.count, size_bytes=event.size_bytes, now=now
+        )
+        if base_offset is not None:
+            replica.outbox.add(AcceptProposal(handle=event.handle, base_offset=base_offset, epoch=leader.epoch))
+            drain_if_due(replica, leader, now)
+            return
+        error = BufferFullError("the leader's storage is too far behind: propose again later")
+    replica.outbox.add(RejectProposal(handle=event.handle, error=error))
+
+
+def on_resign_requested(replica: Replica, event: ResignRequested, now: Instant) -> None:
+    """Resign at the end of this step, if this node still leads that epoch.
+
+    Source: Kafka ``RaftClient.resign``.
+    """
+    del now
+    if isinstance(replica.state, Leader) and replica.state.epoch == event.epoch:
+        replica.state.resign_requested = True
+
+
+def on_shutdown_requested(replica: Replica, event: ShutdownRequested, now: Instant) -> None:
+    """Begin to leave; asking again changes nothing.
+
+    Source: Kafka ``RaftClient.shutdown``; KIP-595 §Graceful shutdown.
+    """
+    if replica.shutdown_deadline_ms is None:
+        replica.shutdown_deadline_ms = now.mono_ms + event.timeout_ms
+        replica.outbox.add(Report(text=f"leaving the quorum as {replica.role} of epoch {replica.epoch}"))
+
+
+def _refusal(replica: Replica, event: Proposed) -> PykraftError | None:
+    leader = replica.state
+    if not isinstance(leader, Leader) or event.epoch < leader.epoch or leader.resign_requested:
+        return NotLeaderError(replica.leader_id if replica.has_remote_leader else None, replica.epoch)
+    if event.epoch > leader.epoch:
+        return UsageError(f"epoch {event.epoch} has not begun: this node leads epoch {leader.epoch}")
+    if event.count < 1:
+        return UsageError("a proposal holds at least one record")
+    if not leader.accumulation.fits(event.size_bytes):
+        most = replica.config.batch_size_bytes_max
+        return UsageError(f"the records take {event.size_bytes} bytes, a batch may take {most}")
+    return None

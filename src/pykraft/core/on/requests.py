@@ -1,0 +1,48 @@
+"""What handlers of requests have in common: fencing and the answer's `after`.
+
+Source: Kafka ``KafkaRaftClient.validateVoterOnlyRequest`` and ``validateLeaderOnlyRequest``.
+"""
+
+from __future__ import annotations
+
+from pykraft.core.effects import Reply
+from pykraft.core.messages import Response
+from pykraft.core.outbox import Relies
+from pykraft.core.replica import Replica
+from pykraft.core.state import Leader
+from pykraft.errors import ErrorCode
+from pykraft.types import EPOCH_MAX, NO_IO, Epoch, NodeId, ReplicaKey
+
+
+def reply(replica: Replica, request_id: int, message: Response, relies: Relies = Relies.ELECTION) -> None:
+    """Answer a request once what the answer relies on is durable."""
+    replica.outbox.send(Reply(after=NO_IO, request_id=request_id, message=message), relies)
+
+
+def voter_only_error(replica: Replica, sender_id: NodeId, epoch: Epoch) -> ErrorCode:
+    """FENCED_LEADER_EPOCH for an older epoch, INVALID_REQUEST for an impossible id or epoch, else NONE."""
+    if epoch < replica.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if sender_id < 0 or epoch > EPOCH_MAX:
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
+
+
+def leader_only_error(replica: Replica, epoch: Epoch) -> ErrorCode:
+    """Why a request that only the leader of ``epoch`` serves is refused here; NONE when it is not."""
+    if epoch < replica.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if epoch > replica.epoch:
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+    if not isinstance(replica.state, Leader):
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if replica.is_shutting_down:
+        return ErrorCode.BROKER_NOT_AVAILABLE
+    return ErrorCode.NONE
+
+
+def is_addressed_to(replica: Replica, voter: ReplicaKey | None) -> bool:
+    """False when the request names another replica key; a missing part matches anything."""
+    if voter is None:
+        return True
+    return voter.id == replica.local.id and voter.directory_id in (None, replica.local.directory_id)

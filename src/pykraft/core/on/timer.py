@@ -1,0 +1,170 @@
+"""What a replica does of its own accord: timers, campaigns, and the requests its state sends.
+
+`poll` runs at the end of every step. It first lets deadlines that have passed change the state, then sends
+whatever the state has to say to peers that may be asked now.
+
+Source: KIP-595, KIP-996; Kafka ``KafkaRaftClient.poll*``.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from pykraft.core.appending import drain_if_due, may_drain
+from pykraft.core.effects import CompleteShutdown, Report
+from pykraft.core.moves import give_up_campaign, to_prospective, to_resigned, to_unattached
+from pykraft.core.on.asking import (
+    ask_for_votes,
+    say_begin_quorum_epoch,
+    say_end_quorum_epoch,
+    send_fetch_to_bootstrap,
+    send_fetch_to_leader,
+)
+from pykraft.core.replica import Replica
+from pykraft.core.serving import serve
+from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, Unattached
+from pykraft.types import Epoch, Instant
+
+TURNS_MAX = 8
+"""More transitions in one step than any replica makes."""
+
+
+def poll(replica: Replica, now: Instant) -> None:
+    """Let time act, then speak.
+
+    Effects: whatever the state calls for; CompleteShutdown at the end of a graceful shutdown.
+    """
+    replica.connections.expire(now.mono_ms)
+    for _ in range(TURNS_MAX):
+        before = replica.state
+        _pass_deadlines(replica, now)
+        if replica.state is before:
+            break
+    else:
+        raise AssertionError(f"{replica.state} never comes to rest")
+    _answer_expired(replica, now)
+    if _has_left(replica, now):
+        return
+    _speak(replica, now)
+
+
+def _pass_deadlines(replica: Replica, now: Instant) -> None:
+    """At most one transition, if a deadline of the present state is over."""
+    state = replica.state
+    campaigns = replica.is_voter and not replica.is_shutting_down
+    match state:
+        case Unattached():
+            if campaigns and state.election_deadline_ms <= now.mono_ms:
+                to_prospective(replica, now)
+        case Prospective():
+            if not replica.is_voter or (campaigns and state.election_deadline_ms <= now.mono_ms):
+                give_up_campaign(replica, now)
+        case Candidate():
+            if campaigns and state.election_deadline_ms <= now.mono_ms:
+                to_prospective(replica, now)
+        case Follower():
+            if campaigns and state.fetch_deadline_ms <= now.mono_ms:
+                to_prospective(replica, now)
+        case Leader():
+            reason = _why_resign(replica, state, now)
+            if reason is not None:
+                replica.outbox.add(Report(text=f"resigning from epoch {state.epoch}: {reason}"))
+                to_resigned(replica, now)
+        case Resigned():
+            if not replica.is_shutting_down and state.election_deadline_ms <= now.mono_ms:
+                to_unattached(replica, Epoch(state.epoch + 1), now)
+        case _:
+            assert_never(state)
+
+
+def _why_resign(replica: Replica, leader: Leader, now: Instant) -> str | None:
+    """Why this leader can or should not go on, or None.
+
+    A disk that has not finished a write for a fetch timeout makes a leader that commits nothing.
+    """
+    if replica.is_shutting_down:
+        return "the node shuts down"
+    if leader.resign_requested:
+        return "the application asked for it"
+    if leader.check_quorum_deadline_ms <= now.mono_ms:
+        return f"no majority has fetched for {replica.config.fetch_timeout_ms * 3 // 2} ms"
+    oldest_ms = replica.outbox.oldest_unfinished_ms()
+    if (
+        oldest_ms is not None
+        and now.mono_ms - oldest_ms >= replica.config.fetch_timeout_ms
+        and not replica.is_only_voter
+    ):
+        return f"storage has not finished a write for {now.mono_ms - oldest_ms} ms"
+    return None
+
+
+def _answer_expired(replica: Replica, now: Instant) -> None:
+    if not isinstance(replica.state, Leader):
+        return
+    for fetch in replica.parked.take_expired(now.mono_ms):
+        serve(replica, replica.state, fetch.request_id, fetch.listener, fetch.request)
+
+
+def _has_left(replica: Replica, now: Instant) -> bool:
+    """End the shutdown when somebody else leads, nobody is left to hand over to, or time is up."""
+    if replica.shutdown_deadline_ms is None:
+        return False
+    is_graceful = not replica.is_voter or replica.is_only_voter or replica.has_remote_leader
+    if not is_graceful and replica.shutdown_deadline_ms > now.mono_ms:
+        return False
+    replica.is_stopped = True
+    replica.outbox.add(CompleteShutdown(graceful=is_graceful))
+    return True
+
+
+def _speak(replica: Replica, now: Instant) -> None:
+    """Send what this state sends to peers that may be asked."""
+    state = replica.state
+    match state:
+        case Unattached():
+            if not replica.is_shutting_down:
+                send_fetch_to_bootstrap(replica, now)
+        case Prospective() | Candidate():
+            if not state.tally.is_lost:
+                ask_for_votes(replica, state, now)
+        case Follower():
+            send_fetch_to_leader(replica, state, now)
+        case Leader():
+            drain_if_due(replica, state, now)
+            say_begin_quorum_epoch(replica, state, now)
+        case Resigned():
+            say_end_quorum_epoch(replica, state, now)
+        case _:
+            assert_never(state)
+
+
+def next_deadline_ms(replica: Replica) -> int | None:
+    """When `poll` should run next if nothing else happens (mono ms); None for never."""
+    if replica.is_stopped:
+        return None
+    deadlines = [
+        replica.connections.next_deadline_ms(),
+        replica.parked.next_deadline_ms(),
+        replica.shutdown_deadline_ms,
+        *_state_deadlines_ms(replica),
+    ]
+    return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+
+def _state_deadlines_ms(replica: Replica) -> list[int | None]:
+    state = replica.state
+    campaigns = replica.is_voter and not replica.is_shutting_down
+    match state:
+        case Leader():
+            oldest_ms = replica.outbox.oldest_unfinished_ms()
+            stalled_ms = None if oldest_ms is None else oldest_ms + replica.config.fetch_timeout_ms
+            drain_ms = state.accumulation.due_ms() if may_drain(replica) else None
+            return [state.check_quorum_deadline_ms, state.begin_quorum_deadline_ms, stalled_ms, drain_ms]
+        case Unattached() | Prospective() | Candidate():
+            return [state.election_deadline_ms] if campaigns else []
+        case Follower():
+            return [state.fetch_deadline_ms] if campaigns else []
+        case Resigned():
+            return [] if replica.is_shutting_down else [state.election_deadline_ms]
+        case _:
+            assert_never(state)

@@ -1,0 +1,137 @@
+"""Vote and PreVote: the request, the answer, and what wins or loses a campaign.
+
+Source: KIP-595 §Vote, KIP-996, KIP-853 (voter keys); Kafka ``KafkaRaftClient.handleVoteRequest``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import assert_never
+
+from pykraft.core.events import RequestReceived, ResponseReceived
+from pykraft.core.messages import VoteRequest, VoteResponse
+from pykraft.core.moves import cast_vote, give_up_campaign, to_candidate, to_leader, to_unattached
+from pykraft.core.on.following import settle_answer
+from pykraft.core.on.requests import is_addressed_to, reply, voter_only_error
+from pykraft.core.outbox import Relies
+from pykraft.core.replica import Replica
+from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, Unattached
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.types import Instant, NodeId
+
+
+def on_vote_request(replica: Replica, event: RequestReceived, message: VoteRequest, now: Instant) -> None:
+    """Answer a Vote or PreVote request.
+
+    At most one vote per epoch; a granted pre-vote binds nothing. A higher epoch is adopted either way.
+
+    Effects: WriteElectionState if the epoch or the vote changed; Reply, always, after it.
+    Units: epoch int32 >= 0; the candidate's end offset exclusive, int64.
+    Errors: INVALID_REQUEST, FENCED_LEADER_EPOCH, INVALID_VOTER_KEY; ProtocolError for a candidate that claims
+    to be this node.
+    Source: KIP-595 §Vote, KIP-996; KafkaRaftClient.handleVoteRequest.
+    """
+    error = _field_error(message) or voter_only_error(replica, message.candidate.id, message.epoch)
+    if error:
+        _answer(replica, event, error, Relies.EPOCH)
+        return
+    if message.candidate.id == replica.local.id:
+        raise ProtocolError(f"a candidate claims to be node {replica.local.id}, which is this one")
+    if message.epoch > replica.epoch:
+        to_unattached(replica, message.epoch, now)
+    if not is_addressed_to(replica, message.voter):
+        _answer(replica, event, ErrorCode.INVALID_VOTER_KEY, Relies.EPOCH)
+        return
+    if message.pre_vote:
+        _answer(replica, event, ErrorCode.NONE, Relies.EPOCH, granted=would_grant_pre_vote(replica, message))
+        return
+    granted = would_grant_vote(replica, message)
+    if granted and replica.voted is None:
+        cast_vote(replica, message.candidate, now)
+    _answer(replica, event, ErrorCode.NONE, Relies.ELECTION if granted else Relies.EPOCH, granted=granted)
+
+
+def would_grant_vote(replica: Replica, message: VoteRequest) -> bool:
+    """The rule of the standard vote in the request's own epoch.
+
+    A vote once given is given again to the same candidate, whatever its log; otherwise only without a known
+    leader, and only to a log at least as long (Raft paper §5.4.1). Without an own id nothing can be voted.
+    """
+    match replica.state:
+        case Unattached() | Prospective():
+            if replica.local.id is None:
+                return False
+            if replica.state.voted is not None:
+                return replica.state.voted.matches(message.candidate)
+            return replica.state.leader_id is None and message.last.is_at_least(replica.log.end)
+        case Candidate() | Leader() | Follower() | Resigned():
+            return False
+        case _:
+            assert_never(replica.state)
+
+
+def would_grant_pre_vote(replica: Replica, message: VoteRequest) -> bool:
+    """The rule of the pre-vote: a log at least as long, and no leader that this replica knows to be alive."""
+    match replica.state:
+        case Unattached() | Prospective() | Candidate() | Resigned():
+            return message.last.is_at_least(replica.log.end)
+        case Follower():
+            return not replica.state.has_fetched and message.last.is_at_least(replica.log.end)
+        case Leader():
+            return False
+        case _:
+            assert_never(replica.state)
+
+
+def on_vote_response(replica: Replica, event: ResponseReceived, message: VoteResponse, now: Instant) -> None:
+    """Count an answer of the running campaign; anything that is not part of one is ignored.
+
+    Effects: WriteElectionState and what follows when the campaign is decided.
+    Source: KIP-595 §Vote, KIP-996; KafkaRaftClient.handleVoteResponse.
+    """
+    leader = (message.leader_id, message.listeners)
+    if not settle_answer(replica, event.peer_id, message.error, message.epoch, leader, now):
+        return
+    state = replica.state
+    voter_id = NodeId(event.peer_id)
+    if not isinstance(state, Prospective | Candidate) or voter_id not in state.tally.voters:
+        return
+    if isinstance(state, Candidate) and voter_id not in state.tally.unanswered:
+        return
+    tally = state.tally.record(voter_id, granted=message.vote_granted)
+    replica.state = replace(state, tally=tally)
+    if isinstance(state, Prospective):
+        if tally.is_won:
+            to_candidate(replica, now)
+        elif tally.is_lost:
+            give_up_campaign(replica, now)
+    elif tally.is_won:
+        to_leader(replica, now)
+
+
+def on_vote_unsupported(replica: Replica, now: Instant) -> None:
+    """A voter without pre-votes: fall back to the standard election at once (KIP-996 §Compatibility)."""
+    if isinstance(replica.state, Prospective):
+        to_candidate(replica, now)
+
+
+def _field_error(message: VoteRequest) -> ErrorCode:
+    """INVALID_REQUEST when the candidate's log cannot be as it says: its last epoch is not before its candidacy."""
+    last = message.last
+    last_epoch_max = message.epoch if message.pre_vote else message.epoch - 1
+    is_valid = last.offset >= 0 and 0 <= last.epoch <= last_epoch_max
+    return ErrorCode.NONE if is_valid else ErrorCode.INVALID_REQUEST
+
+
+def _answer(
+    replica: Replica, event: RequestReceived, error: ErrorCode, relies: Relies, *, granted: bool = False
+) -> None:
+    assert not (granted and error)
+    response = VoteResponse(
+        error=error,
+        epoch=replica.epoch,
+        leader_id=replica.leader_id,
+        vote_granted=granted,
+        listeners=replica.reply_listeners(event.listener),
+    )
+    reply(replica, event.request_id, response, relies)

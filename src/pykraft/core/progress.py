@@ -1,0 +1,92 @@
+"""What a leader knows of every replica that fetches from it.
+
+A Fetch at offset f acknowledges everything below f: by the rule of the follower it is durable there. Voters
+are kept for the whole term; observers by key, forgotten after five silent minutes. A replica without an id
+leaves no trace here.
+
+Source: KIP-595 §Fetch, KIP-836 (timestamps); Kafka ``LeaderState.ReplicaState``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pykraft.types import Instant, NodeId, Offset, ReplicaKey, VoterSet
+
+OBSERVER_SESSION_MS = 300_000
+OBSERVERS_MAX = 10_000
+"""Observers remembered at one time; the longest silent one makes room."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ReplicaProgress:
+    """One replica as seen by its fetches. Wall clock times are -1, mono times None, until known."""
+
+    key: ReplicaKey
+    end_offset: Offset | None = None
+    fetched_mono_ms: int | None = None
+    fetched_wall_ms: int = -1
+    caught_up_wall_ms: int = -1
+    leader_end_offset: Offset | None = None
+
+    def fetched(self, fetch_offset: Offset, leader_end_offset: Offset, now: Instant) -> None:
+        """Note a valid Fetch at this offset while the leader's log ended at ``leader_end_offset``."""
+        if fetch_offset >= leader_end_offset:
+            self.caught_up_wall_ms = max(self.caught_up_wall_ms, now.wall_ms)
+        elif self.leader_end_offset is not None and 0 < self.leader_end_offset <= fetch_offset:
+            self.caught_up_wall_ms = max(self.caught_up_wall_ms, self.fetched_wall_ms)
+        self.leader_end_offset = leader_end_offset
+        self.fetched_wall_ms = max(self.fetched_wall_ms, now.wall_ms)
+        self.fetched_mono_ms = now.mono_ms
+        self.end_offset = fetch_offset
+
+    def is_silent_for(self, time_ms: int, now: Instant) -> bool:
+        """True when no Fetch came for at least this long, or ever."""
+        return self.fetched_mono_ms is None or now.mono_ms - self.fetched_mono_ms >= time_ms
+
+
+class Progress:
+    """Voters by id and observers by key, for one term of a leader."""
+
+    def __init__(self, voters: VoterSet) -> None:
+        self.voters = {voter.key.id: ReplicaProgress(key=voter.key) for voter in voters.voters}
+        self._observers: dict[ReplicaKey, ReplicaProgress] = {}
+
+    def of(self, key: ReplicaKey) -> ReplicaProgress:
+        """The entry of this replica; an observer not known before gets one."""
+        voter = self.voters.get(key.id)
+        if voter is not None and voter.key.matches(key):
+            return voter
+        if key not in self._observers and len(self._observers) >= OBSERVERS_MAX:
+            del self._observers[min(self._observers.values(), key=_last_fetch).key]
+        return self._observers.setdefault(key, ReplicaProgress(key=key))
+
+    def is_voter(self, key: ReplicaKey) -> bool:
+        """True when the key is a voter of this term."""
+        voter = self.voters.get(key.id)
+        return voter is not None and voter.key.matches(key)
+
+    def observers(self, now: Instant) -> list[ReplicaProgress]:
+        """Observers in order of their keys, after dropping the silent ones."""
+        self._observers = {
+            key: replica
+            for key, replica in self._observers.items()
+            if not replica.is_silent_for(OBSERVER_SESSION_MS, now)
+        }
+        return [self._observers[key] for key in sorted(self._observers, key=_key_order)]
+
+    def by_fetch_offset(self, without: NodeId) -> tuple[ReplicaKey, ...]:
+        """Voters but one, most caught up first, unknown last, ties by key: who should lead next."""
+        others = [replica for node_id, replica in self.voters.items() if node_id != without]
+        others.sort(
+            key=lambda replica: (-(replica.end_offset if replica.end_offset is not None else -1), replica.key.id)
+        )
+        return tuple(replica.key for replica in others)
+
+
+def _last_fetch(replica: ReplicaProgress) -> int:
+    return replica.fetched_mono_ms or 0
+
+
+def _key_order(key: ReplicaKey) -> tuple[NodeId, bytes]:
+    return key.id, key.directory_id or b""

@@ -1,0 +1,178 @@
+"""The consensus core as one function: `Raft.step(event, now) -> effects`.
+
+This file joins the parts and holds no rule of any RPC: it passes an event to its handler, lets the state act
+on the time that passed, and hands out the effects. It reads no clock, makes no call, keeps no bytes.
+
+What the caller must do: carry out the effects in order, hold each message back until the storage job it
+waits for is durable, report every job, answer and failure as an event, and call `step` with `TimerDue` at
+`next_deadline_ms`. `now` never goes back in ``mono_ms``.
+
+Source: KIP-595, KIP-996; the shape is etcd's ``Ready`` and scylla's ``fsm_output``.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import assert_never
+
+from pykraft.config import RaftConfig
+from pykraft.core.appending import flushed
+from pykraft.core.effects import ClosePeer, CloseRequester, Effect
+from pykraft.core.events import (
+    Event,
+    Persisted,
+    Proposed,
+    RequestReceived,
+    ResignRequested,
+    ResponseReceived,
+    SendFailed,
+    ShutdownRequested,
+    TimerDue,
+)
+from pykraft.core.log_view import LogView
+from pykraft.core.moves import to_leader, to_prospective
+from pykraft.core.on.dispatch import on_request, on_response, on_send_failed
+from pykraft.core.on.propose import on_proposed, on_resign_requested, on_shutdown_requested
+from pykraft.core.on.timer import next_deadline_ms, poll
+from pykraft.core.replica import LocalReplica, Replica
+from pykraft.core.start import initial_state
+from pykraft.core.state import Candidate, Leader, State
+from pykraft.core.transitions import announce, write_election
+from pykraft.errors import ProtocolError
+from pykraft.types import Election, Endpoint, Epoch, Instant, NodeId, Offset, VoterSet
+
+
+class Raft:
+    """One replica of one log."""
+
+    def __init__(
+        self,
+        *,
+        config: RaftConfig,
+        local: LocalReplica,
+        voters: VoterSet,
+        bootstrap: tuple[Endpoint, ...] = (),
+        election: Election | None,
+        log: LogView,
+        rng: Random,
+        now: Instant,
+    ) -> None:
+        """``election`` and ``log`` are what recovery found and made durable; None for a new replica.
+
+        Errors: UsageError when they cannot belong to a replica with this identity.
+        """
+        state = initial_state(
+            config=config, local=local, voters=voters, election=election or Election(), log=log, rng=rng, now=now
+        )
+        self._replica = Replica(
+            config=config, local=local, voters=voters, bootstrap=bootstrap, log=log, rng=rng, state=state
+        )
+
+    def start(self, now: Instant) -> list[Effect]:
+        """The first effects: the initial election is written, even unchanged, before anything is said.
+
+        An only voter leads at once.
+        """
+        replica = self._replica
+        write_election(replica)
+        announce(replica)
+        if isinstance(replica.state, Candidate):
+            if replica.state.tally.is_won:
+                to_leader(replica, now)
+        elif replica.is_only_voter:
+            to_prospective(replica, now)
+        poll(replica, now)
+        return replica.outbox.take(now.mono_ms)
+
+    def step(self, event: Event, now: Instant) -> list[Effect]:
+        """What to do about this event; nothing once the shutdown is complete.
+
+        What a peer cannot rightly have sent closes its connection and changes nothing.
+        """
+        replica = self._replica
+        if replica.is_stopped:
+            return []
+        try:
+            self._handle(event, now)
+        except ProtocolError as error:
+            replica.outbox.add(_close(event, error))
+        poll(replica, now)
+        return replica.outbox.take(now.mono_ms)
+
+    def _handle(self, event: Event, now: Instant) -> None:
+        replica = self._replica
+        match event:
+            case RequestReceived():
+                on_request(replica, event, now)
+            case ResponseReceived():
+                if replica.connections.received(event.peer_id, event.correlation_id):
+                    try:
+                        on_response(replica, event, now)
+                    except ProtocolError:
+                        replica.connections.back_off(event.peer_id, now.mono_ms)
+                        raise
+            case SendFailed():
+                if replica.connections.received(event.peer_id, event.correlation_id):
+                    replica.connections.back_off(event.peer_id, now.mono_ms)
+                    on_send_failed(replica, event, now)
+            case Persisted():
+                replica.outbox.persist(event.io)
+                replica.log.persist(event.io)
+                if isinstance(replica.state, Leader):
+                    flushed(replica, replica.state)
+            case Proposed():
+                on_proposed(replica, event, now)
+            case ResignRequested():
+                on_resign_requested(replica, event, now)
+            case ShutdownRequested():
+                on_shutdown_requested(replica, event, now)
+            case TimerDue():
+                pass
+            case _:
+                assert_never(event)
+
+    def next_deadline_ms(self) -> int | None:
+        """When `TimerDue` should come at the latest (mono ms); None for no wish."""
+        return next_deadline_ms(self._replica)
+
+    @property
+    def state(self) -> State:
+        """The present state, to look at."""
+        return self._replica.state
+
+    @property
+    def role(self) -> str:
+        """Name of the state as in Kafka's current-state metric."""
+        return self._replica.role
+
+    @property
+    def epoch(self) -> Epoch:
+        """Epoch of the state; possibly not yet durable."""
+        return self._replica.epoch
+
+    @property
+    def leader_id(self) -> NodeId | None:
+        """Leader of the epoch as far as known."""
+        return self._replica.leader_id
+
+    @property
+    def high_watermark(self) -> Offset | None:
+        """Everything below is committed; None while unknown."""
+        return self._replica.high_watermark
+
+    @property
+    def log(self) -> LogView:
+        """Ends and epochs of the log, to look at."""
+        return self._replica.log
+
+    @property
+    def voters(self) -> VoterSet:
+        """The voter set in force."""
+        return self._replica.voters
+
+
+def _close(event: Event, error: ProtocolError) -> Effect:
+    if isinstance(event, RequestReceived):
+        return CloseRequester(request_id=event.request_id, reason=str(error))
+    assert isinstance(event, ResponseReceived)
+    return ClosePeer(peer_id=event.peer_id, reason=str(error))

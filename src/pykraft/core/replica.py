@@ -1,0 +1,193 @@
+"""One replica: its state and the parts that rules work on. Data and look-ups; the rules are in ``core.on``.
+
+Invariant: the state's epoch never decreases, and no message of an epoch leaves before that epoch is durable
+(`Outbox` sees to the second).
+
+Source: KIP-595; Kafka ``QuorumState``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import assert_never
+
+from pykraft.config import RaftConfig
+from pykraft.core.connections import Connections
+from pykraft.core.effects import Peer
+from pykraft.core.election import draw_election_timeout_ms
+from pykraft.core.log_view import LogView
+from pykraft.core.outbox import Outbox
+from pykraft.core.parked import ParkedFetches
+from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
+from pykraft.types import (
+    NO_LISTENERS,
+    ZERO_UUID,
+    Endpoint,
+    Epoch,
+    Instant,
+    Listeners,
+    NodeId,
+    Offset,
+    ReplicaKey,
+    Uuid,
+    VoterSet,
+)
+
+BOOTSTRAP_ID_FIRST = -2
+"""Bootstrap servers whose id is not known are -2, -3, … in the order of their list."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalReplica:
+    """Who this replica is; without an id it observes for ever. Listeners are as advertised."""
+
+    id: NodeId | None
+    directory_id: Uuid
+    listeners: Listeners
+    default_listener: str
+
+    def __post_init__(self) -> None:
+        assert self.directory_id != ZERO_UUID, "the zero directory id stands for an unknown one"
+
+    @property
+    def key(self) -> ReplicaKey | None:
+        """Id and directory id, or None without an id."""
+        return None if self.id is None else ReplicaKey(self.id, self.directory_id)
+
+
+class Replica:
+    """State, log, connections and outgoing effects of one replica."""
+
+    def __init__(
+        self,
+        *,
+        config: RaftConfig,
+        local: LocalReplica,
+        voters: VoterSet,
+        bootstrap: tuple[Endpoint, ...],
+        log: LogView,
+        rng: Random,
+        state: State,
+    ) -> None:
+        self.config = config
+        self.local = local
+        self.voters = voters
+        self.kraft_version = 0
+        self.log = log
+        self.rng = rng
+        self.state = state
+        self.outbox = Outbox()
+        self.connections = Connections(
+            request_timeout_ms=config.request_timeout_ms, retry_backoff_ms=config.retry_backoff_ms
+        )
+        self.parked = ParkedFetches()
+        self.told_leader: tuple[Epoch, NodeId | None] = (Epoch(0), None)
+        self.told_role: tuple[str, Epoch] | None = None
+        self.shutdown_deadline_ms: int | None = None
+        self.is_stopped = False
+        self._bootstrap = bootstrap
+
+    @property
+    def epoch(self) -> Epoch:
+        """Epoch of the state; possibly not yet durable."""
+        return self.state.epoch
+
+    @property
+    def leader_id(self) -> NodeId | None:
+        """Leader of this epoch as far as known; a resigned leader still names itself."""
+        return None if isinstance(self.state, Candidate) else self.state.leader_id
+
+    @property
+    def leader_listeners(self) -> Listeners:
+        """Where the leader of this epoch is reached; empty when not known."""
+        match self.state:
+            case Leader() | Resigned():
+                return self.local.listeners
+            case Follower() | Prospective():
+                return self.state.leader_listeners
+            case Unattached() | Candidate():
+                return NO_LISTENERS
+            case _:
+                assert_never(self.state)
+
+    @property
+    def has_reachable_leader(self) -> bool:
+        """True when leader and endpoints are known."""
+        return self.leader_id is not None and len(self.leader_listeners) > 0
+
+    @property
+    def has_remote_leader(self) -> bool:
+        """True when somebody else leads this epoch."""
+        return self.leader_id is not None and self.leader_id != self.local.id
+
+    @property
+    def voted(self) -> ReplicaKey | None:
+        """Whom this replica voted for in this epoch."""
+        return None if isinstance(self.state, Leader | Resigned) else self.state.voted
+
+    @property
+    def high_watermark(self) -> Offset | None:
+        """Everything below is committed; None while unknown."""
+        return None if isinstance(self.state, Resigned) else self.state.high_watermark
+
+    @property
+    def is_voter(self) -> bool:
+        """True when the newest voter set holds this replica."""
+        return self.local.key is not None and self.voters.is_voter(self.local.key)
+
+    @property
+    def is_only_voter(self) -> bool:
+        """True when this replica alone is the quorum."""
+        return self.local.key is not None and self.voters.is_only_voter(self.local.key)
+
+    @property
+    def is_shutting_down(self) -> bool:
+        """True once a graceful shutdown was asked for."""
+        return self.shutdown_deadline_ms is not None
+
+    @property
+    def role(self) -> str:
+        """Name of the state as Kafka's current-state metric has it."""
+        match self.state:
+            case Leader():
+                return "leader"
+            case Prospective():
+                return "prospective-voted" if self.state.voted else "prospective"
+            case Candidate():
+                return "candidate"
+            case Follower():
+                return "follower" if self.is_voter else "observer"
+            case Unattached():
+                return "unattached-voted" if self.state.voted else "unattached"
+            case Resigned():
+                return "resigned"
+            case _:
+                assert_never(self.state)
+
+    def draw_election_deadline_ms(self, now: Instant) -> int:
+        """A new random election deadline (mono ms)."""
+        return now.mono_ms + draw_election_timeout_ms(self.rng, self.config.election_timeout_ms)
+
+    def voter_peer(self, node_id: NodeId) -> Peer | None:
+        """How to reach a voter on the default listener; None when its endpoint is not known."""
+        endpoint = self.voters.listeners(node_id).get(self.local.default_listener)
+        return Peer(id=node_id, endpoint=endpoint) if endpoint else None
+
+    def bootstrap_peers(self) -> tuple[Peer, ...]:
+        """Whom to ask for the leader: the bootstrap servers, or without them the other static voters."""
+        if self._bootstrap:
+            return tuple(
+                Peer(id=BOOTSTRAP_ID_FIRST - at, endpoint=endpoint) for at, endpoint in enumerate(self._bootstrap)
+            )
+        others = (self.voter_peer(node_id) for node_id in self.voters.ids if node_id != self.local.id)
+        return tuple(peer for peer in others if peer is not None)
+
+    def listeners_of(self, node_id: NodeId | None, told: Listeners) -> Listeners:
+        """Endpoints of a leader: as told, else from the voter set."""
+        return told if len(told) else self.voters.listeners(node_id)
+
+    def reply_listeners(self, listener: str) -> Listeners:
+        """The leader's endpoint on the listener where a request arrived; empty when not known."""
+        endpoint = self.leader_listeners.get(listener)
+        return Listeners(((listener.upper(), endpoint),)) if endpoint else NO_LISTENERS

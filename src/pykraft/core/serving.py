@@ -1,0 +1,68 @@
+"""How a leader answers a Fetch: records, the place where logs part, or nothing for a while.
+
+Pure look-ups in the log's epochs; what the fetch says of its sender is noted elsewhere, and only when it
+arrives: a fetch that waits here and is answered later is no new sign of life.
+
+Source: KIP-595 §Fetch; KIP-1166; Kafka ``KafkaRaftClient.tryCompleteFetchRequest``.
+"""
+
+from __future__ import annotations
+
+from pykraft.core.effects import ReplyFetch
+from pykraft.core.messages import NONE, FetchRequest, FetchResponse
+from pykraft.core.outbox import Relies
+from pykraft.core.replica import Replica
+from pykraft.core.state import Leader
+from pykraft.types import NO_IO, Offset
+
+
+def serve(replica: Replica, leader: Leader, request_id: int, listener: str, request: FetchRequest) -> None:
+    """Answer now, whatever there is to say.
+
+    Effects: ReplyFetch.
+    """
+    diverging = replica.log.diverging_from(request.fetch_offset, request.last_fetched_epoch)
+    response = FetchResponse(
+        error=NONE,
+        epoch=leader.epoch,
+        leader_id=leader.leader_id,
+        high_watermark=leader.high_watermark,
+        log_start_offset=replica.log.start_offset,
+        diverging=diverging,
+        listeners=replica.reply_listeners(listener),
+    )
+    end_offset = request.fetch_offset if diverging else max(request.fetch_offset, served_end_offset(replica))
+    effect = ReplyFetch(
+        after=NO_IO,
+        request_id=request_id,
+        message=response,
+        fetch_offset=request.fetch_offset,
+        end_offset=end_offset,
+        size_bytes_max=request.size_bytes_max,
+    )
+    replica.outbox.send(effect, Relies.ELECTION)
+
+
+def has_answer(replica: Replica, leader: Leader, request: FetchRequest) -> bool:
+    """False when the request may wait: same log, no records, and no news of the high watermark.
+
+    A request that cannot name its high watermark (below Fetch 18) is never answered because of it.
+    """
+    if request.wait_ms_max == 0 or request.fetch_offset < served_end_offset(replica):
+        return True
+    if replica.log.diverging_from(request.fetch_offset, request.last_fetched_epoch) is not None:
+        return True
+    known = -1 if leader.high_watermark is None else leader.high_watermark
+    return request.high_watermark is not None and request.high_watermark < known
+
+
+def served_end_offset(replica: Replica) -> Offset:
+    """Where the records end that may be sent: the log end, or on request the flushed end."""
+    log = replica.log
+    return log.flushed_end_offset if replica.config.leader_send_flushed_only else log.end_offset
+
+
+def answer_parked(replica: Replica, leader: Leader) -> None:
+    """Answer all waiting fetches: there are records, or the high watermark moved."""
+    for fetch in replica.parked.take_all():
+        serve(replica, leader, fetch.request_id, fetch.listener, fetch.request)

@@ -1,0 +1,66 @@
+"""How a replica begins: the state that its disk calls for.
+
+A replica that led its last epoch never leads that epoch again: what it had not flushed may be gone, and the
+same (epoch, offset) must not name two records. One that voted for itself asks for votes in the same epoch
+again. The epoch is the log's if that is the higher one.
+
+Source: KIP-595 §State machine; Kafka ``QuorumState.initialize``.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from pykraft.config import RaftConfig
+from pykraft.core.election import Tally, draw_election_timeout_ms
+from pykraft.core.log_view import LogView
+from pykraft.core.replica import LocalReplica
+from pykraft.core.state import Candidate, Follower, Resigned, State, Unattached
+from pykraft.errors import UsageError
+from pykraft.types import Election, Instant, VoterSet
+
+
+def initial_state(
+    *,
+    config: RaftConfig,
+    local: LocalReplica,
+    voters: VoterSet,
+    election: Election,
+    log: LogView,
+    rng: Random,
+    now: Instant,
+) -> State:
+    """The first state, from what was remembered and what the log holds.
+
+    Errors: UsageError when the disk remembers a vote but this replica has no id to vote with.
+    """
+    if election.voted is not None and local.id is None:
+        raise UsageError("quorum-state holds a vote, but node.id is not set: start it with its former node.id")
+    deadline_ms = now.mono_ms + draw_election_timeout_ms(rng, config.election_timeout_ms)
+    if election.epoch < log.last_epoch:
+        return Unattached(epoch=log.last_epoch, election_deadline_ms=deadline_ms)
+    leader_id, voted = election.leader_id, election.voted
+    if leader_id is not None and leader_id == local.id:
+        return Resigned(
+            epoch=election.epoch,
+            leader_id=leader_id,
+            unacknowledged=frozenset(voters.ids) - {leader_id},
+            successors=(),
+            election_deadline_ms=deadline_ms,
+        )
+    if voted is not None and local.key is not None and voted.matches(local.key) and voters.is_voter(local.key):
+        return Candidate(
+            epoch=election.epoch,
+            voted=local.key,
+            election_deadline_ms=deadline_ms,
+            tally=Tally.begin(voters.ids, local.key.id),
+        )
+    if leader_id is not None and len(voters.listeners(leader_id)):
+        return Follower(
+            epoch=election.epoch,
+            leader_id=leader_id,
+            leader_listeners=voters.listeners(leader_id),
+            voted=voted,
+            fetch_deadline_ms=now.mono_ms + config.fetch_timeout_ms,
+        )
+    return Unattached(epoch=election.epoch, leader_id=leader_id, voted=voted, election_deadline_ms=deadline_ms)

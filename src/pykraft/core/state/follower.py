@@ -1,0 +1,29 @@
+"""Follower: fetches from the leader of this epoch, whose endpoints are known.
+
+``has_fetched`` is what makes pre-votes safe for a healthy leader: who has fetched from it denies them until
+the leader says goodbye or falls silent.
+
+Source: KIP-595 §Fetch, KIP-996; Kafka ``FollowerState``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pykraft.types import Epoch, Listeners, NodeId, Offset, ReplicaKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Follower:
+    """A voter campaigns at ``fetch_deadline_ms`` (mono) unless a Fetch succeeds before; an observer never."""
+
+    epoch: Epoch
+    leader_id: NodeId
+    leader_listeners: Listeners
+    voted: ReplicaKey | None = None
+    high_watermark: Offset | None = None
+    fetch_deadline_ms: int
+    has_fetched: bool = False
+
+    def __post_init__(self) -> None:
+        assert len(self.leader_listeners), "a follower can reach its leader"

@@ -1,0 +1,33 @@
+"""Leader: the one replica that appends in this epoch.
+
+The only state that is not frozen: it gathers what fetches tell (`Progress`) and what is to be appended
+(`Accumulation`). Its high watermark is unknown until a record of its own epoch is on a majority: entries of
+older epochs are committed only by that (Raft paper §5.4.2, figure 8).
+
+Source: KIP-595 §Leader; Kafka ``LeaderState``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pykraft.core.accumulation import Accumulation
+from pykraft.core.progress import Progress
+from pykraft.types import Epoch, NodeId, Offset
+
+
+@dataclass(slots=True, kw_only=True)
+class Leader:
+    """Resigns at ``check_quorum_deadline_ms`` (mono) unless a majority fetched since it was last set."""
+
+    epoch: Epoch
+    leader_id: NodeId
+    epoch_start_offset: Offset
+    granting_voters: tuple[NodeId, ...]
+    progress: Progress
+    accumulation: Accumulation
+    check_quorum_deadline_ms: int
+    begin_quorum_deadline_ms: int
+    high_watermark: Offset | None = None
+    fetched_voters: set[NodeId] = field(default_factory=set)
+    resign_requested: bool = False

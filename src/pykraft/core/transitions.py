@@ -1,0 +1,166 @@
+"""Which state may follow which, and what every transition does.
+
+`MOVES` is the law: `become` consults it, the documentation draws it and a test tries every pair. Anything
+that is not in it is our own bug.
+
+A transition into Unattached, Candidate, Leader or Follower, and a vote, is durable before it is spoken of;
+Prospective and Resigned are in memory only. Every transition forgets the requests in flight, so that an
+answer to a question of another state is never applied.
+
+Source: KIP-595, KIP-996; Kafka ``QuorumState`` and ``KafkaRaftClient.transitionTo*``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from pykraft.core.effects import NotifyLeaderChange, NotifyRole, Reply
+from pykraft.core.messages import FetchResponse
+from pykraft.core.outbox import Relies
+from pykraft.core.replica import Replica
+from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
+from pykraft.errors import ErrorCode
+from pykraft.types import NO_IO, Election, Offset, ReplicaKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Whether a transition may stay in its epoch, and whether it may go to a higher one."""
+
+    same_epoch: bool = False
+    higher_epoch: bool = False
+
+
+SAME = Move(same_epoch=True)
+HIGHER = Move(higher_epoch=True)
+EITHER = Move(same_epoch=True, higher_epoch=True)
+
+MOVES: Mapping[tuple[type[State], type[State]], Move] = {
+    (Unattached, Unattached): EITHER,
+    (Unattached, Prospective): SAME,
+    (Unattached, Follower): EITHER,
+    (Prospective, Prospective): SAME,
+    (Prospective, Unattached): EITHER,
+    (Prospective, Follower): EITHER,
+    (Prospective, Candidate): HIGHER,
+    (Candidate, Prospective): SAME,
+    (Candidate, Leader): SAME,
+    (Candidate, Unattached): HIGHER,
+    (Candidate, Follower): EITHER,
+    (Leader, Resigned): SAME,
+    (Leader, Unattached): HIGHER,
+    (Leader, Follower): HIGHER,
+    (Follower, Prospective): SAME,
+    (Follower, Follower): EITHER,
+    (Follower, Unattached): HIGHER,
+    (Resigned, Prospective): SAME,
+    (Resigned, Unattached): HIGHER,
+    (Resigned, Follower): HIGHER,
+}
+
+
+def why_illegal(old: State, new: State, *, is_voter: bool) -> str | None:
+    """The reason why ``new`` may not follow ``old``, or None when it may."""
+    pair = f"{type(old).__name__} of epoch {old.epoch} -> {type(new).__name__} of epoch {new.epoch}"
+    move = MOVES.get((type(old), type(new)))
+    if move is None:
+        return f"{pair}: no such move"
+    if not (move.higher_epoch if new.epoch > old.epoch else move.same_epoch and new.epoch == old.epoch):
+        return f"{pair}: not in this epoch"
+    if isinstance(new, Prospective | Candidate | Leader) and not is_voter:
+        return f"{pair}: an observer does not campaign"
+    if isinstance(old, Candidate) and isinstance(new, Leader) and not old.tally.is_won:
+        return f"{pair}: without a majority"
+    if new.epoch > old.epoch:
+        return None
+    return _why_illegal_within_epoch(old, new, pair)
+
+
+def _why_illegal_within_epoch(old: State, new: State, pair: str) -> str | None:
+    is_vote = isinstance(new, Unattached | Prospective) and type(old) is type(new)
+    if is_vote and (_voted(old) is not None or _voted(new) is None):
+        return f"{pair}: the vote of an epoch is cast once"
+    if isinstance(old, Follower) and isinstance(new, Follower):
+        if old.leader_id != new.leader_id:
+            return f"{pair}: an epoch has one leader"
+        if len(new.leader_listeners) <= len(old.leader_listeners):
+            return f"{pair}: nothing new is known of the leader"
+    return None
+
+
+def _voted(state: State) -> ReplicaKey | None:
+    return None if isinstance(state, Leader | Resigned) else state.voted
+
+
+def become(replica: Replica, new: State) -> None:
+    """Make ``new`` the state, with everything that belongs to leaving the old and entering the new one.
+
+    Effects: WriteElectionState unless the move is in memory only; answers to parked fetches that lost their
+    leader; NotifyLeaderChange and NotifyRole where there is news.
+    """
+    old = replica.state
+    problem = why_illegal(old, new, is_voter=replica.is_voter)
+    assert problem is None, problem
+    if isinstance(new, Follower):
+        assert new.leader_id != replica.local.id, "a replica does not follow itself"
+    replica.state = new
+    if is_durable(old, new):
+        write_election(replica)
+    replica.connections.reset()
+    if isinstance(old, Leader) and not isinstance(new, Leader):
+        _fail_parked(replica)
+    announce(replica)
+
+
+def is_durable(old: State, new: State) -> bool:
+    """True when the file must say so before anybody is told."""
+    match new:
+        case Unattached() | Candidate() | Leader() | Follower():
+            return True
+        case Prospective():
+            return isinstance(old, Prospective)
+        case Resigned():
+            return False
+        case _:
+            assert_never(new)
+
+
+def write_election(replica: Replica) -> None:
+    """Let this step make the election of the present state durable."""
+    is_leader = isinstance(replica.state, Leader | Resigned)
+    election = Election(epoch=replica.epoch, leader_id=replica.leader_id, voted=None if is_leader else replica.voted)
+    replica.outbox.write_election(election, replica.voters.ids, replica.kraft_version)
+
+
+def announce(replica: Replica) -> None:
+    """Tell listeners and traces what is new: a role, a higher epoch, a leader that became known.
+
+    A leader lost within an epoch is no news, and a resigned one goes on counting as its epoch's leader.
+    """
+    role = (replica.role, replica.epoch)
+    if role != replica.told_role:
+        replica.told_role = role
+        replica.outbox.add(NotifyRole(role=role[0], epoch=role[1]))
+    told_epoch, told_leader = replica.told_leader
+    leader_id = replica.leader_id
+    if isinstance(replica.state, Resigned):
+        return
+    if replica.epoch > told_epoch or (leader_id is not None and leader_id != told_leader):
+        replica.told_leader = (replica.epoch, leader_id)
+        start = replica.state.epoch_start_offset if isinstance(replica.state, Leader) else None
+        replica.outbox.add(NotifyLeaderChange(epoch=replica.epoch, leader_id=leader_id, epoch_start_offset=start))
+
+
+def _fail_parked(replica: Replica) -> None:
+    for fetch in replica.parked.take_all():
+        message = FetchResponse(
+            error=ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            epoch=replica.epoch,
+            leader_id=replica.leader_id,
+            high_watermark=None,
+            log_start_offset=Offset(-1),
+            listeners=replica.reply_listeners(fetch.listener),
+        )
+        replica.outbox.send(Reply(after=NO_IO, request_id=fetch.request_id, message=message), Relies.ELECTION)
