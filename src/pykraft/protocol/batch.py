@@ -1,0 +1,256 @@
+"""The record batch, version 2: a 61-byte header, then records. Everything a batch says about itself is known here.
+
+Layout (big-endian; KRaft's own value where it is always the same):
+
+| offset | size | field | KRaft |
+|---|---|---|---|
+| 0 | 8 | base offset | |
+| 8 | 4 | batch length: bytes after this field | |
+| 12 | 4 | partition leader epoch | the leader's epoch |
+| 16 | 1 | magic | 2 |
+| 17 | 4 | CRC-32C of bytes 21 to the end | |
+| 21 | 2 | attributes: bits 0-2 codec, 3 log append time, 4 transactional, 5 control, 6 delete horizon | 0 or 0x20 |
+| 23 | 4 | last offset delta | records count - 1 |
+| 27 | 8 | base timestamp, or the delete horizon | time of the append |
+| 35 | 8 | max timestamp | = base timestamp |
+| 43 | 8 | producer id | -1 |
+| 51 | 2 | producer epoch | -1 |
+| 53 | 4 | base sequence | -1 |
+| 57 | 4 | records count | |
+| 61 | | records, compressed as one stream | not compressed |
+
+The CRC leaves out base offset, length, epoch and magic, so that a leader can set them without touching the rest: those
+four are only as good as their checks here and the checks of offsets and epochs in the log. This module never looks at a
+single record.
+
+Source: KIP-98 §Message Format; Kafka's ``DefaultRecordBatch``, ``FileLogInputStream``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from crc32c import crc32c
+
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.protocol.compression import DECOMPRESSED_SIZE_BYTES_MAX, Compression, decompress
+from pykraft.types import Buffer, Epoch, Offset
+
+HEADER_SIZE_BYTES: Final = 61
+MAGIC: Final = 2
+RECORD_SIZE_BYTES_MIN: Final = 7
+"""A record without key, value and headers: seven fields of one byte each."""
+
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_BEFORE_CRC: Final = struct.Struct(">qiibI")
+_AFTER_CRC: Final = struct.Struct(">hiqqqhii")
+_CRC_START: Final = 21
+_LENGTH_END: Final = 12
+_OFFSET_MAX: Final = 2**63 - 1
+
+_COMPRESSION_MASK: Final = 0x07
+_LOG_APPEND_TIME_BIT: Final = 0x08
+_TRANSACTIONAL_BIT: Final = 0x10
+_CONTROL_BIT: Final = 0x20
+_DELETE_HORIZON_BIT: Final = 0x40
+
+assert _HEADER.size == HEADER_SIZE_BYTES == _BEFORE_CRC.size + _AFTER_CRC.size
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHeader:
+    """The header of one batch, in the order of its bytes.
+
+    Units: ``size_bytes`` is the whole batch, header included; timestamps are wall ms; ``crc`` is what the batch claims.
+    """
+
+    base_offset: Offset
+    size_bytes: int
+    epoch: Epoch
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
+
+    @property
+    def batch_length(self) -> int:
+        """The length field: bytes after itself."""
+        return self.size_bytes - _LENGTH_END
+
+    @property
+    def last_offset(self) -> Offset:
+        """Offset of the last record, inclusive."""
+        return Offset(self.base_offset + self.last_offset_delta)
+
+    @property
+    def end_offset(self) -> Offset:
+        """Offset after the last record."""
+        return Offset(self.base_offset + self.last_offset_delta + 1)
+
+    @property
+    def is_control(self) -> bool:
+        """True when the records are for Raft itself (or a transaction's end), not for the application."""
+        return bool(self.attributes & _CONTROL_BIT)
+
+    @property
+    def is_transactional(self) -> bool:
+        """True when the batch belongs to a producer's transaction; never in KRaft."""
+        return bool(self.attributes & _TRANSACTIONAL_BIT)
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """True when every record's time is ``max_timestamp``, set by a broker at the append."""
+        return bool(self.attributes & _LOG_APPEND_TIME_BIT)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """From when a cleaner may drop tombstones (KIP-534); ``base_timestamp`` holds it then."""
+        return self.base_timestamp if self.attributes & _DELETE_HORIZON_BIT else None
+
+    @property
+    def compression(self) -> Compression:
+        """Codec of the records. A header from `read_header` always has a known one; else ValueError."""
+        return Compression(self.attributes & _COMPRESSION_MASK)
+
+
+def unpack_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header at this position as it stands, with no more checks than it takes to find the next batch.
+
+    For tools that show damaged files; everybody else uses `read_header`.
+
+    Errors: CORRUPT_MESSAGE when the header is cut, its length is less than a header's, or its magic is not 2.
+    """
+    if len(buffer) - position < HEADER_SIZE_BYTES:
+        found = f"{len(buffer) - position} of {HEADER_SIZE_BYTES} bytes"
+        raise ProtocolError(f"the batch header at byte {position} is cut off: {found}", ErrorCode.CORRUPT_MESSAGE)
+    base_offset, batch_length, *rest = _HEADER.unpack_from(buffer, position)
+    header = BatchHeader(base_offset, batch_length + _LENGTH_END, *rest)
+    if header.size_bytes < HEADER_SIZE_BYTES:
+        raise ProtocolError(
+            f"the batch at byte {position} has length {batch_length}, less than its header's "
+            f"{HEADER_SIZE_BYTES - _LENGTH_END}",
+            ErrorCode.CORRUPT_MESSAGE,
+        )
+    if header.magic != MAGIC:
+        raise ProtocolError(
+            f"the batch at byte {position} has magic {header.magic}; only {MAGIC} is read", ErrorCode.CORRUPT_MESSAGE
+        )
+    return header
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header at this position, checked in itself. Neither the CRC nor the presence of all records is checked.
+
+    Errors: as `unpack_header`; INVALID_RECORD when offsets, epoch, codec or count contradict each other or the length.
+    """
+    header = unpack_header(buffer, position)
+    problem = _contradiction(header)
+    if problem is not None:
+        raise ProtocolError(f"the batch at byte {position} {problem}", ErrorCode.INVALID_RECORD)
+    return header
+
+
+def _contradiction(header: BatchHeader) -> str | None:
+    delta, count = header.last_offset_delta, header.records_count
+    if header.base_offset < 0 or delta < 0 or header.base_offset > _OFFSET_MAX - delta:
+        return f"has base offset {header.base_offset} and last offset delta {delta}"
+    if header.epoch < -1:
+        return f"has epoch {header.epoch}"
+    if header.attributes & _COMPRESSION_MASK > Compression.ZSTD:
+        return f"has codec {header.attributes & _COMPRESSION_MASK}, which does not exist"
+    if not 0 <= count <= delta + 1:
+        return f"has {count} records between offset deltas 0 and {delta}"
+    room_bytes = header.size_bytes - HEADER_SIZE_BYTES
+    if not header.attributes & _COMPRESSION_MASK and count * RECORD_SIZE_BYTES_MIN > room_bytes:
+        return f"has {count} records in {room_bytes} bytes"
+    return None
+
+
+def crc_of(buffer: Buffer, position: int, header: BatchHeader) -> int:
+    """CRC-32C of the batch at this position, computed; the buffer holds the whole batch."""
+    end = position + header.size_bytes
+    assert end <= len(buffer), "a CRC is only taken of a whole batch"
+    with memoryview(buffer) as view:
+        return crc32c(view[position + _CRC_START : end])
+
+
+def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
+    """Refuse a batch whose bytes are not those its CRC was taken of.
+
+    Errors: CORRUPT_MESSAGE, also when the batch is cut off.
+    """
+    missing = position + header.size_bytes - len(buffer)
+    if missing > 0:
+        raise ProtocolError(
+            f"the batch at byte {position} is cut off: {missing} of {header.size_bytes} bytes are missing",
+            ErrorCode.CORRUPT_MESSAGE,
+        )
+    crc = crc_of(buffer, position, header)
+    if crc != header.crc:
+        raise ProtocolError(
+            f"the batch at byte {position} (offset {header.base_offset}, {header.size_bytes} bytes) "
+            f"has CRC {crc:08x}, expected {header.crc:08x}",
+            ErrorCode.CORRUPT_MESSAGE,
+        )
+
+
+def scan(buffer: Buffer, *, verify_crc: bool = True) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each whole batch, front to back.
+
+    A last batch that is cut off ends the scan silently: a Fetch answer may really end in one. The caller sees it by the
+    end of the last batch it got. Offsets and epochs are not compared between batches; that is the log's business.
+
+    Errors: those of `read_header` and `check_crc`, at the first bad batch; the good ones before it were yielded.
+    """
+    position = 0
+    while len(buffer) - position >= HEADER_SIZE_BYTES:
+        header = read_header(buffer, position)
+        if header.size_bytes > len(buffer) - position:
+            return
+        if verify_crc:
+            check_crc(buffer, position, header)
+        yield position, header
+        position += header.size_bytes
+
+
+def open_batch(
+    batch: Buffer, *, verify_crc: bool = True, size_bytes_max: int = DECOMPRESSED_SIZE_BYTES_MAX
+) -> tuple[BatchHeader, bytes]:
+    """Header and decompressed records of exactly one batch.
+
+    Errors: as `read_header`, `check_crc` and `decompress`; INVALID_RECORD when bytes follow the batch or the records
+    cannot be as many as it says.
+    """
+    header = read_header(batch)
+    if verify_crc:
+        check_crc(batch, 0, header)
+    if len(batch) != header.size_bytes:
+        raise ProtocolError(f"the batch takes {header.size_bytes} bytes, found {len(batch)}", ErrorCode.INVALID_RECORD)
+    with memoryview(batch) as view:
+        body = bytes(decompress(header.compression, view[HEADER_SIZE_BYTES:], size_bytes_max=size_bytes_max))
+    if header.records_count * RECORD_SIZE_BYTES_MIN > len(body):
+        raise ProtocolError(
+            f"the batch has {header.records_count} records in {len(body)} bytes", ErrorCode.INVALID_RECORD
+        )
+    return header, body
+
+
+def seal_batch(
+    body: bytes, *, count: int, base_offset: Offset, epoch: Epoch, timestamp_ms: int, is_control: bool = False
+) -> bytes:
+    """Put KRaft's header with its CRC before these records: not compressed, without a producer, all of one time."""
+    assert count > 0, "KRaft writes no empty batches"
+    attributes = _CONTROL_BIT if is_control else 0
+    checked = _AFTER_CRC.pack(attributes, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count)
+    crc = crc32c(body, crc32c(checked))
+    batch_length = HEADER_SIZE_BYTES - _LENGTH_END + len(body)
+    return b"".join((_BEFORE_CRC.pack(base_offset, batch_length, epoch, MAGIC, crc), checked, body))

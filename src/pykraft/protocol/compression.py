@@ -1,0 +1,152 @@
+"""Undoing what a producer's compression did, without trusting how far the bytes expand.
+
+A batch's attributes name one of five codecs; its records (never its header) are compressed as one stream:
+
+| bits 0-2 | codec | stream |
+|---|---|---|
+| 0 | none | the records |
+| 1 | gzip | RFC 1952, one or more members |
+| 2 | snappy | one raw block, or xerial framing |
+| 3 | lz4 | LZ4 frames |
+| 4 | zstd | RFC 8878 frames |
+
+Xerial framing: magic ``82 53 4e 41 50 50 59 00``, int32 version, int32 oldest reader that will do; then per block an
+int32 length and a raw block.
+
+Invariant: no codec writes more than ``size_bytes_max`` bytes, however small the input; buffers grow with what was
+really written and not with what a header promises. (The window that a zstd frame asks for is address space, bounded by
+the library to 128 MiB, and touched only as far as it is filled.) KRaft itself writes uncompressed batches only; all of
+this is for reading.
+
+Source: KIP-98, KIP-110; Kafka's ``CompressionType``; the framing of snappy-java's ``SnappyOutputStream``.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Final
+
+import cramjam
+
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.types import Buffer
+
+DECOMPRESSED_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
+"""What a batch may expand to unless the caller says otherwise; Kafka's are 1 MiB (data) and 8 MiB (metadata)."""
+
+_FIRST_GUESS_BYTES_MIN: Final = 16 * 1024
+_GROWTH: Final = 8
+_SNAPPY_EXPANSION_MAX: Final = 22
+"""Three bytes of snappy copy at most 64 bytes; a block that promises more than this factor lies."""
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_SIZE_BYTES: Final = 16
+_GZIP_WINDOW_BITS: Final = 16 + zlib.MAX_WBITS
+_INT32: Final = struct.Struct(">i")
+
+
+class Compression(IntEnum):
+    """Codec of a batch: bits 0 to 2 of its attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def decompress(compression: Compression, data: Buffer, *, size_bytes_max: int = DECOMPRESSED_SIZE_BYTES_MAX) -> Buffer:
+    """The records of a batch as they were before compression.
+
+    Errors: CORRUPT_MESSAGE when the stream is damaged, is cut, or expands beyond ``size_bytes_max``.
+    """
+    match compression:
+        case Compression.NONE:
+            return data
+        case Compression.GZIP:
+            return _gunzip(data, size_bytes_max)
+        case Compression.SNAPPY:
+            return _unsnappy(memoryview(data), size_bytes_max)
+        case Compression.LZ4:
+            return _grow("lz4", cramjam.lz4.decompress_into, data, size_bytes_max)
+        case Compression.ZSTD:
+            return _grow("zstd", cramjam.zstd.decompress_into, data, size_bytes_max)
+
+
+def _refusal(codec: str, problem: object) -> ProtocolError:
+    return ProtocolError(f"the {codec} records of a batch cannot be decompressed: {problem}", ErrorCode.CORRUPT_MESSAGE)
+
+
+def _too_large(codec: str, size_bytes_max: int) -> ProtocolError:
+    return _refusal(codec, f"they expand beyond {size_bytes_max} bytes")
+
+
+def _gunzip(data: Buffer, size_bytes_max: int) -> bytes:
+    members: list[bytes] = []
+    room = size_bytes_max
+    rest = data
+    while rest or not members:
+        member = zlib.decompressobj(_GZIP_WINDOW_BITS)
+        try:
+            members.append(member.decompress(rest, room + 1))
+        except zlib.error as error:
+            raise _refusal("gzip", error) from None
+        room -= len(members[-1])
+        if room < 0:
+            raise _too_large("gzip", size_bytes_max)
+        if not member.eof:
+            raise _refusal("gzip", "the stream is cut off")
+        rest = member.unused_data
+    return b"".join(members)
+
+
+def _unsnappy(data: memoryview, size_bytes_max: int) -> bytes:
+    if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        return _unsnappy_block(data, size_bytes_max, size_bytes_max)
+    blocks: list[bytes] = []
+    room = size_bytes_max
+    position = _XERIAL_HEADER_SIZE_BYTES
+    while position < len(data):
+        if position + _INT32.size > len(data):
+            raise _refusal("snappy", f"the length at byte {position} is cut off")
+        (block_size_bytes,) = _INT32.unpack_from(data, position)
+        position += _INT32.size
+        if not 0 <= block_size_bytes <= len(data) - position:
+            found = f"{len(data) - position} of {block_size_bytes} bytes"
+            raise _refusal("snappy", f"the block at byte {position} is cut off: {found}")
+        blocks.append(_unsnappy_block(data[position : position + block_size_bytes], room, size_bytes_max))
+        room -= len(blocks[-1])
+        position += block_size_bytes
+    return b"".join(blocks)
+
+
+def _unsnappy_block(block: memoryview, room: int, size_bytes_max: int) -> bytes:
+    try:
+        size_bytes = cramjam.snappy.decompress_raw_len(block)
+        if size_bytes > room:
+            raise _too_large("snappy", size_bytes_max)
+        if size_bytes > _SNAPPY_EXPANSION_MAX * len(block):
+            raise _refusal("snappy", f"a block of {len(block)} bytes promises {size_bytes}")
+        output = bytearray(size_bytes)
+        found = cramjam.snappy.decompress_raw_into(block, output)
+    except cramjam.DecompressionError as error:
+        raise _refusal("snappy", error) from None
+    assert found == size_bytes, "the library checks the promised length"
+    return bytes(output)
+
+
+def _grow(codec: str, decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, size_bytes_max: int) -> Buffer:
+    """Decompress into ever larger buffers: these two codecs do not reliably say how large their output is."""
+    guess = max(_FIRST_GUESS_BYTES_MIN, _GROWTH * len(data))
+    while True:
+        output = bytearray(min(guess, size_bytes_max))
+        try:
+            size_bytes = decompress_into(data, output)
+        except cramjam.DecompressionError as error:
+            if len(output) == size_bytes_max:
+                raise _refusal(codec, f"{error} (with room for {size_bytes_max} bytes)") from None
+            guess *= _GROWTH
+        else:
+            return bytes(memoryview(output)[:size_bytes])

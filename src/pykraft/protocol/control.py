@@ -1,0 +1,230 @@
+"""Control records: what Raft writes into its own log, as the key and value of a record.
+
+A key is two int16: its version (only 0 exists; a higher one is read as 0) and the type of the record:
+
+| type | record | value |
+|---|---|---|
+| 0, 1 | end of a transaction: abort, commit | never in a KRaft log; refused |
+| 2 | LeaderChange | version 0 (1 adds directory ids, which are read and dropped) |
+| 3 | SnapshotHeader | version 0 |
+| 4 | SnapshotFooter | version 0 |
+| 5 | KRaftVersion | version 0 |
+| 6 | KRaftVoters | version 0 |
+
+A value begins with the version of its own schema, and has no other prefix. Its schema is flexible: compact arrays
+and strings, and a place for tagged fields after each struct; unknown ones are skipped. Nothing here knows batches.
+
+Source: KIP-595, KIP-630, KIP-853; Kafka's ``ControlRecordType`` and its message definitions ``LeaderChangeMessage``,
+``SnapshotHeaderRecord``, ``SnapshotFooterRecord``, ``KRaftVersionRecord``, ``VotersRecord``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Final, assert_never
+
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.protocol.reader import Read, compile_reader
+from pykraft.protocol.schema import (
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    UINT16,
+    UUID,
+    Body,
+    Field,
+    Message,
+    array_of,
+    struct_of,
+)
+from pykraft.protocol.writer import compile_writer
+from pykraft.types import (
+    ZERO_UUID,
+    Buffer,
+    ControlRecord,
+    Endpoint,
+    KRaftVersion,
+    KRaftVoters,
+    LeaderChange,
+    Listeners,
+    NodeId,
+    ReplicaKey,
+    SnapshotFooter,
+    SnapshotHeader,
+    Uuid,
+    VersionRange,
+    Voter,
+    VoterSet,
+)
+
+_KEY: Final = struct.Struct(">hh")
+_VERSION: Final = struct.Struct(">h")
+_WRITTEN_VERSION: Final = 0
+
+
+class ControlType(IntEnum):
+    """Second number of a control record's key."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+def _table(name: str, *fields: Field, versions: str = "0") -> Message:
+    return Message.of(name, versions, "0+", Field("version", INT16), *fields)
+
+
+_LEADER_VOTER = (Field("voter_id", INT32), Field("voter_directory_id", UUID, "1+", ignorable=True))
+_TABLES: Final = {
+    ControlType.LEADER_CHANGE: _table(
+        "LeaderChange",
+        Field("leader_id", INT32),
+        array_of("voters", *_LEADER_VOTER),
+        array_of("granting_voters", *_LEADER_VOTER),
+        versions="0-1",
+    ),
+    ControlType.SNAPSHOT_HEADER: _table("SnapshotHeader", Field("last_contained_log_timestamp", INT64)),
+    ControlType.SNAPSHOT_FOOTER: _table("SnapshotFooter"),
+    ControlType.KRAFT_VERSION: _table("KRaftVersion", Field("k_raft_version", INT16)),
+    ControlType.KRAFT_VOTERS: _table(
+        "KRaftVoters",
+        array_of(
+            "voters",
+            Field("voter_id", INT32),
+            Field("voter_directory_id", UUID),
+            array_of("endpoints", Field("name", STRING), Field("host", STRING), Field("port", UINT16)),
+            struct_of(
+                "k_raft_version_feature", Field("min_supported_version", INT16), Field("max_supported_version", INT16)
+            ),
+        ),
+    ),
+}
+_READERS: Final[dict[tuple[int, int], Read]] = {
+    (kind, version): compile_reader(table, version)
+    for kind, table in _TABLES.items()
+    for version in range(table.versions.min, table.versions.max + 1)
+}
+_WRITERS: Final = {kind: compile_writer(table, _WRITTEN_VERSION) for kind, table in _TABLES.items()}
+
+
+def control_type(key: Buffer | None) -> int:
+    """The type in a control record's key; a number that is not in `ControlType` is returned as it is.
+
+    Errors: INVALID_RECORD when the key is missing, cut, or of a negative version.
+    """
+    if key is None or len(key) < _KEY.size:
+        raise _refusal(f"its key has {0 if key is None else len(key)} of {_KEY.size} bytes")
+    version, number = _KEY.unpack_from(key)
+    if version < 0:
+        raise _refusal(f"its key has version {version}")
+    return int(number)
+
+
+def encode_control(record: ControlRecord) -> tuple[bytes, bytes]:
+    """Key and value of a control record, in the version that Kafka writes."""
+    kind, body = _to_body(record)
+    body["version"] = _WRITTEN_VERSION
+    (value,) = _WRITERS[kind](body, b"")
+    return _KEY.pack(0, kind), bytes(value)
+
+
+def decode_control_value(key: Buffer | None, value: Buffer | None) -> ControlRecord:
+    """The control record with this key and value.
+
+    Errors: INVALID_RECORD for a type that does not belong into a Raft log or a version that is not known, for a value
+    that is cut or too long, and for ids and ports that cannot be.
+    """
+    kind = control_type(key)
+    if kind not in _TABLES:
+        raise _refusal(f"type {kind} is not one of Raft's")
+    name = _TABLES[ControlType(kind)].name
+    if value is None or len(value) < _VERSION.size:
+        raise _refusal(f"{name} has {0 if value is None else len(value)} bytes, less than its version takes")
+    (version,) = _VERSION.unpack_from(value)
+    read = _READERS.get((kind, version))
+    if read is None:
+        raise _refusal(f"{name} has version {version}, which is not known")
+    try:
+        body, end = read(value, 0, len(value))
+    except ProtocolError as error:
+        raise _refusal(str(error)) from None
+    if end != len(value):
+        raise _refusal(f"{len(value) - end} bytes follow its {name}")
+    return _FROM_BODY[ControlType(kind)](body)
+
+
+def _refusal(problem: str) -> ProtocolError:
+    return ProtocolError(f"a control record cannot be read: {problem}", ErrorCode.INVALID_RECORD)
+
+
+def _to_body(record: ControlRecord) -> tuple[ControlType, Body]:
+    match record:
+        case LeaderChange():
+            return ControlType.LEADER_CHANGE, {
+                "leader_id": record.leader_id,
+                "voters": [{"voter_id": node_id} for node_id in record.voters],
+                "granting_voters": [{"voter_id": node_id} for node_id in record.granting_voters],
+            }
+        case SnapshotHeader():
+            return ControlType.SNAPSHOT_HEADER, {"last_contained_log_timestamp": record.last_contained_log_timestamp}
+        case SnapshotFooter():
+            return ControlType.SNAPSHOT_FOOTER, {}
+        case KRaftVersion():
+            return ControlType.KRAFT_VERSION, {"k_raft_version": record.level}
+        case KRaftVoters():
+            return ControlType.KRAFT_VOTERS, {"voters": [_voter_to_body(voter) for voter in record.voters.voters]}
+        case _:
+            assert_never(record)
+
+
+def _voter_to_body(voter: Voter) -> Body:
+    return {
+        "voter_id": voter.key.id,
+        "voter_directory_id": voter.key.directory_id or ZERO_UUID,
+        "endpoints": [{"name": name, "host": at.host, "port": at.port} for name, at in voter.listeners],
+        "k_raft_version_feature": {
+            "min_supported_version": voter.kraft_version.min_version,
+            "max_supported_version": voter.kraft_version.max_version,
+        },
+    }
+
+
+def _leader_change(body: Body) -> LeaderChange:
+    return LeaderChange(
+        leader_id=_node_id(body["leader_id"]),
+        voters=tuple(_node_id(voter["voter_id"]) for voter in body["voters"]),
+        granting_voters=tuple(_node_id(voter["voter_id"]) for voter in body["granting_voters"]),
+    )
+
+
+def _voter(body: Body) -> Voter:
+    directory_id = Uuid(body["voter_directory_id"])
+    endpoints = ((one["name"].upper(), Endpoint(one["host"], one["port"])) for one in body["endpoints"])
+    feature = body["k_raft_version_feature"]
+    return Voter(
+        key=ReplicaKey(_node_id(body["voter_id"]), None if directory_id == ZERO_UUID else directory_id),
+        listeners=Listeners(tuple(endpoints)),
+        kraft_version=VersionRange(feature["min_supported_version"], feature["max_supported_version"]),
+    )
+
+
+def _node_id(number: int) -> NodeId:
+    if number < 0:
+        raise _refusal(f"{number} is not a node's id")
+    return NodeId(number)
+
+
+_FROM_BODY: Final[dict[ControlType, Callable[[Body], ControlRecord]]] = {
+    ControlType.LEADER_CHANGE: _leader_change,
+    ControlType.SNAPSHOT_HEADER: lambda body: SnapshotHeader(body["last_contained_log_timestamp"]),
+    ControlType.SNAPSHOT_FOOTER: lambda _: SnapshotFooter(),
+    ControlType.KRAFT_VERSION: lambda body: KRaftVersion(body["k_raft_version"]),
+    ControlType.KRAFT_VOTERS: lambda body: KRaftVoters(VoterSet.of(map(_voter, body["voters"]))),
+}

@@ -1,0 +1,192 @@
+"""Record batches version 2, as the rest of pykraft uses them; and records of any kind, one by one.
+
+The parts: `batch` knows headers and CRCs, `values` data batches of KRaft (the hot path), `control` what stands in
+control records, `compression` the codecs. Here are control batches and the reader for batches of any Kafka client:
+keys, headers, times of their own, gaps left by a cleaner. Nothing here knows files or the wire around a batch.
+
+A record (all integers zigzag varints unless said otherwise):
+
+    length of the rest | attributes int8, not used | timestamp delta | offset delta | key length, -1 for null | key
+    | value length, -1 for null | value | header count | per header: name length | name UTF-8 | value length | value
+
+Invariant: a length or count is compared with the bytes that are left before anything is made from it.
+
+Source: KIP-98 §Message Format; KIP-82 for headers; Kafka's ``DefaultRecord``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.protocol.batch import (
+    HEADER_SIZE_BYTES,
+    BatchHeader,
+    check_crc,
+    crc_of,
+    open_batch,
+    read_header,
+    scan,
+    seal_batch,
+    unpack_header,
+)
+from pykraft.protocol.compression import DECOMPRESSED_SIZE_BYTES_MAX, Compression
+from pykraft.protocol.control import decode_control_value, encode_control
+from pykraft.protocol.values import batch_size_bytes, decode_values, encode_batch, records_size_bytes
+from pykraft.protocol.varint import encode_varint, read_varint, read_varlong
+from pykraft.types import Buffer, ControlRecord, Epoch, Offset
+
+__all__ = [
+    "HEADER_SIZE_BYTES",
+    "BatchHeader",
+    "Compression",
+    "Record",
+    "batch_size_bytes",
+    "check_crc",
+    "crc_of",
+    "decode_control",
+    "decode_records",
+    "decode_values",
+    "encode_batch",
+    "encode_control_batch",
+    "read_header",
+    "records_size_bytes",
+    "scan",
+    "unpack_header",
+]
+
+_HEADER_SIZE_BYTES_MIN: Final = 2
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record as a consumer sees it. Timestamp in wall ms; ``sequence`` is -1 without an idempotent producer."""
+
+    offset: Offset
+    timestamp_ms: int
+    sequence: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+def encode_control_batch(
+    records: Sequence[ControlRecord], *, base_offset: Offset, epoch: Epoch, timestamp_ms: int
+) -> bytes:
+    """One control batch with these records at ``base_offset`` and the offsets after it.
+
+    Source: KIP-595 §LeaderChangeMessage; Kafka's ``MemoryRecords.withLeaderChangeMessage`` and its sisters.
+    """
+    body: list[bytes] = []
+    for delta, record in enumerate(records):
+        key, value = encode_control(record)
+        sizes = encode_varint(len(key)), encode_varint(len(value))
+        rest = b"".join((b"\x00\x00", encode_varint(delta), sizes[0], key, sizes[1], value, b"\x00"))
+        body += (encode_varint(len(rest)), rest)
+    return seal_batch(
+        b"".join(body),
+        count=len(records),
+        base_offset=base_offset,
+        epoch=epoch,
+        timestamp_ms=timestamp_ms,
+        is_control=True,
+    )
+
+
+def decode_control(batch: Buffer) -> list[ControlRecord]:
+    """The records of one control batch.
+
+    Errors: those of `decode_records`; INVALID_RECORD for a data batch, and for a record that is not one of Raft's.
+    """
+    header = read_header(batch)
+    if not header.is_control:
+        raise ProtocolError("a data batch holds no control records", ErrorCode.INVALID_RECORD)
+    return [decode_control_value(record.key, record.value) for record in decode_records(batch)]
+
+
+def decode_records(
+    batch: Buffer, *, verify_crc: bool = True, size_bytes_max: int = DECOMPRESSED_SIZE_BYTES_MAX
+) -> list[Record]:
+    """The records of one batch, whoever wrote it and with whatever codec.
+
+    Units: ``size_bytes_max`` bounds the decompressed records.
+    Errors: those of `open_batch` (header, CRC, codec, size); INVALID_RECORD when a record is damaged, offsets do not
+    ascend within the batch, or bytes follow the last record.
+    """
+    header, body = open_batch(batch, verify_crc=verify_crc, size_bytes_max=size_bytes_max)
+    records: list[Record] = []
+    position = 0
+    last_delta = -1
+    for index in range(header.records_count):
+        size_bytes, start = read_varint(body, position)
+        position = start + size_bytes
+        if size_bytes <= 0 or position > len(body):
+            raise _bad(index, f"has length {size_bytes}, {len(body) - start} bytes are left")
+        delta, record = _Frame(body[start:position], index).read(header)
+        if not last_delta < delta <= header.last_offset_delta:
+            raise _bad(index, f"has offset delta {delta} after {last_delta}, the last is {header.last_offset_delta}")
+        last_delta = delta
+        records.append(record)
+    if position != len(body):
+        raise ProtocolError(f"{len(body) - position} bytes follow the last record", ErrorCode.INVALID_RECORD)
+    return records
+
+
+class _Frame:
+    """The bytes of one record after its length, and how far they are read."""
+
+    def __init__(self, data: bytes, index: int) -> None:
+        self._data = data
+        self._index = index
+        self._position = 1  # After the attributes.
+
+    def read(self, header: BatchHeader) -> tuple[int, Record]:
+        """Offset delta, and the record as it stands in a batch with this header."""
+        timestamp_delta, self._position = read_varlong(self._data, self._position)
+        timestamp_ms = header.max_timestamp if header.is_log_append_time else header.base_timestamp + timestamp_delta
+        if not _INT64_MIN <= timestamp_ms <= _INT64_MAX:
+            raise _bad(self._index, f"has timestamp delta {timestamp_delta}")
+        delta, self._position = read_varint(self._data, self._position)
+        record = Record(
+            offset=Offset(header.base_offset + delta),
+            timestamp_ms=timestamp_ms,
+            sequence=-1 if header.base_sequence < 0 else (header.base_sequence + delta) % 2**31,
+            key=self._blob("key"),
+            value=self._blob("value"),
+            headers=self._headers(),
+        )
+        if self._position != len(self._data):
+            raise _bad(self._index, f"has {len(self._data) - self._position} bytes after its headers")
+        return delta, record
+
+    def _blob(self, what: str) -> bytes | None:
+        size_bytes, start = read_varint(self._data, self._position)
+        self._position = start
+        if size_bytes == -1:
+            return None
+        if not 0 <= size_bytes <= len(self._data) - start:
+            raise _bad(self._index, f"has a {what} of {size_bytes} bytes, {len(self._data) - start} are left")
+        self._position += size_bytes
+        return self._data[start : self._position]
+
+    def _headers(self) -> tuple[tuple[str, bytes | None], ...]:
+        count, self._position = read_varint(self._data, self._position)
+        if not 0 <= count * _HEADER_SIZE_BYTES_MIN <= len(self._data) - self._position:
+            raise _bad(self._index, f"has {count} headers, {len(self._data) - self._position} bytes are left")
+        return tuple((self._header_name(), self._blob("header")) for _ in range(count))
+
+    def _header_name(self) -> str:
+        name = self._blob("header name")
+        if name is None:
+            raise _bad(self._index, "has a header without a name")
+        try:
+            return str(name, "utf-8")
+        except UnicodeDecodeError as error:
+            raise _bad(self._index, f"has a header whose name is not UTF-8: {error.reason}") from None
+
+
+def _bad(index: int, problem: str) -> ProtocolError:
+    return ProtocolError(f"record {index} of the batch {problem}", ErrorCode.INVALID_RECORD)

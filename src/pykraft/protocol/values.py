@@ -1,0 +1,202 @@
+"""Data batches as KRaft writes them: values and nothing else. The hot path of a node that is appended to and read.
+
+A record is (all integers zigzag varints):
+
+    length of rest | attributes 0 | timestamp delta 0 | offset delta | key length -1 | value length | value | headers 0
+      1-5 bytes      1 byte         1                   1-5            1               1-5                    1
+
+So everything around a value follows from two numbers, its size and its place in the batch. Encoding is a look-up and
+one ``join`` for the whole batch. Decoding bets that all values have the size of the first: it cuts the batch into
+equal pieces, encodes them again, and has won if that gives the same bytes. Otherwise it reads record by record, which
+also finds the words for what is wrong.
+
+Places whose offset deltas take equally many bytes form a *run*: within a run, records with values of one size have one
+size. The piece from attributes to key length depends on the place alone; for the first 65,536 places it is kept.
+
+Source: KIP-595; Kafka's ``BatchBuilder`` (what is written) and ``RecordsIterator`` (what is refused when read).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import chain
+from typing import Final
+
+from pykraft.errors import ErrorCode, ProtocolError, UsageError
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, open_batch, seal_batch
+from pykraft.protocol.varint import encode_varint, read_varint, read_varlong, varint_size_bytes
+from pykraft.types import Buffer, Epoch, Offset
+
+KEPT_PLACES_MAX: Final = 65_536
+"""Places whose bytes are kept in memory, about 3 MiB; a batch of more records makes the rest anew."""
+
+_RUN_ENDS: Final = (64, 1_024, 8_192, 16_384, 32_768, KEPT_PLACES_MAX, 1_048_576, 134_217_728, 2**31)
+"""Where the varint of an offset delta becomes longer (64, 8,192, 1,048,576, ...), and steps of what is kept."""
+_NO_HEADERS: Final = b"\x00"
+
+
+def encode_batch(values: Sequence[bytes], *, base_offset: Offset, epoch: Epoch, timestamp_ms: int) -> bytes:
+    """One data batch with these values at ``base_offset`` and the offsets after it.
+
+    Units: timestamp_ms is wall time of the append.
+    Errors: UsageError when there are no values or one of them is empty (readers of KRaft refuse it).
+    """
+    if not values:
+        raise UsageError("a batch needs at least one value")
+    body = _encode_records(values)
+    return seal_batch(body, count=len(values), base_offset=base_offset, epoch=epoch, timestamp_ms=timestamp_ms)
+
+
+def batch_size_bytes(values: Sequence[bytes]) -> int:
+    """Exact size of the batch that `encode_batch` makes of these values."""
+    return HEADER_SIZE_BYTES + records_size_bytes(values)
+
+
+def records_size_bytes(values: Sequence[bytes], *, first_delta: int = 0) -> int:
+    """Exact size of these records without a header, when the first has this offset delta.
+
+    What an open batch grows by when values are appended to it.
+    """
+    size_bytes = 0
+    for start, end in _runs(first_delta, first_delta + len(values)):
+        sizes = Counter(map(len, values[start - first_delta : end - first_delta]))
+        size_bytes += sum(count * _record_size_bytes(start, size) for size, count in sizes.items())
+    return size_bytes
+
+
+def decode_values(batch: Buffer) -> list[bytes]:
+    """The values of one data batch; the value at index i has offset ``base_offset + i``.
+
+    Errors: those of `open_batch` (header, CRC, codec); INVALID_RECORD for a control batch and for a record that KRaft
+    does not write: with a key, a header or a time of its own, an empty or missing value, a gap in the offsets.
+    """
+    header, body = open_batch(batch)
+    if header.is_control:
+        raise ProtocolError("a control batch holds no values", ErrorCode.INVALID_RECORD)
+    if header.records_count != header.last_offset_delta + 1:
+        raise ProtocolError(
+            f"the batch has {header.records_count} records for {header.last_offset_delta + 1} offsets",
+            ErrorCode.INVALID_RECORD,
+        )
+    values = _decode_equal_sizes(body, header.records_count)
+    return _decode_each(body, header.records_count) if values is None else values
+
+
+def _runs(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Cut offset deltas ``start`` to ``end`` (exclusive) where a run ends."""
+    for run_end in _RUN_ENDS:
+        if start >= end:
+            return
+        if start < run_end:
+            yield start, min(end, run_end)
+            start = run_end
+
+
+def _place(delta: int) -> bytes:
+    """What stands between a record's length and its value's length: attributes, times, offset delta, no key."""
+    return b"\x00\x00" + encode_varint(delta) + b"\x01"
+
+
+@cache
+def _kept_places(run_start: int, run_end: int) -> list[bytes]:
+    return list(map(_place, range(run_start, run_end)))
+
+
+def _places(start: int, end: int) -> list[bytes]:
+    """`_place` of each offset delta of a run, or of a part of one."""
+    if end > KEPT_PLACES_MAX:
+        return list(map(_place, range(start, end)))
+    run_end = next(run_end for run_end in _RUN_ENDS if end <= run_end)
+    run_start = max((run_end for run_end in _RUN_ENDS if run_end <= start), default=0)
+    return _kept_places(run_start, run_end)[start - run_start : end - run_start]
+
+
+def _rest_size_bytes(delta: int, value_size_bytes: int) -> int:
+    """A record's length field: what comes after it."""
+    return 4 + varint_size_bytes(delta) + varint_size_bytes(value_size_bytes) + value_size_bytes
+
+
+def _record_size_bytes(delta: int, value_size_bytes: int) -> int:
+    rest_size_bytes = _rest_size_bytes(delta, value_size_bytes)
+    return varint_size_bytes(rest_size_bytes) + rest_size_bytes
+
+
+def _encode_records(values: Sequence[bytes]) -> bytes:
+    """Four pieces a record; the zero that ends a record (no headers) is drawn to the next one's length."""
+    pieces: list[bytes] = []
+    for start, end in _runs(0, len(values)):
+        chunk = values[start:end]
+        sizes = list(map(len, chunk))
+        lengths = {size: _NO_HEADERS + encode_varint(_rest_size_bytes(start, size)) for size in set(sizes)}
+        if 0 in lengths:
+            raise UsageError(f"value {start + sizes.index(0)} of the batch is empty; a value needs at least one byte")
+        if len(lengths) == 1:
+            run = [lengths[sizes[0]], b"", encode_varint(sizes[0]), b""] * len(chunk)
+        else:
+            value_lengths = {size: encode_varint(size) for size in lengths}
+            run = [b""] * (4 * len(chunk))
+            run[0::4] = [lengths[size] for size in sizes]
+            run[2::4] = [value_lengths[size] for size in sizes]
+        run[1::4] = _places(start, end)
+        run[3::4] = chunk
+        pieces += run
+    pieces[0] = pieces[0][len(_NO_HEADERS) :]
+    pieces.append(_NO_HEADERS)
+    return b"".join(pieces)
+
+
+def _decode_equal_sizes(body: bytes, count: int) -> list[bytes] | None:
+    """The values if all have the size of the first and all is written the usual way, else None."""
+    _, position = read_varint(body, 0)
+    size, _ = read_varint(body, position + len(_place(0)))
+    runs = [(end - start, _record_size_bytes(start, size)) for start, end in _runs(0, count)] if size > 0 else []
+    if sum(places * record_size_bytes for places, record_size_bytes in runs) != len(body):
+        return None
+    values: list[bytes] = []
+    rest = memoryview(body)
+    for places, record_size_bytes in runs:
+        run, rest = rest[: places * record_size_bytes], rest[places * record_size_bytes :]
+        values.extend(chain.from_iterable(struct.iter_unpack(f"{record_size_bytes - size - 1}x{size}sx", run)))
+    return values if _encode_records(values) == body else None
+
+
+def _decode_each(body: bytes, count: int) -> list[bytes]:
+    values: list[bytes] = []
+    position = 0
+    for start, end in _runs(0, count):
+        for delta, place in enumerate(_places(start, end), start):
+            rest_size_bytes, rest = read_varint(body, position)
+            position = rest + rest_size_bytes
+            if rest_size_bytes <= 0 or position > len(body):
+                raise _bad(delta, f"has length {rest_size_bytes}, {len(body) - rest} bytes are left")
+            rest = rest + len(place) if body.startswith(place, rest) else _read_place(body, rest, delta)
+            size, rest = read_varint(body, rest)
+            if size <= 0 or rest + size != position - 1:
+                raise _bad(delta, f"has a value of {size} bytes, which should end in byte {position - 1 - rest} of it")
+            if body[position - 1] != 0:
+                raise _bad(delta, "has headers")
+            values.append(body[rest : position - 1])
+    if position != len(body):
+        raise ProtocolError(f"{len(body) - position} bytes follow the last record", ErrorCode.INVALID_RECORD)
+    return values
+
+
+def _read_place(body: bytes, position: int, delta: int) -> int:
+    """Read what is not written as `_place` does: say what is wrong with it, or find it legal."""
+    timestamp_delta, position = read_varlong(body, position + 1)
+    if timestamp_delta != 0:
+        raise _bad(delta, f"has timestamp delta {timestamp_delta}")
+    offset_delta, position = read_varint(body, position)
+    if offset_delta != delta:
+        raise _bad(delta, f"has offset delta {offset_delta}")
+    key_size_bytes, position = read_varint(body, position)
+    if key_size_bytes != -1:
+        raise _bad(delta, f"has a key of {key_size_bytes} bytes")
+    return position
+
+
+def _bad(delta: int, problem: str) -> ProtocolError:
+    return ProtocolError(f"record {delta} of the batch {problem}", ErrorCode.INVALID_RECORD)
