@@ -1,0 +1,68 @@
+"""The registry of the messages that pykraft speaks: API keys, their tables and their versions.
+
+One module per RPC holds its two tables, REQUEST and RESPONSE. Refuses to know bytes; see `pykraft.protocol.api`.
+
+Source: Kafka's ApiKeys; the versions are those of Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from pykraft.protocol.messages import (
+    add_raft_voter,
+    api_versions,
+    begin_quorum_epoch,
+    describe_cluster,
+    describe_quorum,
+    end_quorum_epoch,
+    fetch,
+    fetch_snapshot,
+    remove_raft_voter,
+    update_raft_voter,
+    vote,
+)
+from pykraft.protocol.schema import Message, Versions
+
+
+class ApiKey(IntEnum):
+    """Keys of the APIs whose messages we can read and write."""
+
+    FETCH = 1
+    API_VERSIONS = 18
+    VOTE = 52
+    BEGIN_QUORUM_EPOCH = 53
+    END_QUORUM_EPOCH = 54
+    DESCRIBE_QUORUM = 55
+    FETCH_SNAPSHOT = 59
+    DESCRIBE_CLUSTER = 60
+    ADD_RAFT_VOTER = 80
+    REMOVE_RAFT_VOTER = 81
+    UPDATE_RAFT_VOTER = 82
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """The two tables of one API; both have the same versions."""
+
+    request: Message
+    response: Message
+
+
+APIS: dict[int, Api] = {
+    ApiKey.FETCH: Api(fetch.REQUEST, fetch.RESPONSE),
+    ApiKey.API_VERSIONS: Api(api_versions.REQUEST, api_versions.RESPONSE),
+    ApiKey.VOTE: Api(vote.REQUEST, vote.RESPONSE),
+    ApiKey.BEGIN_QUORUM_EPOCH: Api(begin_quorum_epoch.REQUEST, begin_quorum_epoch.RESPONSE),
+    ApiKey.END_QUORUM_EPOCH: Api(end_quorum_epoch.REQUEST, end_quorum_epoch.RESPONSE),
+    ApiKey.DESCRIBE_QUORUM: Api(describe_quorum.REQUEST, describe_quorum.RESPONSE),
+    ApiKey.FETCH_SNAPSHOT: Api(fetch_snapshot.REQUEST, fetch_snapshot.RESPONSE),
+    ApiKey.DESCRIBE_CLUSTER: Api(describe_cluster.REQUEST, describe_cluster.RESPONSE),
+    ApiKey.ADD_RAFT_VOTER: Api(add_raft_voter.REQUEST, add_raft_voter.RESPONSE),
+    ApiKey.REMOVE_RAFT_VOTER: Api(remove_raft_voter.REQUEST, remove_raft_voter.RESPONSE),
+    ApiKey.UPDATE_RAFT_VOTER: Api(update_raft_voter.REQUEST, update_raft_voter.RESPONSE),
+}
+
+API_VERSIONS: dict[ApiKey, Versions] = {ApiKey(key): api.request.versions for key, api in APIS.items()}
+"""The versions of each API that we can read and write, both ends inclusive."""

@@ -1,0 +1,31 @@
+"""AddRaftVoter (80): make an observer a voter.
+
+Version 1 adds AckWhenCommitted (KIP-1186), default true and not ignorable: a peer that has only version 0 cannot
+be asked to answer before the change is committed.
+
+Source: KIP-853 §AddRaftVoter; Kafka's AddRaftVoterRequest and AddRaftVoterResponse definitions.
+"""
+
+from pykraft.protocol.messages.common import LISTENER
+from pykraft.protocol.schema import BOOL, INT16, INT32, STRING, UUID, Field, Message, array_of
+
+REQUEST = Message.of(
+    "AddRaftVoterRequest",
+    "0-1",
+    "0+",
+    Field("cluster_id", STRING, default=None, nullable=True),
+    Field("timeout_ms", INT32),
+    Field("voter_id", INT32),
+    Field("voter_directory_id", UUID),
+    array_of("listeners", *LISTENER),
+    Field("ack_when_committed", BOOL, "1+", default=True),
+)
+
+RESPONSE = Message.of(
+    "AddRaftVoterResponse",
+    "0-1",
+    "0+",
+    Field("throttle_time_ms", INT32),
+    Field("error_code", INT16),
+    Field("error_message", STRING, default=None, nullable=True),
+)

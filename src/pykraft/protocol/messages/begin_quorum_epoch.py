@@ -1,0 +1,48 @@
+"""BeginQuorumEpoch (53): a new leader announces itself to each voter until it answers or fetches.
+
+Version 1 is flexible and adds the voter's key and the endpoints (KIP-853).
+
+Source: KIP-595 §BeginQuorumEpoch; Kafka's BeginQuorumEpochRequest and BeginQuorumEpochResponse definitions.
+"""
+
+from pykraft.protocol.messages.common import LISTENER, NODE_ENDPOINTS
+from pykraft.protocol.schema import INT16, INT32, STRING, UUID, Field, Message, array_of
+
+REQUEST = Message.of(
+    "BeginQuorumEpochRequest",
+    "0-1",
+    "1+",
+    Field("cluster_id", STRING, default=None, nullable=True),
+    Field("voter_id", INT32, "1+", default=-1, ignorable=True),
+    array_of(
+        "topics",
+        Field("topic_name", STRING),
+        array_of(
+            "partitions",
+            Field("partition_index", INT32),
+            Field("voter_directory_id", UUID, "1+", ignorable=True),
+            Field("leader_id", INT32),
+            Field("leader_epoch", INT32),
+        ),
+    ),
+    array_of("leader_endpoints", *LISTENER, versions="1+", ignorable=True),
+)
+
+RESPONSE = Message.of(
+    "BeginQuorumEpochResponse",
+    "0-1",
+    "1+",
+    Field("error_code", INT16),
+    array_of(
+        "topics",
+        Field("topic_name", STRING),
+        array_of(
+            "partitions",
+            Field("partition_index", INT32),
+            Field("error_code", INT16),
+            Field("leader_id", INT32),
+            Field("leader_epoch", INT32),
+        ),
+    ),
+    NODE_ENDPOINTS,
+)

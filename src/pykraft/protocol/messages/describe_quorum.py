@@ -1,0 +1,50 @@
+"""DescribeQuorum (55): an operator asks the leader who votes, who watches and how far each is.
+
+Version 1 adds the two times (KIP-836); 2 adds directory ids, nodes with their listeners and error messages
+(KIP-853). Unknown offsets and times are -1, an unknown directory id is zero.
+
+Source: KIP-595 §DescribeQuorum; Kafka's DescribeQuorumRequest and DescribeQuorumResponse definitions.
+"""
+
+from pykraft.protocol.messages.common import LISTENER
+from pykraft.protocol.schema import INT16, INT32, INT64, STRING, UUID, Field, Message, array_of
+
+_REPLICA = (
+    Field("replica_id", INT32),
+    Field("replica_directory_id", UUID, "2+", ignorable=True),
+    Field("log_end_offset", INT64),
+    Field("last_fetch_timestamp", INT64, "1+", default=-1, ignorable=True),
+    Field("last_caught_up_timestamp", INT64, "1+", default=-1, ignorable=True),
+)
+_ERROR_MESSAGE = Field("error_message", STRING, "2+", default=None, nullable=True, ignorable=True)
+
+REQUEST = Message.of(
+    "DescribeQuorumRequest",
+    "0-2",
+    "0+",
+    array_of("topics", Field("topic_name", STRING), array_of("partitions", Field("partition_index", INT32))),
+)
+
+RESPONSE = Message.of(
+    "DescribeQuorumResponse",
+    "0-2",
+    "0+",
+    Field("error_code", INT16),
+    _ERROR_MESSAGE,
+    array_of(
+        "topics",
+        Field("topic_name", STRING),
+        array_of(
+            "partitions",
+            Field("partition_index", INT32),
+            Field("error_code", INT16),
+            _ERROR_MESSAGE,
+            Field("leader_id", INT32),
+            Field("leader_epoch", INT32),
+            Field("high_watermark", INT64),
+            array_of("current_voters", *_REPLICA),
+            array_of("observers", *_REPLICA),
+        ),
+    ),
+    array_of("nodes", Field("node_id", INT32), array_of("listeners", *LISTENER), versions="2+", ignorable=True),
+)

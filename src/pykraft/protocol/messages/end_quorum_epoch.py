@@ -1,0 +1,55 @@
+"""EndQuorumEpoch (54): a leader that resigns tells the voters, naming the best successors first.
+
+Version 0 names successors by id; version 1 is flexible and names them by id and directory id, and adds the
+endpoints (KIP-853), which Kafka's own senders leave empty.
+
+Source: KIP-595 §EndQuorumEpoch; Kafka's EndQuorumEpochRequest and EndQuorumEpochResponse definitions.
+"""
+
+from pykraft.protocol.messages.common import LISTENER, NODE_ENDPOINTS
+from pykraft.protocol.schema import INT16, INT32, STRING, UUID, Array, Field, Message, array_of
+
+REQUEST = Message.of(
+    "EndQuorumEpochRequest",
+    "0-1",
+    "1+",
+    Field("cluster_id", STRING, default=None, nullable=True),
+    array_of(
+        "topics",
+        Field("topic_name", STRING),
+        array_of(
+            "partitions",
+            Field("partition_index", INT32),
+            Field("leader_id", INT32),
+            Field("leader_epoch", INT32),
+            Field("preferred_successors", Array(INT32), "0", ignorable=True),
+            array_of(
+                "preferred_candidates",
+                Field("candidate_id", INT32),
+                Field("candidate_directory_id", UUID),
+                versions="1+",
+                ignorable=True,
+            ),
+        ),
+    ),
+    array_of("leader_endpoints", *LISTENER, versions="1+", ignorable=True),
+)
+
+RESPONSE = Message.of(
+    "EndQuorumEpochResponse",
+    "0-1",
+    "1+",
+    Field("error_code", INT16),
+    array_of(
+        "topics",
+        Field("topic_name", STRING),
+        array_of(
+            "partitions",
+            Field("partition_index", INT32),
+            Field("error_code", INT16),
+            Field("leader_id", INT32),
+            Field("leader_epoch", INT32),
+        ),
+    ),
+    NODE_ENDPOINTS,
+)

@@ -1,0 +1,133 @@
+"""Fetch (1): records from an offset on, for followers, observers and consumers alike.
+
+Versions, as far as the quorum cares: 12 is flexible and adds the epoch of the last fetched record, diverging
+epochs, snapshot ids and the cluster id (KIP-595, KIP-630); 13 names topics by id (KIP-516); 15 moves the replica
+id into a tagged struct (KIP-903); 16 adds endpoints; 17 the directory id (KIP-853); 18 the follower's high
+watermark (KIP-1166), where int64-max means "not told". Traps: a SnapshotId has its end offset *before* its
+epoch, a DivergingEpoch the other way round; the port of an endpoint is int32 here and uint16 elsewhere.
+
+Source: Kafka's FetchRequest and FetchResponse definitions.
+"""
+
+from pykraft.protocol.schema import (
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    RECORDS,
+    STRING,
+    UUID,
+    Array,
+    Field,
+    Message,
+    array_of,
+    struct_of,
+)
+
+HIGH_WATERMARK_NOT_TOLD = 2**63 - 1
+"""A request's high watermark when its sender, or its version, does not say."""
+
+_TOPIC = (
+    Field("topic", STRING, "0-12", ignorable=True),
+    Field("topic_id", UUID, "13+", ignorable=True),
+)
+
+REQUEST = Message.of(
+    "FetchRequest",
+    "4-18",
+    "12+",
+    Field("cluster_id", STRING, "12+", default=None, nullable=True, tag=0, ignorable=True),
+    Field("replica_id", INT32, "0-14", default=-1),
+    struct_of(
+        "replica_state",
+        Field("replica_id", INT32, default=-1),
+        Field("replica_epoch", INT64, default=-1),
+        versions="15+",
+        tag=1,
+    ),
+    Field("max_wait_ms", INT32),
+    Field("min_bytes", INT32),
+    Field("max_bytes", INT32, default=2**31 - 1),
+    Field("isolation_level", INT8),
+    Field("session_id", INT32, "7+", ignorable=True),
+    Field("session_epoch", INT32, "7+", default=-1, ignorable=True),
+    array_of(
+        "topics",
+        *_TOPIC,
+        array_of(
+            "partitions",
+            Field("partition", INT32),
+            Field("current_leader_epoch", INT32, "9+", default=-1, ignorable=True),
+            Field("fetch_offset", INT64),
+            Field("last_fetched_epoch", INT32, "12+", default=-1),
+            Field("log_start_offset", INT64, "5+", default=-1, ignorable=True),
+            Field("partition_max_bytes", INT32),
+            Field("replica_directory_id", UUID, "17+", tag=0, ignorable=True),
+            Field("high_watermark", INT64, "18+", default=HIGH_WATERMARK_NOT_TOLD, tag=1, ignorable=True),
+        ),
+    ),
+    array_of("forgotten_topics_data", *_TOPIC, Field("partitions", Array(INT32)), versions="7+"),
+    Field("rack_id", STRING, "11+", ignorable=True),
+)
+
+RESPONSE = Message.of(
+    "FetchResponse",
+    "4-18",
+    "12+",
+    Field("throttle_time_ms", INT32),
+    Field("error_code", INT16, "7+", ignorable=True),
+    Field("session_id", INT32, "7+"),
+    array_of(
+        "responses",
+        *_TOPIC,
+        array_of(
+            "partitions",
+            Field("partition_index", INT32),
+            Field("error_code", INT16),
+            Field("high_watermark", INT64),
+            Field("last_stable_offset", INT64, default=-1),
+            Field("log_start_offset", INT64, "5+", default=-1, ignorable=True),
+            struct_of(
+                "diverging_epoch",
+                Field("epoch", INT32, default=-1),
+                Field("end_offset", INT64, default=-1),
+                versions="12+",
+                tag=0,
+                ignorable=True,
+            ),
+            struct_of(
+                "current_leader",
+                Field("leader_id", INT32, default=-1),
+                Field("leader_epoch", INT32, default=-1),
+                versions="12+",
+                tag=1,
+                ignorable=True,
+            ),
+            struct_of(
+                "snapshot_id",
+                Field("end_offset", INT64, default=-1),
+                Field("epoch", INT32, default=-1),
+                versions="12+",
+                tag=2,
+                ignorable=True,
+            ),
+            array_of(
+                "aborted_transactions",
+                Field("producer_id", INT64),
+                Field("first_offset", INT64),
+                nullable=True,
+            ),
+            Field("preferred_read_replica", INT32, "11+", default=-1),
+            Field("records", RECORDS, nullable=True),
+        ),
+    ),
+    array_of(
+        "node_endpoints",
+        Field("node_id", INT32),
+        Field("host", STRING),
+        Field("port", INT32),
+        Field("rack", STRING, default=None, nullable=True),
+        versions="16+",
+        tag=0,
+    ),
+)

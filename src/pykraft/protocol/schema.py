@@ -1,0 +1,204 @@
+"""The tables that describe Kafka's messages: what fields a message has, of which kind, in which versions.
+
+Owns the vocabulary of the tables in `messages` and the questions that both code generators ask of them.
+A table is data: it is written once per RPC, all versions in one, and never touched at run time; `reader` and
+`writer` turn one (message, version) into a function. Invariant: names are unique within a struct, tags too.
+Refuses to know bytes and RPCs.
+
+Versions are written as in Kafka's message definitions: ``"0"``, ``"0-14"``, ``"7+"``.
+
+Source: Kafka's message definitions (clients ``common/message/*.json``) and their README; KIP-482.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, TypeAlias
+
+Body: TypeAlias = dict[str, Any]
+"""A struct of a message as a plain dict, by snake_case names; uuids are 16 bytes, records a Buffer."""
+
+_SIZES_BYTES = {"?": 1, "b": 1, "h": 2, "H": 2, "i": 4, "q": 8, "16s": 16}
+
+
+class Kind(Enum):
+    """A field of one value; those of fixed size are named by their `struct` format."""
+
+    BOOL = "?"
+    INT8 = "b"
+    INT16 = "h"
+    UINT16 = "H"
+    INT32 = "i"
+    INT64 = "q"
+    UUID = "16s"
+    STRING = "string"
+    RECORDS = "records"
+
+    @property
+    def size_bytes(self) -> int | None:
+        """Size of every value, or None when it varies."""
+        return _SIZES_BYTES.get(self.value)
+
+
+BOOL = Kind.BOOL
+INT8 = Kind.INT8
+INT16 = Kind.INT16
+UINT16 = Kind.UINT16
+INT32 = Kind.INT32
+INT64 = Kind.INT64
+UUID = Kind.UUID
+STRING = Kind.STRING
+RECORDS = Kind.RECORDS
+
+_IMPLICIT_DEFAULTS: dict[Kind, object] = {
+    BOOL: False,
+    INT8: 0,
+    INT16: 0,
+    UINT16: 0,
+    INT32: 0,
+    INT64: 0,
+    UUID: bytes(16),
+    STRING: "",
+    RECORDS: b"",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """A range of versions, both ends inclusive."""
+
+    min: int
+    max: int
+
+    @classmethod
+    def parse(cls, text: str) -> Versions:
+        """Read ``"3"``, ``"3-5"`` or ``"3+"``."""
+        first, dash, last = text.rstrip("+").partition("-")
+        if text.endswith("+"):
+            return cls(int(first), 2**15 - 1)
+        return cls(int(first), int(last if dash else first))
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.min <= version <= self.max
+
+    def __str__(self) -> str:
+        return f"{self.min}-{self.max}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Struct:
+    """Fields in their order on the wire; tagged ones may stand anywhere."""
+
+    fields: tuple[Field, ...]
+
+    def __post_init__(self) -> None:
+        names = [one.name for one in self.fields]
+        assert len(set(names)) == len(names), f"a name is used twice: {names}"
+        tags = [one.tag for one in self.fields if one.tag is not None]
+        assert len(set(tags)) == len(tags), f"a tag is used twice: {tags}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Array:
+    """Any number of elements."""
+
+    of: Kind | Struct
+
+
+_UNSET = object()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Field:
+    """One field: name, kind, versions that have it, and what it is when left out.
+
+    ``ignorable``: silently left out of a version that lacks it; otherwise only its default may be.
+    ``tag``: it travels as a tagged field, and only when it differs from its default.
+    """
+
+    name: str
+    kind: Kind | Struct | Array
+    versions: str = "0+"
+    default: Any = _UNSET
+    nullable: bool = False
+    ignorable: bool = False
+    tag: int | None = None
+    present: Versions = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "present", Versions.parse(self.versions))
+        if self.default is _UNSET:
+            object.__setattr__(self, "default", self._implicit_default())
+        assert self.nullable or self.default is not None, f"{self.name}: None is not among its values"
+
+    def _implicit_default(self) -> object:
+        match self.kind:
+            case Kind():
+                return _IMPLICIT_DEFAULTS[self.kind]
+            case Array():
+                return []
+            case Struct():
+                return {one.name: one.default for one in self.kind.fields}
+
+    def default_source(self) -> str:
+        """Python source of the default, a new list or dict each time it is evaluated."""
+        return repr(self.default)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Message:
+    """A request or a response in all its versions."""
+
+    name: str
+    versions: Versions
+    flexible: Versions
+    body: Struct
+
+    @classmethod
+    def of(cls, name: str, versions: str, flexible: str, *fields: Field) -> Message:
+        """Build a table; ``versions`` are those that we speak, ``flexible`` those with compact types and tags."""
+        return cls(name, Versions.parse(versions), Versions.parse(flexible), Struct(fields))
+
+
+def array_of(
+    name: str,
+    *fields: Field,
+    versions: str = "0+",
+    nullable: bool = False,
+    ignorable: bool = False,
+    tag: int | None = None,
+) -> Field:
+    """A field that is an array of structs."""
+    return Field(name, Array(Struct(fields)), versions, nullable=nullable, ignorable=ignorable, tag=tag)
+
+
+def struct_of(
+    name: str, *fields: Field, versions: str = "0+", ignorable: bool = False, tag: int | None = None
+) -> Field:
+    """A field that is a struct."""
+    return Field(name, Struct(fields), versions, ignorable=ignorable, tag=tag)
+
+
+def fields_of(struct: Struct, version: int) -> Iterator[Field]:
+    """Fields of this version that are not tagged, in wire order."""
+    return (one for one in struct.fields if version in one.present and one.tag is None)
+
+
+def tagged_fields_of(struct: Struct, version: int) -> list[Field]:
+    """Tagged fields of this version, in tag order."""
+    found = [(one.tag, one) for one in struct.fields if version in one.present and one.tag is not None]
+    return [one for _, one in sorted(found, key=lambda pair: pair[0])]
+
+
+def size_bytes_min(kind: Kind | Struct | Array, version: int, *, flexible: bool) -> int:
+    """The least that one value takes on the wire."""
+    match kind:
+        case Kind(size_bytes=int(size_bytes)):
+            return size_bytes
+        case Struct():
+            total = sum(size_bytes_min(one.kind, version, flexible=flexible) for one in fields_of(kind, version))
+            return total + flexible
+        case _:
+            return 1 if flexible else 2 if kind is STRING else 4
