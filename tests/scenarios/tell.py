@@ -1,0 +1,99 @@
+"""Effects, messages and states in the words of the scenario files."""
+
+from __future__ import annotations
+
+
+from pykraft.core import effects, messages
+from pykraft.core.effects import Effect
+from pykraft.core.raft import Raft
+from pykraft.errors import ErrorCode
+from pykraft.types import Election
+
+
+def effect(node_id: int, done: Effect) -> str | None:
+    """What a node did, or None for messages: those are told when they arrive."""
+    match done:
+        case effects.WriteElectionState():
+            return f"{node_id} writes {election(done.election)}"
+        case effects.AppendBatches():
+            return f"{node_id} appends {done.batches[0].base_offset}..{done.batches[-1].end_offset} epoch={done.batches[0].epoch}"
+        case effects.AppendFetched():
+            return f"{node_id} appends fetched batches up to {done.end_offset}"
+        case effects.TruncateTo():
+            return f"{node_id} truncates to {done.end_offset}"
+        case effects.CloseRequester() | effects.ClosePeer():
+            return f"{node_id} closes the connection: {done.reason}"
+        case effects.AcceptProposal():
+            return f"{node_id} accepts a proposal at {done.base_offset}"
+        case effects.RejectProposal():
+            return f"{node_id} rejects a proposal: {done.error}"
+        case effects.NotifyHighWatermark():
+            return f"{node_id} high watermark {done.high_watermark}"
+        case effects.NotifyRole():
+            return f"{node_id} is {done.role} epoch={done.epoch}"
+        case effects.CompleteShutdown():
+            return f"{node_id} leaves {'gracefully' if done.graceful else 'out of time'}"
+        case effects.Report():
+            return f"{node_id} reports: {done.text}"
+        case effects.Fatal():
+            return f"{node_id} stops: {done.reason}"
+        case _:
+            return None
+
+
+def election(remembered: Election) -> str:
+    """What a quorum-state file says."""
+    leader = f" leader={remembered.leader_id}" if remembered.leader_id is not None else ""
+    voted = f" voted={remembered.voted.id}" if remembered.voted is not None else ""
+    return f"epoch={remembered.epoch}{leader}{voted}"
+
+
+def message(source: int, target: int, body: messages.Request | messages.Response) -> str:
+    """One line for a message that arrives."""
+    return f"  {source}->{target} {_request(body) or _response(body)}"
+
+
+def _request(body: messages.Request | messages.Response) -> str | None:
+    match body:
+        case messages.VoteRequest():
+            name = "PreVote" if body.pre_vote else "Vote"
+            return f"{name} epoch={body.epoch} end={body.last.offset}/{body.last.epoch}"
+        case messages.BeginQuorumEpochRequest():
+            return f"BeginQuorumEpoch epoch={body.epoch}"
+        case messages.EndQuorumEpochRequest():
+            successors = ",".join(str(key.id) for key in body.successors)
+            return f"EndQuorumEpoch epoch={body.epoch} successors={successors}"
+        case messages.FetchRequest():
+            return f"Fetch epoch={body.epoch} at={body.fetch_offset}/{body.last_fetched_epoch} hw={body.high_watermark}"
+        case messages.FetchSnapshotRequest():
+            return f"FetchSnapshot epoch={body.epoch}"
+        case _:
+            return None
+
+
+def _response(body: messages.Request | messages.Response) -> str:
+    error = getattr(body, "error", 0)
+    if error:
+        return f"{type(body).__name__} {ErrorCode(error).name} epoch={getattr(body, 'epoch', '-')} leader={getattr(body, 'leader_id', None)}"
+    match body:
+        case messages.VoteResponse():
+            answer = "granted" if body.vote_granted else "denied"
+            return f"vote {answer} epoch={body.epoch} leader={body.leader_id}"
+        case messages.FetchResponse() if body.diverging is not None:
+            return f"fetched diverging at {body.diverging.offset}/{body.diverging.epoch}"
+        case messages.FetchResponse():
+            ends = f" {body.batches[0].base_offset}..{body.batches[-1].end_offset}" if body.batches else " nothing"
+            return f"fetched{ends} hw={body.high_watermark}"
+        case _:
+            return f"{type(body).__name__} epoch={getattr(body, 'epoch', '-')} leader={getattr(body, 'leader_id', None)}"
+
+
+def state(node_id: int, raft: Raft) -> str:
+    """Where a node stands."""
+    log = raft.log
+    return (
+        f"{node_id} {raft.role} epoch={raft.epoch} leader={raft.leader_id} "
+        f"end={log.end_offset}/{log.last_epoch} flushed={log.flushed_end_offset} hw={raft.high_watermark}"
+    )
+
+
