@@ -62,16 +62,18 @@ def _add_records(records: Buffer | Sequence[Buffer], out: list[Buffer], done: li
         if len(part) < BY_REFERENCE_SIZE_BYTES_MIN:
             out.append(part)
         else:
-            done.append(b"".join(out))
+            done += _joined(out)
             done.append(part)
             out.clear()
 
 
 def _finish(out: list[Buffer], done: list[Buffer]) -> list[Buffer]:
     """All buffers of a message with records."""
-    if out:
-        done.append(b"".join(out))
-    return done
+    return done + _joined(out)
+
+
+def _joined(out: list[Buffer]) -> list[Buffer]:
+    return [b"".join(out)] if out else []
 
 
 _Size: TypeAlias = Callable[[int], bytes]

@@ -1,0 +1,166 @@
+"""Headers of all versions, bodies behind them, and requests that we do not have."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.protocol.api import (
+    API_VERSIONS,
+    ApiKey,
+    RequestHeader,
+    decode_request_body,
+    decode_request_header,
+    decode_response,
+    encode_request,
+    encode_response,
+    encode_unsupported_version,
+)
+from pykraft.protocol.messages import APIS
+from pykraft.protocol.schema import Versions
+
+EVERY_VERSION = [
+    (api_key, version) for api_key, versions in API_VERSIONS.items() for version in range(versions.min, versions.max + 1)
+]
+
+
+@pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
+@pytest.mark.parametrize("client_id", ["raft-client-1", "", None])
+def test_requests_of_every_version_come_back(api_key: ApiKey, version: int, client_id: str | None) -> None:
+    raw = b"".join(encode_request(api_key, version, 77, client_id, {}))
+    header = decode_request_header(raw)
+    assert (header.api_key, header.api_version, header.correlation_id, header.client_id) == (
+        api_key,
+        version,
+        77,
+        client_id,
+    )
+    body = decode_request_body(header, raw)
+    assert b"".join(encode_request(api_key, version, 77, client_id, body)) == raw
+
+
+@pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
+def test_responses_of_every_version_come_back(api_key: ApiKey, version: int) -> None:
+    raw = b"".join(encode_response(api_key, version, -5, {"error_code": 0} if api_key != ApiKey.FETCH else {}))
+    correlation_id, body = decode_response(api_key, version, raw)
+    assert correlation_id == -5
+    assert b"".join(encode_response(api_key, version, -5, body)) == raw
+
+
+def test_request_headers_of_both_versions() -> None:
+    plain = bytes.fromhex("0035 0000 00000007 0001 61")
+    assert decode_request_header(plain + b"body") == RequestHeader(53, 0, 7, "a", 11)
+    assert decode_request_header(plain[:2] + b"\0\1" + plain[4:] + b"\0body") == RequestHeader(53, 1, 7, "a", 12)
+
+
+def test_tagged_fields_of_headers_are_skipped() -> None:
+    raw = bytes.fromhex("0034 0002 00000007 ffff  02 00 01 61 c801 00") + b"body"
+    assert decode_request_header(raw) == RequestHeader(52, 2, 7, None, len(raw) - 4)
+    answer = b"".join(encode_response(ApiKey.VOTE, 2, 7, {}))
+    assert decode_response(ApiKey.VOTE, 2, answer[:4] + b"\1\5\0" + answer[5:]) == decode_response(ApiKey.VOTE, 2, answer)
+
+
+def test_the_header_of_an_api_versions_response_never_has_tags() -> None:
+    for version in range(6):
+        assert b"".join(encode_response(ApiKey.API_VERSIONS, version, 1, {}))[:6] == b"\0\0\0\1\0\0"
+
+
+@pytest.mark.parametrize("size_bytes", range(10))
+def test_a_request_header_that_is_cut_off_is_refused(size_bytes: int) -> None:
+    with pytest.raises(ProtocolError, match=f"request header: needs 10 bytes at position 0, {size_bytes} remain"):
+        decode_request_header(bytes(size_bytes))
+
+
+def test_a_client_id_beyond_the_frame_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="request header: needs 5 bytes at position 10, 2 remain"):
+        decode_request_header(struct.pack(">hhih", 52, 0, 1, 5) + b"ab")
+    with pytest.raises(ProtocolError, match="request header: a string before position 10 has the length -2"):
+        decode_request_header(struct.pack(">hhih", 52, 0, 1, -2) + b"ab")
+
+
+def test_a_flexible_header_that_ends_before_its_tags_is_refused() -> None:
+    with pytest.raises(ProtocolError):
+        decode_request_header(struct.pack(">hhih", 52, 0, 1, -1))
+
+
+def test_an_unknown_api_has_a_header_and_no_body() -> None:
+    raw = struct.pack(">hhih", 999, 3, 8, 1) + b"x..."
+    header = decode_request_header(raw)
+    assert header == RequestHeader(999, 3, 8, "x", 11)
+    with pytest.raises(ProtocolError, match="a request with the unknown key 999") as caught:
+        decode_request_body(header, raw)
+    assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize(("api_key", "version"), [(1, 3), (1, 19), (52, 3), (52, -1), (18, 99)])
+def test_an_unknown_version_is_told_apart_from_a_malformed_request(api_key: int, version: int) -> None:
+    raw = struct.pack(">hhih", api_key, version, 8, -1) + bytes(50)
+    with pytest.raises(ProtocolError, match=rf"v{version}: only versions \d+-\d+ are supported") as caught:
+        decode_request_body(decode_request_header(raw), raw)
+    assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_an_unknown_version_of_api_versions_is_answered_so_that_anyone_can_read_it() -> None:
+    parts = encode_unsupported_version(9, [(1, Versions(4, 18)), (18, Versions(0, 5))])
+    assert b"".join(parts).hex() == "00000009 0023 00000002 0001 0004 0012 0012 0000 0005".replace(" ", "")
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_an_api_versions_answer_of_version_0_is_read_whatever_was_asked(version: int) -> None:
+    raw = b"".join(encode_unsupported_version(9, [(18, Versions(0, 2))]))
+    correlation_id, body = decode_response(ApiKey.API_VERSIONS, version, raw)
+    assert correlation_id == 9
+    assert body["error_code"] == ErrorCode.UNSUPPORTED_VERSION
+    assert body["api_keys"] == [{"api_key": 18, "min_version": 0, "max_version": 2}]
+
+
+def test_bytes_left_over_are_refused() -> None:
+    raw = b"".join(encode_request(ApiKey.VOTE, 2, 1, None, {})) + b"\0"
+    with pytest.raises(ProtocolError, match="1 bytes are left after the message that ends at position 18"):
+        decode_request_body(decode_request_header(raw), raw)
+    answer = b"".join(encode_response(ApiKey.FETCH, 18, 1, {})) + b"ab"
+    with pytest.raises(ProtocolError, match="2 bytes are left after the message"):
+        decode_response(ApiKey.FETCH, 18, answer)
+
+
+@pytest.mark.parametrize("size_bytes", range(4))
+def test_a_response_without_a_correlation_id_is_refused(size_bytes: int) -> None:
+    with pytest.raises(ProtocolError, match="response header: needs 4 bytes"):
+        decode_response(ApiKey.FETCH, 18, bytes(size_bytes))
+
+
+def test_a_malformed_api_versions_answer_is_refused_in_both_versions() -> None:
+    for version in (0, 4):
+        with pytest.raises(ProtocolError):
+            decode_response(ApiKey.API_VERSIONS, version, b"\0\0\0\1\0")
+
+
+@pytest.mark.parametrize("size_bytes", [10, 100_000])
+def test_frames_may_be_any_buffer(size_bytes: int) -> None:
+    records = b"r" * size_bytes
+    raw = b"".join(encode_response(ApiKey.FETCH, 18, 1, {"responses": [{"partitions": [{"records": records}]}]}))
+    for frame in (raw, bytearray(raw), memoryview(raw)):
+        _, body = decode_response(ApiKey.FETCH, 18, frame)
+        assert body["responses"][0]["partitions"][0]["records"] == records
+
+
+def test_records_of_a_large_frame_are_a_view_of_it() -> None:
+    raw = b"".join(
+        encode_response(ApiKey.FETCH, 18, 1, {"responses": [{"partitions": [{"records": bytes(9000)}]}]})
+    )
+    _, body = decode_response(ApiKey.FETCH, 18, memoryview(raw))
+    assert body["responses"][0]["partitions"][0]["records"].obj is raw
+
+
+@pytest.mark.parametrize("body", [{"voter_id": 2**31}, {"voter_id": "1"}, {"cluster_id": 1}, {"cluster_id": "\ud800"}])
+def test_a_value_that_does_not_fit_is_our_bug(body: dict[str, object]) -> None:
+    with pytest.raises(AssertionError, match="a value does not fit its field"):
+        encode_request(ApiKey.VOTE, 2, 1, None, body)
+
+
+def test_both_tables_of_an_api_have_the_same_versions() -> None:
+    for api in APIS.values():
+        assert api.request.versions == api.response.versions
+        assert api.request.flexible == api.response.flexible

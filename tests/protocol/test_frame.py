@@ -1,0 +1,141 @@
+"""Frames out of a stream, however it is cut, and what is refused."""
+
+from __future__ import annotations
+
+import struct
+import time
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykraft.errors import ProtocolError
+from pykraft.protocol.frame import VIEW_SIZE_BYTES_MIN, FrameReader, frame
+
+SIZE_MAX = 100_000
+
+
+def framed(*bodies: bytes) -> bytes:
+    return b"".join(struct.pack(">i", len(body)) + body for body in bodies)
+
+
+@given(
+    st.lists(st.binary(min_size=1, max_size=30) | st.integers(4000, 9000).map(bytes), max_size=6),
+    st.lists(st.integers(1, 5000), min_size=1, max_size=20),
+)
+def test_any_cut_of_the_stream_gives_the_same_frames(bodies: list[bytes], steps: list[int]) -> None:
+    stream = framed(*bodies)
+    reader = FrameReader(SIZE_MAX)
+    found: list[bytes] = []
+    position = turn = 0
+    while position < len(stream):
+        step = steps[turn % len(steps)]
+        found += map(bytes, reader.feed(stream[position : position + step]))
+        position += step
+        turn += 1
+    assert found == bodies
+    assert reader.held_size_bytes == 0
+
+
+def test_byte_by_byte() -> None:
+    reader = FrameReader(SIZE_MAX)
+    stream = framed(b"ab", b"c")
+    assert [reader.feed(stream[index : index + 1]) for index in range(len(stream))] == [
+        *([[]] * 5),
+        [b"ab"],
+        *([[]] * 4),
+        [b"c"],
+    ]
+
+
+def test_an_empty_piece_changes_nothing() -> None:
+    reader = FrameReader(SIZE_MAX)
+    assert reader.feed(b"") == []
+    assert reader.feed(framed(b"abc")[:5]) == []
+    assert reader.feed(b"") == []
+    assert reader.feed(b"bc") == [b"abc"]
+
+
+def test_a_large_frame_in_one_piece_is_a_view_and_a_small_one_is_not() -> None:
+    piece = framed(bytes(VIEW_SIZE_BYTES_MIN), b"small")
+    large, small = FrameReader(SIZE_MAX).feed(piece)
+    assert isinstance(large, memoryview)
+    assert large.obj is piece
+    assert isinstance(small, bytes)
+
+
+def test_a_large_frame_in_many_pieces_is_assembled_once_and_read_only() -> None:
+    reader = FrameReader(SIZE_MAX)
+    stream = framed(bytes(range(250)) * 40)
+    frames = [one for start in range(0, len(stream), 999) for one in reader.feed(stream[start : start + 999])]
+    assert frames == [stream[4:]]
+    assert isinstance(frames[0], memoryview)
+    assert frames[0].readonly
+
+
+def test_frames_stay_as_they_are_when_the_reader_goes_on() -> None:
+    reader = FrameReader(SIZE_MAX)
+    stream = framed(b"a" * 5000)
+    reader.feed(stream[:100])
+    (first,) = reader.feed(stream[100:])
+    reader.feed(framed(b"b" * 5000)[:4900])
+    assert first == b"a" * 5000
+
+
+@pytest.mark.parametrize("size_bytes", [0, -1, -(2**31), SIZE_MAX + 1, 2**31 - 1])
+@pytest.mark.parametrize("cut", [2, 4])
+def test_sizes_that_are_not_allowed_are_refused_at_once(size_bytes: int, cut: int) -> None:
+    reader = FrameReader(SIZE_MAX)
+    prefix = struct.pack(">i", size_bytes)
+    with pytest.raises(ProtocolError, match=f"a frame of {size_bytes} bytes: allowed are 1 to {SIZE_MAX}"):
+        for piece in (prefix[:cut], prefix[cut:]):
+            reader.feed(piece)
+
+
+def test_the_largest_frame_is_accepted() -> None:
+    assert FrameReader(3).feed(framed(b"abc")) == [b"abc"]
+
+
+def test_the_bound_may_be_raised_later() -> None:
+    reader = FrameReader(3)
+    reader.size_bytes_max = 4
+    assert reader.feed(framed(b"abcd")) == [b"abcd"]
+
+
+@pytest.mark.parametrize(
+    ("start", "name"),
+    [(b"\x16\x03\x01\x02\x00\x01", "TLS"), (b"GET / HTTP/1.1\r\n", "HTTP"), (b"SSH-2.0-x\r\n", "SSH")],
+)
+def test_a_foreign_protocol_is_named(start: bytes, name: str) -> None:
+    with pytest.raises(ProtocolError, match=f"; the peer seems to speak {name}$"):
+        FrameReader(SIZE_MAX).feed(start)
+
+
+def test_what_is_held_grows_with_what_arrived_and_not_with_what_was_announced() -> None:
+    reader = FrameReader(2**30)
+    tracemalloc.start()
+    try:
+        reader.feed(struct.pack(">i", 2**30) + b"x" * 1000)
+        assert tracemalloc.get_traced_memory()[1] < 8 * 1024
+    finally:
+        tracemalloc.stop()
+    assert reader.held_size_bytes == 1000
+
+
+def test_many_small_pieces_cost_linear_time() -> None:
+    def cost_s(pieces: int) -> float:
+        reader = FrameReader(2**30)
+        reader.feed(struct.pack(">i", 2**30))
+        started = time.process_time()
+        for _ in range(pieces):
+            reader.feed(b"x" * 100)
+        return time.process_time() - started
+
+    assert min(cost_s(40_000) for _ in range(3)) < 30 * min(cost_s(4_000) for _ in range(3)) + 0.02
+
+
+def test_frame_puts_the_size_in_front() -> None:
+    assert frame([b"ab", b"cde"]) == [b"\0\0\0\5ab", b"cde"]
+    large = memoryview(bytes(600))
+    assert frame([b"", large])[1] is large

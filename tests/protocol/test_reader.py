@@ -1,0 +1,178 @@
+"""Generated readers: every version of every message, every cut, and bytes that nobody wrote."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import tracemalloc
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pykraft.errors import ProtocolError
+from pykraft.protocol.messages import fetch, vote
+from pykraft.protocol.primitives import UNKNOWN_TAGS
+from pykraft.protocol.reader import compile_reader
+from pykraft.protocol.schema import INT16, INT32, INT64, RECORDS, STRING, UUID, Array, Field, Message, array_of, struct_of
+from tests.protocol.bodies import ALL_MESSAGES, bodies, message_id, read, write
+
+SAMPLE = Message.of(
+    "Sample",
+    "0-2",
+    "1+",
+    Field("text", STRING, default=None, nullable=True),
+    array_of("rows", Field("id", UUID), Field("size", INT16), nullable=True),
+    Field("numbers", Array(INT32)),
+    Field("data", RECORDS, default=None, nullable=True),
+    struct_of("place", Field("offset", INT64), Field("epoch", INT32)),
+    Field("late", INT32, "2+", default=-1, ignorable=True),
+    Field("mark", INT32, "1+", default=7, tag=0, ignorable=True),
+    struct_of("leader", Field("id", INT32), Field("epoch", INT32, default=5), versions="2+", tag=2, ignorable=True),
+)
+FULL = {
+    "text": "ab",
+    "rows": [{"id": bytes(range(16)), "size": 3}],
+    "numbers": [1, -2],
+    "data": b"xyz",
+    "place": {"offset": 9, "epoch": 4},
+    "late": -1,
+    "mark": 7,
+    "leader": {"id": 0, "epoch": 5},
+}
+
+
+def test_version_that_is_not_flexible_has_wide_lengths_and_no_tags() -> None:
+    raw = bytes.fromhex(
+        "0002 6162  00000001 000102030405060708090a0b0c0d0e0f 0003  00000002 00000001 fffffffe"
+        "00000003 78797a  0000000000000009 00000004"
+    )
+    assert read(SAMPLE, 0, raw) == (FULL, len(raw))
+
+
+def test_flexible_version_has_compact_lengths_and_tags_in_every_struct() -> None:
+    raw = bytes.fromhex(
+        "03 6162  02 000102030405060708090a0b0c0d0e0f 0003 00  03 00000001 fffffffe"
+        "04 78797a  0000000000000009 00000004 00  00000000"
+        "02  00 04 00000008  02 09 00000001 00000002 00"
+    )
+    body = {**FULL, "late": 0, "mark": 8, "leader": {"id": 1, "epoch": 2}}
+    assert read(SAMPLE, 2, raw) == (body, len(raw))
+
+
+def test_nulls() -> None:
+    body = {**FULL, "text": None, "rows": None, "data": None, "numbers": []}
+    raw = bytes.fromhex("ffff ffffffff 00000000 ffffffff 0000000000000009 00000004")
+    assert read(SAMPLE, 0, raw) == (body, len(raw))
+    raw = bytes.fromhex("00 00 01 00 0000000000000009 00000004 00 00")
+    assert read(SAMPLE, 1, raw) == (body, len(raw))
+
+
+def test_null_where_none_may_be_is_refused() -> None:
+    raw = bytes.fromhex("00 00 00 00 0000000000000009 00000004 00 00")
+    with pytest.raises(ProtocolError, match="Sample v1 field numbers: the array before position 3 has -1 elements"):
+        read(SAMPLE, 1, raw)
+
+
+def test_defaults_of_two_bodies_are_not_the_same_object() -> None:
+    raw = write(vote.REQUEST, 0, {})
+    first, _ = read(vote.REQUEST, 0, raw)
+    first["topics"].append(1)  # type: ignore[attr-defined]
+    assert read(vote.REQUEST, 0, raw)[0]["topics"] == []
+
+
+def test_records_are_views_of_the_frame() -> None:
+    frame = bytearray(write(SAMPLE, 1, {**FULL, "data": b"abc"}))
+    body, _ = compile_reader(SAMPLE, 1)(frame, 0, len(frame))
+    frame[frame.index(b"abc")] = ord("X")
+    assert body["data"] == b"Xbc"
+
+
+def test_an_error_names_message_version_field_and_position() -> None:
+    with pytest.raises(ProtocolError, match="FetchRequest v18 field min_bytes: needs 4 bytes at position 4, 2 remain"):
+        read(fetch.REQUEST, 18, bytes(6))
+    raw = write(vote.REQUEST, 2, {"topics": [{"topic_name": "t", "partitions": [{}]}]})
+    what = r"VoteRequest v2 field topics\[\].partitions: 1 elements of at least 58 bytes at position 9, 10 bytes remain"
+    with pytest.raises(ProtocolError, match=what):
+        read(vote.REQUEST, 2, raw[: raw.index(b"\2t\2") + 3 + 10])
+
+
+def test_unknown_tags_are_kept_among_known_ones() -> None:
+    raw = write(SAMPLE, 2, {**FULL, "mark": 1, "leader": {"id": 3}, UNKNOWN_TAGS: {1: b"one", 3: b"", 900: b"x" * 300}})
+    body, _ = read(SAMPLE, 2, raw)
+    assert body[UNKNOWN_TAGS] == {1: b"one", 3: b"", 900: b"x" * 300}
+    assert body["leader"] == {"id": 3, "epoch": 5}
+    assert write(SAMPLE, 2, body) == raw
+
+
+def test_a_known_tag_whose_size_lies_is_refused() -> None:
+    raw = bytes.fromhex("00 00 01 00 0000000000000009 00000004 00  01 00 05 00000008 00")
+    with pytest.raises(ProtocolError, match="Sample v1: tag 0 ends at position 25, its value at 24"):
+        read(SAMPLE, 1, raw)
+
+
+def test_a_version_that_does_not_exist_is_our_bug() -> None:
+    with pytest.raises(AssertionError, match="VoteRequest has no version 3"):
+        compile_reader(vote.REQUEST, 3)
+
+
+@pytest.mark.parametrize(("message", "version"), ALL_MESSAGES, ids=message_id)
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(data=st.data())
+def test_what_is_written_is_read(message: Message, version: int, data: st.DataObject) -> None:
+    body = data.draw(bodies(message, version))
+    raw = write(message, version, body)
+    found, position = read(message, version, raw)
+    assert (found, position) == (body, len(raw))
+    assert write(message, version, found) == raw
+
+
+@pytest.mark.parametrize(("message", "version"), ALL_MESSAGES, ids=message_id)
+@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(data=st.data())
+def test_every_cut_is_refused(message: Message, version: int, data: st.DataObject) -> None:
+    raw = write(message, version, data.draw(bodies(message, version)))
+    reader = compile_reader(message, version)
+    for end in range(min(len(raw), 400)):
+        with pytest.raises(ProtocolError):
+            reader(raw, 0, end)
+
+
+@pytest.mark.parametrize(("message", "version"), ALL_MESSAGES, ids=message_id)
+def test_garbage_raises_nothing_but_protocol_errors(message: Message, version: int) -> None:
+    generator = random.Random(f"{message.name} {version}")
+    reader = compile_reader(message, version)
+    for _ in range(200):
+        raw = generator.randbytes(generator.randrange(120))
+        raw = bytes(byte if generator.random() < 0.5 else byte & 3 for byte in raw)  # small counts lead further in
+        try:
+            _, position = reader(raw, 0, len(raw))
+        except ProtocolError:
+            continue
+        assert position <= len(raw)
+
+
+@pytest.mark.parametrize(("message", "version"), ALL_MESSAGES, ids=message_id)
+def test_absurd_counts_allocate_nothing(message: Message, version: int) -> None:
+    raw = write(message, version, {one.name: [{}, {}] for one in message.body.fields if one.name in ("topics", "responses")})
+    raw += bytes(40)
+    absurd = b"\xff\xff\xff\xff\x0f" if version in message.flexible else b"\x7f\xff\xff\xff"
+    reader = compile_reader(message, version)
+    tracemalloc.start()
+    try:
+        for position in range(len(raw) - len(absurd)):
+            changed = raw[:position] + absurd + raw[position + len(absurd) :]
+            tracemalloc.reset_peak()
+            before, _ = tracemalloc.get_traced_memory()
+            with contextlib.suppress(ProtocolError):
+                reader(changed, 0, len(changed))
+            assert tracemalloc.get_traced_memory()[1] - before < 32 * 1024
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_fetch_tables_disagree_on_purpose() -> None:
+    """SnapshotId has its end offset first, DivergingEpoch its epoch: both 12 bytes, easily mixed up."""
+    part = {"diverging_epoch": {"epoch": 1, "end_offset": 2}, "snapshot_id": {"epoch": 3, "end_offset": 4}}
+    raw = write(fetch.RESPONSE, 12, {"responses": [{"partitions": [part]}]})
+    assert bytes.fromhex("02 00 0d 00000001 0000000000000002 00 02 0d 0000000000000004 00000003 00") in raw

@@ -1,0 +1,90 @@
+"""The vocabulary of the tables: versions, defaults, smallest sizes."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.protocol.schema import (
+    BOOL,
+    INT16,
+    INT32,
+    INT64,
+    RECORDS,
+    STRING,
+    UUID,
+    Array,
+    Field,
+    Message,
+    Struct,
+    Versions,
+    array_of,
+    fields_of,
+    size_bytes_min,
+    struct_of,
+    tagged_fields_of,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "inside", "outside"),
+    [("0", [0], [1]), ("0-14", [0, 14], [15]), ("7+", [7, 99], [6]), ("4-18", [4, 18], [3, 19])],
+)
+def test_versions_are_written_as_kafka_writes_them(text: str, inside: list[int], outside: list[int]) -> None:
+    versions = Versions.parse(text)
+    assert all(version in versions for version in inside)
+    assert not any(version in versions for version in outside)
+    assert "7" not in versions
+
+
+def test_versions_read_well_in_errors() -> None:
+    assert str(Versions.parse("4-18")) == "4-18"
+
+
+def test_a_field_has_the_default_of_its_kind_unless_told() -> None:
+    assert Field("a", INT32).default == 0
+    assert Field("a", INT32, default=-1).default == -1
+    assert Field("a", BOOL).default is False
+    assert Field("a", STRING).default == ""
+    assert Field("a", STRING, default=None, nullable=True).default is None
+    assert Field("a", UUID).default == bytes(16)
+    assert Field("a", RECORDS).default == b""
+    assert Field("a", Array(INT32)).default == []
+    assert struct_of("a", Field("x", INT32, default=-1), Field("y", INT64)).default == {"x": -1, "y": 0}
+
+
+def test_none_is_no_default_of_a_field_that_is_not_nullable() -> None:
+    with pytest.raises(AssertionError, match="name: None is not among its values"):
+        Field("name", STRING, default=None)
+
+
+def test_names_and_tags_are_unique_within_a_struct() -> None:
+    with pytest.raises(AssertionError, match="name is used twice"):
+        Struct((Field("a", INT32), Field("a", INT64)))
+    with pytest.raises(AssertionError, match="tag is used twice"):
+        Struct((Field("a", INT32, tag=0), Field("b", INT64, tag=0)))
+
+
+def test_fields_of_a_version_tagged_ones_apart_and_in_tag_order() -> None:
+    message = Message.of(
+        "M",
+        "0-3",
+        "1+",
+        Field("late", INT32, "2+", tag=1),
+        Field("early", INT32, "0-1"),
+        Field("always", INT32),
+        Field("first", INT32, "2+", tag=0),
+    )
+    assert [one.name for one in fields_of(message.body, 1)] == ["early", "always"]
+    assert [one.name for one in fields_of(message.body, 2)] == ["always"]
+    assert [one.name for one in tagged_fields_of(message.body, 1)] == []
+    assert [one.name for one in tagged_fields_of(message.body, 2)] == ["first", "late"]
+
+
+def test_the_least_size_counts_lengths_and_the_tag_count() -> None:
+    field = array_of("a", Field("s", STRING), Field("i", INT16), Field("r", RECORDS), Field("t", INT64, tag=0))
+    assert isinstance(field.kind, Array)
+    assert size_bytes_min(field.kind, 0, flexible=True) == 1
+    assert size_bytes_min(field.kind, 0, flexible=False) == 4
+    assert size_bytes_min(field.kind.of, 0, flexible=True) == 1 + 2 + 1 + 1
+    assert size_bytes_min(field.kind.of, 0, flexible=False) == 2 + 2 + 4
+    assert size_bytes_min(UUID, 0, flexible=True) == 16
