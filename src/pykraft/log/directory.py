@@ -1,18 +1,29 @@
-"""Signatures first; the body follows."""
+"""A log directory (an entry of ``log.dirs``) that this process owns: its lock and its identity.
+
+Invariant: while a `Directory` is open, no other process, Java or Python, that asks for ``.lock`` has it, and its
+``meta.properties`` names this node, cluster and directory id, durably. It refuses to know partitions.
+
+Source: KIP-858, KIP-853 §Directory id; Kafka's ``MetaPropertiesEnsemble`` and ``DirectoryId``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pykraft.log.fs import Fs, Lock
-from pykraft.types import NodeId, Uuid
+from pykraft.errors import ConfigError, ForeignDirectoryError
+from pykraft.log.fs import Fs, Lock, write_atomically
+from pykraft.log.meta import FILE_NAME, MetaProperties, encode_meta, parse_meta
+from pykraft.types import NodeId, Uuid, uuid_text
+
+LOCK_NAME = ".lock"
+_RESERVED_IDS_COUNT = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directory:
-    """A log directory (`log.dirs`) that this process owns."""
+    """The open directory; `release` ends the ownership."""
 
     path: Path
     directory_id: Uuid
@@ -29,7 +40,61 @@ class Directory:
         directory_id: Uuid | None,
         random_uuid: Callable[[], Uuid],
     ) -> Directory:
-        """Lock it; create meta.properties or check it. ForeignDirectoryError, CorruptionError, StorageError."""
-        ...
+        """Lock the directory; create ``meta.properties``, or check that it is this node's.
 
-    def release(self) -> None: ...
+        ``directory_id`` is the configured one, None: whatever the file says, or a random one if it says nothing.
+
+        Errors: ForeignDirectoryError (file, expected, found, repair) for another node, cluster or directory id;
+        CorruptionError for an unreadable file; StorageError when another process holds the lock.
+        """
+        if directory_id is not None and is_reserved(directory_id):
+            raise ConfigError("directory.id", uuid_text(directory_id), "the 100 lowest UUIDs are reserved by Kafka")
+        fs.mkdir(path)
+        lock = fs.lock(path / LOCK_NAME)
+        try:
+            wanted = MetaProperties(node_id=node_id, cluster_id=cluster_id, directory_id=directory_id)
+            found_id = _own(fs, path / FILE_NAME, wanted, random_uuid)
+        except BaseException:
+            lock.release()
+            raise
+        return cls(path=path, directory_id=found_id, lock=lock)
+
+    def release(self) -> None:
+        """Let go of the lock."""
+        self.lock.release()
+
+
+def is_reserved(directory_id: Uuid) -> bool:
+    """True for the ids that mean something else in Kafka's protocol (unassigned, lost, ...)."""
+    return int.from_bytes(directory_id, "big") < _RESERVED_IDS_COUNT
+
+
+def _own(fs: Fs, path: Path, wanted: MetaProperties, random_uuid: Callable[[], Uuid]) -> Uuid:
+    """Check the file against what is wanted, or write what it lacks; returns the directory id."""
+    found = parse_meta(path, fs.read(path)) if fs.exists(path) else replace(wanted, directory_id=None)
+    _refuse_foreign(path, "node.id", wanted.node_id, found.node_id)
+    _refuse_foreign(path, "cluster.id", wanted.cluster_id, found.cluster_id)
+    if found.directory_id is not None:
+        if wanted.directory_id is not None:
+            _refuse_foreign(path, "directory.id", uuid_text(wanted.directory_id), uuid_text(found.directory_id))
+        return found.directory_id
+    directory_id = wanted.directory_id or _fresh_id(random_uuid)
+    write_atomically(fs, path, encode_meta(replace(found, directory_id=directory_id)))
+    return directory_id
+
+
+def _refuse_foreign(path: Path, key: str, expected: object, found: object) -> None:
+    if expected != found:
+        raise ForeignDirectoryError(
+            path,
+            f"expected {key}={expected}, found {key}={found}",
+            repair="this directory is another replica's: correct log.dirs, node.id or the cluster id of this node",
+        )
+
+
+def _fresh_id(random_uuid: Callable[[], Uuid]) -> Uuid:
+    """A random id that command lines can take (no leading ``-``) and that is not reserved."""
+    while True:
+        directory_id = random_uuid()
+        if not is_reserved(directory_id) and not uuid_text(directory_id).startswith("-"):
+            return directory_id

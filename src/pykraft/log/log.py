@@ -1,63 +1,246 @@
-"""Signatures first; the body follows."""
+"""A durable log: the segments of one partition directory, from ``start_offset`` to ``end_offset``.
+
+Owns when to roll, what is durable, and what readers see. Invariants:
+
+- Batches stand without gaps, epochs never go backwards; ``flushed_offset <= end_offset``.
+- A truncation is durable before a later append reaches a file. Otherwise a power loss could keep a mix of old and
+  new batches of equal size, each of them sound in itself (etcd's append ABA story, told for disks):
+  1. batches A5 A6 are cut off, B5 B6 of the same sizes are written in their place; 2. the disk keeps the page of
+  B6 and not the page of B5; 3. A5 B6 passes every check.
+- One thread writes. Any thread reads: it sees a tuple of immutable views that the writer replaces as a whole.
+
+It refuses to know elections, replication and who is owed an answer. Any StorageError out of a writing method leaves
+the log unusable: memory and disk may differ, and a sync that failed must not be tried again.
+
+Source: Kafka's ``UnifiedLog``, ``LocalLog``, ``KafkaRaftLog``; KIP-595.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from pykraft.log.config import LogConfig
+from pykraft.errors import CorruptionError, UsageError
+from pykraft.log.config import INT32_MAX, LogConfig
+from pykraft.log.epoch_checkpoint import write_epochs
 from pykraft.log.fs import Fs
-from pykraft.log.recovery import Recovery
-from pykraft.protocol.records import BatchHeader
-from pykraft.types import Buffer, Epoch, EpochStart, Offset, Uuid
+from pykraft.log.partition import own_partition
+from pykraft.log.recovery import RecoveredLog, Recovery, recover
+from pykraft.log.segment import Segment, SegmentContent
+from pykraft.protocol.batch import BatchHeader
+from pykraft.types import EPOCH_ZERO, Buffer, Epoch, EpochStart, Offset, Uuid
 
 
 class Log:
-    """One partition directory: `<topic>-<partition>`. Writers: one thread at a time (the ordered lane)."""
+    """The open log. Made by `open`; see the module for threads and errors."""
+
+    def __init__(self, fs: Fs, directory: Path, config: LogConfig, recovered: RecoveredLog) -> None:
+        self.path = directory
+        self._fs = fs
+        self._config = config
+        self._segments = recovered.segments
+        self._epochs = recovered.epochs
+        self._point = recovered.point
+        self._corrupt = recovered.report.corrupt
+        self._unsynced: list[Segment] = []
+        self._is_directory_dirty = False
+        self._generation = 0
+        self._views = tuple(segment.view() for segment in self._segments)
+        self._flushed_offset = self.end_offset
 
     @classmethod
     def open(cls, fs: Fs, directory: Path, *, config: LogConfig, topic_id: Uuid) -> tuple[Log, Recovery]:
-        """Create or recover; everything found is synced before it returns.
+        """Create the partition directory, or recover what is in it; durable when it returns.
 
-        Errors: StorageError; ForeignDirectoryError for another topic id. Corruption below the recovery point is
-        reported in the Recovery: the log then holds the valid prefix and refuses writes.
+        With ``Recovery.corrupt`` the log holds the sound prefix only and refuses to write, so that nothing is lost
+        that another replica may need.
+
+        Errors: StorageError; ForeignDirectoryError for another topic's directory.
         """
-        ...
+        own_partition(fs, directory, topic_id)
+        recovered = recover(fs, directory, config)
+        return cls(fs, directory, config, recovered), recovered.report
 
     @property
-    def start_offset(self) -> Offset: ...
+    def start_offset(self) -> Offset:
+        """Offset of the first batch that the log can hold."""
+        return self._views[0].base_offset
+
     @property
-    def end_offset(self) -> Offset: ...
+    def end_offset(self) -> Offset:
+        """Offset of the next batch to append."""
+        return self._views[-1].end_offset
+
     @property
-    def flushed_offset(self) -> Offset: ...
+    def flushed_offset(self) -> Offset:
+        """Everything below (exclusive) is durable."""
+        return self._flushed_offset
+
     @property
     def last_epoch(self) -> Epoch:
-        """Epoch of the last batch, 0 when there is none."""
-        ...
+        """Epoch of the last batch; 0 when there is none, also when the log begins at a snapshot."""
+        latest = self._epochs.latest
+        return latest.epoch if latest else EPOCH_ZERO
 
     @property
-    def epochs(self) -> list[EpochStart]: ...
+    def epochs(self) -> list[EpochStart]:
+        """Where each epoch begins, ascending. Writer's thread only."""
+        return list(self._epochs.entries)
+
     @property
     def generation(self) -> int:
-        """Counts truncations: bytes read before it changed may no longer be in the log."""
-        ...
+        """Counts truncations: what was read before it changed may have been cut off since."""
+        return self._generation
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all batches."""
+        return sum(view.size_bytes for view in self._views)
 
     def append(self, batches: Sequence[tuple[BatchHeader, Buffer]]) -> None:
-        """Whole, verified batches, contiguous from end_offset; not durable until flush()."""
-        ...
+        """Write whole, verified batches that follow ``end_offset``; one write for each segment; not durable yet.
 
-    def flush(self) -> None: ...
-    def truncate_to(self, offset: Offset) -> None:
-        """Drop everything from the batch that holds `offset` on; durable when it returns."""
-        ...
-
-    def read(self, offset: Offset, size_bytes_max: int) -> bytes:
-        """Whole batches from the one that holds `offset`; at least one, never across two segments.
-
-        Empty at the end offset. Any thread. Errors: UsageError outside [start, end]; CorruptionError.
+        Errors: StorageError.
         """
-        ...
+        self._refuse_corrupt()
+        epochs_before = self._epochs.latest
+        for header, data in batches:
+            active = self._segments[-1]
+            assert header.base_offset == active.end_offset, "batches are appended in order"
+            assert header.size_bytes == len(data), "batches are appended whole"
+            assert header.epoch >= self.last_epoch, "epochs never go backwards in a log"
+            if self._must_roll(active, header):
+                active = self._roll(active)
+            active.stage(header, data)
+            self._epochs.assign(header.epoch, header.base_offset)
+        self._write_staged(self._segments[-1])
+        self._publish()
+        if self._epochs.latest != epochs_before:
+            write_epochs(self._fs, self.path, self._epochs.entries)
+
+    def flush(self) -> None:
+        """Make everything appended durable, then note it in the recovery point.
+
+        Errors: StorageError; never call it again after one.
+        """
+        self._refuse_corrupt()
+        for segment in self._unsynced:
+            segment.sync()
+        self._unsynced.clear()
+        if self._is_directory_dirty:
+            self._fs.sync_dir(self.path)
+            self._is_directory_dirty = False
+        self._flushed_offset = self.end_offset
+        self._point.raise_to(self._flushed_offset)
+
+    def settle(self) -> None:
+        """Make the recovery point durable ahead of the next flush; optional, for an idle writer."""
+        self._point.settle()
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Drop everything from the batch that holds ``offset`` on; durable when it returns.
+
+        1. Readers lose sight of it; 2. the recovery point falls, durably; 3. later segments are removed, newest first,
+        and the directory is synced; 4. the segment that holds ``offset`` is cut and synced. A crash after any step
+        leaves a sound log that ends at or above ``offset``; no append happens before step 4 is done.
+
+        Errors: StorageError; CorruptionError when the batches before ``offset`` cannot be read.
+        """
+        self._refuse_corrupt()
+        assert self.start_offset <= offset, "a log is not truncated below its start"
+        if offset >= self.end_offset:
+            return
+        kept = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset)
+        position, end_offset = self._views[kept - 1].find_end(offset)
+        cut = replace(self._views[kept - 1], size_bytes=position, end_offset=end_offset)
+        self._views = (*self._views[: kept - 1], cut)
+        self._generation += 1
+        self._point.lower_to(end_offset)
+        for segment in reversed(self._segments[kept:]):
+            segment.remove()
+        self._fs.sync_dir(self.path)
+        self._is_directory_dirty = False
+        del self._segments[kept:]
+        active = self._segments[-1]
+        active.truncate_to(position, end_offset)
+        active.sync()
+        self._unsynced = [segment for segment in self._unsynced if segment in self._segments[:-1]]
+        self._flushed_offset = min(self._flushed_offset, end_offset)
+        self._publish()
+        self._epochs.truncate_to(end_offset)
+        write_epochs(self._fs, self.path, self._epochs.entries)
+
+    def read(self, offset: Offset, size_bytes_max: int) -> Buffer:
+        """Whole batches from the one that holds ``offset`` on, checked, never across two segments.
+
+        At least one batch, however large; further ones while all fit into ``size_bytes_max``. Empty at the end
+        offset. Any thread may call it, with the writer at work; what it returns may be cut off by a truncation at
+        the same time, so whoever answers a peer with it compares `generation` before and after.
+
+        Errors: UsageError outside ``start_offset`` to ``end_offset``; CorruptionError for damaged bytes.
+        """
+        while True:
+            generation, views = self._generation, self._views
+            if not views[0].base_offset <= offset <= views[-1].end_offset:
+                ends = f"{views[0].base_offset} to {views[-1].end_offset}"
+                raise UsageError(f"offset {offset} is not in this log, which goes from {ends}")
+            if offset == views[-1].end_offset:
+                return b""
+            view = views[bisect_right(views, offset, key=lambda view: view.base_offset) - 1]
+            try:
+                return view.read(offset, size_bytes_max)
+            except CorruptionError:
+                if generation == self._generation:
+                    raise
 
     def close(self) -> None:
-        """Flush, trim the indexes to their entries, sync, close."""
-        ...
+        """Flush, trim the indexes, sync everything, close. Readers must have ended.
+
+        A corrupt log is closed as it is.
+        """
+        if not self._corrupt:
+            self.flush()
+            self._point.settle()
+            self._segments[-1].seal()
+            self._fs.sync_dir(self.path)
+        for segment in self._segments:
+            segment.close()
+        self._point.close()
+
+    def _must_roll(self, active: Segment, header: BatchHeader) -> bool:
+        """True when this batch begins a new segment. Source: Kafka's ``LogSegment.shouldRoll``."""
+        content = active.content
+        if content.first_timestamp is None:
+            return False
+        return (
+            content.size_bytes + header.size_bytes > self._config.segment_size_bytes
+            or header.max_timestamp - content.first_timestamp > self._config.segment_ms
+            or header.last_offset - content.base_offset > INT32_MAX
+            or content.is_index_full
+        )
+
+    def _roll(self, active: Segment) -> Segment:
+        """End the active segment and begin one at the log end."""
+        self._write_staged(active)
+        active.seal()
+        content = SegmentContent(active.end_offset, self._config)
+        self._segments.append(Segment(self._fs, self.path, content, self._config))
+        self._is_directory_dirty = True
+        return self._segments[-1]
+
+    def _write_staged(self, segment: Segment) -> None:
+        segment.write()
+        if segment not in self._unsynced:
+            self._unsynced.append(segment)
+
+    def _publish(self) -> None:
+        """Let readers see what the segments hold now; views of sealed segments stay as they are."""
+        known = self._views[: len(self._segments)]
+        changed_from = max(len(known) - 1, 0)
+        self._views = (*known[:changed_from], *(segment.view() for segment in self._segments[changed_from:]))
+
+    def _refuse_corrupt(self) -> None:
+        for damage in self._corrupt:
+            raise damage.error()

@@ -1,17 +1,62 @@
-"""Signatures first; the body follows."""
+"""``quorum-state``, the memory of elections, and ``quorum-state.check`` beside it.
+
+``quorum-state`` is one line of JSON, Kafka's bytes, replaced by rename (-1 and the zero UUID mean none):
+
+    v0 {"clusterId":"","leaderId":1,"leaderEpoch":2,"votedId":-1,"appliedOffset":0,
+        "currentVoters":[{"voterId":1}],"data_version":0}
+    v1 {"leaderId":-1,"leaderEpoch":2,"votedId":3,"votedDirectoryId":"<UUID>","data_version":1}
+
+``quorum-state.check`` is a `SlotFile` of ours (Java ignores it): whole copies, each with a CRC, of the newest
+content and of the one before; an empty copy stands for no file. A vote that a flipped bit changes could be cast
+twice, and JSON has no checksum.
+
+Why an honest crash is never refused, and a changed byte never accepted. One write is:
+
+1. the slot of the content before the previous one is overwritten with the new content, and synced;
+2. ``quorum-state.tmp`` is written, synced and renamed over ``quorum-state``; 3. the directory is synced.
+
+- A crash within 1 leaves ``quorum-state`` as it was and the newest whole slot equal to it, or, when the new slot
+  got through, the slot before equal to it.
+- A crash within 2 or 3 leaves ``quorum-state`` equal to the newest slot or to the one before.
+- Nothing else can be left behind by a crash. So any other content of ``quorum-state``, one bit off included, and
+  also its absence, is damage, or the work of another program (a Java node): refused with the repair.
+- When it equals the slot before, the interrupted write is finished at the next start. That is safe: the new
+  election was decided but never spoken of, so the node merely remembers more than it promised. It also undoes
+  a file system that loses a synced rename.
+- The check file appears whole, by rename, before the first write of ours; absent means that only Java wrote here.
+
+It refuses to know rules of elections. Source: KIP-595 §Quorum State, KIP-853; Kafka's ``FileQuorumStateStore``,
+``QuorumStateData``.
+"""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from pykraft.log.fs import Fs
-from pykraft.types import Election, NodeId
+from pykraft.errors import CorruptionError, UsageError
+from pykraft.log.fs import Fs, write_atomically
+from pykraft.log.slots import SlotFile
+from pykraft.types import ZERO_UUID, Election, Epoch, NodeId, ReplicaKey, Uuid, uuid_parse, uuid_text
+
+FILE_NAME = "quorum-state"
+CHECK_NAME = "quorum-state.check"
+_NONE = -1
+_ID_MAX = 2**31 - 1
+_REPAIR_FILE = (
+    "restore quorum-state from a copy of this replica, or remove the replica from the quorum and start it anew with "
+    "an empty directory: a replica that forgets its vote may vote twice"
+)
+_REPAIR_CHECK = (
+    "if a Kafka node wrote quorum-state after pykraft did, remove quorum-state.check; "
+    "else restore quorum-state from the newest copy in quorum-state.check"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredElection:
-    """Content of `quorum-state`. `voters` is empty for data_version 1."""
+    """Content of ``quorum-state``; ``voters`` is empty in data version 1."""
 
     election: Election
     voters: tuple[NodeId, ...]
@@ -19,14 +64,166 @@ class StoredElection:
 
 
 class ElectionStore:
-    """`quorum-state` and `quorum-state.check` in the partition directory."""
+    """Both files of one partition directory. One writer, one thread."""
 
-    def __init__(self, fs: Fs, directory: Path) -> None: ...
+    def __init__(self, fs: Fs, directory: Path) -> None:
+        self._fs = fs
+        self._path = directory / FILE_NAME
+        self._check_path = directory / CHECK_NAME
+        self._check: SlotFile | None = None
+        self._is_loaded = False
 
     def read(self) -> StoredElection | None:
-        """None when there is none yet. Durable when it returns. Errors: CorruptionError with file and repair."""
-        ...
+        """The stored election, durable when it is returned; None when there is none yet.
+
+        An interrupted write is finished first (see the module).
+
+        Errors: CorruptionError with file, expected, found and repair; the node must not start.
+        """
+        content = self._fs.read(self._path) if self._fs.exists(self._path) else None
+        if self._check is None and self._fs.exists(self._check_path):
+            self._check = SlotFile.open(self._fs, self._check_path, repair=_REPAIR_CHECK)
+        if self._check is not None and self._check.newest.payload != (content or b""):
+            self._refuse_unknown(self._check, content or b"")
+            content = self._check.newest.payload
+            write_atomically(self._fs, self._path, content)
+        self._is_loaded = True
+        if content is None:
+            return None
+        stored = parse_quorum_state(self._path, content)
+        self._sync()
+        return stored
 
     def write(self, election: Election, *, voters: tuple[NodeId, ...], kraft_version: int) -> None:
-        """Durable when it returns."""
-        ...
+        """Replace the election; durable when it returns.
+
+        ``kraft_version`` 0 writes data version 0, which names the voters and drops the directory id of a vote;
+        from 1 on, data version 1 does the opposite. The steps are those of the module.
+        """
+        if not self._is_loaded:
+            self.read()
+        if self._check is None:
+            before = self._fs.read(self._path) if self._fs.exists(self._path) else b""
+            self._check = SlotFile.create(self._fs, self._check_path, before)
+        content = encode_quorum_state(election, voters=voters, kraft_version=kraft_version)
+        self._check.write(content)
+        self._check.sync()
+        write_atomically(self._fs, self._path, content)
+
+    def close(self) -> None:
+        """Close the check file."""
+        if self._check is not None:
+            self._check.close()
+            self._check = None
+            self._is_loaded = False
+
+    def _refuse_unknown(self, check: SlotFile, content: bytes) -> None:
+        """Refuse content that is neither the newest nor the previous copy."""
+        previous = check.previous
+        if previous is not None and content == previous.payload:
+            return
+        newest = check.newest.payload
+        differing = (at for at, (ours, theirs) in enumerate(zip(newest, content, strict=False)) if ours != theirs)
+        raise CorruptionError(
+            self._path,
+            position=next(differing, min(len(newest), len(content))),
+            expected=f"{_shown(newest)} as in {CHECK_NAME}",
+            found=_shown(content),
+            repair=_REPAIR_CHECK,
+        )
+
+    def _sync(self) -> None:
+        """A killed process may have left the file in the page cache only: make it durable before it is relied on."""
+        file = self._fs.open(self._path, write=True)
+        try:
+            file.sync()
+        finally:
+            file.close()
+        self._fs.sync_dir(self._path.parent)
+
+
+def encode_quorum_state(election: Election, *, voters: tuple[NodeId, ...], kraft_version: int) -> bytes:
+    """The file's bytes, keys in Kafka's order."""
+    leader_id = _NONE if election.leader_id is None else election.leader_id
+    voted_id = _NONE if election.voted is None else election.voted.id
+    fields: dict[str, object]
+    if kraft_version == 0:
+        fields = {
+            "clusterId": "",
+            "leaderId": leader_id,
+            "leaderEpoch": election.epoch,
+            "votedId": voted_id,
+            "appliedOffset": 0,
+            "currentVoters": [{"voterId": voter} for voter in voters],
+            "data_version": 0,
+        }
+    else:
+        directory_id = election.voted.directory_id if election.voted else None
+        fields = {
+            "leaderId": leader_id,
+            "leaderEpoch": election.epoch,
+            "votedId": voted_id,
+            "votedDirectoryId": uuid_text(directory_id or ZERO_UUID),
+            "data_version": 1,
+        }
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def parse_quorum_state(path: Path, content: bytes) -> StoredElection:
+    """The election in these bytes; unknown keys are skipped.
+
+    Errors: CorruptionError for anything that is not a quorum-state of data version 0 or 1.
+    """
+    try:
+        fields = json.loads(content.decode())
+        if not isinstance(fields, dict):
+            raise UsageError("not an object")
+        version = _int(fields, "data_version", 0, 1)
+        leader_id = _int(fields, "leaderId", _NONE, _ID_MAX)
+        voted_id = _int(fields, "votedId", _NONE, _ID_MAX)
+        voters = _voters(fields) if version == 0 else ()
+        voted_directory_id = _directory_id(fields) if version == 1 else None
+        voted = None if voted_id == _NONE else ReplicaKey(NodeId(voted_id), voted_directory_id)
+        return StoredElection(
+            election=Election(
+                epoch=Epoch(_int(fields, "leaderEpoch", 0, _ID_MAX)),
+                leader_id=None if leader_id == _NONE else NodeId(leader_id),
+                voted=voted,
+            ),
+            voters=voters,
+            data_version=version,
+        )
+    except (ValueError, UsageError, RecursionError) as error:
+        raise CorruptionError(
+            path,
+            position=0,
+            expected="a quorum-state of data version 0 or 1",
+            found=f"{_shown(content)} ({error})",
+            repair=_REPAIR_FILE,
+        ) from error
+
+
+def _int(fields: dict[str, object], key: str, least: int, most: int) -> int:
+    value = fields.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise UsageError(f"{key} = {value!r}, allowed are {least} to {most}")
+    return value
+
+
+def _voters(fields: dict[str, object]) -> tuple[NodeId, ...]:
+    entries = fields.get("currentVoters")
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise UsageError("currentVoters is not a list of objects")
+    return tuple(NodeId(_int(entry, "voterId", 0, _ID_MAX)) for entry in entries)
+
+
+def _directory_id(fields: dict[str, object]) -> Uuid | None:
+    value = fields.get("votedDirectoryId")
+    if not isinstance(value, str):
+        raise UsageError(f"votedDirectoryId = {value!r}")
+    directory_id = uuid_parse(value)
+    return None if directory_id == ZERO_UUID else directory_id
+
+
+def _shown(content: bytes) -> str:
+    return repr(content[:300].decode("utf-8", "replace")) if content else "nothing"

@@ -1,38 +1,170 @@
-"""Signatures first; the body follows."""
+"""Opening a partition directory after any kind of stop: clean, killed, power lost, or last written by Kafka.
+
+Owns what is done to the files at start. Invariant: when `recover` returns and nothing is corrupt, the files hold
+exactly the sound prefix that `pykraft.log.log_scan` found, and all of it is durable: a killed process leaves bytes
+in the page cache that were read back here, and that would still be lost with the power. When something is corrupt,
+no file that existed was changed. The steps:
+
+1. refuse what cannot be a log; 2. read the recovery point; 3. scan; 4. remove segments behind a torn tail, newest
+first, indexes without a log, and what Kafka meant to delete; 5. cut the torn tail; 6. rebuild the indexes; 7. sync
+segments, then the directory; 8. renew the epoch checkpoint; 9. raise the recovery point.
+
+A crash within these steps leaves a directory on which they do the same again.
+
+It refuses to know elections and snapshots' contents. Source: Kafka's ``LogLoader``; KIP-595, KIP-630.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from pykraft.core.epochs import EpochCache
+from pykraft.errors import StorageError
+from pykraft.log.config import LogConfig
+from pykraft.log.epoch_checkpoint import write_epochs
+from pykraft.log.fs import Fs
+from pykraft.log.log_scan import CorruptRange, LogScan, scan_log
+from pykraft.log.paths import LOG, leftover_kind, parse_checkpoint, parse_segment_file
+from pykraft.log.recovery_point import RecoveryPoint
+from pykraft.log.segment import Segment, SegmentContent
 from pykraft.types import Offset
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CorruptRange:
-    """Bytes below the recovery point that are not what was once synced; nothing was changed on disk."""
-
-    path: Path
-    position: int
-    start_offset: Offset
-    end_offset: Offset
-    expected: str
-    found: str
+_NO_POINT: Final = (
+    "no recovery-point file (last written by Kafka?): an invalid batch would be cut off as a torn tail, as Kafka does, "
+    "because nobody noted how far the log was synced"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """What opening a log found and did; everything it left is durable when it is returned."""
+    """What opening a log found and did; unless ``corrupt``, everything it left is durable."""
 
     recovery_point: Offset | None
-    """Offset up to which (exclusive) the log was known to be synced; None: no file (a Java node's directory)."""
+    """Offset (exclusive) up to which the log was known to be synced; None: no file, a Java node's directory."""
     truncated_bytes: int
-    """Bytes of a torn tail that were cut off, 0 after a clean stop."""
+    """Bytes of a torn tail that were removed, whole segments included; 0 after a clean stop."""
     scanned_bytes: int
     corrupt: tuple[CorruptRange, ...]
     notes: tuple[str, ...]
-    """Sentences for the operator's log, one per finding."""
+    """Sentences for the operator, one per finding."""
 
     def refuse_corrupt(self) -> None:
-        """Raise a CorruptionError with file, position and repair if anything below the recovery point is bad."""
-        ...
+        """Raise a CorruptionError (file, position, expected, found, repair) if anything is corrupt."""
+        for damage in self.corrupt:
+            raise damage.error()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveredLog:
+    """What a `Log` is made of. The last segment takes appends, unless the log is corrupt."""
+
+    segments: list[Segment]
+    epochs: EpochCache
+    point: RecoveryPoint
+    report: Recovery
+
+
+def recover(fs: Fs, directory: Path, config: LogConfig) -> RecoveredLog:
+    """Bring the directory into a state from which the log can go on.
+
+    Errors: StorageError when it cannot be a replica's log, or the disk fails; CorruptionError for a damaged
+    recovery-point file.
+    """
+    names = fs.listdir(directory)
+    parsed = filter(None, map(parse_segment_file, names))
+    base_offsets = sorted(offset for offset, suffix in parsed if suffix == LOG)
+    _refuse_impossible(directory, names, base_offsets)
+    point = RecoveryPoint.open(fs, directory)
+    known_offset = point.offset if point else None
+    scan = scan_log(fs, directory, base_offsets, config=config, recovery_point=known_offset or Offset(0))
+    assert point or not scan.corrupt, "nothing is corrupt above a recovery point of 0"
+    notes = []
+    if known_offset is None and base_offsets:
+        notes.append(_NO_POINT)
+    truncated_bytes = 0
+    if point and scan.corrupt:
+        segments = [Segment(fs, directory, content, config) for content in scan.contents]
+    else:
+        truncated_bytes = _remove_unwanted(fs, directory, names, scan.contents)
+        segments = [Segment(fs, directory, content, config) for content in scan.contents]
+        truncated_bytes += _make_durable(fs, directory, segments, scan)
+        point = _raise_point(fs, directory, point, scan.end_offset)
+    if scan.torn:
+        notes.append(f"removed a torn tail of {truncated_bytes} bytes from offset {scan.end_offset} on: {scan.torn}")
+    report = Recovery(
+        recovery_point=known_offset,
+        truncated_bytes=truncated_bytes,
+        scanned_bytes=scan.scanned_bytes,
+        corrupt=tuple(scan.corrupt),
+        notes=tuple(notes),
+    )
+    return RecoveredLog(segments=segments, epochs=scan.epochs, point=point, report=report)
+
+
+def _refuse_impossible(directory: Path, names: Sequence[str], base_offsets: Sequence[Offset]) -> None:
+    """Refuse a log whose beginning is missing without a snapshot in its place, and one in the midst of a swap."""
+    start_offset = base_offsets[0] if base_offsets else Offset(0)
+    snapshots = filter(None, map(parse_checkpoint, names))
+    if start_offset > 0 and not any(snapshot.offset >= start_offset for snapshot in snapshots):
+        raise StorageError(
+            directory,
+            f"the log starts at offset {start_offset} and no snapshot reaches that far: the records before are lost",
+            repair="restore the missing segments or a snapshot, or give the replica an empty directory",
+        )
+    for name in names:
+        if leftover_kind(name) == "swap":
+            raise StorageError(
+                directory / name,
+                "Kafka was stopped while it replaced this segment, which it never does to a Raft log",
+                repair="start Kafka once on this directory, or give the replica an empty one",
+            )
+
+
+def _remove_unwanted(fs: Fs, directory: Path, names: Sequence[str], contents: Sequence[SegmentContent]) -> int:
+    """Remove segments that do not count, newest first, indexes without a log, and what Kafka meant to delete.
+
+    Returns the bytes of the log files among them. Durable after a sync of the directory.
+    """
+    kept = {content.base_offset for content in contents}
+    removed_bytes = 0
+    for name in reversed(names):
+        parsed = parse_segment_file(name)
+        if parsed and parsed[0] not in kept:
+            if parsed[1] == LOG:
+                removed_bytes += _size_of(fs, directory / name)
+            fs.remove(directory / name)
+        elif leftover_kind(name):
+            fs.remove(directory / name)
+    return removed_bytes
+
+
+def _make_durable(fs: Fs, directory: Path, segments: Sequence[Segment], scan: LogScan) -> int:
+    """Cut the tail, rebuild the caches, sync everything; returns the bytes cut."""
+    tail_bytes = segments[-1].cut_tail()
+    for segment in segments[:-1]:
+        segment.seal()
+    segments[-1].resume()
+    for segment in segments:
+        segment.sync()
+    fs.sync_dir(directory)
+    write_epochs(fs, directory, scan.epochs.entries)
+    return tail_bytes
+
+
+def _raise_point(fs: Fs, directory: Path, point: RecoveryPoint | None, end_offset: Offset) -> RecoveryPoint:
+    if point is None:
+        return RecoveryPoint.create(fs, directory, end_offset)
+    point.raise_to(end_offset)
+    point.settle()
+    return point
+
+
+def _size_of(fs: Fs, path: Path) -> int:
+    file = fs.open(path)
+    try:
+        return file.size()
+    finally:
+        file.close()

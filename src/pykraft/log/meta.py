@@ -1,0 +1,97 @@
+"""``meta.properties``: whose log directory this is.
+
+Java properties text, in any order, ``#`` begins a comment:
+
+| key | value |
+|---|---|
+| version | 1 |
+| node.id | int32 >= 0 |
+| cluster.id | text |
+| directory.id | UUID, 22 characters; absent in files of Kafka before 3.7 |
+
+Owns the text form. It refuses to know files and what to do about a mismatch (`pykraft.log.directory`).
+
+Source: KIP-858; Kafka's ``MetaProperties`` and ``java.util.Properties``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pykraft.errors import CorruptionError, StorageError, UsageError
+from pykraft.types import NodeId, Uuid, uuid_parse, uuid_text
+
+FILE_NAME = "meta.properties"
+VERSION = "1"
+REPAIR = "restore the file from a copy, or format the directory again: a replica without its id must not vote"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaProperties:
+    """What the file says."""
+
+    node_id: NodeId
+    cluster_id: str
+    directory_id: Uuid | None
+
+
+def encode_meta(meta: MetaProperties) -> bytes:
+    """The file's bytes; the line of the date that Java writes is left out, so that equal content is equal bytes."""
+    lines = ["#", f"node.id={meta.node_id}"]
+    if meta.directory_id is not None:
+        lines.append(f"directory.id={uuid_text(meta.directory_id)}")
+    lines += [f"version={VERSION}", f"cluster.id={meta.cluster_id}", ""]
+    return "\n".join(lines).encode()
+
+
+def parse_meta(path: Path, content: bytes) -> MetaProperties:
+    """The properties in these bytes; keys that are not listed above are skipped.
+
+    Errors: StorageError for a version other than 1; CorruptionError for a key that is missing or cannot be read.
+    """
+    fields = dict(_properties(path, content))
+    version = _required(path, fields, "version")
+    if version != VERSION:
+        raise StorageError(
+            path,
+            f"has version {version}, expected {VERSION}",
+            repair="version 0 is a ZooKeeper broker's: give this node a directory of its own",
+        )
+    node_id = _required(path, fields, "node.id")
+    if not (node_id.isascii() and node_id.isdigit() and int(node_id) < 2**31):
+        raise _corruption(path, "node.id to be a number from 0 to 2147483647", repr(node_id))
+    directory_id: Uuid | None = None
+    if "directory.id" in fields:
+        try:
+            directory_id = uuid_parse(fields["directory.id"])
+        except UsageError as error:
+            raise _corruption(path, "directory.id to be a UUID", repr(fields["directory.id"])) from error
+    return MetaProperties(
+        node_id=NodeId(int(node_id)), cluster_id=_required(path, fields, "cluster.id"), directory_id=directory_id
+    )
+
+
+def _properties(path: Path, content: bytes) -> Iterator[tuple[str, str]]:
+    """Key and value of each line, the escapes of ``java.util.Properties`` (but for ``\\\\uXXXX``) undone."""
+    position = 0
+    for line in content.decode("utf-8", "replace").split("\n"):
+        text = line.strip()
+        if text and text[0] not in "#!":
+            key, separator, value = text.partition("=")
+            if not separator:
+                raise _corruption(path, "key=value", repr(text[:80]), position)
+            yield key.strip(), value.strip().replace("\\", "")
+        position += len(line.encode()) + 1
+
+
+def _required(path: Path, fields: dict[str, str], key: str) -> str:
+    value = fields.get(key)
+    if not value:
+        raise _corruption(path, f"the key {key}", "keys " + (", ".join(sorted(fields)) or "none"))
+    return value
+
+
+def _corruption(path: Path, expected: str, found: str, position: int = 0) -> CorruptionError:
+    return CorruptionError(path, position=position, expected=expected, found=found, repair=REPAIR)

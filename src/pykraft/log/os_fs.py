@@ -1,0 +1,203 @@
+"""The real file system: `pykraft.log.fs` on POSIX calls.
+
+Owns the translation of operating system calls and their errors. Invariant: an ``OSError`` never leaves this
+file; it becomes a `StorageError` that names the path and what to do when the disk is full. It refuses to know
+what the files mean, and it never repeats a failed call: after a failed fdatasync the kernel may have dropped
+the pages, and a second call would report success.
+
+``fcntl`` is imported only where a lock is taken, so that the module can be imported anywhere.
+
+Source: POSIX ``pwritev``, ``fdatasync``, ``rename``; Linux man-pages ``flock(2)`` and ``fcntl_locking(2)``.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pykraft.errors import StorageError
+from pykraft.log.fs import SMALL_FILE_SIZE_BYTES_MAX, Lock
+from pykraft.types import Buffer
+
+PARTS_MAX = 1024
+"""Most parts of one ``pwritev`` (IOV_MAX on Linux)."""
+_FILE_MODE = 0o644
+_REPAIRS = {
+    errno.ENOSPC: "free space on this disk, then start the node again",
+    errno.EDQUOT: "raise the disk quota, then start the node again",
+    errno.EACCES: "give this user access to it",
+    errno.EROFS: "mount the file system for writing",
+}
+
+
+@contextmanager
+def _storage(path: Path, doing: str) -> Iterator[None]:
+    """Turn an OSError into a StorageError that says what was being done."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StorageError(path, f"cannot {doing}: {reason}", repair=_REPAIRS.get(error.errno or 0)) from error
+
+
+class OsFile:
+    """One open descriptor; closed with `close`, or when the last reference goes (see `pykraft.log.fs.File`)."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        self._close = weakref.finalize(self, os.close, descriptor)
+
+    def fileno(self) -> int:
+        """The descriptor, for a helper that shares it; -1 once closed."""
+        return self._descriptor
+
+    def pread(self, size_bytes: int, position: int) -> bytes:
+        """See `File.pread`; one system call unless it is interrupted."""
+        with _storage(self.path, f"read {size_bytes} bytes at {position}"):
+            data = os.pread(self._descriptor, size_bytes, position)
+            while len(data) < size_bytes:
+                more = os.pread(self._descriptor, size_bytes - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+        return data
+
+    def pwrite(self, parts: Sequence[Buffer], position: int) -> int:
+        """See `File.pwrite`; one system call for each PARTS_MAX parts."""
+        start = position
+        with _storage(self.path, f"write at {position}"):
+            for first in range(0, len(parts), PARTS_MAX):
+                some = parts[first : first + PARTS_MAX]
+                size_bytes = sum(map(len, some))
+                done = os.pwritev(self._descriptor, some, position)
+                if done < size_bytes:
+                    self._write_rest(b"".join(some)[done:], position + done)
+                position += size_bytes
+        return position - start
+
+    def _write_rest(self, rest: bytes, position: int) -> None:
+        """After a short write: the repeated call either goes on or says why not (disk full, a signal)."""
+        while rest:
+            done = os.pwrite(self._descriptor, rest, position)
+            if done == 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            rest, position = rest[done:], position + done
+
+    def size(self) -> int:
+        """See `File.size`."""
+        with _storage(self.path, "get the size"):
+            return os.fstat(self._descriptor).st_size
+
+    def truncate(self, size_bytes: int) -> None:
+        """See `File.truncate`."""
+        with _storage(self.path, f"truncate to {size_bytes} bytes"):
+            os.ftruncate(self._descriptor, size_bytes)
+
+    def sync(self) -> None:
+        """See `File.sync`: fdatasync, which also writes a changed size; fsync where there is none."""
+        with _storage(self.path, "sync"):
+            getattr(os, "fdatasync", os.fsync)(self._descriptor)
+
+    def close(self) -> None:
+        """See `File.close`."""
+        self._descriptor = -1
+        self._close()
+
+
+class OsLock:
+    """A lock file held open; two kinds of lock, because they do not see each other on Linux.
+
+    ``flock`` keeps out a second opening in any process, this one included; the POSIX record lock is the kind
+    that Java's ``FileChannel.tryLock`` takes, so a Kafka node on the same directory is kept out too.
+    """
+
+    def __init__(self, path: Path) -> None:
+        import fcntl  # POSIX only, and only here
+
+        with _storage(path, "open the lock file"):
+            self._file = OsFile(path, os.open(path, os.O_RDWR | os.O_CREAT, _FILE_MODE))
+        try:
+            fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._file.close()
+            raise StorageError(
+                path,
+                f"cannot lock: {error.strerror}",
+                repair="another process uses this directory; stop it or give this node a directory of its own",
+            ) from error
+
+    def release(self) -> None:
+        """See `Lock.release`; closing the descriptor drops both locks."""
+        self._file.close()
+
+
+class OsFs:
+    """Directories and names of the real file system. Stateless."""
+
+    def open(self, path: Path, *, create: bool = False, write: bool = False) -> OsFile:
+        """See `Fs.open`."""
+        flags = os.O_RDWR if write or create else os.O_RDONLY
+        with _storage(path, "create" if create else "open"):
+            return OsFile(path, os.open(path, flags | (os.O_CREAT if create else 0), _FILE_MODE))
+
+    def exists(self, path: Path) -> bool:
+        """See `Fs.exists`."""
+        with _storage(path, "look up"):
+            return path.exists()
+
+    def listdir(self, path: Path) -> list[str]:
+        """See `Fs.listdir`."""
+        with _storage(path, "list"):
+            return sorted(os.listdir(path))
+
+    def mkdir(self, path: Path) -> None:
+        """See `Fs.mkdir`; the parent of each directory made is synced."""
+        if self.exists(path):
+            return
+        if path.parent != path:
+            self.mkdir(path.parent)
+        with _storage(path, "create the directory"):
+            path.mkdir(exist_ok=True)
+        self.sync_dir(path.parent)
+
+    def rename(self, old: Path, new: Path) -> None:
+        """See `Fs.rename`."""
+        with _storage(new, f"rename {old.name} to it"):
+            os.replace(old, new)
+
+    def remove(self, path: Path) -> None:
+        """See `Fs.remove`."""
+        with _storage(path, "remove"):
+            os.remove(path)
+
+    def sync_dir(self, path: Path) -> None:
+        """See `Fs.sync_dir`."""
+        with _storage(path, "sync the directory"):
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def read(self, path: Path) -> bytes:
+        """See `Fs.read`."""
+        file = self.open(path)
+        try:
+            data = file.pread(SMALL_FILE_SIZE_BYTES_MAX + 1, 0)
+        finally:
+            file.close()
+        if len(data) > SMALL_FILE_SIZE_BYTES_MAX:
+            raise StorageError(
+                path, f"has more than {SMALL_FILE_SIZE_BYTES_MAX} bytes, so it is not what its name says"
+            )
+        return data
+
+    def lock(self, path: Path) -> Lock:
+        """See `Fs.lock`."""
+        return OsLock(path)

@@ -1,0 +1,47 @@
+"""Names of the files in a partition directory.
+
+Owns the spelling: twenty digits of base offset and a suffix; for snapshots end offset and epoch. It touches no
+file. Source: Kafka's ``LogFileUtils``, ``Snapshots``; KIP-630.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pykraft.types import Epoch, Offset, OffsetAndEpoch
+
+LOG: Final = ".log"
+OFFSET_INDEX: Final = ".index"
+TIME_INDEX: Final = ".timeindex"
+SEGMENT_SUFFIXES: Final = (LOG, OFFSET_INDEX, TIME_INDEX)
+_OFFSET_MAX: Final = 2**63 - 1
+
+_SEGMENT_FILE: Final = re.compile(r"([0-9]{20})(\.log|\.index|\.timeindex)")
+_LEFTOVER: Final = re.compile(r"[0-9]{20}\.(?:log|index|timeindex|txnindex|snapshot)\.(deleted|cleaned|swap)")
+_CHECKPOINT: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
+
+
+def segment_file(base_offset: Offset, suffix: str) -> str:
+    """Name of a segment's file; suffix is one of SEGMENT_SUFFIXES."""
+    return f"{base_offset:020d}{suffix}"
+
+
+def parse_segment_file(name: str) -> tuple[Offset, str] | None:
+    """Base offset and suffix of a segment's file; None for any other name."""
+    match = _SEGMENT_FILE.fullmatch(name)
+    if match is None or int(match[1]) > _OFFSET_MAX:
+        return None
+    return Offset(int(match[1])), match[2]
+
+
+def leftover_kind(name: str) -> str | None:
+    """What Kafka left a segment's file behind for: deleted, cleaned or swap; None for any other name."""
+    match = _LEFTOVER.fullmatch(name)
+    return match[1] if match else None
+
+
+def parse_checkpoint(name: str) -> OffsetAndEpoch | None:
+    """End offset and epoch of a whole snapshot; None for any other name."""
+    match = _CHECKPOINT.fullmatch(name)
+    return OffsetAndEpoch(Offset(int(match[1])), Epoch(int(match[2]))) if match else None

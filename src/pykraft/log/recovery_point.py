@@ -1,0 +1,84 @@
+"""How far the log was once synced: the line between a torn tail and a damaged log.
+
+File ``recovery-point`` in the partition directory, ours alone (Java ignores it): a `SlotFile` whose payload is
+the offset, exclusive, in decimal digits. Invariant: every batch below the *durable* point has been synced and
+not been truncated since. So after a crash an unreadable batch below it is corruption, above it a torn tail.
+
+- It rises after a flush: written at once, synced with the next flush (or sooner, by `settle`), so it lags by at
+  most one group of appends; a lagging point is safe, it only calls a damaged batch of that group a torn one.
+- It falls before a truncation: written and synced first. A crash in between leaves a whole log above the point.
+
+An absent file (a Java node's directory) means that nothing is known: everything may be a torn tail.
+
+It refuses to know: segments, batches. Source: ours, after Kafka's ``recovery-point-offset-checkpoint``, which
+KRaft does not use.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pykraft.errors import CorruptionError
+from pykraft.log.fs import Fs
+from pykraft.log.slots import SlotFile
+from pykraft.types import Offset
+
+FILE_NAME = "recovery-point"
+REPAIR = (
+    "if the log is sound (`pykraft dump` reads it to its end), remove this file: "
+    "the node then cuts the log at the first invalid batch, as Kafka does"
+)
+
+
+class RecoveryPoint:
+    """The open file and its offset."""
+
+    def __init__(self, file: SlotFile, offset: Offset) -> None:
+        self._file = file
+        self._offset = offset
+
+    @classmethod
+    def create(cls, fs: Fs, directory: Path, offset: Offset) -> RecoveryPoint:
+        """Make the file, durably; everything below the offset is durable already."""
+        return cls(SlotFile.create(fs, directory / FILE_NAME, b"%d" % offset), offset)
+
+    @classmethod
+    def open(cls, fs: Fs, directory: Path) -> RecoveryPoint | None:
+        """The file as it is, None when it is absent. Errors: CorruptionError with the repair."""
+        path = directory / FILE_NAME
+        if not fs.exists(path):
+            return None
+        file = SlotFile.open(fs, path, repair=REPAIR)
+        payload = file.newest.payload
+        if not payload.isdigit() or len(payload) > 19:
+            file.close()
+            raise CorruptionError(path, position=0, expected="an offset", found=repr(payload[:32]), repair=REPAIR)
+        return cls(file, Offset(int(payload)))
+
+    @property
+    def offset(self) -> Offset:
+        """The point, exclusive, as last written."""
+        return self._offset
+
+    def raise_to(self, offset: Offset) -> None:
+        """The log is durable up to ``offset``: the former point is made durable, this one only written."""
+        if offset > self._offset:
+            self._write(offset)
+
+    def lower_to(self, offset: Offset) -> None:
+        """The log is about to be truncated to ``offset``; durable when it returns."""
+        if offset < self._offset:
+            self._write(offset)
+        self.settle()
+
+    def settle(self) -> None:
+        """Make the point durable; does nothing when it is."""
+        self._file.sync()
+
+    def close(self) -> None:
+        """Close without syncing."""
+        self._file.close()
+
+    def _write(self, offset: Offset) -> None:
+        self._file.write(b"%d" % offset)
+        self._offset = offset

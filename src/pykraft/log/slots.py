@@ -1,0 +1,139 @@
+"""A small file of ours that survives a torn write: two slots, written in turn.
+
+| position | content |
+|---|---|
+| 0 | slot of the odd generations |
+| SLOT_SIZE_BYTES | slot of the even generations |
+
+A slot is one line of text, ``pykraft 0 <generation> <payload bytes> <CRC-32C, 8 hex digits>\\n``, and the
+payload. The CRC covers generation and payload. What follows in the slot is left over and means nothing.
+
+Owns: which of two slots is the newest whole one. Invariant: the slot being overwritten never holds the newest
+synced payload, so a write that a crash tears, or that never reaches the disk, leaves its predecessor readable.
+The file itself appears by rename, with a slot synced: a file without a readable slot is damaged, never merely
+interrupted. One small write and one fdatasync replace create, fsync, rename and directory sync.
+
+It refuses to know what a payload means. Source: the ping-pong meta pages of LMDB; rules of ours (no Kafka file).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from crc32c import crc32c
+
+from pykraft.errors import CorruptionError, StorageError
+from pykraft.log.fs import File, Fs, write_atomically
+
+SLOT_SIZE_BYTES = 64 * 1024
+"""Distance of the slots: no page, and no erase block of a simple disk, holds parts of both."""
+_MAGIC = b"pykraft"
+_FORMAT = b"0"
+_HEAD_SIZE_BYTES_MAX = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One whole slot; of two the higher generation is newer."""
+
+    generation: int
+    payload: bytes
+
+
+class SlotFile:
+    """The two slots of one open file. One writer, one thread."""
+
+    def __init__(self, path: Path, file: File, slots: tuple[Slot, ...]) -> None:
+        self.path = path
+        self._file = file
+        self._slots = slots
+        self._is_synced = True
+
+    @classmethod
+    def create(cls, fs: Fs, path: Path, payload: bytes) -> SlotFile:
+        """Make the file, durably, with a first payload; replaces any older file of this name."""
+        slot = Slot(generation=1, payload=payload)
+        write_atomically(fs, path, _encode(slot))
+        return cls(path, fs.open(path, write=True), (slot,))
+
+    @classmethod
+    def open(cls, fs: Fs, path: Path, *, repair: str) -> SlotFile:
+        """Read the slots and sync them: what a killed process left in the page cache is durable from here on.
+
+        Errors: CorruptionError, with this ``repair``, when neither slot is whole.
+        """
+        file = fs.open(path, write=True)
+        found = (_decode(file.pread(SLOT_SIZE_BYTES, index * SLOT_SIZE_BYTES), index) for index in range(2))
+        slots = tuple(sorted((slot for slot in found if slot), key=lambda slot: slot.generation))
+        if not slots:
+            file.close()
+            raise CorruptionError(
+                path, position=0, expected="a slot whose CRC is right", found="none of two", repair=repair
+            )
+        file.sync()
+        return cls(path, file, slots)
+
+    @property
+    def newest(self) -> Slot:
+        """The newest whole slot."""
+        return self._slots[-1]
+
+    @property
+    def previous(self) -> Slot | None:
+        """The generation just before `newest`, when its slot is whole."""
+        older = self._slots[0]
+        return older if older.generation == self.newest.generation - 1 else None
+
+    def write(self, payload: bytes) -> None:
+        """Put the payload into the slot of the older generation; durable after `sync`.
+
+        A former write is synced first: else a crash could lose it while this one tears its predecessor.
+        """
+        self.sync()
+        slot = Slot(generation=self.newest.generation + 1, payload=payload)
+        data = _encode(slot)
+        if len(data) > SLOT_SIZE_BYTES:
+            raise StorageError(self.path, f"{len(data)} bytes do not fit into a slot of {SLOT_SIZE_BYTES}")
+        self._file.pwrite([data], _index(slot.generation) * SLOT_SIZE_BYTES)
+        self._slots = (self.newest, slot)
+        self._is_synced = False
+
+    def sync(self) -> None:
+        """Make the last write durable; does nothing when it is."""
+        if not self._is_synced:
+            self._file.sync()
+            self._is_synced = True
+
+    def close(self) -> None:
+        """Close without syncing."""
+        self._file.close()
+
+
+def _index(generation: int) -> int:
+    return (generation + 1) % 2
+
+
+def _crc(slot: Slot) -> int:
+    return crc32c(slot.payload, crc32c(b"%d" % slot.generation))
+
+
+def _encode(slot: Slot) -> bytes:
+    head = b"%s %s %d %d %08x\n" % (_MAGIC, _FORMAT, slot.generation, len(slot.payload), _crc(slot))
+    return head + slot.payload
+
+
+def _decode(data: bytes, index: int) -> Slot | None:
+    """The slot in these bytes; None when it is not whole, was never written, or stands in the wrong place."""
+    head, newline, _ = data[:_HEAD_SIZE_BYTES_MAX].partition(b"\n")
+    fields = head.split(b" ")
+    if not newline or len(fields) != 5 or fields[:2] != [_MAGIC, _FORMAT]:
+        return None
+    if not all(field.isdigit() for field in fields[2:4]):
+        return None
+    generation, size_bytes = int(fields[2]), int(fields[3])
+    start = len(head) + 1
+    if start + size_bytes > len(data) or _index(generation) != index:
+        return None
+    slot = Slot(generation=generation, payload=data[start : start + size_bytes])
+    return slot if fields[4] == b"%08x" % _crc(slot) else None
