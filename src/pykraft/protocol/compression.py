@@ -27,7 +27,7 @@ import struct
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Final
+from typing import Final, assert_never
 
 import cramjam
 
@@ -40,7 +40,11 @@ DECOMPRESSED_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
 _FIRST_GUESS_BYTES_MIN: Final = 16 * 1024
 _GROWTH: Final = 8
 _SNAPPY_EXPANSION_MAX: Final = 22
-"""Three bytes of snappy copy at most 64 bytes; a block that promises more than this factor lies."""
+"""Three bytes of snappy copy at most 64; a block that promises more than this factor lies."""
+_LZ4_EXPANSION_MAX: Final = 255
+"""One byte lengthens a match by at most 255."""
+_ZSTD_EXPANSION_MAX: Final = 32_768
+"""A block takes at least 4 bytes and gives at most 128 KiB."""
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_SIZE_BYTES: Final = 16
 _GZIP_WINDOW_BITS: Final = 16 + zlib.MAX_WBITS
@@ -70,9 +74,11 @@ def decompress(compression: Compression, data: Buffer, *, size_bytes_max: int = 
         case Compression.SNAPPY:
             return _unsnappy(memoryview(data), size_bytes_max)
         case Compression.LZ4:
-            return _grow("lz4", cramjam.lz4.decompress_into, data, size_bytes_max)
+            return _grow("lz4", data, cramjam.lz4.decompress_into, _LZ4_EXPANSION_MAX, size_bytes_max)
         case Compression.ZSTD:
-            return _grow("zstd", cramjam.zstd.decompress_into, data, size_bytes_max)
+            return _grow("zstd", data, cramjam.zstd.decompress_into, _ZSTD_EXPANSION_MAX, size_bytes_max)
+        case _:
+            assert_never(compression)
 
 
 def _refusal(codec: str, problem: object) -> ProtocolError:
@@ -137,16 +143,23 @@ def _unsnappy_block(block: memoryview, room: int, size_bytes_max: int) -> bytes:
     return bytes(output)
 
 
-def _grow(codec: str, decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, size_bytes_max: int) -> Buffer:
+def _grow(
+    codec: str,
+    data: Buffer,
+    decompress_into: Callable[[Buffer, bytearray], int],
+    expansion_max: int,
+    size_bytes_max: int,
+) -> bytes:
     """Decompress into ever larger buffers: these two codecs do not reliably say how large their output is."""
-    guess = max(_FIRST_GUESS_BYTES_MIN, _GROWTH * len(data))
+    limit_bytes = min(size_bytes_max, expansion_max * len(data))
+    guess_bytes = max(_FIRST_GUESS_BYTES_MIN, _GROWTH * len(data))
     while True:
-        output = bytearray(min(guess, size_bytes_max))
+        output = bytearray(min(guess_bytes, limit_bytes))
         try:
             size_bytes = decompress_into(data, output)
         except cramjam.DecompressionError as error:
-            if len(output) == size_bytes_max:
-                raise _refusal(codec, f"{error} (with room for {size_bytes_max} bytes)") from None
-            guess *= _GROWTH
+            if len(output) == limit_bytes:
+                raise _refusal(codec, f"{error} (with room for {limit_bytes} bytes)") from None
+            guess_bytes *= _GROWTH
         else:
             return bytes(memoryview(output)[:size_bytes])

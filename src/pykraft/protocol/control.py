@@ -82,7 +82,7 @@ def _table(name: str, *fields: Field, versions: str = "0") -> Message:
 
 
 _LEADER_VOTER = (Field("voter_id", INT32), Field("voter_directory_id", UUID, "1+", ignorable=True))
-_TABLES: Final = {
+TABLES: Final = {
     ControlType.LEADER_CHANGE: _table(
         "LeaderChange",
         Field("leader_id", INT32),
@@ -106,12 +106,14 @@ _TABLES: Final = {
         ),
     ),
 }
+"""Schema of each value that belongs into a Raft log."""
+
 _READERS: Final[dict[tuple[int, int], Read]] = {
     (kind, version): compile_reader(table, version)
-    for kind, table in _TABLES.items()
+    for kind, table in TABLES.items()
     for version in range(table.versions.min, table.versions.max + 1)
 }
-_WRITERS: Final = {kind: compile_writer(table, _WRITTEN_VERSION) for kind, table in _TABLES.items()}
+_WRITERS: Final = {kind: compile_writer(table, _WRITTEN_VERSION) for kind, table in TABLES.items()}
 
 
 def control_type(key: Buffer | None) -> int:
@@ -138,13 +140,23 @@ def encode_control(record: ControlRecord) -> tuple[bytes, bytes]:
 def decode_control_value(key: Buffer | None, value: Buffer | None) -> ControlRecord:
     """The control record with this key and value.
 
-    Errors: INVALID_RECORD for a type that does not belong into a Raft log or a version that is not known, for a value
-    that is cut or too long, and for ids and ports that cannot be.
+    Errors: as `read_control_body`; INVALID_RECORD for an id that cannot be.
     """
-    kind = control_type(key)
-    if kind not in _TABLES:
-        raise _refusal(f"type {kind} is not one of Raft's")
-    name = _TABLES[ControlType(kind)].name
+    kind, body = read_control_body(key, value)
+    return _FROM_BODY[kind](body)
+
+
+def read_control_body(key: Buffer | None, value: Buffer | None) -> tuple[ControlType, Body]:
+    """Type and value of a control record as its table has it, before it becomes one of ours.
+
+    Errors: INVALID_RECORD for a type that does not belong into a Raft log, a version that is not known, and a value
+    that is cut or too long.
+    """
+    number = control_type(key)
+    if number not in TABLES:
+        raise _refusal(f"type {number} is not one of Raft's")
+    kind = ControlType(number)
+    name = TABLES[kind].name
     if value is None or len(value) < _VERSION.size:
         raise _refusal(f"{name} has {0 if value is None else len(value)} bytes, less than its version takes")
     (version,) = _VERSION.unpack_from(value)
@@ -157,7 +169,7 @@ def decode_control_value(key: Buffer | None, value: Buffer | None) -> ControlRec
         raise _refusal(str(error)) from None
     if end != len(value):
         raise _refusal(f"{len(value) - end} bytes follow its {name}")
-    return _FROM_BODY[ControlType(kind)](body)
+    return kind, body
 
 
 def _refusal(problem: str) -> ProtocolError:

@@ -19,6 +19,7 @@ Source: KIP-595; Kafka's ``BatchBuilder`` (what is written) and ``RecordsIterato
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -87,12 +88,10 @@ def decode_values(batch: Buffer) -> list[bytes]:
 
 def _runs(start: int, end: int) -> Iterator[tuple[int, int]]:
     """Cut offset deltas ``start`` to ``end`` (exclusive) where a run ends."""
-    for run_end in _RUN_ENDS:
-        if start >= end:
-            return
-        if start < run_end:
-            yield start, min(end, run_end)
-            start = run_end
+    while start < end:
+        run_end = min(end, _RUN_ENDS[bisect_right(_RUN_ENDS, start)])
+        yield start, run_end
+        start = run_end
 
 
 def _place(delta: int) -> bytes:
@@ -109,9 +108,9 @@ def _places(start: int, end: int) -> list[bytes]:
     """`_place` of each offset delta of a run, or of a part of one."""
     if end > KEPT_PLACES_MAX:
         return list(map(_place, range(start, end)))
-    run_end = next(run_end for run_end in _RUN_ENDS if end <= run_end)
-    run_start = max((run_end for run_end in _RUN_ENDS if run_end <= start), default=0)
-    return _kept_places(run_start, run_end)[start - run_start : end - run_start]
+    run = bisect_right(_RUN_ENDS, start)
+    run_start = _RUN_ENDS[run - 1] if run else 0
+    return _kept_places(run_start, _RUN_ENDS[run])[start - run_start : end - run_start]
 
 
 def _rest_size_bytes(delta: int, value_size_bytes: int) -> int:

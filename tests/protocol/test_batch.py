@@ -1,0 +1,204 @@
+"""The batch header: every field, every contradiction, the CRC against each bit, and scans of cut data."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.protocol.batch import (
+    HEADER_SIZE_BYTES,
+    BatchHeader,
+    check_crc,
+    crc_of,
+    open_batch,
+    read_header,
+    scan,
+    seal_batch,
+    unpack_header,
+)
+from pykraft.protocol.compression import Compression
+from pykraft.protocol.values import encode_batch
+from pykraft.types import Epoch, Offset
+
+
+def batch(count: int = 3, base_offset: int = 10, epoch: int = 7) -> bytes:
+    values = [b"value %d" % index for index in range(count)]
+    return encode_batch(values, base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=1_795_228_030_532)
+
+
+def patched(data: bytes, position: int, layout: str, *values: int) -> bytes:
+    """The batch with other bytes at this position; its CRC is not made right again."""
+    changed = bytearray(data)
+    struct.pack_into(layout, changed, position, *values)
+    return bytes(changed)
+
+
+def test_a_header_tells_all_it_holds() -> None:
+    data = batch()
+    header = read_header(data)
+    assert header == BatchHeader(
+        base_offset=Offset(10),
+        size_bytes=len(data),
+        epoch=Epoch(7),
+        magic=2,
+        crc=crc_of(data, 0, header),
+        attributes=0,
+        last_offset_delta=2,
+        base_timestamp=1_795_228_030_532,
+        max_timestamp=1_795_228_030_532,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        records_count=3,
+    )
+    assert (header.last_offset, header.end_offset, header.batch_length) == (12, 13, len(data) - 12)
+    assert header.compression is Compression.NONE
+    assert not (header.is_control or header.is_transactional or header.is_log_append_time)
+    assert header.delete_horizon_ms is None
+
+
+def test_attributes_tell_what_kind_of_batch_it_is() -> None:
+    header = read_header(patched(batch(), 21, ">h", 0x78 | Compression.ZSTD))
+    assert header.compression is Compression.ZSTD
+    assert header.is_control
+    assert header.is_transactional
+    assert header.is_log_append_time
+    assert header.delete_horizon_ms == header.base_timestamp
+
+
+def test_a_header_is_found_at_any_position_of_any_buffer() -> None:
+    data = b"before" + batch()
+    assert read_header(memoryview(data), 6) == read_header(bytearray(data), 6) == read_header(data[6:])
+
+
+@pytest.mark.parametrize("size_bytes", range(HEADER_SIZE_BYTES))
+def test_a_cut_header_is_refused(size_bytes: int) -> None:
+    with pytest.raises(ProtocolError, match=f"cut off: {size_bytes} of 61 bytes") as caught:
+        read_header(batch()[:size_bytes])
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize(
+    ("position", "layout", "value", "problem"),
+    [
+        (8, ">i", 48, "at byte 5 has length 48, less than its header's 49"),
+        (8, ">i", -1, "has length -1"),
+        (16, ">b", 1, "has magic 1; only 2 is read"),
+    ],
+)
+def test_what_hides_the_next_batch_is_corrupt(position: int, layout: str, value: int, problem: str) -> None:
+    data = b"12345" + patched(batch(), position, layout, value)
+    for read in (read_header, unpack_header):
+        with pytest.raises(ProtocolError, match=problem) as caught:
+            read(data, 5)
+        assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize(
+    ("position", "layout", "value", "problem"),
+    [
+        (0, ">q", -1, "base offset -1"),
+        (0, ">q", 2**63 - 1, "last offset delta 2"),
+        (12, ">i", -2, "epoch -2"),
+        (21, ">h", 5, "codec 5"),
+        (23, ">i", -1, "last offset delta -1"),
+        (57, ">i", -1, "-1 records between offset deltas 0 and 2"),
+        (57, ">i", 4, "4 records between offset deltas 0 and 2"),
+        (23, ">i", 1, "3 records between offset deltas 0 and 1"),
+    ],
+)
+def test_contradictions_are_invalid_but_can_be_shown(position: int, layout: str, value: int, problem: str) -> None:
+    data = patched(batch(), position, layout, value)
+    with pytest.raises(ProtocolError, match=problem) as caught:
+        read_header(data)
+    assert caught.value.code is ErrorCode.INVALID_RECORD
+    assert unpack_header(data).size_bytes == len(data)
+
+
+def test_a_count_that_cannot_fit_is_refused_before_anything_is_read() -> None:
+    huge = patched(patched(batch(), 23, ">i", 2**31 - 1), 57, ">i", 2**31 - 1)
+    with pytest.raises(ProtocolError, match="2147483647 records in 42 bytes"):
+        read_header(huge)
+    compressed = patched(huge, 21, ">h", Compression.LZ4)
+    assert read_header(compressed).records_count == 2**31 - 1
+
+
+def test_the_last_offset_there_is() -> None:
+    assert read_header(batch(count=1, base_offset=2**63 - 1)).last_offset == 2**63 - 1
+
+
+def test_a_missing_epoch_and_a_cleaned_batch_are_read() -> None:
+    assert read_header(patched(batch(), 12, ">i", -1)).epoch == -1
+    assert read_header(patched(batch(), 57, ">i", 0)).records_count == 0
+
+
+def test_the_crc_sees_every_bit_that_it_covers() -> None:
+    data = batch()
+    check_crc(data, 0, read_header(data))
+    for bit in range(17 * 8, len(data) * 8):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(ProtocolError, match="has CRC") as caught:
+            check_crc(flipped, 0, unpack_header(flipped))
+        assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_leader_may_change_offset_and_epoch_under_the_same_crc() -> None:
+    moved = patched(patched(batch(), 0, ">q", 99), 12, ">i", 8)
+    check_crc(moved, 0, read_header(moved))
+
+
+def test_the_crc_of_a_cut_batch_is_not_taken() -> None:
+    data = batch()
+    with pytest.raises(ProtocolError, match=f"at byte 0 is cut off: 1 of {len(data)} bytes are missing") as caught:
+        check_crc(data[:-1], 0, read_header(data))
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+@given(st.lists(st.integers(1, 4), max_size=4), st.data())
+def test_a_scan_finds_whole_batches_and_stops_before_a_cut_one(counts: list[int], draw: st.DataObject) -> None:
+    batches = [batch(count) for count in counts]
+    data = b"".join(batches)
+    size_bytes = draw.draw(st.integers(0, len(data)))
+    ends = [sum(map(len, batches[: index + 1])) for index in range(len(batches))]
+    found = [(position, position + header.size_bytes) for position, header in scan(data[:size_bytes])]
+    assert [end for _, end in found] == [end for end in ends if end <= size_bytes]
+    assert [start for start, _ in found] == [0, *ends][: len(found)]
+
+
+def test_a_scan_raises_at_the_first_bad_batch_after_yielding_the_good_ones() -> None:
+    good, bad = batch(), patched(batch(), 30, ">b", 1)
+    found = []
+    with pytest.raises(ProtocolError, match=f"at byte {len(good)} .*has CRC"):
+        found.extend(position for position, _ in scan(good + bad + good))
+    assert found == [0]
+    assert [position for position, _ in scan(good + bad + good, verify_crc=False)] == [0, len(good), 2 * len(good)]
+
+
+def test_open_takes_exactly_one_batch() -> None:
+    data = batch()
+    header, body = open_batch(memoryview(data))
+    assert (header, body) == (read_header(data), data[HEADER_SIZE_BYTES:])
+    with pytest.raises(ProtocolError, match=f"takes {len(data)} bytes, found {len(data) + 1}"):
+        open_batch(data + b"\x00")
+    with pytest.raises(ProtocolError, match="cut off"):
+        open_batch(data[:-1])
+
+
+def test_open_without_the_crc_still_wants_the_whole_batch() -> None:
+    damaged = patched(batch(), 17, ">I", 0)
+    assert open_batch(damaged, verify_crc=False)[1] == batch()[HEADER_SIZE_BYTES:]
+    with pytest.raises(ProtocolError, match="found"):
+        open_batch(damaged[:-1], verify_crc=False)
+
+
+def test_a_count_that_the_decompressed_records_cannot_hold_is_refused() -> None:
+    body = gzip.compress(b"six by")
+    data = seal_batch(body, count=1, base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=0)
+    with pytest.raises(ProtocolError, match="1 records in 6 bytes"):
+        open_batch(patched(data, 21, ">h", Compression.GZIP), verify_crc=False)

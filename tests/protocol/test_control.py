@@ -1,0 +1,228 @@
+"""Control records: kio as the twin for every schema, and what does not belong into a Raft log."""
+
+from __future__ import annotations
+
+import io
+import struct
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.schema.k_raft_version_record.v0.data import KRaftVersionRecord
+from kio.schema.leader_change_message.v0 import data as leader_change_v0
+from kio.schema.leader_change_message.v1 import data as leader_change_v1
+from kio.schema.snapshot_footer_record.v0.data import SnapshotFooterRecord
+from kio.schema.snapshot_header_record.v0.data import SnapshotHeaderRecord
+from kio.schema.types import BrokerId
+from kio.schema.voters_record.v0 import data as voters_v0
+from kio.serial import entity_writer
+from kio.static.primitive import i16, i64, u16
+
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.protocol.control import ControlType, control_type, decode_control_value, encode_control
+from pykraft.types import (
+    ControlRecord,
+    Endpoint,
+    KRaftVersion,
+    KRaftVoters,
+    LeaderChange,
+    Listeners,
+    NodeId,
+    ReplicaKey,
+    SnapshotFooter,
+    SnapshotHeader,
+    Uuid,
+    VersionRange,
+    Voter,
+    VoterSet,
+)
+
+INT16 = st.integers(-(2**15), 2**15 - 1)
+NODE_IDS = st.integers(0, 2**31 - 1).map(NodeId)
+DIRECTORY_IDS = st.binary(min_size=16, max_size=16).filter(any).map(Uuid)
+NAMES = st.text(st.characters(min_codepoint=45, max_codepoint=0x24F, exclude_categories=["Ll"]), max_size=40)
+ENDPOINTS = st.builds(Endpoint, st.text(max_size=40), st.integers(0, 65_535))
+VOTERS = st.builds(
+    Voter,
+    key=st.builds(ReplicaKey, NODE_IDS, st.none() | DIRECTORY_IDS),
+    listeners=st.lists(st.tuples(NAMES.map(str.upper), ENDPOINTS), max_size=3).map(tuple).map(Listeners),
+    kraft_version=st.builds(VersionRange, INT16, INT16),
+)
+CONTROL_RECORDS: st.SearchStrategy[ControlRecord] = st.one_of(
+    st.builds(
+        LeaderChange,
+        leader_id=NODE_IDS,
+        voters=st.lists(NODE_IDS, max_size=200).map(tuple),
+        granting_voters=st.lists(NODE_IDS, max_size=5).map(tuple),
+    ),
+    st.builds(SnapshotHeader, st.integers(-(2**63), 2**63 - 1)),
+    st.just(SnapshotFooter()),
+    st.builds(KRaftVersion, INT16),
+    st.builds(KRaftVoters, st.lists(VOTERS, max_size=5).map(VoterSet.of)),
+)
+SOME = [
+    LeaderChange(leader_id=NodeId(3), voters=(NodeId(1), NodeId(3)), granting_voters=(NodeId(3),)),
+    SnapshotHeader(7),
+    SnapshotFooter(),
+    KRaftVersion(1),
+    KRaftVoters(
+        VoterSet.of(
+            [
+                Voter(
+                    key=ReplicaKey(NodeId(1), Uuid(bytes(range(16)))),
+                    listeners=Listeners((("CONTROLLER", Endpoint("localhost", 9093)),)),
+                )
+            ]
+        )
+    ),
+]
+
+
+def written_by_kio(entity: object) -> bytes:
+    with io.BytesIO() as sink:
+        entity_writer(type(entity))(sink, entity)
+        return sink.getvalue()
+
+
+def twin(record: ControlRecord) -> object:
+    match record:
+        case LeaderChange():
+            return leader_change_v0.LeaderChangeMessage(
+                version=i16(0),
+                leader_id=BrokerId(record.leader_id),
+                voters=tuple(leader_change_v0.Voter(voter_id=one) for one in record.voters),
+                granting_voters=tuple(leader_change_v0.Voter(voter_id=one) for one in record.granting_voters),
+            )
+        case SnapshotHeader(timestamp):
+            return SnapshotHeaderRecord(version=i16(0), last_contained_log_timestamp=i64(timestamp))
+        case SnapshotFooter():
+            return SnapshotFooterRecord(version=i16(0))
+        case KRaftVersion(level):
+            return KRaftVersionRecord(version=i16(0), k_raft_version=i16(level))
+        case KRaftVoters(voters):
+            return voters_v0.VotersRecord(version=i16(0), voters=tuple(map(voter_twin, voters.voters)))
+
+
+def voter_twin(voter: Voter) -> voters_v0.Voter:
+    return voters_v0.Voter(
+        voter_id=BrokerId(voter.key.id),
+        voter_directory_id=voter.key.directory_id and uuid.UUID(bytes=bytes(voter.key.directory_id)),
+        endpoints=tuple(voters_v0.Endpoint(name=name, host=at.host, port=u16(at.port)) for name, at in voter.listeners),
+        k_raft_version_feature=voters_v0.KRaftVersionFeature(
+            min_supported_version=i16(voter.kraft_version.min_version),
+            max_supported_version=i16(voter.kraft_version.max_version),
+        ),
+    )
+
+
+@given(CONTROL_RECORDS)
+def test_control_records_come_back(record: ControlRecord) -> None:
+    key, value = encode_control(record)
+    assert decode_control_value(key, value) == record
+    assert decode_control_value(memoryview(key), memoryview(value)) == record
+
+
+@given(CONTROL_RECORDS)
+def test_kio_writes_the_same_values(record: ControlRecord) -> None:
+    assert encode_control(record)[1] == written_by_kio(twin(record))
+
+
+@pytest.mark.parametrize(("record", "kind"), list(zip(SOME, list(ControlType)[2:], strict=True)))
+def test_keys_hold_version_0_and_the_type(record: ControlRecord, kind: ControlType) -> None:
+    key, _ = encode_control(record)
+    assert key == struct.pack(">hh", 0, kind)
+    assert ControlType(control_type(key)) is kind
+
+
+def test_a_higher_key_version_is_read_as_0() -> None:
+    _, value = encode_control(KRaftVersion(1))
+    assert decode_control_value(struct.pack(">hh", 3, 5) + b"more", value) == KRaftVersion(1)
+
+
+@pytest.mark.parametrize(
+    ("key", "problem"),
+    [
+        (None, "0 of 4 bytes"),
+        (b"\x00\x00\x00", "3 of 4 bytes"),
+        (struct.pack(">hh", -1, 2), "version -1"),
+        (struct.pack(">hh", 0, 0), "type 0 is not one of Raft's"),
+        (struct.pack(">hh", 0, 1), "type 1 is not"),
+        (struct.pack(">hh", 0, 7), "type 7 is not"),
+        (struct.pack(">hh", 0, -1), "type -1 is not"),
+    ],
+)
+def test_a_key_that_does_not_belong_is_refused(key: bytes | None, problem: str) -> None:
+    with pytest.raises(ProtocolError, match=problem) as caught:
+        decode_control_value(key, encode_control(SnapshotFooter())[1])
+    assert caught.value.code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("record", SOME)
+def test_a_value_cut_at_any_byte_or_followed_by_one_is_refused(record: ControlRecord) -> None:
+    key, value = encode_control(record)
+    for cut in [None, *(value[:size_bytes] for size_bytes in range(len(value))), value + b"\x00"]:
+        with pytest.raises(ProtocolError) as caught:
+            decode_control_value(key, cut)
+        assert caught.value.code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("record", SOME)
+@pytest.mark.parametrize("version", [-1, 2])
+def test_an_unknown_version_is_refused(record: ControlRecord, version: int) -> None:
+    key, value = encode_control(record)
+    with pytest.raises(ProtocolError, match=f"{type(record).__name__} has version {version}, which is not known"):
+        decode_control_value(key, struct.pack(">h", version) + value[2:])
+
+
+def test_directory_ids_of_a_leader_change_are_read_past() -> None:
+    voters = tuple(
+        leader_change_v1.Voter(voter_id=BrokerId(node_id), voter_directory_id=uuid.UUID(int=node_id + 99))
+        for node_id in (1, 2)
+    )
+    value = written_by_kio(
+        leader_change_v1.LeaderChangeMessage(
+            version=i16(1), leader_id=BrokerId(2), voters=voters, granting_voters=voters[1:]
+        )
+    )
+    assert decode_control_value(struct.pack(">hh", 0, 2), value) == LeaderChange(
+        leader_id=NodeId(2), voters=(NodeId(1), NodeId(2)), granting_voters=(NodeId(2),)
+    )
+
+
+def test_unknown_tagged_fields_are_skipped() -> None:
+    key, value = encode_control(KRaftVersion(1))
+    assert decode_control_value(key, value[:-1] + bytes.fromhex("01 05 02 abcd")) == KRaftVersion(1)
+
+
+def test_listener_names_become_upper_case_and_of_two_voters_with_an_id_the_last_stays() -> None:
+    first, second = (
+        voters_v0.Voter(
+            voter_id=BrokerId(4),
+            voter_directory_id=None,
+            endpoints=(voters_v0.Endpoint(name="Controller", host=host, port=u16(1)),),
+            k_raft_version_feature=voters_v0.KRaftVersionFeature(
+                min_supported_version=i16(0), max_supported_version=i16(1)
+            ),
+        )
+        for host in ("old", "new")
+    )
+    value = written_by_kio(voters_v0.VotersRecord(version=i16(0), voters=(first, second)))
+    expected = Voter(
+        key=ReplicaKey(NodeId(4)),
+        listeners=Listeners((("CONTROLLER", Endpoint("new", 1)),)),
+        kraft_version=VersionRange(0, 1),
+    )
+    assert decode_control_value(struct.pack(">hh", 0, 6), value) == KRaftVoters(VoterSet((expected,)))
+
+
+def test_a_negative_node_id_is_refused() -> None:
+    key, value = encode_control(SOME[0])
+    with pytest.raises(ProtocolError, match="-1 is not a node's id"):
+        decode_control_value(key, value[:2] + struct.pack(">i", -1) + value[6:])
+
+
+def test_a_count_beyond_the_value_is_refused() -> None:
+    key, _ = encode_control(SOME[0])
+    with pytest.raises(ProtocolError, match="LeaderChange"):
+        decode_control_value(key, bytes.fromhex("0000 00000001 ffffffff0f"))

@@ -1,0 +1,347 @@
+"""Batches whole: Kafka's own bytes both ways, records of any client on every codec, and damage of any kind."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import struct
+from pathlib import Path
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.records import schema as kio
+from kio.records.writers import write_batch
+from kio.static.primitive import TZAwareMicros, i8, i16, i32, i64
+
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.protocol.batch import seal_batch
+from pykraft.protocol.control import TABLES, read_control_body
+from pykraft.protocol.records import (
+    HEADER_SIZE_BYTES,
+    BatchHeader,
+    Compression,
+    Record,
+    decode_control,
+    decode_records,
+    decode_values,
+    encode_batch,
+    encode_control_batch,
+    read_header,
+    scan,
+)
+from pykraft.protocol.varint import encode_varint
+from pykraft.protocol.writer import compile_writer
+from pykraft.types import (
+    Buffer,
+    Endpoint,
+    Epoch,
+    KRaftVersion,
+    KRaftVoters,
+    LeaderChange,
+    Listeners,
+    NodeId,
+    Offset,
+    ReplicaKey,
+    SnapshotFooter,
+    SnapshotHeader,
+    VersionRange,
+    Voter,
+    VoterSet,
+    uuid_parse,
+)
+from tests.protocol.test_compression import compress
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+LOGS = sorted(
+    path
+    for pattern in ("*/disk/**/*.log", "*/disk/**/*.log.deleted", "*/disk/**/*.checkpoint")
+    for path in GOLDEN.glob(pattern)
+    if path.stat().st_size > 0
+)
+
+LEADER_CHANGE_BATCH = bytes.fromhex("""
+    0000000000000000 0000005e 00000001 02 e6df4f44 0020 00000000 000001a1fbf8dbe6 000001a1fbf8dbe6
+    ffffffffffffffff ffff ffffffff 00000001
+    58 00 00 00 08 00000002 44 0000 00000003 04 00000001 00 00000002 00 00000003 00
+    03 00000003 00 00000002 00 00 00
+""")
+"""By Kafka 4.3.1: epoch 1, leader 3, voters 1 to 3, granted by 3 and 2."""
+
+BOOTSTRAP_CHECKPOINT = bytes.fromhex("""
+    0000000000000000 0000009a 00000000 02 66610010 0020 00000002 000001a1fbfaccb8 000001a1fbfaccb8
+    ffffffffffffffff ffff ffffffff 00000003
+    2a 00 00 00 08 00000003 16 0000 000001a1fbfaccae 00 00
+    1e 00 00 02 08 00000005 0a 0000 0001 00 00
+    8201 00 00 04 08 00000006 6e 0000 02 00000001 4e651327b463440bb0ec939b2a461afe
+    02 0b434f4e54524f4c4c4552 0a6c6f63616c686f7374 4af8 00 0000 0001 00 00 00 00
+    0000000000000003 0000003f 00000000 02 77fa4479 0020 00000000 000001a1fbfaccc1 000001a1fbfaccc1
+    ffffffffffffffff ffff ffffffff 00000001
+    1a 00 00 00 08 00000004 06 0000 00 00
+""")
+"""The snapshot 0-0 that StorageTool of Kafka 4.3.1 makes for one standalone controller."""
+
+
+def resealed(batch: Buffer, *, attributes: int | None = None, body: bytes | None = None) -> bytes:
+    """The batch with other attributes or records, its length and CRC made right."""
+    changed = bytearray(batch[:HEADER_SIZE_BYTES]) + (bytes(batch[HEADER_SIZE_BYTES:]) if body is None else body)
+    struct.pack_into(">i", changed, 8, len(changed) - 12)
+    if attributes is not None:
+        struct.pack_into(">h", changed, 21, attributes)
+    struct.pack_into(">I", changed, 17, crc32c(changed[21:]))
+    return bytes(changed)
+
+
+# Kafka's own bytes
+
+
+def test_a_leader_change_batch_of_kafka() -> None:
+    record = LeaderChange(
+        leader_id=NodeId(3), voters=(NodeId(1), NodeId(2), NodeId(3)), granting_voters=(NodeId(3), NodeId(2))
+    )
+    assert decode_control(LEADER_CHANGE_BATCH) == [record]
+    written = encode_control_batch([record], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=0x1A1FBF8DBE6)
+    assert written == LEADER_CHANGE_BATCH
+
+
+def test_a_bootstrap_checkpoint_of_kafka() -> None:
+    (_, head), (position, foot) = scan(BOOTSTRAP_CHECKPOINT)
+    voter = Voter(
+        key=ReplicaKey(NodeId(1), uuid_parse("TmUTJ7RjRAuw7JObKkYa_g")),
+        listeners=Listeners((("CONTROLLER", Endpoint("localhost", 19192)),)),
+        kraft_version=VersionRange(0, 1),
+    )
+    opening = [SnapshotHeader(0x1A1FBFACCAE), KRaftVersion(1), KRaftVoters(VoterSet((voter,)))]
+    assert decode_control(BOOTSTRAP_CHECKPOINT[:position]) == opening
+    assert decode_control(BOOTSTRAP_CHECKPOINT[position:]) == [SnapshotFooter()]
+    written = [
+        encode_control_batch(opening, base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=head.base_timestamp),
+        encode_control_batch(
+            [SnapshotFooter()], base_offset=Offset(3), epoch=Epoch(0), timestamp_ms=foot.base_timestamp
+        ),
+    ]
+    assert b"".join(written) == BOOTSTRAP_CHECKPOINT
+
+
+def test_the_recordings_are_all_there() -> None:
+    assert len(LOGS) == 66
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: str(path.relative_to(GOLDEN)))
+def test_every_batch_of_a_recording_encodes_to_the_same_bytes(path: Path) -> None:
+    data = path.read_bytes()
+    end = 0
+    for position, header in scan(data):
+        batch = data[position : position + header.size_bytes]
+        again = again_control(batch, header) if header.is_control else again_values(batch, header)
+        assert again == batch
+        assert [record.offset for record in decode_records(batch)] == list(range(header.base_offset, header.end_offset))
+        end = position + header.size_bytes
+    assert end == len(data)
+
+
+def again_values(batch: bytes, header: BatchHeader) -> bytes:
+    values = decode_values(batch)
+    assert [record.value for record in decode_records(batch)] == values
+    return encode_batch(values, base_offset=header.base_offset, epoch=header.epoch, timestamp_ms=header.base_timestamp)
+
+
+def again_control(batch: bytes, header: BatchHeader) -> bytes:
+    records = decode_control(batch)
+    again = encode_control_batch(
+        records, base_offset=header.base_offset, epoch=header.epoch, timestamp_ms=header.base_timestamp
+    )
+    if len(records) == 1 and again != batch and isinstance(records[0], KRaftVoters):
+        # Java wrote the voters in the order of a hash map; ours go by id. Otherwise they must be the same.
+        assert decode_control(again) == records
+        (record,) = decode_records(batch)
+        return batch if table_round_trip(record) == record.value else again
+    return again
+
+
+def table_round_trip(record: Record) -> bytes:
+    """The value read and written by its table, which keeps the order."""
+    assert record.value is not None
+    kind, body = read_control_body(record.key, record.value)
+    (value,) = compile_writer(TABLES[kind], 0)(body, b"")
+    return bytes(value)
+
+
+# Records of any client
+
+BLOBS = st.none() | st.binary(max_size=80)
+HEADERS = st.lists(st.tuples(st.text(max_size=10), BLOBS), max_size=3).map(tuple)
+FOREIGN = st.lists(st.tuples(st.integers(0, 3000), st.integers(-5, 5), BLOBS, BLOBS, HEADERS), min_size=1, max_size=8)
+START_MS = 1_795_228_030_000
+
+
+def written_by_kio(records: list[Record], *, base_sequence: int = -1) -> bytes:
+    with io.BytesIO() as sink:
+        write_batch(
+            sink,
+            kio.NewRecordBatch(
+                producer_id=i64(-1),
+                producer_epoch=i16(-1),
+                partition_leader_epoch=i32(4),
+                base_sequence=i32(base_sequence),
+                attributes=i16(0),
+                records=tuple(
+                    kio.Record(
+                        attributes=i8(0),
+                        timestamp=TZAwareMicros.parse(
+                            datetime.datetime.fromtimestamp(record.timestamp_ms // 1000, datetime.UTC)
+                        ),
+                        offset=i64(record.offset),
+                        key=record.key,
+                        value=record.value,
+                        headers=tuple(
+                            kio.RecordHeader(key=name.encode(), value=value) for name, value in record.headers
+                        ),
+                    )
+                    for record in records
+                ),
+            ),
+        )
+        return sink.getvalue()
+
+
+@given(FOREIGN, st.integers(0, 2**40), st.sampled_from(Compression))
+def test_records_that_kio_wrote_are_read_on_every_codec(
+    drawn: list[tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]],
+    offset: int,
+    codec: Compression,
+) -> None:
+    records = []
+    for gap, seconds, key, value, headers in drawn:
+        records.append(Record(Offset(offset), START_MS + seconds * 1000, -1, key, value, headers))
+        offset += gap + 1
+    plain = written_by_kio(records)
+    batch = resealed(plain, attributes=codec, body=compress(codec, plain[HEADER_SIZE_BYTES:]))
+    assert decode_records(batch) == decode_records(memoryview(batch)) == records
+
+
+def test_sequences_count_from_the_batch_and_wrap() -> None:
+    records = [Record(Offset(offset), START_MS, -1, None, b"v") for offset in (10, 11, 13)]
+    batch = written_by_kio(records, base_sequence=2**31 - 2)
+    assert [record.sequence for record in decode_records(batch)] == [2**31 - 2, 2**31 - 1, 1]
+
+
+def test_log_append_time_overrides_the_records_own() -> None:
+    records = [Record(Offset(0), START_MS, -1, None, b"v"), Record(Offset(1), START_MS + 9000, -1, None, b"v")]
+    batch = resealed(written_by_kio(records), attributes=0x08)
+    assert [record.timestamp_ms for record in decode_records(batch)] == [START_MS + 9000] * 2
+
+
+def test_a_batch_that_a_cleaner_emptied_has_no_records() -> None:
+    batch = bytearray(resealed(seal(record()), body=b""))
+    struct.pack_into(">i", batch, 57, 0)
+    assert decode_records(resealed(batch)) == []
+
+
+def test_the_bound_of_the_output_is_the_callers() -> None:
+    plain = encode_batch([bytes(1000)] * 100, base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=0)
+    body = compress(Compression.ZSTD, plain[HEADER_SIZE_BYTES:])
+    batch = resealed(plain, attributes=Compression.ZSTD, body=body)
+    assert len(decode_records(batch)) == 100
+    assert decode_values(batch) == [bytes(1000)] * 100
+    with pytest.raises(ProtocolError, match="room for 50000 bytes"):
+        decode_records(batch, size_bytes_max=50_000)
+
+
+# Damage
+
+
+def record(*fields: int | bytes) -> bytes:
+    """A record of these fields, by default a usual one, with the right length in front."""
+    fields = fields or (b"\x00", 0, 0, -1, 3, b"abc", 0)
+    rest = b"".join(field if isinstance(field, bytes) else encode_varint(field) for field in fields)
+    return encode_varint(len(rest)) + rest
+
+
+def seal(*records: bytes) -> bytes:
+    return seal_batch(
+        b"".join(records), count=len(records), base_offset=Offset(5), epoch=Epoch(2), timestamp_ms=START_MS
+    )
+
+
+def test_a_record_by_hand() -> None:
+    batch = seal(record(b"\x00", -7, 0, 1, b"k", -1, 2, 1, b"a", -1, 0, 2, b"vv"))
+    assert decode_records(batch) == [Record(Offset(5), START_MS - 7, -1, b"k", None, (("a", None), ("", b"vv")))]
+
+
+@pytest.mark.parametrize(
+    ("records", "problem"),
+    [
+        ([b"\x00" * 7], "record 0 of the batch has length 0, 6 bytes are left"),
+        ([b"\x01" * 7], "has length -1, 6 bytes are left"),
+        ([b"\x7e" * 7], "has length 63, 6 bytes are left"),
+        ([b"\x80" * 7], "takes over 5 bytes"),
+        ([record(), record()], "record 1 of the batch has offset delta 0 after 0, the last is 1"),
+        ([record(b"\x00", 0, 1, -1, 3, b"abc", 0)], "has offset delta 1 after -1, the last is 0"),
+        ([record(b"\x00", 0, -1, -1, 3, b"abc", 0)], "has offset delta -1 after -1"),
+        ([record(b"\x00", 2**63 - 1, 0, -1, 3, b"abc", 0)], "has timestamp delta 9223372036854775807"),
+        ([record(b"\x00", 0, 0, -2, 3, b"abc", 0)], "has a key of -2 bytes, 5 are left"),
+        ([record(b"\x00", 0, 0, 6, 3, b"abc", 0)], "has a key of 6 bytes, 5 are left"),
+        ([record(b"\x00", 0, 0, -1, 5, b"abc", 0)], "has a value of 5 bytes, 4 are left"),
+        ([record(b"\x00", 0, 0, -1, 3, b"abc", -1)], "has -1 headers, 0 bytes are left"),
+        ([record(b"\x00", 0, 0, -1, 3, b"abc", 2**31 - 1)], "has 2147483647 headers, 0 bytes are left"),
+        ([record(b"\x00", 0, 0, -1, 3, b"abc", 1, -1, -1)], "has a header without a name"),
+        ([record(b"\x00", 0, 0, -1, 3, b"abc", 1, 1, b"\xff", -1)], "whose name is not UTF-8: invalid start byte"),
+        ([record(b"\x00", 0, 0, -1, 3, b"abc", 1, 0, 9)], "has a header of 9 bytes, 0 are left"),
+        ([record(b"\x00", 0, 0, -1, 3, b"abc", 0, b"??")], "has 2 bytes after its headers"),
+        ([record(b"\x00", 0, 0, -1, 3, b"abc")], "a varint is cut off at byte 8"),
+        ([record(), record(b"\x00", 0, 1, -1, 0, 0) + b"??"], "2 bytes follow the last record"),
+    ],
+)
+def test_a_damaged_record_is_refused(records: list[bytes], problem: str) -> None:
+    with pytest.raises(ProtocolError, match=problem) as caught:
+        decode_records(seal(*records))
+    assert caught.value.code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("decode", [decode_records, decode_control])
+def test_a_batch_cut_at_any_byte_is_refused(decode) -> None:
+    for size_bytes in range(len(LEADER_CHANGE_BATCH)):
+        with pytest.raises(ProtocolError) as caught:
+            decode(LEADER_CHANGE_BATCH[:size_bytes])
+        assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_every_flipped_bit_under_the_crc_is_seen() -> None:
+    for bit in range(17 * 8, len(LEADER_CHANGE_BATCH) * 8):
+        flipped = bytearray(LEADER_CHANGE_BATCH)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(ProtocolError):
+            decode_control(flipped)
+
+
+@given(st.data())
+def test_damage_under_a_right_crc_is_refused_or_read_but_never_breaks(draw: st.DataObject) -> None:
+    batch = bytearray(BOOTSTRAP_CHECKPOINT[:166])
+    for _ in range(draw.draw(st.integers(1, 3))):
+        batch[draw.draw(st.integers(21, 165))] = draw.draw(st.integers(0, 255))
+    for decode in (decode_control, decode_records):
+        try:
+            decode(resealed(batch))
+        except ProtocolError as error:
+            assert error.code in (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE)
+
+
+def test_a_data_batch_holds_no_control_records() -> None:
+    with pytest.raises(ProtocolError, match="data batch") as caught:
+        decode_control(seal(record()))
+    assert caught.value.code is ErrorCode.INVALID_RECORD
+
+
+def test_a_transaction_marker_does_not_belong_into_a_raft_log() -> None:
+    commit = record(b"\x00", 0, 0, 4, struct.pack(">hh", 0, 1), 6, struct.pack(">hi", 0, 0), 0)
+    with pytest.raises(ProtocolError, match="type 1 is not one of Raft's"):
+        decode_control(resealed(seal(commit), attributes=0x20))
+    assert read_header(resealed(seal(commit), attributes=0x20)).is_control
+
+
+def test_damage_can_be_looked_at() -> None:
+    damaged = bytearray(LEADER_CHANGE_BATCH)
+    damaged[17] ^= 1
+    assert decode_records(damaged, verify_crc=False) == decode_records(LEADER_CHANGE_BATCH)
