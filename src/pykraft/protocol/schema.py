@@ -134,13 +134,11 @@ class Field:
         assert self.nullable or self.default is not None, f"{self.name}: None is not among its values"
 
     def _implicit_default(self) -> object:
-        match self.kind:
-            case Kind():
-                return _IMPLICIT_DEFAULTS[self.kind]
-            case Array():
-                return []
-            case Struct():
-                return {one.name: one.default for one in self.kind.fields}
+        if isinstance(self.kind, Kind):
+            return _IMPLICIT_DEFAULTS[self.kind]
+        if isinstance(self.kind, Array):
+            return []
+        return {one.name: one.default for one in self.kind.fields}
 
     def default_source(self) -> str:
         """Python source of the default, a new list or dict each time it is evaluated."""

@@ -173,14 +173,18 @@ class _WriterSource:
             self._source.line(f"add_records({value}, out, done, {self._size})")
         elif isinstance(kind, Struct):
             self._struct(kind, value, path)
-        elif isinstance(kind, Array):
-            self._source.line(f"add({self._size}(len({value})))")
-            if isinstance(kind.of, Kind):
-                self._source.line(f"add(pack(f'>{{len({value})}}{kind.of.value}', *{value}))")
-            else:
-                element = self._source.fresh()
-                with self._source.block(f"for {element} in {value}:"):
-                    self._struct(kind.of, element, path + "[]")
+        else:
+            assert isinstance(kind, Array)
+            self._array(kind, value, path)
+
+    def _array(self, kind: Array, value: str, path: str) -> None:
+        self._source.line(f"add({self._size}(len({value})))")
+        if isinstance(kind.of, Kind):
+            self._source.line(f"add(pack(f'>{{len({value})}}{kind.of.value}', *{value}))")
+            return
+        element = self._source.fresh()
+        with self._source.block(f"for {element} in {value}:"):
+            self._struct(kind.of, element, path + "[]")
 
     def _tagged(self, schema: Struct, of: str, path: str) -> None:
         """Write the tagged fields that end a struct of a flexible version."""
@@ -214,7 +218,8 @@ def _differs(one: Field, of: str) -> str:
     value = _get(one, of)
     if isinstance(one.kind, Struct):
         inner = f"{value}.get"
-        return " or ".join(f"{inner}({part.name!r}, {part.default!r}) != {part.default!r}" for part in one.kind.fields)
+        parts = [f"{inner}({part.name!r}, {part.default!r}) != {part.default!r}" for part in one.kind.fields]
+        return " or ".join([*parts, f"{inner}({UNKNOWN_TAGS!r})"])
     if isinstance(one.kind, Array):
         return f"len({value})"
     return f"{value} != {one.default!r}"

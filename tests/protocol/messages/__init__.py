@@ -1,0 +1,1 @@
+"""Tests of the message tables, one file per RPC."""
