@@ -1,0 +1,197 @@
+"""One node of a world: a virtual machine that starts, runs, is killed or loses power, and starts again.
+
+It is an adapter of the host like the server: `Process` implements `pykraft.host.ports.Ports` with virtual
+time, network and disk, and hands what arrives to the host. The ordered lane takes all queued jobs at once,
+as the server's thread does, and each turn takes a while of virtual time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import TYPE_CHECKING, TypeVar
+
+from pykraft.config import NodeConfig
+from pykraft.host.host import Host
+from pykraft.host.ports import ConnectionId
+from pykraft.log.lane import Job
+from pykraft.sim.disk import PowerLost, VirtualDisk
+from pykraft.sim.settings import LISTENER
+from pykraft.sim.spoken import spoken_epoch
+from pykraft.types import Buffer, Endpoint
+
+if TYPE_CHECKING:
+    from pykraft.sim.world import World
+
+T = TypeVar("T")
+
+
+class Process:
+    """One run of a node's program, from start to its end."""
+
+    def __init__(self, world: World, node: Node) -> None:
+        self.node_id = node.node_id
+        self._world = world
+        self._node = node
+        self._queue: list[Job] = []
+        self._lane_is_busy = False
+        self._wake = 0
+        self._dialed: set[ConnectionId] = set()
+        self.is_running = True
+        self.host = Host.open(node.disk, self, node.config, rng=Random(node.rng.random()))
+
+    @property
+    def is_lane_idle(self) -> bool:
+        """True when no storage job waits or is being done."""
+        return not self._lane_is_busy
+
+    def start(self) -> None:
+        """The first step."""
+        self._world.network.attach(self)
+        self.host.start(self._world.clock.instant)
+
+    def end(self) -> None:
+        """The process is no more: whatever was planned for it does not happen."""
+        self.is_running = False
+        self._world.network.detach(self)
+
+    def accepted(self, connection: ConnectionId) -> None:
+        """See `pykraft.sim.network.Station`."""
+        self.host.on_accepted(connection, LISTENER, self._world.clock.instant)
+
+    def connected(self, connection: ConnectionId) -> None:
+        """See `pykraft.sim.network.Station`."""
+        self.host.on_connected(connection, self._world.clock.instant)
+
+    def closed(self, connection: ConnectionId) -> None:
+        """See `pykraft.sim.network.Station`."""
+        if self.is_running:
+            self.host.on_closed(connection, self._world.clock.instant)
+
+    def received(self, connection: ConnectionId, frame: bytes) -> None:
+        """See `pykraft.sim.network.Station`."""
+        self.host.on_frame(connection, frame, self._world.clock.instant)
+
+    def dial(self, endpoint: Endpoint) -> ConnectionId:
+        """See `Ports`."""
+        connection = self._world.network.dial(self, endpoint)
+        self._dialed.add(connection)
+        return connection
+
+    def send(self, connection: ConnectionId, parts: Sequence[Buffer]) -> None:
+        """See `Ports`; oracles look at every request before it leaves."""
+        epoch = spoken_epoch(parts) if connection in self._dialed else None
+        if epoch is not None:
+            self._world.before_request(self._node, epoch)
+        self._world.network.send(connection, parts)
+
+    def close(self, connection: ConnectionId) -> None:
+        """See `Ports`."""
+        self._world.network.close(connection)
+
+    def submit(self, job: Job) -> None:
+        """See `Ports`."""
+        self._queue.append(job)
+        if not self._lane_is_busy:
+            self._lane_is_busy = True
+            self._later(self._node.lane_delay_us(), self._perform)
+
+    def submit_read(self, read: Callable[[], T], then: Callable[[T], None]) -> None:
+        """See `Ports`."""
+        self._later(self._node.lane_delay_us(), lambda: then(read()))
+
+    def wake_at(self, mono_ms: int | None) -> None:
+        """See `Ports`."""
+        self._wake += 1
+        if mono_ms is None:
+            return
+        wake = self._wake
+        delay_us = max(0, mono_ms * 1_000 - self._world.clock.now_us)
+        self._later(delay_us, lambda: self._tick(wake))
+
+    def report(self, text: str) -> None:
+        """See `Ports`."""
+        self._world.trace.note(self.node_id, text)
+
+    def stop(self, error: Exception | None) -> None:
+        """See `Ports`."""
+        self._world.trace.note(self.node_id, f"stops: {error or 'gracefully'}")
+        self._node.stopped(error)
+
+    def _later(self, delay_us: int, act: Callable[[], None]) -> None:
+        self._world.clock.after(delay_us, lambda: act() if self.is_running else None)
+
+    def _tick(self, wake: int) -> None:
+        if wake == self._wake:
+            self.host.on_tick(self._world.clock.instant)
+
+    def _perform(self) -> None:
+        """One turn of the ordered lane; the power may go in the middle of it."""
+        jobs, self._queue = self._queue, []
+        try:
+            io = self.host.lane.perform(jobs)
+        except PowerLost:
+            self._world.trace.note(self.node_id, "loses power while writing")
+            self._node.lose_power()
+            return
+        self._lane_is_busy = bool(self._queue)
+        self.host.on_io(io, self._world.clock.instant)
+        if self._queue:
+            self._lane_is_busy = True
+            self._later(self._node.lane_delay_us(), self._perform)
+
+
+class Node:
+    """A machine with its disk; at most one process runs on it at a time."""
+
+    def __init__(self, world: World, config: NodeConfig, rng: Random) -> None:
+        assert config.node_id is not None
+        self.node_id = config.node_id
+        self.config = config
+        self.rng = rng
+        self.disk = VirtualDisk(Random(rng.random()))
+        self.process: Process | None = None
+        self._world = world
+
+    @property
+    def host(self) -> Host | None:
+        """The host of the running process."""
+        return self.process.host if self.process is not None else None
+
+    def start(self) -> None:
+        """Run the program, from what the disk holds; the power may go during recovery, too."""
+        assert self.process is None
+        try:
+            self.process = Process(self._world, self)
+        except PowerLost:
+            self._world.trace.note(self.node_id, "loses power while it recovers")
+            self.disk.lose_power()
+            return
+        self._world.started(self)
+        self.process.start()
+
+    def kill(self) -> None:
+        """kill -9: the process ends, what it wrote is in the page cache."""
+        self._end()
+        self.disk.drop_handles()
+
+    def lose_power(self) -> None:
+        """The machine goes down with everything that was not synced."""
+        self._end()
+        self.disk.lose_power()
+
+    def stopped(self, error: Exception | None) -> None:
+        """The host gave up or is done; in a world without disk errors it has no reason to give up."""
+        self._world.clock.after(0, self.kill)
+        if error is not None:
+            self._world.fail(f"node {self.node_id} stopped: {error}")
+
+    def lane_delay_us(self) -> int:
+        """How long one turn of a lane takes; now and then the disk is slow."""
+        return self.rng.randint(100, 1_500) if self.rng.random() < 0.98 else self.rng.randint(5_000, 60_000)
+
+    def _end(self) -> None:
+        if self.process is not None:
+            self.process.end()
+            self.process = None
+            self._world.ended(self)

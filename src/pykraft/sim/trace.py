@@ -1,0 +1,35 @@
+"""What happened in a world, as lines of fixed columns, and a digest that two runs of a seed share.
+
+Lines are kept only when somebody will read them; the digest always covers all of them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from hashlib import blake2b
+
+from pykraft.sim.clock import Clock
+
+LINES_KEPT = 400
+"""Lines kept of a run whose trace was not asked for: what a failure shows."""
+
+
+class Trace:
+    """Time, node, text."""
+
+    def __init__(self, clock: Clock, *, is_kept: bool) -> None:
+        self._clock = clock
+        self._digest = blake2b(digest_size=16)
+        self.lines: deque[str] = deque(maxlen=None if is_kept else LINES_KEPT)
+
+    def note(self, node_id: int | None, text: str) -> None:
+        """One line; None for what concerns no single node."""
+        where = "  *" if node_id is None else f"{node_id:3}"
+        line = f"{self._clock.now_us / 1e6:12.6f} {where}  {text}"
+        self._digest.update(line.encode())
+        self.lines.append(line)
+
+    @property
+    def digest(self) -> str:
+        """The same for the same seed, in any process."""
+        return self._digest.hexdigest()

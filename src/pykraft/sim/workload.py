@@ -1,0 +1,57 @@
+"""What an application does in a world: proposes numbered values at every leader and remembers the outcomes.
+
+A value is the number of its proposal. Acknowledged values must be found where they were acknowledged; the
+others may be there or not, but never twice.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from pykraft.errors import PykraftError
+from pykraft.host.producers import Committed, Outcome
+
+if TYPE_CHECKING:
+    from pykraft.host.host import Host
+    from pykraft.sim.world import World
+
+VALUES_A_PROPOSAL_MAX = 5
+PERIOD_US = 15_000
+
+
+class Workload:
+    """Proposes a few values at every node that leads, again and again."""
+
+    def __init__(self, world: World, rng: Random) -> None:
+        self.acknowledged: dict[int, tuple[bytes, ...]] = {}
+        self.proposed = 0
+        self._world = world
+        self._rng = rng
+
+    def begin(self) -> None:
+        """Plan the first turn."""
+        self._world.clock.after(PERIOD_US, self._turn)
+
+    def _turn(self) -> None:
+        for host in self._world.hosts():
+            if host.role == "leader":
+                self._propose(host)
+        self._world.clock.after(self._rng.randint(PERIOD_US // 2, PERIOD_US * 2), self._turn)
+
+    def _propose(self, host: Host) -> None:
+        values = tuple(self._next_value() for _ in range(self._rng.randint(1, VALUES_A_PROPOSAL_MAX)))
+
+        def decided(outcome: Outcome) -> None:
+            if isinstance(outcome, Committed):
+                self.acknowledged[outcome.base_offset] = values
+
+        try:
+            host.propose(values, epoch=host.epoch, now=self._world.clock.instant, on_outcome=decided)
+        except PykraftError:
+            return
+
+    def _next_value(self) -> bytes:
+        self.proposed += 1
+        number = b"%012d" % self.proposed
+        return number + bytes(self._rng.randrange(0, 300))

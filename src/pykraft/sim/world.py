@@ -1,0 +1,198 @@
+"""A whole cluster in one thread and one seed: nodes, network, clock, workload, faults and oracles.
+
+Everything random comes from the seed, through generators of their own for each part, so that a change in
+one part does not change the dice of the others. After every event all invariants are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from pykraft.host.delivery import CommittedBatch
+from pykraft.host.host import Host
+from pykraft.sim.clock import Clock
+from pykraft.sim.faults import Faults
+from pykraft.sim.invariants import ALL, Invariant, Violation
+from pykraft.sim.invariants.committed import CommittedOnce
+from pykraft.sim.network import Network, Weather
+from pykraft.sim.node import Node
+from pykraft.sim.oracle import Platter
+from pykraft.sim.settings import node_configs
+from pykraft.sim.trace import Trace
+from pykraft.sim.workload import Workload
+from pykraft.types import Epoch, NodeId
+
+FAULTS_US = 6_000_000
+HEAL_US = 15_000_000
+START_US_MAX = 5_000
+PROGRESS_RECORDS = 30
+"""Records that must commit, and reach every node, after the faults."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One run in numbers."""
+
+    seed: int
+    voters: int
+    observers: int
+    committed: int
+    acknowledged: int
+    epochs: int
+    faults: dict[str, int]
+    digest: str
+    virtual_ms: int
+
+
+class Listener:
+    """The application of one process: passes on what it is given."""
+
+    def __init__(self, world: World, node: Node) -> None:
+        self._world = world
+        self._node = node
+
+    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        """Committed batches, in order."""
+        self._world.delivered(self._node, batches)
+
+    def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
+        """News of a leader."""
+        self._world.trace.note(self._node.node_id, f"hears that {leader_id} leads epoch {epoch}")
+
+
+class World:
+    """Built from a seed; `run` lives through it once."""
+
+    def __init__(self, seed: int, *, is_trace_kept: bool = False) -> None:
+        rng = Random(seed)
+        self.seed = seed
+        self.clock = Clock()
+        self.trace = Trace(self.clock, is_kept=is_trace_kept)
+        self.network = Network(
+            self.clock, Random(rng.random()), Weather(latency_us_max=rng.choice((500, 2_000, 10_000)))
+        )
+        self.voter_count = rng.choice((1, 3, 3, 3, 5, 5, 2, 4))
+        self.observer_count = rng.choice((0, 0, 1, 2))
+        configs = node_configs(self.voter_count, self.observer_count, rng)
+        self.nodes = {int(config.node_id or 0): Node(self, config, Random(rng.random())) for config in configs}
+        self._platters = {
+            node_id: Platter(node.disk, partition_directory(node)) for node_id, node in self.nodes.items()
+        }
+        self.workload = Workload(self, Random(rng.random()))
+        self.faults = Faults(self, Random(rng.random()))
+        self._committed_once = CommittedOnce()
+        self._invariants: list[Invariant] = [self._committed_once if kind is CommittedOnce else kind() for kind in ALL]
+        self._ends: dict[int, int] = {}
+        self._failure: str | None = None
+
+    def run(self) -> Outcome:
+        """Start all, do harm for a while, then let it heal and serve.
+
+        Errors: Violation, or whatever a host raised.
+        """
+        for node in self.nodes.values():
+            self.clock.after(node.rng.randrange(START_US_MAX), node.start)
+        self.workload.begin()
+        self.faults.begin()
+        while self.clock.now_us < FAULTS_US:
+            self._turn()
+        self.trace.note(None, "the faults end")
+        self.faults.stop()
+        goal = self._committed() + PROGRESS_RECORDS
+        while not self._has_healed(goal):
+            if self.clock.now_us > FAULTS_US + HEAL_US:
+                raise Violation("Healing", f"no progress to {goal} on all nodes, they are at {self._ends}")
+            self._turn()
+        self._check_acknowledged()
+        return Outcome(
+            seed=self.seed,
+            voters=self.voter_count,
+            observers=self.observer_count,
+            committed=self._committed(),
+            acknowledged=sum(map(len, self.workload.acknowledged.values())),
+            epochs=max(host.epoch for host in self.hosts()),
+            faults=dict(sorted(self.faults.counts.items())),
+            digest=self.trace.digest,
+            virtual_ms=self.clock.now_us // 1_000,
+        )
+
+    def hosts(self) -> list[Host]:
+        """Hosts of all running processes, in order of their ids."""
+        return [node.host for node in self.nodes.values() if node.host is not None]
+
+    def voters(self) -> list[Node]:
+        """Nodes that vote, running or not."""
+        return [node for node in self.nodes.values() if node.node_id <= self.voter_count]
+
+    def newest_leader(self) -> Host | None:
+        """The running leader of the highest epoch."""
+        leaders = [host for host in self.hosts() if host.role == "leader"]
+        return max(leaders, key=lambda host: host.epoch, default=None)
+
+    def durable_epoch(self, node: Node) -> int:
+        """Epoch that a power loss now would leave on this node."""
+        return self._platters[node.node_id].epoch()
+
+    def durable_end_offset(self, node: Node) -> int:
+        """Log end that a power loss now would leave on this node."""
+        return self._platters[node.node_id].end_offset()
+
+    def before_request(self, node: Node, epoch: int) -> None:
+        """A request is about to leave."""
+        for invariant in self._invariants:
+            invariant.before_request(self, node, epoch)
+
+    def started(self, node: Node) -> None:
+        """A process begins; its application listens from the first record on."""
+        assert node.host is not None
+        self._ends[node.node_id] = 0
+        for invariant in self._invariants:
+            invariant.started(node)
+        node.host.register(Listener(self, node))
+
+    def ended(self, node: Node) -> None:
+        """A process is gone."""
+        self._ends.pop(node.node_id, None)
+
+    def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
+        """A listener was given batches."""
+        for invariant in self._invariants:
+            invariant.delivered(node, batches)
+        self._ends[node.node_id] = int(batches[-1].end_offset)
+
+    def fail(self, reason: str) -> None:
+        """Something that must not happen did."""
+        self._failure = self._failure or reason
+
+    def _turn(self) -> None:
+        if not self.clock.advance():
+            raise Violation("Liveness", "nothing is left to happen")
+        if self._failure is not None:
+            raise Violation("NodeStopped", self._failure)
+        for invariant in self._invariants:
+            invariant.after_event(self)
+
+    def _committed(self) -> int:
+        return max(self._ends.values(), default=0)
+
+    def _has_healed(self, goal: int) -> bool:
+        return len(self._ends) == len(self.nodes) and min(self._ends.values()) >= goal
+
+    def _check_acknowledged(self) -> None:
+        """Every acknowledged value is committed where it was acknowledged."""
+        committed = self._committed_once.values_by_offset()
+        for base_offset, values in self.workload.acknowledged.items():
+            for at, value in enumerate(values):
+                if committed.get(base_offset + at) != value:
+                    raise Violation("Acknowledged", f"the value acknowledged at {base_offset + at} is not there")
+        numbers = [value[:12] for value in committed.values()]
+        if len(numbers) != len(set(numbers)):
+            raise Violation("Acknowledged", "a value was committed twice")
+
+
+def partition_directory(node: Node) -> Path:
+    """Where a node keeps its log."""
+    return node.config.partition_directory
