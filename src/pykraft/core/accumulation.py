@@ -42,7 +42,8 @@ class Accumulation:
 
     def add(self, *, handle: int, count: int, size_bytes: int, now: Instant) -> Offset | None:
         """Take a proposal that `fits`; returns its base offset, or None when too many batches wait."""
-        assert self.fits(size_bytes) and count >= 1
+        assert self.fits(size_bytes)
+        assert count >= 1
         if self._handles and self._size_bytes + size_bytes > self._size_bytes_max:
             self._complete()
         if not self._handles:

@@ -289,7 +289,8 @@ class VirtualDisk:
 
     def read(self, path: Path) -> bytes:
         """See `pykraft.log.fs.Fs`."""
-        return bytes(self.open(path)._inode.cached)
+        file = self.open(path)
+        return file.pread(file.size(), 0)
 
     def lock(self, path: Path) -> VirtualLock:
         """See `pykraft.log.fs.Fs`."""

@@ -30,7 +30,7 @@ class Process:
     """One run of a node's program, from start to its end."""
 
     def __init__(self, world: World, node: Node) -> None:
-        self.node_id = node.node_id
+        self.node_id = int(node.node_id)
         self._world = world
         self._node = node
         self._queue: list[Job] = []

@@ -15,7 +15,7 @@ from pykraft.host.delivery import CommittedBatch
 from pykraft.host.host import Host
 from pykraft.sim.clock import Clock
 from pykraft.sim.faults import Faults
-from pykraft.sim.invariants import ALL, Invariant, Violation
+from pykraft.sim.invariants import ALL, Invariant, ViolationError
 from pykraft.sim.invariants.committed import CommittedOnce
 from pykraft.sim.network import Network, Weather
 from pykraft.sim.node import Node
@@ -91,7 +91,7 @@ class World:
     def run(self) -> Outcome:
         """Start all, do harm for a while, then let it heal and serve.
 
-        Errors: Violation, or whatever a host raised.
+        Errors: ViolationError, or whatever a host raised.
         """
         for node in self.nodes.values():
             self.clock.after(node.rng.randrange(START_US_MAX), node.start)
@@ -104,7 +104,7 @@ class World:
         goal = self._committed() + PROGRESS_RECORDS
         while not self._has_healed(goal):
             if self.clock.now_us > FAULTS_US + HEAL_US:
-                raise Violation("Healing", f"no progress to {goal} on all nodes, they are at {self._ends}")
+                raise ViolationError("Healing", f"no progress to {goal} on all nodes, they are at {self._ends}")
             self._turn()
         self._check_acknowledged()
         return Outcome(
@@ -169,9 +169,9 @@ class World:
 
     def _turn(self) -> None:
         if not self.clock.advance():
-            raise Violation("Liveness", "nothing is left to happen")
+            raise ViolationError("Liveness", "nothing is left to happen")
         if self._failure is not None:
-            raise Violation("NodeStopped", self._failure)
+            raise ViolationError("NodeStopped", self._failure)
         for invariant in self._invariants:
             invariant.after_event(self)
 
@@ -187,10 +187,10 @@ class World:
         for base_offset, values in self.workload.acknowledged.items():
             for at, value in enumerate(values):
                 if committed.get(base_offset + at) != value:
-                    raise Violation("Acknowledged", f"the value acknowledged at {base_offset + at} is not there")
+                    raise ViolationError("Acknowledged", f"the value acknowledged at {base_offset + at} is not there")
         numbers = [value[:12] for value in committed.values()]
         if len(numbers) != len(set(numbers)):
-            raise Violation("Acknowledged", "a value was committed twice")
+            raise ViolationError("Acknowledged", "a value was committed twice")
 
 
 def partition_directory(node: Node) -> Path:

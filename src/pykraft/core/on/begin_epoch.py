@@ -50,5 +50,4 @@ def on_begin_quorum_epoch_response(
 
     Source: KIP-595 §BeginQuorumEpoch; KafkaRaftClient.handleBeginQuorumEpochResponse.
     """
-    leader = (message.leader_id, message.listeners)
-    settle_answer(replica, event.peer_id, message.error, message.epoch, leader, now)
+    settle_answer(replica, event.peer_id, message, now)

@@ -54,8 +54,7 @@ def on_end_quorum_epoch_response(
 
     Source: KIP-595 §EndQuorumEpoch; KafkaRaftClient.handleEndQuorumEpochResponse.
     """
-    leader = (message.leader_id, message.listeners)
-    if not settle_answer(replica, event.peer_id, message.error, message.epoch, leader, now):
+    if not settle_answer(replica, event.peer_id, message, now):
         return
     state = replica.state
     if isinstance(state, Resigned):

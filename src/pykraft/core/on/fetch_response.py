@@ -25,8 +25,7 @@ def on_fetch_response(replica: Replica, event: ResponseReceived, message: FetchR
     truncation below the high watermark: committed records would be lost.
     Source: KIP-595 §Fetch; KafkaRaftClient.handleFetchResponse.
     """
-    leader = (message.leader_id, message.listeners)
-    if not settle_answer(replica, event.peer_id, message.error, message.epoch, leader, now):
+    if not settle_answer(replica, event.peer_id, message, now):
         return
     state = replica.state
     if not isinstance(state, Follower):

@@ -8,12 +8,23 @@ Source: KIP-595 §Leader discovery; Kafka ``KafkaRaftClient.maybeTransition`` an
 
 from __future__ import annotations
 
-from pykraft.core.messages import NONE
+from typing import TypeAlias
+
+from pykraft.core.messages import (
+    NONE,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochResponse,
+    FetchResponse,
+    VoteResponse,
+)
 from pykraft.core.moves import to_follower, to_unattached
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader, Resigned
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.types import EPOCH_MAX, Epoch, Instant, Listeners, NodeId
+
+QuorumAnswer: TypeAlias = VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse
+"""Responses that tell error, epoch and leader."""
 
 
 def learn_leader(replica: Replica, epoch: Epoch, leader_id: NodeId | None, told: Listeners, now: Instant) -> None:
@@ -58,14 +69,7 @@ def check_consistent(replica: Replica, epoch: Epoch, leader_id: NodeId | None) -
         raise ProtocolError(f"epoch {epoch} has leader {replica.leader_id}, it names {leader_id} as well")
 
 
-def settle_answer(
-    replica: Replica,
-    peer_id: int,
-    error: int,
-    epoch: Epoch,
-    leader: tuple[NodeId | None, Listeners],
-    now: Instant,
-) -> bool:
+def settle_answer(replica: Replica, peer_id: int, answer: QuorumAnswer, now: Instant) -> bool:
     """What every response has in common; True when the RPC's own part is still to be done.
 
     Anything that brought no progress starts the retry back-off, so that the same question is not asked
@@ -73,7 +77,7 @@ def settle_answer(
 
     Errors: ProtocolError when the answer cannot be true, INVALID_REQUEST among them.
     """
-    leader_id, told = leader
+    error, epoch, leader_id, told = answer.error, answer.epoch, answer.leader_id, answer.listeners
     before = replica.state
     if epoch < replica.epoch or error == ErrorCode.UNKNOWN_LEADER_EPOCH:
         replica.connections.back_off(peer_id, now.mono_ms)

@@ -89,8 +89,7 @@ def on_vote_response(replica: Replica, event: ResponseReceived, message: VoteRes
     Effects: WriteElectionState and what follows when the campaign is decided.
     Source: KIP-595 §Vote, KIP-996; KafkaRaftClient.handleVoteResponse.
     """
-    leader = (message.leader_id, message.listeners)
-    if not settle_answer(replica, event.peer_id, message.error, message.epoch, leader, now):
+    if not settle_answer(replica, event.peer_id, message, now):
         return
     state = replica.state
     voter_id = NodeId(event.peer_id)

@@ -1,13 +1,13 @@
 """What must hold after every event of a world: one invariant, one file, one source.
 
-Each is told of what happens (`Invariant`) and raises `Violation`; none changes anything in the world.
+Each is told of what happens (`Invariant`) and raises `ViolationError`; none changes anything in the world.
 """
 
 from __future__ import annotations
 
 from pykraft.sim.invariants.committed import CommittedOnce
 from pykraft.sim.invariants.high_watermark import MajorityHoldsHighWatermark, MonotonicHighWatermark
-from pykraft.sim.invariants.invariant import Invariant, Violation
+from pykraft.sim.invariants.invariant import Invariant, ViolationError
 from pykraft.sim.invariants.log_start import LogStartIsSnapshot
 from pykraft.sim.invariants.monotonic_epoch import MonotonicEpoch
 from pykraft.sim.invariants.single_leader import SingleLeader
@@ -21,4 +21,4 @@ ALL: tuple[type[Invariant], ...] = (
     CommittedOnce,
 )
 
-__all__ = ["ALL", "Invariant", "Violation"]
+__all__ = ["ALL", "Invariant", "ViolationError"]

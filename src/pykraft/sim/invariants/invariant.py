@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pykraft.sim.world import World
 
 
-class Violation(AssertionError):
+class ViolationError(AssertionError):
     """An invariant does not hold: which, and what was seen."""
 
     def __init__(self, invariant: str, seen: str) -> None:
@@ -39,6 +39,6 @@ class Invariant:
     def started(self, node: Node) -> None:
         """A process begins on this node, after its recovery."""
 
-    def violated(self, seen: str) -> Violation:
+    def violated(self, seen: str) -> ViolationError:
         """The error to raise."""
-        return Violation(type(self).__name__, seen)
+        return ViolationError(type(self).__name__, seen)
