@@ -11,7 +11,8 @@ Verbs: ``cluster voters=3 observers=0 linger=0 [flushed-only]`` (creates and sta
 passes to N's own deadline, others do not notice) · ``tick MS`` (time passes for all) · ``flush N…|all`` ·
 ``deliver N…|all`` (what is on the wire to them now) · ``drop A->B`` (what is on the wire) · ``cut A->B`` and
 ``heal`` (links) · ``append N COUNT`` · ``crash N`` · ``restart N`` · ``resign N`` · ``shutdown N`` ·
-``stabilize`` (flush and deliver until all is quiet, no time passes) · ``quiet`` before a verb tells nothing ·
+``run MS`` (time passes and all goes on: flush, deliver) · ``stabilize`` (the same until all is quiet, no time
+passes) · ``quiet`` before a verb tells nothing ·
 ``state [N]``.
 """
 
@@ -73,6 +74,7 @@ class Stage:
             "cluster": self._cluster,
             "timeout": self._timeout,
             "tick": self._tick,
+            "run": self._run,
             "flush": self._flush,
             "deliver": self._deliver,
             "drop": self._drop,
@@ -106,9 +108,7 @@ class Stage:
         config = RaftConfig(
             append_linger_ms=int(options.get("linger", "0")), leader_send_flushed_only="flushed-only" in arguments
         )
-        self._world = World(
-            voters=int(options["voters"]), observers=int(options.get("observers", "0")), config=config
-        )
+        self._world = World(voters=int(options["voters"]), observers=int(options.get("observers", "0")), config=config)
         for node in self.world.running():
             self.world.start(node.node_id)
 
@@ -139,13 +139,22 @@ class Stage:
             self.world.nodes[node_id].step(events.TimerDue())
         self.world.now_ms = end_ms
 
+    def _run(self, arguments: list[str]) -> None:
+        end_ms = self.world.now_ms + int(arguments[0])
+        self._stabilize([])
+        while self.world.now_ms < end_ms:
+            deadlines_ms = [node.raft.next_deadline_ms() for node in self.world.running()]
+            next_ms = min((deadline for deadline in deadlines_ms if deadline is not None), default=end_ms)
+            self._tick([str(max(0, min(next_ms, end_ms) - self.world.now_ms))])
+            self._stabilize([])
+
     def _flush(self, arguments: list[str]) -> None:
         for node in self._nodes(arguments):
             self.world.nodes[node].flush()
 
     def _deliver(self, arguments: list[str]) -> None:
-        targets = self._nodes(arguments)
-        for message in [waiting for waiting in self.world.wire if waiting.target in targets]:
+        targets = None if arguments == ["all"] else self._nodes(arguments)
+        for message in [waiting for waiting in self.world.wire if targets is None or waiting.target in targets]:
             if message in self.world.wire:
                 self.world.deliver(message)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from pykraft.core import effects, messages
 from pykraft.core.effects import Effect
 from pykraft.core.raft import Raft
@@ -85,7 +84,9 @@ def _response(body: messages.Request | messages.Response) -> str:
             ends = f" {body.batches[0].base_offset}..{body.batches[-1].end_offset}" if body.batches else " nothing"
             return f"fetched{ends} hw={body.high_watermark}"
         case _:
-            return f"{type(body).__name__} epoch={getattr(body, 'epoch', '-')} leader={getattr(body, 'leader_id', None)}"
+            return (
+                f"{type(body).__name__} epoch={getattr(body, 'epoch', '-')} leader={getattr(body, 'leader_id', None)}"
+            )
 
 
 def state(node_id: int, raft: Raft) -> str:
@@ -95,5 +96,3 @@ def state(node_id: int, raft: Raft) -> str:
         f"{node_id} {raft.role} epoch={raft.epoch} leader={raft.leader_id} "
         f"end={log.end_offset}/{log.last_epoch} flushed={log.flushed_end_offset} hw={raft.high_watermark}"
     )
-
-

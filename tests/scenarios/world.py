@@ -164,9 +164,7 @@ class Node:
             case effects.AppendFetched():
                 self.memory.batches += self.fetched[: effect.count]
             case effects.TruncateTo():
-                self.memory.batches = [
-                    batch for batch in self.memory.batches if batch.end_offset <= effect.end_offset
-                ]
+                self.memory.batches = [batch for batch in self.memory.batches if batch.end_offset <= effect.end_offset]
             case _:
                 pass
 
@@ -273,9 +271,7 @@ class World:
         if isinstance(message.body, messages.FetchResponse):
             node.fetched = message.body.batches
         node.step(
-            events.ResponseReceived(
-                peer_id=message.source, correlation_id=message.correlation_id, message=message.body
-            )
+            events.ResponseReceived(peer_id=message.source, correlation_id=message.correlation_id, message=message.body)
         )
 
     def _bounce(self, message: Message) -> None:
