@@ -25,7 +25,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import Records
 
 from pykraft.protocol.messages import API_VERSIONS, APIS, ApiKey
-from pykraft.protocol.schema import Body, Message
+from pykraft.protocol.schema import Array, Body, Kind, Message, Struct
 from tests.protocol.bodies import bodies, message_id, read, write
 
 KIO_NAMES = {
@@ -33,6 +33,19 @@ KIO_NAMES = {
     "max_wait_ms": "max_wait",
     "timeout_ms": "timeout",
     "kraft_version_feature": "k_raft_version_feature",
+}
+KIO_KINDS = {
+    "bool": Kind.BOOL,
+    "int8": Kind.INT8,
+    "int16": Kind.INT16,
+    "error_code": Kind.INT16,
+    "uint16": Kind.UINT16,
+    "int32": Kind.INT32,
+    "timedelta_i32": Kind.INT32,
+    "int64": Kind.INT64,
+    "uuid": Kind.UUID,
+    "string": Kind.STRING,
+    "records": Kind.RECORDS,
 }
 OUR_NAMES = {theirs: ours for ours, theirs in KIO_NAMES.items()}
 TWINS = [
@@ -140,6 +153,39 @@ def test_headers_and_flexible_versions_are_kios(message: Message, version: int, 
     is_request = message.name.endswith("Request")
     plain = not entity.__flexible__ or message.name == "ApiVersionsResponse"
     assert entity.__header_schema__.__version__ == (1 if is_request else 0) + (not plain)
+
+
+def compare_tables(schema: Struct, version: int, entity: Any) -> None:
+    """Field by field: name, order, kind, tag, default, and whether null is allowed."""
+    ours = {KIO_NAMES.get(one.name, one.name): one for one in schema.fields if version in one.present}
+    theirs = {one.name: one for one in dataclasses.fields(entity)}
+    assert ours.keys() == theirs.keys()
+    in_order = [name for name, one in ours.items() if one.tag is None]
+    assert in_order == [name for name, one in theirs.items() if "tag" not in one.metadata]
+    for name, one in ours.items():
+        assert one.tag == theirs[name].metadata.get("tag"), name
+        options = typing.get_args(hints(entity)[name])
+        if one.kind is not Kind.UUID:
+            assert one.nullable == (type(None) in options), name
+        if isinstance(one.kind, Kind):
+            assert KIO_KINDS[theirs[name].metadata["kafka_type"]] is one.kind, name
+            if theirs[name].default is not dataclasses.MISSING and one.kind is not Kind.UUID:
+                assert from_kio(theirs[name].default) == one.default, name
+        inner = one.kind.of if isinstance(one.kind, Array) else one.kind
+        if isinstance(inner, Struct):
+            compare_tables(inner, version, struct_hint(hints(entity)[name]))
+
+
+def struct_hint(hint: Any) -> Any:
+    """The class in ``X``, ``tuple[X, ...]`` or ``tuple[X, ...] | None``."""
+    while not dataclasses.is_dataclass(hint):
+        hint = typing.get_args(hint)[0]
+    return hint
+
+
+@pytest.mark.parametrize(("message", "version", "entity"), TWINS, ids=message_id)
+def test_the_tables_are_kios(message: Message, version: int, entity: Any) -> None:
+    compare_tables(message.body, version, entity)
 
 
 @pytest.mark.parametrize(("key", "versions"), API_VERSIONS.items())
