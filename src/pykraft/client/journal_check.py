@@ -1,0 +1,263 @@
+"""Whether a log holds what its leaders acknowledged: each record exactly once, at its offset, in order.
+
+Owns the reading of the head of each record that the workload appends, and the check of a log against a journal.
+Invariant: the check trusts neither side. A record is known by what it carries, never by where it was found, and an
+acknowledged record counts as found only at the offset that was acknowledged. It refuses to know nodes, files and Spark:
+a log is a buffer of whole batches here.
+
+The head of a record's value (big-endian), random bytes after it:
+
+| offset | size | field |
+|---|---|---|
+| 0 | 8 | run: drawn by a node when it starts, never all zeros |
+| 8 | 4 | epoch int32, in which the leader claimed to lead |
+| 12 | 8 | sequence int64, from 0 in each claim |
+
+A value that is shorter, or whose run is zero, is not the workload's (the payload of Kafka's TestRaftServer is zeros)
+and is passed over.
+
+The check works on *stretches*, records of one claim whose sequences and offsets both go up by one, so that its cost is
+that of the batches and faults, not of the records. For each claim:
+
+1. its sequences ascend with the offset;
+2. each acknowledged range is covered by stretches at its offsets; what other stretches cover is misplaced, what none
+   covers is missing;
+3. stretches that overlap are duplicates, and no record is acknowledged twice.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
+
+from pykraft.client.journal import RUN_SIZE_BYTES, Acknowledged, Claim
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.protocol.records import BatchHeader, decode_values, scan
+from pykraft.types import Buffer, Epoch, Offset
+
+PROBLEMS_MAX: Final = 20
+"""Faults that a verdict tells of in words; it counts all of them."""
+
+_HEAD: Final = struct.Struct(">8siq")
+_NO_RUN: Final = bytes(RUN_SIZE_BYTES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Records of one claim, the next always one sequence and one offset further."""
+
+    claim: Claim
+    first_sequence: int
+    base_offset: Offset
+    count: int
+
+    @property
+    def end_sequence(self) -> int:
+        """The sequence after the last one."""
+        return self.first_sequence + self.count
+
+    @property
+    def shift(self) -> int:
+        """What must be added to a sequence to get its offset."""
+        return self.base_offset - self.first_sequence
+
+
+def stretches(stream: Buffer) -> Iterator[Stretch]:
+    """The workload's records in a buffer of whole batches, in the order of the log; each stretch as long as can be.
+
+    A last batch that is cut off is not there.
+
+    Errors: ProtocolError at the first batch that is damaged or not KRaft's, that does not begin where the one before it
+    ended, whose epoch goes back, or that holds a record of another epoch than its own.
+    """
+    run, epoch, first_sequence, base_offset, count = _NO_RUN, 0, 0, 0, 0
+    for offset, next_run, next_epoch, sequence in _heads(stream):
+        goes_on = sequence == first_sequence + count and offset == base_offset + count
+        if goes_on and next_run == run and next_epoch == epoch:
+            count += 1
+            continue
+        if count:
+            yield _stretch(run, epoch, first_sequence, base_offset, count)
+        run, epoch, first_sequence, base_offset, count = next_run, next_epoch, sequence, offset, 1
+    if count:
+        yield _stretch(run, epoch, first_sequence, base_offset, count)
+
+
+def _heads(stream: Buffer) -> Iterator[tuple[int, bytes, int, int]]:
+    """Offset, run, epoch and sequence of each record of the workload."""
+    view = memoryview(stream)
+    for position, header in _contiguous(view):
+        if header.is_control:
+            continue
+        values = decode_values(view[position : position + header.size_bytes])
+        for offset, value in enumerate(values, header.base_offset):
+            if len(value) < _HEAD.size or value.startswith(_NO_RUN):
+                continue
+            run, epoch, sequence = _HEAD.unpack_from(value)
+            if epoch != header.epoch:
+                raise _damaged(f"offset {offset} holds a record of epoch {epoch} in a batch of epoch {header.epoch}")
+            yield offset, run, epoch, sequence
+
+
+def _contiguous(stream: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """As `scan`, and each batch fits to the one before it; what the CRC does not cover shows here."""
+    end_offset: Offset | None = None
+    epoch = -1
+    for position, header in scan(stream):
+        if end_offset is not None and header.base_offset != end_offset:
+            raise _damaged(f"the batch at byte {position} has offset {header.base_offset}, expected {end_offset}")
+        if header.epoch < epoch:
+            raise _damaged(f"the batch at byte {position} has epoch {header.epoch} after {epoch}")
+        end_offset, epoch = header.end_offset, header.epoch
+        yield position, header
+
+
+def _damaged(problem: str) -> ProtocolError:
+    return ProtocolError(problem, ErrorCode.CORRUPT_MESSAGE)
+
+
+def _stretch(run: bytes, epoch: int, first_sequence: int, base_offset: int, count: int) -> Stretch:
+    claim = Claim(run, Epoch(epoch))
+    return Stretch(claim=claim, first_sequence=first_sequence, base_offset=Offset(base_offset), count=count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a log has of what was acknowledged. All numbers are records, but for ``steps_back``."""
+
+    acknowledged: int = 0
+    """Distinct records that were acknowledged."""
+    found: int = 0
+    """Of them, those that stand at their offset."""
+    misplaced: int = 0
+    """Of them, those that stand only at other offsets."""
+    missing: int = 0
+    """Of them, those that are not in the log."""
+    duplicates: int = 0
+    """Copies in the log beyond the first, acknowledged or not."""
+    steps_back: int = 0
+    """Places where a claim's sequence does not ascend."""
+    acknowledged_twice: int = 0
+    unacknowledged: int = 0
+    """In the log without an acknowledgement; allowed, since a node may die between the commit and the word."""
+    problems: tuple[str, ...] = ()
+    """Faults in words, at most PROBLEMS_MAX of them."""
+
+    @property
+    def is_clean(self) -> bool:
+        """True when each acknowledged record stands exactly once, at its offset, in order."""
+        return not self.problems
+
+
+def check_journal(acknowledgements: Iterable[Acknowledged], log: Iterable[Stretch]) -> Verdict:
+    """Hold what was acknowledged against one log; see the module for the rules."""
+    said_by_claim: defaultdict[Claim, list[Acknowledged]] = defaultdict(list)
+    for said in acknowledgements:
+        said_by_claim[said.claim].append(said)
+    log_by_claim: defaultdict[Claim, list[Stretch]] = defaultdict(list)
+    for stretch in log:
+        log_by_claim[stretch.claim].append(stretch)
+    claims = dict.fromkeys([*log_by_claim, *said_by_claim])
+    return _total([_check_claim(said_by_claim[claim], log_by_claim[claim]) for claim in claims])
+
+
+def _total(verdicts: Sequence[Verdict]) -> Verdict:
+    problems = [problem for verdict in verdicts for problem in verdict.problems]
+    return Verdict(
+        acknowledged=sum(verdict.acknowledged for verdict in verdicts),
+        found=sum(verdict.found for verdict in verdicts),
+        misplaced=sum(verdict.misplaced for verdict in verdicts),
+        missing=sum(verdict.missing for verdict in verdicts),
+        duplicates=sum(verdict.duplicates for verdict in verdicts),
+        steps_back=sum(verdict.steps_back for verdict in verdicts),
+        acknowledged_twice=sum(verdict.acknowledged_twice for verdict in verdicts),
+        unacknowledged=sum(verdict.unacknowledged for verdict in verdicts),
+        problems=tuple(problems[:PROBLEMS_MAX]),
+    )
+
+
+def _check_claim(said: Sequence[Acknowledged], in_log: Sequence[Stretch]) -> Verdict:
+    """The verdict on one claim; ``in_log`` in the order of the log."""
+    problems = _steps_back(in_log)
+    steps_back = len(problems)
+    ascending = _Ascending(in_log)
+    distinct = _covered(ascending.stretches)
+    duplicates = sum(stretch.count for stretch in in_log) - distinct
+    acknowledged = twice = found = missing = said_end = 0
+    for one in sorted(said, key=lambda one: one.first_sequence):
+        first = min(max(one.first_sequence, said_end), one.end_sequence)
+        said_end = max(said_end, one.end_sequence)
+        if first > one.first_sequence:
+            problems.append(f"{one.claim}: sequence {one.first_sequence} was acknowledged twice")
+        count = one.end_sequence - first
+        present = ascending.within(first, one.end_sequence)
+        here = _covered(part for part in present if part.shift == one.shift)
+        absent = count - _covered(present)
+        if here < count:
+            problems.append(
+                f"{one.claim}: of sequences {first} to {one.end_sequence - 1}, acknowledged from offset "
+                f"{first + one.shift} on, {absent} are missing and {count - here - absent} stand elsewhere"
+            )
+        acknowledged, twice = acknowledged + count, twice + one.count - count
+        found, missing = found + here, missing + absent
+    return Verdict(
+        acknowledged=acknowledged,
+        found=found,
+        misplaced=acknowledged - found - missing,
+        missing=missing,
+        duplicates=duplicates,
+        steps_back=steps_back,
+        acknowledged_twice=twice,
+        unacknowledged=distinct - (acknowledged - missing),
+        problems=tuple(problems),
+    )
+
+
+def _steps_back(in_log: Sequence[Stretch]) -> list[str]:
+    """One sentence for each stretch that begins at or below a sequence before it; each duplicate makes one too."""
+    problems: list[str] = []
+    highest = -1
+    for stretch in in_log:
+        if stretch.first_sequence <= highest:
+            problems.append(
+                f"{stretch.claim}: sequence {stretch.first_sequence} at offset {stretch.base_offset} follows {highest}"
+            )
+        highest = max(highest, stretch.end_sequence - 1)
+    return problems
+
+
+class _Ascending:
+    """The stretches of one claim, found by sequence."""
+
+    def __init__(self, members: Sequence[Stretch]) -> None:
+        self.stretches = sorted(members, key=lambda stretch: stretch.first_sequence)
+        self._starts = [stretch.first_sequence for stretch in self.stretches]
+        self._highest_ends = list(accumulate((stretch.end_sequence for stretch in self.stretches), max))
+
+    def within(self, first: int, end: int) -> list[Stretch]:
+        """The parts of stretches in this range of sequences, ``end`` exclusive, ascending."""
+        near = self.stretches[bisect_right(self._highest_ends, first) : bisect_left(self._starts, end)]
+        return [_cut(stretch, first, end) for stretch in near if stretch.end_sequence > first]
+
+
+def _cut(stretch: Stretch, first: int, end: int) -> Stretch:
+    start, stop = max(first, stretch.first_sequence), min(end, stretch.end_sequence)
+    return Stretch(
+        claim=stretch.claim, first_sequence=start, base_offset=Offset(start + stretch.shift), count=stop - start
+    )
+
+
+def _covered(ascending: Iterable[Stretch]) -> int:
+    """How many different sequences are in these stretches."""
+    covered = 0
+    position: int | None = None
+    for stretch in ascending:
+        start = stretch.first_sequence if position is None else max(position, stretch.first_sequence)
+        covered += max(0, stretch.end_sequence - start)
+        position = max(start, stretch.end_sequence)
+    return covered
