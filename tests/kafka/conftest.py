@@ -1,0 +1,16 @@
+"""Fixtures of tests against a real Kafka."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kafka.java import Kafka
+from tests.processes.conftest import children
+
+__all__ = ["children", "kafka"]
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Kafka:
+    """Kafka 4.3.1; a machine that cannot run it fails the tests that ask for it."""
+    return Kafka.find()
