@@ -58,7 +58,7 @@ def test_a_header_tells_all_it_holds() -> None:
     )
     assert (header.last_offset, header.end_offset, header.batch_length) == (12, 13, len(data) - 12)
     assert header.compression is Compression.NONE
-    assert not (header.is_control or header.is_transactional or header.is_log_append_time)
+    assert not any((header.is_control, header.is_transactional, header.is_log_append_time))
     assert header.delete_horizon_ms is None
 
 
@@ -173,7 +173,7 @@ def test_a_scan_finds_whole_batches_and_stops_before_a_cut_one(counts: list[int]
 
 def test_a_scan_raises_at_the_first_bad_batch_after_yielding_the_good_ones() -> None:
     good, bad = batch(), patched(batch(), 30, ">b", 1)
-    found = []
+    found: list[int] = []
     with pytest.raises(ProtocolError, match=f"at byte {len(good)} .*has CRC"):
         found.extend(position for position, _ in scan(good + bad + good))
     assert found == [0]

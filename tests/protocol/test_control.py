@@ -18,6 +18,7 @@ from kio.schema.types import BrokerId
 from kio.schema.voters_record.v0 import data as voters_v0
 from kio.serial import entity_writer
 from kio.static.primitive import i16, i64, u16
+from kio.static.protocol import Entity
 
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol.control import ControlType, control_type, decode_control_value, encode_control
@@ -61,7 +62,7 @@ CONTROL_RECORDS: st.SearchStrategy[ControlRecord] = st.one_of(
     st.builds(KRaftVersion, INT16),
     st.builds(KRaftVoters, st.lists(VOTERS, max_size=5).map(VoterSet.of)),
 )
-SOME = [
+SOME: list[ControlRecord] = [
     LeaderChange(leader_id=NodeId(3), voters=(NodeId(1), NodeId(3)), granting_voters=(NodeId(3),)),
     SnapshotHeader(7),
     SnapshotFooter(),
@@ -79,20 +80,20 @@ SOME = [
 ]
 
 
-def written_by_kio(entity: object) -> bytes:
+def written_by_kio(entity: Entity) -> bytes:
     with io.BytesIO() as sink:
         entity_writer(type(entity))(sink, entity)
         return sink.getvalue()
 
 
-def twin(record: ControlRecord) -> object:
+def twin(record: ControlRecord) -> Entity:
     match record:
         case LeaderChange():
             return leader_change_v0.LeaderChangeMessage(
                 version=i16(0),
                 leader_id=BrokerId(record.leader_id),
-                voters=tuple(leader_change_v0.Voter(voter_id=one) for one in record.voters),
-                granting_voters=tuple(leader_change_v0.Voter(voter_id=one) for one in record.granting_voters),
+                voters=tuple(leader_change_v0.Voter(voter_id=BrokerId(one)) for one in record.voters),
+                granting_voters=tuple(leader_change_v0.Voter(voter_id=BrokerId(one)) for one in record.granting_voters),
             )
         case SnapshotHeader(timestamp):
             return SnapshotHeaderRecord(version=i16(0), last_contained_log_timestamp=i64(timestamp))
@@ -107,7 +108,7 @@ def twin(record: ControlRecord) -> object:
 def voter_twin(voter: Voter) -> voters_v0.Voter:
     return voters_v0.Voter(
         voter_id=BrokerId(voter.key.id),
-        voter_directory_id=voter.key.directory_id and uuid.UUID(bytes=bytes(voter.key.directory_id)),
+        voter_directory_id=None if voter.key.directory_id is None else uuid.UUID(bytes=voter.key.directory_id),
         endpoints=tuple(voters_v0.Endpoint(name=name, host=at.host, port=u16(at.port)) for name, at in voter.listeners),
         k_raft_version_feature=voters_v0.KRaftVersionFeature(
             min_supported_version=i16(voter.kraft_version.min_version),

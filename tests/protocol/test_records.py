@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ from pykraft.protocol.varint import encode_varint
 from pykraft.protocol.writer import compile_writer
 from pykraft.types import (
     Buffer,
+    ControlRecord,
     Endpoint,
     Epoch,
     KRaftVersion,
@@ -112,7 +114,7 @@ def test_a_bootstrap_checkpoint_of_kafka() -> None:
         listeners=Listeners((("CONTROLLER", Endpoint("localhost", 19192)),)),
         kraft_version=VersionRange(0, 1),
     )
-    opening = [SnapshotHeader(0x1A1FBFACCAE), KRaftVersion(1), KRaftVoters(VoterSet((voter,)))]
+    opening: list[ControlRecord] = [SnapshotHeader(0x1A1FBFACCAE), KRaftVersion(1), KRaftVoters(VoterSet((voter,)))]
     assert decode_control(BOOTSTRAP_CHECKPOINT[:position]) == opening
     assert decode_control(BOOTSTRAP_CHECKPOINT[position:]) == [SnapshotFooter()]
     written = [
@@ -301,7 +303,7 @@ def test_a_damaged_record_is_refused(records: list[bytes], problem: str) -> None
 
 
 @pytest.mark.parametrize("decode", [decode_records, decode_control])
-def test_a_batch_cut_at_any_byte_is_refused(decode) -> None:
+def test_a_batch_cut_at_any_byte_is_refused(decode: Callable[[bytes], object]) -> None:
     for size_bytes in range(len(LEADER_CHANGE_BATCH)):
         with pytest.raises(ProtocolError) as caught:
             decode(LEADER_CHANGE_BATCH[:size_bytes])

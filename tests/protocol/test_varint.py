@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -68,7 +69,7 @@ def test_kio_writes_the_same(small: int, large: int) -> None:
 
 @pytest.mark.parametrize("read", [read_varint, read_varlong])
 @pytest.mark.parametrize("encoded", ["", "80", "8080", "80808080"])
-def test_a_cut_varint_is_refused(read, encoded: str) -> None:
+def test_a_cut_varint_is_refused(read: Callable[[bytes, int], object], encoded: str) -> None:
     with pytest.raises(ProtocolError, match=f"cut off at byte {len(encoded) // 2}") as caught:
         read(bytes.fromhex(encoded), 0)
     assert caught.value.code is ErrorCode.INVALID_RECORD

@@ -1,11 +1,11 @@
-"""A small file of ours that survives a torn write: two slots, written in turn.
+r"""A small file of ours that survives a torn write: two slots, written in turn.
 
 | position | content |
 |---|---|
 | 0 | slot of the odd generations |
 | SLOT_SIZE_BYTES | slot of the even generations |
 
-A slot is one line of text, ``pykraft 0 <generation> <payload bytes> <CRC-32C, 8 hex digits>\\n``, and the
+A slot is one line of text, ``pykraft 0 <generation> <payload bytes> <CRC-32C, 8 hex digits>\n``, and the
 payload. The CRC covers generation and payload. What follows in the slot is left over and means nothing.
 
 Owns: which of two slots is the newest whole one. Invariant: the slot being overwritten never holds the newest
@@ -64,8 +64,7 @@ class SlotFile:
         Errors: CorruptionError, with this ``repair``, when neither slot is whole.
         """
         file = fs.open(path, write=True)
-        found = (_decode(file.pread(SLOT_SIZE_BYTES, index * SLOT_SIZE_BYTES), index) for index in range(2))
-        slots = tuple(sorted((slot for slot in found if slot), key=lambda slot: slot.generation))
+        slots = parse_slots(file.pread(2 * SLOT_SIZE_BYTES, 0))
         if not slots:
             file.close()
             raise CorruptionError(
@@ -108,6 +107,12 @@ class SlotFile:
     def close(self) -> None:
         """Close without syncing."""
         self._file.close()
+
+
+def parse_slots(content: bytes) -> tuple[Slot, ...]:
+    """The whole slots in a file's bytes, older first; for those, too, who only look."""
+    found = (_decode(content[index * SLOT_SIZE_BYTES : (index + 1) * SLOT_SIZE_BYTES], index) for index in range(2))
+    return tuple(sorted((slot for slot in found if slot), key=lambda slot: slot.generation))
 
 
 def _index(generation: int) -> int:

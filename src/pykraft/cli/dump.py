@@ -1,0 +1,155 @@
+"""``pykraft dump``: show what is in the files of a log directory, as text in the shape of Kafka's tool or as JSON.
+
+Owns the options, the two renderings and the exit status. It refuses to know formats (`pykraft.log.dump`).
+
+Source: Kafka's ``DumpLogSegments`` (kafka-dump-log), whose lines the text repeats field by field.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from pykraft.errors import StorageError
+from pykraft.log.dump import dump_file
+from pykraft.log.dump_batches import Fact
+from pykraft.log.os_fs import OsFs
+
+_BATCH: Final = (
+    "baseOffset: {baseOffset} lastOffset: {lastOffset} count: {count} baseSequence: {baseSequence} "
+    "lastSequence: {lastSequence} producerId: {producerId} producerEpoch: {producerEpoch} "
+    "partitionLeaderEpoch: {partitionLeaderEpoch} isTransactional: {isTransactional} isControl: {isControl} "
+    "deleteHorizonMs: {deleteHorizonMs} position: {position} {timestampType}: {maxTimestamp} size: {size} "
+    "magic: {magic} compresscodec: {compresscodec} crc: {crc} isvalid: {isvalid}"
+)
+_RECORD: Final = (
+    "offset: {offset} {timestampType}: {timestamp} keySize: {keySize} valueSize: {valueSize} "
+    "sequence: {sequence} headerKeys: [{headerKeys}]"
+)
+_COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
+
+
+@click.command(short_help="Print log, index, snapshot and metadata files.")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for each batch or entry.")
+@click.option("--deep-iteration", is_flag=True, help="Show the records of each batch.")
+@click.option(
+    "--print-data-log", is_flag=True, help="Show keys and values too; in JSON as base64. Implies --deep-iteration."
+)
+@click.option("--skip-record-metadata", is_flag=True, help="Show only keys, values and control records of a record.")
+def dump(
+    files: tuple[Path, ...],
+    *,
+    as_json: bool,
+    deep_iteration: bool,
+    print_data_log: bool,
+    skip_record_metadata: bool,
+) -> None:
+    """Print what is in FILES of a log directory; a running node's files can be read too.
+
+    Known are .log, .index, .timeindex, .checkpoint, .snapshot, leader-epoch-checkpoint, quorum-state,
+    quorum-state.check, partition.metadata, meta.properties and recovery-point. Bytes that are not what they should be
+    are shown with position, expected and found. The exit status is 1 if there were any, or a file could not be read.
+    """
+    with_records = deep_iteration or print_data_log or skip_record_metadata
+    view = _Text(with_data=print_data_log, with_metadata=not skip_record_metadata)
+    problems = 0
+    for path in files:
+        if not as_json:
+            click.echo(f"Dumping {click.format_filename(path)}")
+        found = 0
+        try:
+            for fact in dump_file(OsFs(), path, with_records=with_records):
+                found += fact.kind == "problem"
+                for line in _json_lines(path, fact, with_data=print_data_log) if as_json else view.lines(path, fact):
+                    click.echo(line)
+        except StorageError as error:
+            problems += 1
+            click.echo(f"pykraft dump: {error}", err=True)
+        if found:
+            problems += found
+            click.echo(f"pykraft dump: {path}: {found} problem{'s' * (found > 1)} found", err=True)
+    if problems:
+        raise SystemExit(1)
+
+
+class _Text:
+    """Lines as Kafka prints them, and of our own for what Kafka does not print."""
+
+    def __init__(self, *, with_data: bool, with_metadata: bool) -> None:
+        self._with_data = with_data
+        self._with_metadata = with_metadata
+
+    def lines(self, path: Path, fact: Fact) -> Iterator[str]:
+        """The lines of one fact."""
+        match fact.kind:
+            case "heading":
+                yield fact.fields["text"]
+            case "batch":
+                horizon = fact.fields["deleteHorizonMs"]
+                shown = "OptionalLong.empty" if horizon is None else f"OptionalLong[{horizon}]"
+                yield _BATCH.format_map(_plain(fact.fields) | {"deleteHorizonMs": shown})
+                for record in fact.fields.get("records", ()):
+                    yield self._record(record, fact.fields["timestampType"])
+            case "problem":
+                yield "problem at position {position}: expected {expected}, found {found}".format_map(fact.fields)
+            case "tail":
+                yield f"Found {fact.fields['invalidBytes']} invalid bytes at the end of {path.name}"
+            case _:
+                yield " ".join(f"{name}: {value}" for name, value in _plain(fact.fields).items())
+
+    def _record(self, record: dict[str, Any], timestamp_type: str) -> str:
+        parts = ["|"]
+        if self._with_metadata:
+            keys = ",".join(map(_printable, record["headerKeys"]))
+            parts.append(_RECORD.format_map(record | {"headerKeys": keys, "timestampType": timestamp_type}))
+        if "control" in record:
+            name, body = record["control"]
+            colon = ":" if name in ("LeaderChange", "controlType") else ""
+            parts.append(f"{name}{colon} {body if isinstance(body, str) else _COMPACT.encode(body)}")
+        elif self._with_data:
+            parts += [f"{name}: {_printable(record[at])}" for name, at in _DATA if record[at] is not None]
+        return " ".join(parts)
+
+
+_DATA: Final = (("key", "key"), ("payload", "value"))
+
+
+def _plain(fields: dict[str, Any]) -> dict[str, Any]:
+    """Values as Kafka's tool would print them: booleans in lower case."""
+    shown: dict[str, Any] = {}
+    for name, value in fields.items():
+        shown[name] = str(value).lower() if isinstance(value, bool) else "none" if value is None else value
+    return shown
+
+
+def _printable(data: bytes | str) -> str:
+    """Text that a terminal only prints: everything else is escaped as in a Python string."""
+    text = data if isinstance(data, str) else data.decode("utf-8", "backslashreplace")
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
+
+
+def _json_lines(path: Path, fact: Fact, *, with_data: bool) -> Iterator[str]:
+    if fact.kind == "heading":
+        return
+    fields = dict(fact.fields)
+    if "records" in fields:
+        fields["records"] = [_json_record(record, with_data=with_data) for record in fields["records"]]
+    yield _COMPACT.encode({"file": str(path), "type": fact.kind, **fields})
+
+
+def _json_record(record: dict[str, Any], *, with_data: bool) -> dict[str, Any]:
+    shown = {name: value for name, value in record.items() if name not in ("key", "value", "control")}
+    if "control" in record:
+        name, body = record["control"]
+        shown["control"] = {name: body}
+    elif with_data:
+        for name in ("key", "value"):
+            data = record[name]
+            shown[f"{name}Base64"] = None if data is None else base64.b64encode(data).decode("ascii")
+    return shown

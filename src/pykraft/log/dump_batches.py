@@ -1,0 +1,203 @@
+"""Batches of a log or snapshot file as facts to print: damaged ones too, as far as they can be read.
+
+Owns how far one can go on. A batch with a wrong CRC is shown (``isvalid`` false) and the next one follows where its
+length says, as in Kafka. A header that is cut or hides its length, and a batch that the file does not hold whole, end
+the file: nobody knows where the next batch would begin. Each time a problem says position, expected and found.
+
+Memory is bounded by one chunk or one batch, whichever is larger. It refuses to know how facts are printed.
+
+Source: Kafka's ``DumpLogSegments``: the names of the fields, and what it prints for which control record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pykraft.errors import ProtocolError
+from pykraft.log.fs import File
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, crc_of, read_header, unpack_header
+from pykraft.protocol.compression import Compression
+from pykraft.protocol.control import TABLES, ControlType, control_type, read_control_body
+from pykraft.protocol.records import Record, decode_records
+from pykraft.protocol.schema import Array, Body, Kind, Struct, fields_of
+from pykraft.types import Offset, Uuid, uuid_text
+
+CHUNK_SIZE_BYTES: Final = 1024 * 1024
+BATCH_SIZE_BYTES_MAX: Final = 128 * 1024 * 1024
+"""A larger batch is not read into memory; Kafka's default for the largest request is 100 MiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One thing that a file says; ``fields`` in the order and with the names they are printed under.
+
+    Kinds: ``batch``, ``entry`` (of an index, checkpoint or metadata file), ``problem`` (position, expected, found),
+    ``tail`` (bytes after the last readable batch) and ``heading`` (one ``text``, for readers of plain text only).
+    """
+
+    kind: str
+    fields: dict[str, Any]
+
+
+def problem(position: int, expected: str, found: str) -> Fact:
+    """Bytes that are not what they should be."""
+    return Fact("problem", {"position": position, "expected": expected, "found": found})
+
+
+def try_header(data: bytes) -> BatchHeader | str:
+    """The header in these bytes, or what is found instead."""
+    if len(data) < HEADER_SIZE_BYTES:
+        return f"{len(data)} bytes"
+    try:
+        return unpack_header(data)
+    except ProtocolError as error:
+        return str(error).replace("the batch at byte 0", "one that")
+
+
+def batch_facts(file: File, expected_offset: Offset, *, with_records: bool) -> Iterator[Fact]:
+    """The batches of a file whose first batch should begin at this offset.
+
+    ``with_records``: each batch has its ``records``, as far as they can be decoded.
+    """
+    window = _Window(file)
+    end = file.size()
+    position = 0
+    while position < end:
+        found = _header_at(window, position, end)
+        if isinstance(found, Fact):
+            yield found
+            yield Fact("tail", {"position": position, "invalidBytes": end - position})
+            return
+        batch = window.read(position, found.size_bytes)
+        yield from _whole_batch(position, found, batch, with_records=with_records)
+        if found.base_offset != expected_offset:
+            yield problem(position, f"offset {expected_offset}", f"offset {found.base_offset}")
+        expected_offset = found.end_offset
+        position += found.size_bytes
+
+
+class _Window:
+    """The part of a file that is in memory."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self._data = b""
+        self._position = 0
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        """These bytes, fewer only where the file ends."""
+        at = position - self._position
+        if at + size_bytes > len(self._data):
+            self._data = self._file.pread(max(size_bytes, CHUNK_SIZE_BYTES), position)
+            self._position, at = position, 0
+        return self._data[at : at + size_bytes]
+
+
+def _header_at(window: _Window, position: int, end: int) -> BatchHeader | Fact:
+    """The header of a batch that is whole, or the problem that ends the file."""
+    header = try_header(window.read(position, HEADER_SIZE_BYTES))
+    if isinstance(header, str):
+        return problem(position, f"a batch header of {HEADER_SIZE_BYTES} bytes", header)
+    if header.size_bytes > BATCH_SIZE_BYTES_MAX:
+        return problem(position, f"a batch of at most {BATCH_SIZE_BYTES_MAX} bytes", f"one of {header.size_bytes}")
+    if header.size_bytes > end - position:
+        return problem(position, f"a batch of {header.size_bytes} bytes", f"{end - position} bytes")
+    return header
+
+
+def _whole_batch(position: int, header: BatchHeader, batch: bytes, *, with_records: bool) -> Iterator[Fact]:
+    if len(batch) < header.size_bytes:
+        yield problem(position, f"a batch of {header.size_bytes} bytes", f"{len(batch)} bytes: the file became shorter")
+        return
+    crc = crc_of(batch, 0, header)
+    fields = _batch_fields(position, header, is_valid=crc == header.crc)
+    problems = []
+    if crc != header.crc:
+        problems.append(problem(position, f"CRC {header.crc:08x} of {header.size_bytes} bytes", f"CRC {crc:08x}"))
+    try:
+        read_header(batch)
+        if with_records:
+            records = decode_records(batch, verify_crc=False)
+            fields["records"] = [_record_fields(record, is_control=header.is_control) for record in records]
+    except ProtocolError as error:
+        problems.append(problem(position, "a batch that can be read", str(error)))
+    yield Fact("batch", fields)
+    yield from problems
+
+
+def _batch_fields(position: int, header: BatchHeader, *, is_valid: bool) -> dict[str, Any]:
+    codec = header.attributes & 0x07
+    return {
+        "position": position,
+        "baseOffset": header.base_offset,
+        "lastOffset": header.last_offset,
+        "count": header.records_count,
+        "baseSequence": header.base_sequence,
+        "lastSequence": _sequence(header.base_sequence, header.last_offset_delta),
+        "producerId": header.producer_id,
+        "producerEpoch": header.producer_epoch,
+        "partitionLeaderEpoch": header.epoch,
+        "isTransactional": header.is_transactional,
+        "isControl": header.is_control,
+        "deleteHorizonMs": header.delete_horizon_ms,
+        "timestampType": "LogAppendTime" if header.is_log_append_time else "CreateTime",
+        "baseTimestamp": header.base_timestamp,
+        "maxTimestamp": header.max_timestamp,
+        "size": header.size_bytes,
+        "magic": header.magic,
+        "compresscodec": Compression(codec).name.lower() if codec in set(Compression) else f"unknown({codec})",
+        "crc": header.crc,
+        "isvalid": is_valid,
+    }
+
+
+def _sequence(base_sequence: int, delta: int) -> int:
+    return -1 if base_sequence < 0 else (base_sequence + delta) % 2**31
+
+
+def _record_fields(record: Record, *, is_control: bool) -> dict[str, Any]:
+    """``key`` and ``value`` are bytes or None; ``control`` is [name, body] of a control record, else absent."""
+    fields: dict[str, Any] = {
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+        "keySize": -1 if record.key is None else len(record.key),
+        "valueSize": -1 if record.value is None else len(record.value),
+        "sequence": record.sequence,
+        "headerKeys": [name for name, _ in record.headers],
+    }
+    if is_control:
+        fields["control"] = _control(record)
+    else:
+        fields |= {"key": record.key, "value": record.value}
+    return fields
+
+
+def _control(record: Record) -> list[Any]:
+    number = control_type(record.key)
+    if number not in TABLES:
+        return ["controlType", ControlType(number).name if number in set(ControlType) else f"UNKNOWN({number})"]
+    kind, body = read_control_body(record.key, record.value)
+    return [TABLES[kind].name, _to_json(TABLES[kind].body, body, body["version"])]
+
+
+def _to_json(schema: Struct, body: Body, version: int) -> dict[str, Any]:
+    """The fields that this version has, under Kafka's names."""
+    return {_camel(one.name): _value_to_json(one.kind, body[one.name], version) for one in fields_of(schema, version)}
+
+
+def _value_to_json(kind: Kind | Array | Struct, value: object, version: int) -> object:
+    match kind, value:
+        case Struct(), dict():
+            return _to_json(kind, value, version)
+        case Array(of), list():
+            return [_value_to_json(of, one, version) for one in value]
+        case Kind.UUID, bytes():
+            return uuid_text(Uuid(value))
+    return value
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
