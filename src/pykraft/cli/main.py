@@ -1,0 +1,56 @@
+"""`pykraft`: the command line. Each command is a file of its own, imported when it is called.
+
+Errors that pykraft raises on purpose become one line and an exit code (`pykraft.cli.errors`); anything else
+is a bug and shows its traceback.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+
+import click
+
+from pykraft.cli.errors import run_with_exit_codes
+
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "dump": ("pykraft.cli.dump", "Print log, index, checkpoint and quorum-state files."),
+    "server": ("pykraft.cli.server", "Run a node."),
+    "sim": ("pykraft.cli.sim", "Run the simulator."),
+    "version": ("pykraft.cli.version", "Print the version."),
+}
+"""Command: where it is, and what it does (known without importing it)."""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """See `click.Group`."""
+        del ctx
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """See `click.Group`."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See `click.Group`; the help of the group imports no command."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in sorted(COMMANDS.items())])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+def pykraft() -> None:
+    """Apache Kafka's Raft (KRaft) in Python, with Kafka's own bytes on the wire and on disk."""
+
+
+def main() -> None:
+    """Entry point of the `pykraft` script."""
+    run_with_exit_codes(pykraft)
