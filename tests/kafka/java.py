@@ -1,8 +1,8 @@
 """How a class of Kafka's jars is run: which Java, which flags, and one run of a tool from start to end.
 
 Owns the command line. Invariant: a Java that is missing or too old is an error before anything was started, with the
-name of the Debian package. The flags are for many short-lived JVMs on two cores: a small heap, the serial collector, the
-first compiler only. It refuses to know what the tools print (`dump`) and how nodes live (`peer`).
+name of the Debian package. The flags are for many short-lived JVMs on two cores: a small heap, the serial collector,
+the first compiler only. It refuses to know what the tools print (`dump`) and how nodes live (`peer`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Kafka:
         ]
 
     def run(self, main: Main, *arguments: str, timeout_s: float = 60.0) -> Finished:
-        """Run a tool to its end, whatever its exit status. Errors: subprocess.TimeoutExpired; the tool is killed then."""
+        """Run a tool to its end, whatever its exit status. Errors: subprocess.TimeoutExpired, and it is killed."""
         done = subprocess.run(
             self.command(main, arguments),
             stdin=subprocess.DEVNULL,

@@ -1,8 +1,8 @@
 """One node of Kafka's TestRaftServer as a member of a test's quorum, beside other Java nodes and ours.
 
-Owns the node's properties, command line and folder. Invariant: its ports and folder are the test's alone; TestRaftServer
-has one cluster id for everybody, so a port that is shared is a quorum that is shared. Its process belongs to the test's
-`Children`, which end it. It refuses to know the protocol: what a node does is read from its files.
+Owns the node's properties, command line and folder. Invariant: its ports and folder are the test's alone;
+TestRaftServer has one cluster id for everybody, so a port that is shared is a quorum that is shared. Its process is one
+of the test's `Children`, which end it. It refuses to know the protocol: what a node does is read from its files.
 
 The node appends ``--throughput`` records a second while it leads, prints a line of statistics now and then, and exits
 with 143 after SIGTERM. Its log directory is ``<home>/data/__raft_performance_test-0``.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka.java import Kafka, Main
+from tests.kafka.java import Kafka
 from tests.kafka.peer import STOPPED_BY_SIGTERM, JavaNode
 from tests.processes.child import Children
 from tests.processes.logs import assert_identical, read_stream
@@ -42,10 +42,3 @@ def _wait_for_records(node: JavaNode, end_offset: int) -> None:
         f"node {node.node_id} to have offset {end_offset}",
         alive=[node.process],
     )
-
-
-def test_tools_tell_how_they_ended(kafka: Kafka) -> None:
-    assert len(kafka.run(Main.STORAGE, "random-uuid").stdout.strip()) == 22
-    refused = kafka.run(Main.STORAGE, "no-such-command")
-    assert refused.status != 0
-    assert "no-such-command" in refused.stderr

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 LOG_TAIL_LINES = 60
 REAP_TIMEOUT_S = 20.0
@@ -90,7 +91,7 @@ class Children:
     def __init__(self) -> None:
         self._children: list[Child] = []
 
-    def __enter__(self) -> Children:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -1,8 +1,8 @@
 """The logs of replicas as streams of batches, read from their files while the nodes run or after.
 
-Owns reading and comparing. Invariant: a stream is contiguous and every batch in it has the right CRC; where the segments
-are cut differs from replica to replica and means nothing. An unfinished batch at the end of the newest segment is not
-yet in the stream; anywhere else it is an error. It refuses to know records: that is `pykraft.client.journal`.
+Owns reading and comparing. Invariant: a stream is contiguous and every batch in it has the right CRC; where it is cut
+into segments differs from replica to replica and means nothing. An unfinished batch at the end of the newest segment is
+not yet in the stream; anywhere else it is an error. It refuses to know records: that is `pykraft.client.journal_check`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ def read_stream(partition: Path) -> Stream:
 
 
 def assert_identical(streams: Mapping[str, Stream]) -> None:
-    """The streams are the same bytes up to the smallest end. Errors: AssertionError that names the first batch that differs."""
+    """The streams are the same bytes up to the smallest end.
+
+    Errors: AssertionError that shows the first batch that differs.
+    """
     shortest_name, shortest = min(streams.items(), key=lambda item: len(item[1].data))
     for name, stream in streams.items():
         if stream.data.startswith(shortest.data) and stream.start_offset == shortest.start_offset:

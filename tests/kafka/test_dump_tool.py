@@ -1,0 +1,119 @@
+"""Kafka's own dump tool reads what pykraft's log wrote: batches, offset indexes, time indexes. And it would complain.
+
+All files go through two runs of the tool: one that reads everything and compares indexes with logs, one that makes the
+check which a Java node makes of an index at its start.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pykraft.log.config import LogConfig
+from pykraft.log.log import Log
+from pykraft.log.os_fs import OsFs
+from pykraft.protocol.records import encode_batch, encode_control_batch, read_header, scan
+from pykraft.types import ControlRecord, Epoch, KRaftVersion, LeaderChange, NodeId, Uuid
+from tests.kafka.dump import DumpedBatch, dump_log
+from tests.kafka.java import Kafka
+
+pytestmark = pytest.mark.kafka
+
+TOPIC_ID = Uuid(bytes(15) + b"\2")
+CONFIG = LogConfig(segment_size_bytes=200_000, index_interval_bytes=2_000, index_size_bytes_max=100_000)
+EPOCHS = 3
+BATCHES_PER_EPOCH = 60
+
+
+def write_log(folder: Path) -> Path:
+    """A log with control batches, several epochs and segments, and batches from one small record to many large ones."""
+    source = random.Random(7)
+    directory = folder / "__raft_performance_test-0"
+    log, _ = Log.open(OsFs(), directory, config=CONFIG, topic_id=TOPIC_ID)
+    now_ms = 1_700_000_000_000
+    for epoch in range(1, EPOCHS + 1):
+        leader = LeaderChange(leader_id=NodeId(1), voters=(NodeId(1), NodeId(2)), granting_voters=(NodeId(1),))
+        records: list[ControlRecord] = [leader, KRaftVersion(1)] if epoch == 1 else [leader]
+        batch = encode_control_batch(records, base_offset=log.end_offset, epoch=Epoch(epoch), timestamp_ms=now_ms)
+        log.append([(read_header(batch), batch)])
+        for _ in range(BATCHES_PER_EPOCH):
+            now_ms += source.choice((0, 1, 25, 1_000))
+            count = source.choice((1, 1, 2, 70, 400))
+            values = [source.randbytes(source.choice((1, 10, 63, 64, 200))) for _ in range(count)]
+            batch = encode_batch(values, base_offset=log.end_offset, epoch=Epoch(epoch), timestamp_ms=now_ms)
+            log.append([(read_header(batch), batch)])
+        log.flush()
+    log.close()
+    return directory
+
+
+def files(directory: Path, *suffixes: str) -> list[Path]:
+    return sorted(path for path in directory.iterdir() if path.suffix in suffixes)
+
+
+def expected_batches(segment: Path) -> list[DumpedBatch]:
+    return [
+        DumpedBatch(
+            base_offset=header.base_offset,
+            last_offset=header.last_offset,
+            records_count=header.records_count,
+            epoch=header.epoch,
+            is_control=header.is_control,
+            position=position,
+            max_timestamp=header.max_timestamp,
+            size_bytes=header.size_bytes,
+            crc=header.crc,
+            is_valid=True,
+        )
+        for position, header in scan(segment.read_bytes())
+    ]
+
+
+def copy_with_flips(directory: Path, to: Path, flips: Sequence[tuple[str, int]]) -> Path:
+    """The first segment's files, with one bit flipped in each of these (suffix, position)."""
+    to.mkdir()
+    for path in files(directory, ".log", ".index", ".timeindex")[:3]:
+        data = bytearray(path.read_bytes())
+        for suffix, position in flips:
+            if path.suffix == suffix:
+                data[position] ^= 1
+        (to / path.name).write_bytes(data)
+    return to
+
+
+def test_kafka_reads_every_batch_and_every_index_of_our_log(kafka: Kafka, tmp_path: Path) -> None:
+    directory = write_log(tmp_path)
+    segments = files(directory, ".log")
+    indexes = files(directory, ".index", ".timeindex")
+    assert len(segments) > 3, "a log of one segment would prove less"
+
+    dump = dump_log(kafka, [*segments, *indexes], "--deep-iteration")
+    assert dump.complaints == []
+    for segment in segments:
+        assert dump.files[segment].batches == expected_batches(segment)
+        assert dump.files[segment].records_count == sum(b.records_count for b in dump.files[segment].batches)
+    assert dump.files[segments[-1]].batches[-1].last_offset == sum(dump.files[s].records_count for s in segments) - 1
+    assert all(dump.files[index].entries for index in indexes if index.suffix == ".timeindex")
+    for segment, index in zip(segments, files(directory, ".index"), strict=True):
+        positions = {batch.position: batch.last_offset for batch in dump.files[segment].batches}
+        assert [positions.get(position) for _, position in dump.files[index].entries] == [
+            offset for offset, _ in dump.files[index].entries
+        ]
+
+    checked = dump_log(kafka, indexes, "--index-sanity-check")
+    assert checked.complaints == []
+    assert all(checked.files[index].is_sane for index in indexes)
+
+
+def test_kafka_complains_about_a_log_and_an_index_that_are_wrong(kafka: Kafka, tmp_path: Path) -> None:
+    directory = write_log(tmp_path)
+    wrong_log = copy_with_flips(directory, tmp_path / "log", [(".log", 200)])
+    wrong_time = copy_with_flips(directory, tmp_path / "time", [(".timeindex", 7)])
+    dump = dump_log(kafka, [*files(wrong_log, ".log"), *files(wrong_time, ".timeindex")])
+    assert "isvalid: false" in dump.complaints[-1]
+    assert f"Found timestamp mismatch in :{files(wrong_time, '.timeindex')[0]}" in dump.complaints
+    broken_offset = copy_with_flips(directory, tmp_path / "offset", [(".index", 7)])
+    assert dump_log(kafka, files(broken_offset, ".index")).complaints
