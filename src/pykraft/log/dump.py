@@ -141,7 +141,7 @@ def _entries(file: File, layout: struct.Struct) -> Iterator[_Entry]:
 def _mismatch(log: File, at: int, offset: int, position: int) -> Iterator[Fact]:
     """A problem if the log has no batch that ends with this offset at this position."""
     expected = f"a batch with last offset {offset} at position {position} of the log"
-    header = try_header(log.pread(HEADER_SIZE_BYTES, max(0, position)))
+    header = try_header(log.pread(HEADER_SIZE_BYTES, position)) if position >= 0 else "nothing there"
     if isinstance(header, str):
         yield problem(at, expected, header)
     elif header.last_offset != offset:
