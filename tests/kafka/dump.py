@@ -24,6 +24,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 
 from tests.kafka.java import Finished, Kafka, Main
@@ -116,8 +117,7 @@ def _complaints(stderr: str) -> list[str]:
             start = f"  -1 is followed by {int(Path(line).stem)}"
         if line not in ("", start):
             lines.append(line)
-    nexts = [*lines[1:], ""]
-    pairs = zip(lines, nexts, strict=True)
+    pairs = zip_longest(lines, lines[1:], fillvalue="")
     return [line for line, after in pairs if not line.startswith(_GAPS) or after.startswith("  ")]
 
 
