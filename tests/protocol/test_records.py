@@ -223,6 +223,23 @@ def test_records_that_kio_wrote_are_read_on_every_codec(
     assert decode_records(batch) == decode_records(memoryview(batch)) == records
 
 
+@pytest.mark.parametrize("codec", Compression)
+def test_records_that_java_wrote_are_read_on_every_codec(codec: Compression) -> None:
+    batch = (Path(__file__).parent / "batches" / f"{codec.name.lower()}.bin").read_bytes()
+    assert read_header(batch).compression is codec
+    assert decode_records(batch) == [
+        Record(
+            offset=Offset(77 + i),
+            timestamp_ms=1_000_000 + i * 3 - (i % 7) * 1000,
+            sequence=(2**31 - 21 + i) % 2**31,
+            key=None if i % 4 == 0 else b"k%d" % i,
+            value=None if i % 11 == 0 else bytes([i]) * (i * 7),
+            headers=() if i % 2 == 0 else ((f"h{i}", b"x%d" % i), ("n", None)),
+        )
+        for i in range(40)
+    ]
+
+
 def test_sequences_count_from_the_batch_and_wrap() -> None:
     records = [Record(Offset(offset), START_MS, -1, None, b"v") for offset in (10, 11, 13)]
     batch = written_by_kio(records, base_sequence=2**31 - 2)
