@@ -74,7 +74,7 @@ def parse_meta(path: Path, content: bytes) -> MetaProperties:
 
 
 def _properties(path: Path, content: bytes) -> Iterator[tuple[str, str]]:
-    """Key and value of each line, the escapes of ``java.util.Properties`` (but for ``\\\\uXXXX``) undone."""
+    """Key and value of each line, the escapes of ``java.util.Properties`` (but not Unicode ones) undone."""
     position = 0
     for line in content.decode("utf-8", "replace").split("\n"):
         text = line.strip()

@@ -1,6 +1,6 @@
-"""The partition directory and the topic it belongs to: ``partition.metadata``.
+r"""The partition directory and the topic it belongs to: ``partition.metadata``.
 
-Content, without a newline at the end: ``version: 0\\ntopic_id: <UUID, 22 characters>``.
+Content, without a newline at the end: ``version: 0\ntopic_id: <UUID, 22 characters>``.
 
 Owns that one file. Invariant: after `own_partition` the directory exists and names this topic, durably. It
 refuses to know what else lies in the directory.

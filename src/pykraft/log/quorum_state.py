@@ -175,9 +175,7 @@ def parse_quorum_state(path: Path, content: bytes) -> StoredElection:
     Errors: CorruptionError for anything that is not a quorum-state of data version 0 or 1.
     """
     try:
-        fields = json.loads(content.decode())
-        if not isinstance(fields, dict):
-            raise UsageError("not an object")
+        fields = _object(json.loads(content.decode()))
         version = _int(fields, "data_version", 0, 1)
         leader_id = _int(fields, "leaderId", _NONE, _ID_MAX)
         voted_id = _int(fields, "votedId", _NONE, _ID_MAX)
@@ -201,6 +199,12 @@ def parse_quorum_state(path: Path, content: bytes) -> StoredElection:
             found=f"{_shown(content)} ({error})",
             repair=_REPAIR_FILE,
         ) from error
+
+
+def _object(value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise UsageError("not an object")
+    return value
 
 
 def _int(fields: dict[str, object], key: str, least: int, most: int) -> int:

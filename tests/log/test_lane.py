@@ -1,0 +1,331 @@
+"""The ordered lane: what is grouped, what is durable in which order, and what a power loss at any operation leaves.
+
+The crash tests know which logs and elections the jobs passed through. What recovers must be one of them: nothing
+acknowledged lost, nothing mixed, no bytes that were never written.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from random import Random
+
+import pytest
+
+from pykraft.errors import StorageError
+from pykraft.log.config import LogConfig
+from pykraft.log.lane import AppendBatches, Job, OrderedLane, Truncate, WriteElection
+from pykraft.log.quorum_state import ElectionStore
+from pykraft.protocol.batch import read_header
+from pykraft.types import Election, Epoch, Io, NodeId, Offset, ReplicaKey, Uuid
+from tests.log.logs import DIRECTORY, ONE, SMALL, Batch, bytes_of, content, open_log, random_run, run_of
+from tests.log.page_cache_fs import PageCacheFs, PowerLossError
+
+VOTERS = (NodeId(1), NodeId(2), NodeId(3))
+LOG_0 = f"{0:020d}.log"
+
+
+def election(epoch: int) -> Election:
+    return Election(epoch=Epoch(epoch), voted=ReplicaKey(NodeId(1), Uuid(bytes(15) + b"\7")))
+
+
+def write_election(io: int, epoch: int) -> WriteElection:
+    return WriteElection(io=Io(io), election=election(epoch), voters=VOTERS, kraft_version=1)
+
+
+def append(io: int, batches: list[Batch]) -> AppendBatches:
+    return AppendBatches(io=Io(io), batches=batches)
+
+
+def truncate(io: int, offset: int) -> Truncate:
+    return Truncate(io=Io(io), offset=Offset(offset))
+
+
+State = tuple[list[bytes], Election | None]
+
+
+class Replica:
+    """A lane on a disk, and every (batches, election) that its jobs have passed through since the last answer."""
+
+    def __init__(self, fs: PageCacheFs, passed: list[State] | None = None, *, config: LogConfig = SMALL) -> None:
+        self.fs = fs
+        self.config = config
+        self.passed = passed or [([], None)]
+        self.restart()
+
+    @property
+    def end_offset(self) -> int:
+        return read_header(self.batches[-1]).end_offset if self.batches else 0
+
+    def restart(self) -> None:
+        """Open whatever the disk holds: it must be a state that was passed through, and is the state from now on."""
+        self.log, self.recovery = open_log(self.fs, self.config)
+        elections = ElectionStore(self.fs, DIRECTORY)
+        stored = elections.read()
+        self.lane = OrderedLane(self.log, elections)
+        self.io = 0
+        assert self.recovery.corrupt == ()
+        found = content(self.log), stored.election if stored else None
+        assert found in self.passed
+        self.passed = [found]
+        self.batches, self.election = found
+
+    def perform(self, jobs: list[Job]) -> None:
+        """Note every state on the way, carry the jobs out, and from then on accept the last state only."""
+        for job in jobs:
+            self.io = job.io
+            match job:
+                case AppendBatches():
+                    for _, data in job.batches:
+                        self._pass([*self.batches, bytes(data)])
+                case Truncate():
+                    while self.end_offset > job.offset:
+                        self._pass(self.batches[:-1])
+                case WriteElection():
+                    self.election = job.election
+                    self._pass(self.batches)
+        assert self.lane.perform(jobs) == self.io
+        self.passed = self.passed[-1:]
+
+    def _pass(self, batches: list[bytes]) -> None:
+        self.batches = batches
+        self.passed.append((batches, self.election))
+
+
+def random_jobs(random: Random, replica: Replica) -> list[Job]:
+    """One to four jobs that a core could ask for next."""
+    jobs: list[Job] = []
+    epoch = replica.election.epoch if replica.election else 1
+    end_offset = replica.end_offset
+    for io in range(replica.io + 1, replica.io + random.randint(2, 5)):
+        kind = random.random()
+        if kind < 0.6:
+            batches = random_run(random, end_offset, epoch=epoch)
+            end_offset = batches[-1][0].end_offset
+            jobs.append(append(io, batches))
+        elif kind < 0.75 and not any(isinstance(job, AppendBatches) for job in jobs):
+            starts = [0, *(read_header(data).end_offset for data in replica.batches)]
+            end_offset = random.choice([start for start in starts if start <= end_offset])
+            jobs.append(truncate(io, end_offset))
+        else:
+            epoch += 1
+            jobs.append(write_election(io, epoch))
+    return jobs
+
+
+def live(replica: Replica, random: Random, groups: int) -> None:
+    """Jobs at random, with an idle moment now and then."""
+    for _ in range(groups):
+        replica.perform(random_jobs(random, replica))
+        if random.random() < 0.3:
+            replica.lane.settle()
+
+
+@pytest.mark.parametrize("seed", range(250))
+def test_power_loss_at_a_random_operation_loses_nothing_that_was_answered(seed: int) -> None:
+    fs, random = PageCacheFs(), Random(seed)
+    replica = Replica(fs)
+    for _ in range(4):
+        fs.last_operation = len(fs.operations) + random.randrange(60)
+        with pytest.raises(PowerLossError):
+            live(replica, random, groups=100)
+        fs.power_loss(random)
+        if random.random() < 0.5:
+            fs.last_operation = len(fs.operations) + random.randrange(12)
+            with suppress(PowerLossError):
+                replica.restart()
+            fs.power_loss(random)
+        replica.restart()
+        if random.random() < 0.5:
+            fs.power_loss(random)
+            replica.restart()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_kill_loses_nothing_and_what_it_leaves_is_durable_after_recovery(seed: int) -> None:
+    fs, random = PageCacheFs(), Random(seed)
+    replica = Replica(fs)
+    for _ in range(3):
+        fs.last_operation = len(fs.operations) + random.randrange(60)
+        with pytest.raises(PowerLossError):
+            live(replica, random, groups=100)
+        fs.kill()
+        replica.restart()
+        fs.power_loss(random)
+        replica.restart()
+
+
+PAGES = LogConfig(segment_size_bytes=10 * 1024, index_interval_bytes=2000, index_size_bytes_max=480)
+"""Ten batches of 1 KiB, and so two and a half pages, to a segment."""
+
+
+def pages_of(base_offset: int, count: int, *, fill: int) -> list[Batch]:
+    """Batches of 1 KiB: pages end where batches do, so a mix of old and new pages would look sound."""
+    batches = run_of(base_offset, count, size_bytes=954, fill=fill)
+    assert all(len(data) == 1024 for _, data in batches)
+    return batches
+
+
+def started(jobs: list[Job]) -> Replica:
+    replica = Replica(PageCacheFs(), config=PAGES)
+    replica.perform(jobs)
+    return replica
+
+
+@pytest.mark.parametrize("cut", [0, 4, 13, 20, 25])
+def test_power_loss_at_every_operation_of_a_truncation_never_mixes_old_and_new_batches(cut: int) -> None:
+    start: list[Job] = [append(1, pages_of(0, 26, fill=1))]
+    jobs: list[Job] = [truncate(2, cut), append(3, pages_of(cut, 26 - cut, fill=2))]
+    first = len(started(start).fs.operations)
+    for last in range(first, len(started([*start, *jobs]).fs.operations) + 1):
+        for seed in range(10):
+            replica = started(start)
+            replica.fs.last_operation = last
+            with suppress(PowerLossError):
+                replica.perform(jobs)
+            replica.fs.power_loss(Random(seed))
+            replica.restart()
+            replica.perform([append(1, pages_of(replica.end_offset, 3, fill=3))])
+            replica.fs.power_loss(Random(seed))
+            replica.restart()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_power_loss_at_every_operation_of_the_first_start(seed: int) -> None:
+    jobs: list[Job] = [write_election(1, 1), append(2, run_of(0, 2))]
+    for last in range(70):
+        fs = PageCacheFs()
+        fs.last_operation = last
+        batches = bytes_of(run_of(0, 2))
+        passed: list[State] = [([], None), *((batches[:count], election(1)) for count in range(3))]
+        with suppress(PowerLossError):
+            Replica(fs, passed).perform(jobs)
+            assert last > 40
+        fs.power_loss(Random(seed))
+        replica = Replica(fs, passed)
+        replica.perform([write_election(1, 2), append(2, run_of(replica.end_offset, 2))])
+
+
+def test_a_group_of_appends_is_one_write_and_one_sync() -> None:
+    fs = PageCacheFs()
+    log, _ = open_log(fs, ONE)
+    lane = OrderedLane(log, ElectionStore(fs, DIRECTORY))
+    lane.perform([append(1, run_of(0, 1))])
+    fs.operations.clear()
+    assert lane.perform([append(io, run_of(io - 1, 1)) for io in range(2, 12)]) == 11
+    assert [one for one in fs.operations if one[1] == LOG_0] == [("pwrite", LOG_0), ("sync", LOG_0)]
+    assert log.flushed_offset == log.end_offset == 11
+
+
+def test_an_election_waits_for_the_appends_before_it_and_precedes_those_after() -> None:
+    fs = PageCacheFs()
+    replica = Replica(fs)
+    replica.perform([write_election(1, 1), append(2, run_of(0, 1))])
+    fs.operations.clear()
+    replica.perform([append(3, run_of(1, 1)), write_election(4, 2), append(5, run_of(2, 1))])
+    steps = [one for one in fs.operations if one[1] in (LOG_0, "quorum-state")]
+    assert steps == [
+        ("pwrite", LOG_0),
+        ("sync", LOG_0),
+        ("rename", "quorum-state"),
+        ("pwrite", LOG_0),
+        ("sync", LOG_0),
+    ]
+
+
+def test_a_truncation_is_durable_before_a_later_append_is_written() -> None:
+    fs = PageCacheFs()
+    replica = Replica(fs)
+    replica.perform([append(1, run_of(0, 30, size_bytes=200))])
+    replica.lane.settle()
+    fs.operations.clear()
+    replica.perform([truncate(2, 2), append(3, run_of(2, 1))])
+    kinds = [one for one in fs.operations if not one[1].endswith("index") and "epoch" not in one[1]]
+    removed = [name for operation, name in kinds if operation == "remove"]
+    assert removed == sorted(removed, reverse=True)
+    assert [one for one in kinds if one[0] != "remove"] == [
+        ("pwrite", "recovery-point"),
+        ("sync", "recovery-point"),
+        ("sync_dir", DIRECTORY.name),
+        ("truncate", LOG_0),
+        ("sync", LOG_0),
+        ("pwrite", LOG_0),
+        ("sync", LOG_0),
+        ("pwrite", "recovery-point"),
+    ]
+
+
+def test_nothing_to_do_is_nothing_done() -> None:
+    fs = PageCacheFs()
+    replica = Replica(fs)
+    replica.perform([append(1, run_of(0, 2))])
+    fs.operations.clear()
+    assert replica.lane.perform([]) == 1
+    replica.perform([truncate(2, 2), append(3, [])])
+    assert fs.operations == []
+
+
+def test_jobs_out_of_order_are_our_bug() -> None:
+    lane = Replica(PageCacheFs()).lane
+    lane.perform([write_election(2, 1)])
+    with pytest.raises(AssertionError, match="in order"):
+        lane.perform([write_election(2, 2)])
+    assert isinstance(lane.failure, AssertionError)
+
+
+def test_a_failed_sync_is_fatal_and_never_repeated() -> None:
+    """The repeated sync would succeed, and the batch would be gone."""
+    fs, random = PageCacheFs(), Random(1)
+    replica = Replica(fs)
+    replica.perform([append(1, run_of(0, 3))])
+    kept = list(replica.batches)
+    fs.fail = lambda operation, path: operation == "sync" and path.suffix == ".log"
+    with pytest.raises(StorageError, match=r"\.log: cannot sync: Input/output error"):
+        replica.perform([append(2, run_of(3, 1, size_bytes=5000))])
+    fs.fail = lambda _operation, _path: False
+    fs.operations.clear()
+    for jobs in ([append(3, run_of(4, 1))], []):
+        with pytest.raises(StorageError, match=r"nothing more is written after a failure: .*cannot sync.*; restart"):
+            replica.lane.perform(jobs)
+    with pytest.raises(StorageError, match="nothing more is written"):
+        replica.lane.settle()
+    assert fs.operations == []
+    fs.power_loss(random)
+    replica.restart()
+    assert replica.batches == kept
+
+
+@pytest.mark.parametrize("room_bytes", [0, 1, 500, 5000])
+def test_a_full_disk_is_a_clear_error_and_loses_nothing(room_bytes: int) -> None:
+    fs = PageCacheFs()
+    replica = Replica(fs)
+    replica.perform([append(1, run_of(0, 3))])
+    fs.capacity_bytes = fs.used_bytes() + room_bytes
+    with pytest.raises(StorageError, match="No space left on device"):
+        replica.perform([append(2, run_of(3, 10, size_bytes=700, fill=5))])
+    fs.capacity_bytes = None
+    fs.kill()
+    replica.restart()
+    replica.perform([append(1, run_of(replica.end_offset, 2))])
+
+
+def test_a_failed_recovery_point_is_fatal_too() -> None:
+    fs = PageCacheFs()
+    replica = Replica(fs)
+    replica.perform([append(1, run_of(0, 3))])
+    fs.fail = lambda operation, path: operation == "sync" and path.name == "recovery-point"
+    with pytest.raises(StorageError, match="recovery-point: cannot sync"):
+        replica.lane.settle()
+    with pytest.raises(StorageError, match="nothing more is written"):
+        replica.lane.perform([append(2, run_of(3, 1))])
+
+
+def test_the_same_log_reads_equal_on_every_replica() -> None:
+    """Groups differ from replica to replica; the bytes of the log do not."""
+    one, other = Replica(PageCacheFs()), Replica(PageCacheFs())
+    batches = run_of(0, 40, size_bytes=150)
+    one.perform([append(1, batches)])
+    for at in range(0, 40, 4):
+        other.perform([append(at + 1, batches[at : at + 2]), append(at + 2, batches[at + 2 : at + 4])])
+    assert content(one.log) == content(other.log) == bytes_of(batches)
+    logs = [name for name in one.fs.listdir(DIRECTORY) if name.endswith(".log")]
+    assert all(one.fs.read(DIRECTORY / name) == other.fs.read(DIRECTORY / name) for name in logs)

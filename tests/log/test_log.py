@@ -1,0 +1,292 @@
+"""The log as its users see it: appends, rolls, reads, truncations, and what a reader meets meanwhile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykraft.errors import CorruptionError, ForeignDirectoryError, UsageError
+from pykraft.log.config import LogConfig
+from pykraft.log.os_fs import OsFs
+from pykraft.log.recovery_point import RecoveryPoint
+from pykraft.log.segment_view import SegmentView
+from pykraft.protocol.batch import scan
+from pykraft.types import Buffer, Offset, Uuid
+from tests.log.logs import DIRECTORY, ONE, SMALL, TOPIC_ID, Batch, batch, bytes_of, content, fill, open_log, run_of
+from tests.log.page_cache_fs import PageCacheFs
+
+batch_shapes = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 400), st.integers(0, 2)), max_size=30)
+
+
+def built(shapes: list[tuple[int, int, int]]) -> list[Batch]:
+    """Batches of (record count, record size, epochs to go on by)."""
+    batches: list[Batch] = []
+    offset, epoch = 0, 1
+    for count, size_bytes, step in shapes:
+        epoch += step
+        batches.append(batch(offset, count=count, size_bytes=size_bytes, epoch=epoch, fill=offset))
+        offset += count
+    return batches
+
+
+def logs_of(fs: PageCacheFs) -> list[str]:
+    return [name for name in fs.listdir(DIRECTORY) if name.endswith(".log")]
+
+
+@given(batch_shapes, st.integers(1, 3000))
+def test_what_was_appended_is_read_back(shapes: list[tuple[int, int, int]], size_bytes_max: int) -> None:
+    batches = built(shapes)
+    log, _ = open_log(PageCacheFs())
+    fill(log, batches)
+    assert content(log, size_bytes_max=size_bytes_max) == bytes_of(batches)
+    assert log.end_offset == log.flushed_offset == (batches[-1][0].end_offset if batches else 0)
+    assert log.last_epoch == (batches[-1][0].epoch if batches else 0)
+    assert log.size_bytes == sum(map(len, bytes_of(batches)))
+
+
+@given(batch_shapes)
+def test_grouped_appends_leave_the_files_of_single_ones(shapes: list[tuple[int, int, int]]) -> None:
+    batches, one, other = built(shapes), PageCacheFs(), PageCacheFs()
+    log, _ = open_log(one)
+    fill(log, batches)
+    log.close()
+    log, _ = open_log(other)
+    log.append(batches)
+    log.close()
+    assert one.listdir(DIRECTORY) == other.listdir(DIRECTORY)
+    assert all(one.read(DIRECTORY / name) == other.read(DIRECTORY / name) for name in logs_of(one))
+    assert [one.read(DIRECTORY / name) for name in one.listdir(DIRECTORY) if "index" in name] == [
+        other.read(DIRECTORY / name) for name in other.listdir(DIRECTORY) if "index" in name
+    ]
+
+
+@given(batch_shapes)
+def test_a_closed_log_opens_unchanged(shapes: list[tuple[int, int, int]]) -> None:
+    fs = PageCacheFs()
+    log, _ = open_log(fs)
+    fill(log, built(shapes))
+    epochs = log.epochs
+    log.close()
+    before = {name: fs.read(DIRECTORY / name) for name in fs.listdir(DIRECTORY)}
+    log, recovery = open_log(fs)
+    assert (log.epochs, recovery.truncated_bytes, recovery.corrupt, recovery.notes) == (epochs, 0, (), ())
+    log.close()
+    assert {name: fs.read(DIRECTORY / name) for name in fs.listdir(DIRECTORY)} == before
+
+
+@pytest.mark.parametrize("cut", range(26))
+def test_a_truncated_log_ends_where_it_was_cut_and_goes_on(cut: int) -> None:
+    fs = PageCacheFs()
+    log, _ = open_log(fs)
+    batches = [batch(2 * at, count=2, size_bytes=150, epoch=1 + at // 4, fill=at) for at in range(12)]
+    fill(log, batches)
+    log.truncate_to(Offset(cut))
+    kept = [one for one in batches if one[0].end_offset <= cut]
+    assert content(log) == bytes_of(kept)
+    assert log.end_offset == log.flushed_offset == 2 * len(kept)
+    assert log.generation == (1 if cut < 24 else 0)
+    more = run_of(log.end_offset, 9, epoch=9, size_bytes=300)
+    fill(log, more)
+    epochs = log.epochs
+    assert content(log) == bytes_of([*kept, *more])
+    fs.kill()
+    log, recovery = open_log(fs)
+    assert (content(log), log.epochs) == (bytes_of([*kept, *more]), epochs)
+    assert (recovery.truncated_bytes, recovery.corrupt) == (0, ())
+
+
+def test_a_segment_rolls_before_it_grows_too_large() -> None:
+    fs = PageCacheFs()
+    size_bytes = len(batch(0)[1])
+    log, _ = open_log(fs, LogConfig(segment_size_bytes=3 * size_bytes, index_size_bytes_max=480))
+    fill(log, run_of(0, 7))
+    assert logs_of(fs) == [f"{offset:020d}.log" for offset in (0, 3, 6)]
+
+
+def test_a_batch_larger_than_a_segment_gets_one_of_its_own() -> None:
+    fs = PageCacheFs()
+    log, _ = open_log(fs, LogConfig(segment_size_bytes=100, index_size_bytes_max=480))
+    fill(log, run_of(0, 3, size_bytes=500))
+    assert logs_of(fs) == [f"{offset:020d}.log" for offset in (0, 1, 2)]
+
+
+def test_a_segment_rolls_when_its_timestamps_span_too_much() -> None:
+    fs = PageCacheFs()
+    log, _ = open_log(fs, LogConfig(segment_ms=1000, index_size_bytes_max=480))
+    fill(log, [batch(at, time=time) for at, time in enumerate((500, 1500, 1501, 2501, 2400))])
+    assert logs_of(fs) == [f"{offset:020d}.log" for offset in (0, 2)]
+
+
+def test_a_segment_rolls_when_an_index_is_full() -> None:
+    fs = PageCacheFs()
+    log, _ = open_log(fs, LogConfig(index_interval_bytes=0, index_size_bytes_max=36))
+    fill(log, [batch(at, time=at) for at in range(7)])
+    assert logs_of(fs) == [f"{offset:020d}.log" for offset in (0, 3, 6)]
+    log.close()
+    assert len(fs.read(DIRECTORY / f"{0:020d}.timeindex")) == 24
+
+
+def test_a_segment_rolls_before_its_offsets_leave_int32() -> None:
+    fs = PageCacheFs()
+    log, _ = open_log(fs)
+    first, second = batch(0), batch(1)
+    data = bytearray(second[1])
+    data[23:27] = (2**31 - 2).to_bytes(4, "big")
+    wide = next(scan(data, verify_crc=False))[1]
+    log.append([first, (wide, data)])
+    log.append([batch(wide.end_offset)])
+    assert logs_of(fs) == [f"{offset:020d}.log" for offset in (0, 2**31)]
+
+
+def test_a_group_is_one_write_for_each_segment_and_one_sync() -> None:
+    fs = PageCacheFs()
+    log, _ = open_log(fs, ONE)
+    fill(log, run_of(0, 1))
+    fs.operations.clear()
+    log.append(run_of(1, 20))
+    log.flush()
+    name = f"{0:020d}.log"
+    assert [one for one in fs.operations if one[1] == name] == [("pwrite", name), ("sync", name)]
+
+
+def test_the_directory_is_synced_after_a_roll_and_not_otherwise() -> None:
+    fs = PageCacheFs()
+    log, _ = open_log(fs)
+    fill(log, run_of(0, 1))
+    fs.operations.clear()
+    fill(log, run_of(1, 1))
+    assert "sync_dir" not in dict(fs.operations)
+    fill(log, run_of(2, 3, size_bytes=900))
+    assert "sync_dir" in dict(fs.operations)
+
+
+def test_the_recovery_point_lags_by_one_group_and_settles() -> None:
+    fs = PageCacheFs()
+    log, _ = open_log(fs, ONE)
+    for at in range(3):
+        fill(log, run_of(at, 1))
+    fs.operations.clear()
+    fill(log, run_of(3, 1))
+    assert fs.operations == [
+        ("pwrite", f"{0:020d}.log"),
+        ("sync", f"{0:020d}.log"),
+        ("sync", "recovery-point"),
+        ("pwrite", "recovery-point"),
+    ]
+    log.settle()
+    fs.operations.clear()
+    log.settle()
+    assert fs.operations == []
+    point = RecoveryPoint.open(fs, DIRECTORY)
+    assert point is not None
+    assert point.offset == 4
+
+
+def test_nothing_is_read_above_the_end_or_outside_the_log() -> None:
+    log, _ = open_log(PageCacheFs())
+    assert log.read(Offset(0), 100) == b""
+    fill(log, run_of(0, 3))
+    assert log.read(Offset(3), 100) == b""
+    for offset in (-1, 4):
+        with pytest.raises(UsageError, match="from 0 to 3"):
+            log.read(Offset(offset), 100)
+
+
+def test_a_read_takes_whole_batches_only_and_stays_in_one_segment() -> None:
+    log, _ = open_log(PageCacheFs(), LogConfig(segment_size_bytes=1000, index_size_bytes_max=480))
+    batches = run_of(0, 20)
+    size_bytes = len(batches[0][1])
+    fill(log, batches)
+    assert len(log.read(Offset(0), 1)) == size_bytes
+    assert len(log.read(Offset(0), 2 * size_bytes - 1)) == size_bytes
+    assert len(log.read(Offset(0), 2 * size_bytes)) == 2 * size_bytes
+    assert len(log.read(Offset(0), 10**6)) == 1000 // size_bytes * size_bytes
+
+
+@pytest.mark.parametrize("position", range(0, 200, 7))
+def test_damage_is_found_by_the_reader(position: int) -> None:
+    fs = PageCacheFs()
+    log, _ = open_log(fs, ONE)
+    fill(log, run_of(0, 4, size_bytes=40))
+    path = DIRECTORY / f"{0:020d}.log"
+    damaged = bytearray(fs.read(path))
+    damaged[position] ^= 4
+    is_epoch = 12 <= position % (len(damaged) // 4) < 16
+    fs.write(path, bytes(damaged))
+    if is_epoch:
+        return
+    with pytest.raises(CorruptionError, match=r"0{20}\.log: at position"):
+        content(log, size_bytes_max=10**6)
+
+
+def test_a_reader_overtaken_by_a_truncation_reads_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = PageCacheFs()
+    log, _ = open_log(fs)
+    fill(log, run_of(0, 30, size_bytes=100))
+    read = SegmentView.read
+
+    def overtaken(view: SegmentView, offset: Offset, size_bytes_max: int) -> Buffer:
+        monkeypatch.undo()
+        log.truncate_to(Offset(3))
+        fill(log, run_of(3, 9, epoch=2, size_bytes=77))
+        return read(view, offset, size_bytes_max)
+
+    monkeypatch.setattr(SegmentView, "read", overtaken)
+    assert log.read(Offset(4), 1) == batch(4, epoch=2, size_bytes=77)[1]
+    assert log.generation == 1
+
+
+def test_a_view_taken_before_a_truncation_still_reads_its_removed_segment() -> None:
+    fs = PageCacheFs()
+    log, _ = open_log(fs)
+    batches = run_of(0, 30, size_bytes=300)
+    fill(log, batches)
+    view = log._views[-1]
+    log.truncate_to(Offset(0))
+    assert view.read(view.base_offset, 1) == batches[view.base_offset][1]
+
+
+def test_the_epoch_checkpoint_follows_appends_and_truncations() -> None:
+    fs = PageCacheFs()
+    log, _ = open_log(fs)
+    fill(log, [batch(0, epoch=1), batch(1, epoch=1), batch(2, epoch=4), batch(3, epoch=6)])
+    path = DIRECTORY / "leader-epoch-checkpoint"
+    assert fs.read(path) == b"0\n3\n1 0\n4 2\n6 3\n"
+    log.truncate_to(Offset(2))
+    assert fs.read(path) == b"0\n1\n1 0\n"
+    assert log.last_epoch == 1
+
+
+def test_batches_out_of_order_are_our_bug() -> None:
+    log, _ = open_log(PageCacheFs())
+    with pytest.raises(AssertionError, match="in order"):
+        log.append([batch(1)])
+    log.append([batch(0, epoch=5)])
+    with pytest.raises(AssertionError, match="backwards"):
+        log.append([batch(1, epoch=4)])
+    with pytest.raises(AssertionError, match="whole"):
+        log.append([(batch(1, epoch=5)[0], b"short")])
+
+
+def test_another_topics_directory_is_refused() -> None:
+    fs = PageCacheFs()
+    open_log(fs)
+    with pytest.raises(ForeignDirectoryError, match=r"partition.metadata.*expected AAAAAAAAAAAAAAAAAAAAAQ"):
+        type(open_log(fs)[0]).open(fs, DIRECTORY, config=SMALL, topic_id=Uuid(bytes(15) + b"\1"))
+
+
+def test_a_log_on_a_real_disk(tmp_path: Path) -> None:
+    directory = tmp_path / "deep" / "topic-0"
+    log, _ = open_log(OsFs(), directory=directory)
+    batches = run_of(0, 40, size_bytes=200)
+    fill(log, batches)
+    log.truncate_to(Offset(25))
+    log.close()
+    log, recovery = open_log(OsFs(), directory=directory)
+    assert content(log) == bytes_of(batches[:25])
+    assert (recovery.recovery_point, recovery.truncated_bytes, recovery.notes) == (25, 0, ())
+    log.close()
+    assert TOPIC_ID[-1] == 2

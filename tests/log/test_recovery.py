@@ -1,0 +1,252 @@
+"""Recovery after every kind of stop: files cut at each byte, power lost at each operation, damage, Kafka's leftovers.
+
+The promise under test: what recovers is a prefix of what was written, it holds every batch that was acknowledged, and
+it is durable when `Log.open` returns.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pykraft.errors import CorruptionError, StorageError
+from pykraft.log.config import LogConfig
+from pykraft.log.log import Log
+from pykraft.log.os_fs import OsFs
+from pykraft.types import Offset, Uuid
+from tests.log.logs import DIRECTORY, ONE, SMALL, Batch, batch, bytes_of, content, fill, open_log, run_of
+from tests.log.page_cache_fs import PageCacheFs
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+LOG_0 = DIRECTORY / f"{0:020d}.log"
+POINT = DIRECTORY / "recovery-point"
+
+
+def directory_with(batches: list[Batch], config: LogConfig = SMALL) -> PageCacheFs:
+    """A directory that was closed cleanly."""
+    fs = PageCacheFs()
+    log, _ = open_log(fs, config)
+    fill(log, batches)
+    log.close()
+    return fs
+
+
+def without_point(fs: PageCacheFs) -> PageCacheFs:
+    """As if Kafka had written the directory."""
+    fs.remove(POINT)
+    fs.sync_dir(DIRECTORY)
+    return fs
+
+
+def files_of(fs: PageCacheFs) -> dict[str, bytes]:
+    return {name: fs.read(DIRECTORY / name) for name in fs.listdir(DIRECTORY)}
+
+
+def test_an_empty_directory_becomes_an_empty_log() -> None:
+    fs = PageCacheFs()
+    log, recovery = open_log(fs)
+    assert (log.start_offset, log.end_offset, log.epochs) == (0, 0, [])
+    assert (recovery.recovery_point, recovery.notes, recovery.corrupt) == (None, (), ())
+    log.close()
+    assert fs.listdir(DIRECTORY) == [
+        f"{0:020d}.index",
+        f"{0:020d}.log",
+        f"{0:020d}.timeindex",
+        "leader-epoch-checkpoint",
+        "partition.metadata",
+        "recovery-point",
+    ]
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_a_log_cut_at_every_byte_of_its_last_batches(count: int) -> None:
+    batches = [batch(at, epoch=1 + at // 3, size_bytes=30, fill=at) for at in range(6)]
+    whole = b"".join(bytes_of(batches))
+    last_size_bytes = len(b"".join(bytes_of(batches[-count:])))
+    for size_bytes in range(len(whole) - last_size_bytes, len(whole) + 1):
+        fs = without_point(directory_with(batches, ONE))
+        fs.write(LOG_0, whole[:size_bytes])
+        log, recovery = open_log(fs, ONE)
+        kept = size_bytes // len(batches[0][1])
+        assert content(log) == bytes_of(batches[:kept])
+        assert recovery.truncated_bytes == size_bytes - kept * len(batches[0][1])
+        assert bool(recovery.notes[1:]) == (recovery.truncated_bytes > 0)
+        fill(log, run_of(kept, 2, epoch=5))
+        assert content(log) == bytes_of([*batches[:kept], *run_of(kept, 2, epoch=5)])
+
+
+def test_a_log_cut_at_every_byte_below_its_recovery_point_is_corrupt() -> None:
+    batches = run_of(0, 4)
+    whole = b"".join(bytes_of(batches))
+    for size_bytes in range(len(whole)):
+        fs = directory_with(batches)
+        fs.write(LOG_0, whole[:size_bytes])
+        before = files_of(fs)
+        log, recovery = open_log(fs)
+        kept = size_bytes // len(batches[0][1])
+        assert [(one.path, one.start_offset, one.end_offset) for one in recovery.corrupt] == [(LOG_0, kept, 4)]
+        assert content(log) == bytes_of(batches[:kept])
+        assert files_of(fs) == before
+
+
+@pytest.mark.parametrize("position", range(0, 312, 3))
+def test_a_changed_byte_below_the_recovery_point_is_reported_and_nothing_is_touched(position: int) -> None:
+    """But for the epoch of the last batch, which no CRC covers and no later batch contradicts."""
+    batches = run_of(0, 4)
+    size_bytes = len(batches[0][1])
+    fs = directory_with(batches)
+    damaged = bytearray(fs.read(LOG_0))
+    damaged[position] ^= 0x81
+    fs.write(LOG_0, bytes(damaged))
+    before = files_of(fs)
+    log, recovery = open_log(fs)
+    if not recovery.corrupt:
+        assert position // size_bytes == 3
+        assert 12 <= position % size_bytes < 16
+        assert log.last_epoch > 1
+        return
+    (damage,) = recovery.corrupt
+    hit, at = divmod(position, size_bytes)
+    assert damage.position == hit * size_bytes or (damage.position == (hit + 1) * size_bytes and 12 <= at < 16)
+    assert damage.end_offset == 4
+    assert log.end_offset == damage.start_offset
+    with pytest.raises(CorruptionError, match=rf"{LOG_0}: at position {damage.position}: expected .* found .*; give"):
+        recovery.refuse_corrupt()
+    for write in (lambda: log.append(run_of(0, 1)), log.flush, lambda: log.truncate_to(Offset(0))):
+        with pytest.raises(CorruptionError):
+            write()
+    log.close()
+    assert files_of(fs) == before
+
+
+def test_each_damaged_segment_is_reported() -> None:
+    batches = run_of(0, 60)
+    fs = directory_with(batches)
+    names = [name for name in fs.listdir(DIRECTORY) if name.endswith(".log")]
+    assert len(names) > 2
+    for name in names[:2]:
+        damaged = bytearray(fs.read(DIRECTORY / name))
+        damaged[200] ^= 1
+        fs.write(DIRECTORY / name, bytes(damaged))
+    _, recovery = open_log(fs)
+    starts = [int(name[:20]) for name in names]
+    assert [(one.path.name, one.end_offset) for one in recovery.corrupt] == [
+        (names[0], starts[1]),
+        (names[1], starts[2]),
+    ]
+
+
+def test_a_missing_segment_below_the_recovery_point_is_corruption() -> None:
+    fs = directory_with(run_of(0, 60))
+    names = [name for name in fs.listdir(DIRECTORY) if name.endswith(".log")]
+    fs.remove(DIRECTORY / names[1])
+    _, recovery = open_log(fs)
+    (damage,) = recovery.corrupt
+    assert (damage.path.name, damage.position) == (names[2], 0)
+    assert (damage.start_offset, damage.end_offset) == (int(names[1][:20]), int(names[2][:20]))
+    assert "a segment that begins at offset" in damage.found
+
+
+def test_a_log_without_segments_below_its_recovery_point_is_corruption() -> None:
+    fs = directory_with(run_of(0, 3))
+    for name in fs.listdir(DIRECTORY):
+        if name.startswith("0"):
+            fs.remove(DIRECTORY / name)
+    _, recovery = open_log(fs)
+    assert [(one.start_offset, one.end_offset, one.found) for one in recovery.corrupt] == [(0, 3, "the end of the log")]
+
+
+def test_a_log_ends_where_offsets_leave_a_hole() -> None:
+    batches = [batch(0), batch(1), batch(3), batch(4)]
+    fs = without_point(directory_with([batch(0)]))
+    fs.write(LOG_0, b"".join(bytes_of(batches)))
+    log, recovery = open_log(fs)
+    assert content(log) == bytes_of(batches[:2])
+    assert "expected offset 2, found offset 3" in recovery.notes[1]
+
+
+def test_a_log_ends_where_the_epoch_goes_backwards() -> None:
+    batches = [batch(0, epoch=2), batch(1, epoch=3), batch(2, epoch=2)]
+    fs = without_point(directory_with([batch(0)]))
+    fs.write(LOG_0, b"".join(bytes_of(batches)))
+    log, recovery = open_log(fs)
+    assert content(log) == bytes_of(batches[:2])
+    assert "expected an epoch of at least 3, found epoch 2" in recovery.notes[1]
+
+
+def test_segments_behind_a_torn_tail_and_stale_files_are_removed() -> None:
+    batches = run_of(0, 60)
+    fs = without_point(directory_with(batches))
+    names = [name for name in fs.listdir(DIRECTORY) if name.endswith(".log")]
+    fs.write(DIRECTORY / names[1], fs.read(DIRECTORY / names[1])[:-1])
+    for name in (f"{7:020d}.index", f"{0:020d}.log.deleted", f"{9:020d}.timeindex.cleaned", f"{9:020d}.snapshot"):
+        fs.write(DIRECTORY / name, b"stale")
+    log, _ = open_log(fs)
+    end_offset = int(names[2][:20]) - 1
+    assert content(log) == bytes_of(batches[:end_offset])
+    assert [name for name in fs.listdir(DIRECTORY) if name.startswith("0")] == sorted(
+        [names[0], names[1], f"{9:020d}.snapshot"]
+        + [name.replace(".log", suffix) for name in names[:2] for suffix in (".index", ".timeindex")]
+    )
+
+
+def test_a_log_without_its_beginning_needs_a_snapshot() -> None:
+    fs = without_point(directory_with(run_of(0, 60)))
+    names = [name for name in fs.listdir(DIRECTORY) if name.endswith(".log")]
+    fs.remove(DIRECTORY / names[0])
+    start = int(names[1][:20])
+    for snapshot_offset, is_fine in ((start - 1, False), (start, True)):
+        fs.write(DIRECTORY / f"{snapshot_offset:020d}-{3:010d}.checkpoint", b"")
+        if is_fine:
+            assert open_log(fs)[0].start_offset == start
+        else:
+            with pytest.raises(StorageError, match=f"starts at offset {start} and no snapshot .*; restore"):
+                open_log(fs)
+
+
+def test_a_segment_in_the_midst_of_a_swap_is_refused() -> None:
+    fs = directory_with(run_of(0, 3))
+    fs.write(DIRECTORY / f"{0:020d}.log.swap", b"")
+    with pytest.raises(StorageError, match=r"swap: .*; start Kafka once"):
+        open_log(fs)
+
+
+def test_a_damaged_epoch_checkpoint_and_damaged_indexes_are_derived_again() -> None:
+    fs = directory_with([batch(at, epoch=1 + at // 7, time=at) for at in range(60)])
+    before = files_of(fs)
+    for name in before:
+        if name.endswith("index") or name == "leader-epoch-checkpoint":
+            fs.write(DIRECTORY / name, b"\xff" * 37)
+    log, recovery = open_log(fs)
+    log.close()
+    assert recovery.corrupt == ()
+    assert files_of(fs) == before
+
+
+def golden_partitions() -> list[Path]:
+    found = sorted(path.parent for path in GOLDEN.glob("*/disk/n*/data/*/partition.metadata"))
+    assert len(found) == 12
+    return found
+
+
+@pytest.mark.parametrize("source", golden_partitions(), ids=lambda path: "-".join(path.parts[-5:-2:2]))
+def test_kafkas_directories_open_and_close_byte_for_byte(source: Path, tmp_path: Path) -> None:
+    directory = tmp_path / source.name
+    shutil.copytree(source, directory)
+    topic_id = Uuid(bytes(15) + (b"\1" if source.name.startswith("__cluster") else b"\2"))
+    log, recovery = Log.open(OsFs(), directory, config=LogConfig(), topic_id=topic_id)
+    assert (recovery.truncated_bytes, recovery.corrupt) == (0, ())
+    assert "no recovery-point file" in recovery.notes[0]
+    assert sum(map(len, content(log))) == log.size_bytes
+    log.close()
+    for path in source.iterdir():
+        if path.name.endswith(".deleted") and not path.name.endswith("checkpoint.deleted"):
+            assert not (directory / path.name).exists()
+        elif path.name == "leader-epoch-checkpoint":
+            kept = (directory / path.name).read_text().splitlines()
+            assert [line.split()[0] for line in kept][-1:] == [path.read_text().split()[-2]]
+        elif not re.fullmatch(r"0+(93|0)\.(time)?index", path.name):
+            assert (directory / path.name).read_bytes() == path.read_bytes()
