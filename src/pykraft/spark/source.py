@@ -1,0 +1,76 @@
+"""``spark.read.format("pykraft")``: log directories as rows.
+
+Option ``path``: a comma list of partition directories, segment files, or globs of them, of one or many
+replicas. Every batch's CRC is checked; a torn or preallocated tail of the newest segment is not read. The
+columns are in `pykraft.spark.schema`.
+
+Source: PySpark ``DataSource`` (SPARK-44076).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pykraft.errors import UsageError
+from pykraft.spark.decode import rows_of
+from pykraft.spark.files import Piece, find_segments, pieces_of, read_piece
+from pykraft.spark.schema import SCHEMA
+
+
+class PiecePartition(InputPartition):
+    """The part of a log that one task reads."""
+
+    def __init__(self, piece: Piece) -> None:
+        super().__init__(piece.path)
+        self.piece = piece
+
+
+class LogReader(DataSourceReader):
+    """Cuts logs into pieces on the driver, decodes them on the workers."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """See `DataSourceReader`."""
+        return [
+            PiecePartition(piece)
+            for replica, segments in find_segments(self._path).items()
+            for piece in pieces_of(replica, segments)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """See `DataSourceReader`; keeps no state between partitions."""
+        assert isinstance(partition, PiecePartition)
+        return rows_of(partition.piece, read_piece(partition.piece))
+
+
+class PykraftDataSource(DataSource):
+    """The source ``pykraft``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """See `DataSource`."""
+        return "pykraft"
+
+    def schema(self) -> StructType:
+        """See `DataSource`."""
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> LogReader:
+        """See `DataSource`. Errors: UsageError without the option ``path``."""
+        del schema
+        path = self.options.get("path", "")
+        if not path.strip():
+            raise UsageError('the source pykraft needs .option("path", …): partition directories or globs of them')
+        return LogReader(path)
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("pykraft")`` known to this session."""
+    spark.dataSource.register(PykraftDataSource)
