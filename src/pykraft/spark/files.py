@@ -8,9 +8,9 @@ Source: KIP-595 (log layout); Kafka ``FileRecords`` and ``LogSegment.recover``.
 
 from __future__ import annotations
 
-from glob import glob
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 
 from pykraft.errors import CorruptionError, UsageError
@@ -42,7 +42,7 @@ def find_segments(paths: str) -> dict[str, list[Path]]:
     """
     found: dict[Path, list[Path]] = {}
     for pattern in [part.strip() for part in paths.split(",") if part.strip()]:
-        matches = [Path(match) for match in sorted(glob(pattern))  # noqa: PTH207 - patterns may be absolute]
+        matches = [Path(match) for match in sorted(glob(pattern))]  # noqa: PTH207 - may be absolute
         files = [file for match in matches for file in _segments_of(match)]
         if not files:
             raise UsageError(f"{pattern}: no segment files; give partition directories, .log files or globs of them")
