@@ -1,0 +1,147 @@
+"""Make .venv, and install locked requirements into it: the slow path of bin/_environment.
+
+Owns .venv. Invariant: a copy of a lock file in .venv/installed means that exactly this lock was installed; it is
+written last, so a set-up that was killed is done again. One set-up runs at a time; a second one waits for the first
+and finds its work done. It runs on any Python >= 3.11 with the standard library only, and it refuses to know what the
+requirements are for.
+
+Usage: python3 bin/_setup.py SET...   where requirements/SET.txt is a lock file
+Exit status: 0 done; 1 pip failed; 2 this machine lacks something.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILT_WITH = {"spark": "build"}
+"""A set with packages that come as source only, and the set that has what builds them."""
+
+
+class SetupError(Exception):
+    """The environment cannot be made; ``status`` is the exit status."""
+
+    def __init__(self, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Environment:
+    """The environment of one clone.
+
+    Errors, of all methods: SetupError.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._requirements = root / "requirements"
+        self._source = root / "src"
+        self._root = root
+        self._path = root / ".venv"
+        self._installed = self._path / "installed"
+        self._python = self._path / "bin" / "python"
+
+    def ensure(self, names: Sequence[str]) -> None:
+        """Install these sets where they are not yet as their lock files say."""
+        for name in names:
+            if not self._lock_file(name).is_file():
+                known = ", ".join(sorted(path.stem for path in self._requirements.glob("*.txt")))
+                raise SetupError(f"there is no set of requirements {name!r}; there are {known}", status=2)
+        self._path.mkdir(exist_ok=True)
+        with self._alone():
+            if not self._is_usable():
+                self._create()
+            for name in names:
+                for each in (BUILT_WITH.get(name), name):
+                    if each is not None and not self._has(each):
+                        self._install(each)
+
+    def _lock_file(self, name: str) -> Path:
+        return self._requirements / f"{name}.txt"
+
+    def _has(self, name: str) -> bool:
+        copy = self._installed / f"{name}.txt"
+        return copy.is_file() and copy.read_bytes() == self._lock_file(name).read_bytes()
+
+    def _is_usable(self) -> bool:
+        made_for = self._installed / "root"
+        if not made_for.is_file() or made_for.read_text().rstrip("\n") != str(self._root):
+            return False
+        return os.access(self._python, os.X_OK)
+
+    def _create(self) -> None:
+        say(f"making {self._path} with Python {sys.version.split()[0]}")
+        shutil.rmtree(self._installed, ignore_errors=True)
+        shutil.rmtree(self._path / "bin", ignore_errors=True)
+        try:
+            run([sys.executable, "-m", "venv", str(self._path)])
+        except SetupError as error:
+            package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
+            advice = f"{sys.executable} cannot make environments. On Debian and Ubuntu: apt-get install {package}"
+            raise SetupError(f"{error}\n{advice}", status=2) from None
+        packages = run([str(self._python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).strip()
+        (Path(packages) / "pykraft.pth").write_text(f"{self._source}\n")
+        self._installed.mkdir()
+        (self._installed / "root").write_text(f"{self._root}\n")
+
+    def _install(self, name: str) -> None:
+        started = time.monotonic()
+        say(f"installing requirements/{name}.txt")
+        run(
+            [
+                str(self._python),
+                *("-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet"),
+                *("--progress-bar", "off", "--no-warn-script-location"),
+                *("--require-hashes", "--no-deps", "--requirement", str(self._lock_file(name))),
+                *(["--no-build-isolation"] if name in BUILT_WITH else []),
+            ]
+        )
+        copy = self._installed / f"{name}.txt"
+        fresh = copy.with_suffix(".fresh")
+        shutil.copyfile(self._lock_file(name), fresh)
+        fresh.replace(copy)
+        say(f"installed requirements/{name}.txt in {time.monotonic() - started:.0f} s")
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        with (self._path / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say(f"waiting for another set-up of {self._path}")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def run(command: Sequence[str]) -> str:
+    """What the command prints; what it complains of goes to our standard error. Errors: SetupError."""
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise SetupError(f"this failed with status {done.returncode}: {' '.join(command)}\n{done.stdout}", status=1)
+    return done.stdout
+
+
+def say(text: str) -> None:
+    """One line of progress, on standard error."""
+    print(f"pykraft: {text}", file=sys.stderr, flush=True)
+
+
+def main(names: Sequence[str]) -> int:
+    """The command line; see the module."""
+    try:
+        Environment(ROOT).ensure(names)
+    except SetupError as error:
+        say(str(error))
+        return error.status
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,22 @@
+"""What all tests share: how hard Hypothesis tries, and the flag that rewrites scenario files.
+
+Hypothesis profiles: `dev` draws anew in each run and keeps what failed; `ci` draws the same examples every time, so that
+a red run is about the change and not about luck; `thorough` is for an evening. ``HYPOTHESIS_PROFILE`` chooses.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("dev", deadline=None, print_blob=True)
+settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True, database=None)
+settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=2_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "dev"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the flag; it stands here because pytest reads the options of this file only, wherever it is started."""
+    parser.addoption("--rewrite", action="store_true", help="write what the scenarios tell now; read the diff")

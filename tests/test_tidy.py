@@ -1,0 +1,177 @@
+"""The repository keeps its own rules, and each rule finds what was planted for it and lets its innocent twin pass.
+
+The rules are in ``tests/tidy``; what a rule is for stands in its docstring. This file plants what it forbids, and is
+therefore the one file that the rules do not read.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.file_rules import FILE_RULES, FileRule
+from tests.tidy.repository import ROOT, SourceFile, files
+from tests.tidy.tree_rules import TREE_RULES, TreeRule
+
+HERE = str(Path(__file__).relative_to(ROOT))
+JUDGED = [file for file in files() if file.path != HERE]
+
+CODE = "src/pykraft/code.py"
+TEST = "tests/test_code.py"
+ROOTED = "/"
+DOT = "."
+HOST = f"pypi{DOT}org"
+
+# rule: (path, guilty text, innocent text)
+PLANTED_FILES: dict[str, Sequence[tuple[str, str, str]]] = {
+    "short_files": [(CODE, "a = 1\n" * 401, "a = 1\n" * 400)],
+    "short_functions": [
+        (CODE, "def f():\n" + "    a = 1\n" * 70, "def f():\n" + "    a = 1\n" * 69),
+        (CODE, "class C:\n    async def f(self):\n" + "        a = 1\n" * 70, "a = 1\n" * 71),
+    ],
+    "no_markers": [
+        (CODE, "# TODO: later", "# Todos are issues"),
+        ("justfile", "# FIXME", "# fixed"),
+        (CODE, "raise NotImplementedError", "raise TypeError"),
+        (CODE, "# HACK", "# HACKS are not"),
+        (CODE, "# XXX", "# XXXL"),
+    ],
+    "opening_docstring": [
+        (CODE, "a = 1", '"""What it owns."""\na = 1'),
+        (TEST, "a = 1", ""),
+        ("src/pykraft/code/__init__.py", "", '"""What is in it."""'),
+    ],
+    "documented_names": [
+        (CODE, "def f(): ...", "def _f(): ..."),
+        (CODE, "class C:\n    a = 1", "class _C:\n    def f(self): ..."),
+        (CODE, "class C:\n    'C.'\n    def f(self): ...", "class C:\n    'C.'\n    @override\n    def f(self): ..."),
+        (CODE, "async def f(): ...", "async def f():\n    'Do it.'"),
+    ],
+    "cited_source": [
+        ("src/pykraft/core/on/code.py", '"""Vote."""', '"""Vote.\n\nSource: KIP-595 §Vote.\n"""'),
+        ("src/pykraft/rpc/code.py", "a = 1", '"""Vote.\n\nSource: KIP-595 §Vote.\n"""'),
+    ],
+    "injected_randomness": [
+        (CODE, "import random\nrandom.randrange(2)", "import random\nrandom.Random(1).randrange(2)"),
+        (CODE, "from random import choice", "from random import Random"),
+    ],
+    "no_skips_or_sleeps": [
+        (TEST, "time.sleep(1)", "clock.sleep(1)"),
+        (TEST, "async def f():\n    await asyncio.sleep(0)", "async def f():\n    await asyncio.wait_for(g(), 1)"),
+        (TEST, "@pytest.mark.skip\ndef test(): ...", "@pytest.mark.kafka\ndef test(): ..."),
+        (TEST, "pytest.importorskip('pyspark')", "import pyspark"),
+    ],
+    "telling_names": [(CODE, "class LogManager: ...", "class Log: ..."), (TEST, "class FsBase: ...", "class Fs: ...")],
+    "no_machine_paths": [
+        (CODE, f"path = '{ROOTED}work/main'", "path = '~/tmp/main'"),
+        ("README.md", f"cd {ROOTED}root/pykraft", "cd pykraft/root/x"),
+        ("bin/tool", f"log={ROOTED}tmp/x", 'log="${TMPDIR}/tmp/x"'),
+    ],
+    "no_registry_hosts": [
+        ("requirements/a.txt", f"https://{HOST}/simple", "a==1"),
+        ("pom.xml", f"<url>https://{HOST}</url>", "<packaging>pom</packaging>"),
+    ],
+    "no_private_references": [(CODE, "# as spec/03 says", "# as KIP-595 says"), ("a.md", "plan.md", "planned")],
+}
+
+BODY = "def f():\n    return 1\n"
+HASHED = "a==1 ; sys_platform == 'win32' \\\n    --hash=sha256:00\n"
+
+# rule: (guilty files, innocent files)
+PLANTED_TREES: dict[str, Sequence[tuple[dict[str, str], dict[str, str]]]] = {
+    "narrow_modules": [
+        (
+            {f"src/pykraft/m{n}.py": "" for n in range(13)}
+            | {CODE: "".join(f"from pykraft.m{n} import a\n" for n in range(13))},
+            {f"src/pykraft/m{n}.py": "" for n in range(12)}
+            | {"src/pykraft/types.py": "", CODE: "".join(f"from pykraft import m{n}, types\n" for n in range(12))},
+        ),
+    ],
+    "no_dead_modules": [
+        (
+            {"src/pykraft/cli/main.py": "", CODE: "a = 1"},
+            {"src/pykraft/cli/main.py": "from pykraft.code import a", CODE: "a = 1"},
+        ),
+        (
+            {"src/pykraft/one.py": "import pykraft.two", "src/pykraft/two.py": "import pykraft.one"},
+            {"src/pykraft/__main__.py": "load('pykraft.one')", "src/pykraft/one.py": ""},
+        ),
+        (
+            {"src/pykraft/a/__init__.py": "import pykraft.b", "src/pykraft/b.py": ""},
+            {"src/pykraft/a/__init__.py": "'Nothing but prose.'"},
+        ),
+        ({"bin/tool": "-m tests.code", CODE: "a = 1"}, {"bin/tool": "exec python -m pykraft.code", CODE: "a = 1"}),
+    ],
+    "mirrored_tests": [
+        ({CODE: BODY}, {CODE: BODY, TEST: ""}),
+        ({"src/pykraft/a/code.py": BODY, TEST: ""}, {"src/pykraft/a/code.py": BODY, "tests/a/test_code.py": ""}),
+        ({"src/pykraft/a/__init__.py": BODY}, {"src/pykraft/a/__init__.py": "class P:\n    def f(self) -> int: ...\n"}),
+    ],
+    "locked_requirements": [
+        ({"uv.lock": ""}, {"requirements/a.txt": HASHED}),
+        ({"requirements/a.txt": "a==1\nb==2\n"}, {"requirements/a.txt": HASHED}),
+        (
+            {"requirements/a.txt": HASHED, "requirements/b.txt": HASHED.replace("==1", "==2")},
+            {"requirements/a.txt": HASHED, "requirements/b.txt": HASHED},
+        ),
+        (
+            {"requirements/a.txt": HASHED, "pyproject.toml": "[project]\ndependencies = ['a>=1', 'B_c[x]>=2']"},
+            {"requirements/a.txt": HASHED, "pyproject.toml": "[project]\ndependencies = ['A>=1']"},
+        ),
+    ],
+}
+
+
+@pytest.mark.parametrize("rule", FILE_RULES, ids=lambda rule: rule.__name__)
+def test_every_file_keeps(rule: FileRule) -> None:
+    complaints = [f"{file.path}: {complaint}" for file in JUDGED for complaint in rule(file)]
+    assert not complaints, f"{rule.__doc__}\n" + "\n".join(complaints)
+
+
+@pytest.mark.parametrize("rule", TREE_RULES, ids=lambda rule: rule.__name__)
+def test_the_repository_keeps(rule: TreeRule) -> None:
+    complaints = list(rule(JUDGED))
+    assert not complaints, f"{rule.__doc__}\n" + "\n".join(complaints)
+
+
+@pytest.mark.parametrize("rule", FILE_RULES, ids=lambda rule: rule.__name__)
+def test_what_is_planted_in_a_file_is_found(rule: FileRule) -> None:
+    for path, guilty, innocent in PLANTED_FILES[rule.__name__]:
+        assert list(rule(SourceFile(path, guilty))), guilty
+        assert not list(rule(SourceFile(path, innocent))), innocent
+
+
+@pytest.mark.parametrize("name", PLANTED_TREES)
+def test_what_is_planted_in_the_tree_is_found(name: str) -> None:
+    rule = next(each for each in TREE_RULES if each.__name__ == name)
+    for guilty, innocent in PLANTED_TREES[name]:
+        assert list(rule([SourceFile(path, text) for path, text in guilty.items()])), guilty
+        assert not list(rule([SourceFile(path, text) for path, text in innocent.items()])), innocent
+
+
+def test_exceptions_that_nothing_needs_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = next(each for each in TREE_RULES if each.__name__ == "no_idle_exceptions")
+    for table in ("JOINERS", "ENTRY_POINTS", "TESTED_ELSEWHERE"):
+        monkeypatch.setattr(f"tests.tidy.tree_rules.{table}", {})
+    code, test = SourceFile(CODE, BODY), SourceFile(TEST, "")
+    assert not list(rule([code, test]))
+    monkeypatch.setattr("tests.tidy.tree_rules.JOINERS", {"pykraft.code": (20, "joins")})
+    monkeypatch.setattr("tests.tidy.tree_rules.ENTRY_POINTS", {"pykraft.gone": "was started once"})
+    monkeypatch.setattr("tests.tidy.tree_rules.TESTED_ELSEWHERE", {"pykraft.code": "elsewhere"})
+    assert len(list(rule([code, test]))) == 3
+
+
+def test_every_rule_was_tried_and_says_what_it_is_for() -> None:
+    assert set(PLANTED_FILES) == {rule.__name__ for rule in FILE_RULES}
+    assert set(PLANTED_TREES) | {"no_idle_exceptions"} == {rule.__name__ for rule in TREE_RULES}
+    assert all(rule.__doc__ for rule in (*FILE_RULES, *TREE_RULES))
+
+
+def test_the_repository_is_read_whole() -> None:
+    paths = {file.path for file in files()}
+    assert {"pyproject.toml", "src/pykraft/types.py", "bin/_environment", HERE} <= paths
+    assert not any(path.startswith("tests/golden/") for path in paths)
+    assert all(isinstance(file.tree, ast.Module) for file in files() if file.is_python)

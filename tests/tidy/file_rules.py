@@ -1,0 +1,174 @@
+"""Rules that one file keeps or breaks by itself. Each yields its complaints, and none for a file it does not concern.
+
+Source: TigerBeetle's ``tidy.zig`` for the idea, the limits and the left-over markers.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+
+from tests.tidy.repository import SourceFile
+
+FileRule = Callable[[SourceFile], Iterator[str]]
+
+LINES_MAX = 400
+FUNCTION_LINES_MAX = 70
+
+MARKERS = re.compile(r"\b(TO[D]O|FIX[M]E|XX[X]|HAC[K]|NotImplemented[E]rror)\b")
+MACHINE_PATHS = re.compile(r"(?<![\w.${}~*-])/(work|root|tmp|farm)/\w")
+REGISTRY_HOSTS = re.compile(
+    r"pypi[.]org|pythonhosted[.]org|repo1?[.]maven|maven[.]org|registry[.]npmjs|proxy[.]golang|crates[.]io|deb[.]debian"
+)
+PRIVATE_REFERENCES = re.compile(r"\bspec/\d\d|\bplan[.]md|\bstyle-anchors")
+VAGUE_NAMES = re.compile(r"(Manager|Helper|Utils?|Base|Misc)$")
+
+MUST_CITE = ("src/pykraft/core/on/", "src/pykraft/rpc/", "src/pykraft/log/", "src/pykraft/protocol/")
+OURS = {
+    "src/pykraft/log/config.py": "values with units",
+    "src/pykraft/log/fs.py": "the seam between the log and its files",
+    "src/pykraft/log/paths.py": "names of files",
+    "src/pykraft/protocol/source.py": "text of generated functions",
+}
+"""Modules below `MUST_CITE` that carry out nothing of Kafka's, and what they are."""
+
+RANDOM_CLASSES = {"Random", "SystemRandom"}
+SLEEPS = {("time", "sleep"), ("asyncio", "sleep")}
+SKIPS = {"skip", "skipif", "xfail", "importorskip"}
+
+
+def short_files(file: SourceFile) -> Iterator[str]:
+    """A file holds one idea, and one idea fits 400 lines."""
+    count = len(file.text.splitlines())
+    if file.is_python and count > LINES_MAX:
+        yield f"{count} lines, more than {LINES_MAX}: what are its two ideas?"
+
+
+def short_functions(file: SourceFile) -> Iterator[str]:
+    """A function fits a screen."""
+    for function in _functions(file):
+        count = (function.end_lineno or function.lineno) - function.lineno + 1
+        if count > FUNCTION_LINES_MAX:
+            yield f"{function.name} has {count} lines, more than {FUNCTION_LINES_MAX}"
+
+
+def no_markers(file: SourceFile) -> Iterator[str]:
+    """What is not done stands in an issue, not in the code."""
+    for number, line in enumerate(file.text.splitlines(), start=1):
+        if found := MARKERS.search(line):
+            yield f"line {number}: {found[0]}"
+
+
+def opening_docstring(file: SourceFile) -> Iterator[str]:
+    """Every module opens with its theory; only an empty ``__init__.py`` of tests has none."""
+    if file.is_python and (file.is_product or file.tree.body) and not file.docstring:
+        yield "no docstring at its top: what does it own, what always holds, what does it refuse to know?"
+
+
+def documented_names(file: SourceFile) -> Iterator[str]:
+    """Public functions, classes and methods of the package say what they do."""
+    if not file.is_product:
+        return
+    for body in (file.tree.body, *(each.body for each in _public_classes(file))):
+        for node in body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and _needs_docstring(node):
+                yield f"line {node.lineno}: {node.name} has no docstring"
+
+
+def cited_source(file: SourceFile) -> Iterator[str]:
+    """Who carries out Kafka's behavior says where it is written: KIP, issue, class or paper."""
+    concerned = file.is_product and file.path.startswith(MUST_CITE) and not file.path.endswith("__init__.py")
+    if not concerned or file.path in OURS:
+        return
+    if "Source:" not in file.docstring:
+        yield "its docstring has no `Source:` line"
+
+
+def injected_randomness(file: SourceFile) -> Iterator[str]:
+    """One seed decides everything, so nobody asks the generator that all share."""
+    if not file.is_product:
+        return
+    for node in ast.walk(file.tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="random"), attr=name) if name not in RANDOM_CLASSES:
+                yield f"line {node.lineno}: random.{name} of the global generator"
+            case ast.ImportFrom(module="random", names=names) if {alias.name for alias in names} - RANDOM_CLASSES:
+                yield f"line {node.lineno}: imports a function of the global generator"
+            case _:
+                pass
+
+
+def no_skips_or_sleeps(file: SourceFile) -> Iterator[str]:
+    """A test runs, and waits for what it waits for; what is missing fails."""
+    if not file.is_test:
+        return
+    for node in ast.walk(file.tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id=module), attr=name) if (module, name) in SLEEPS:
+                yield f"line {node.lineno}: {module}.{name}"
+            case ast.Attribute(value=ast.Name(id="pytest") | ast.Attribute(attr="mark"), attr=name) if name in SKIPS:
+                yield f"line {node.lineno}: pytest's {name}"
+            case _:
+                pass
+
+
+def telling_names(file: SourceFile) -> Iterator[str]:
+    """A class is named for what it is."""
+    if not file.is_python:
+        return
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.ClassDef) and (found := VAGUE_NAMES.search(node.name)):
+            yield f"line {node.lineno}: {node.name}: what does a {found[0]} do?"
+
+
+def no_machine_paths(file: SourceFile) -> Iterator[str]:
+    """Nothing depends on where one machine keeps its files."""
+    yield from _lines_with(MACHINE_PATHS, file)
+
+
+def no_registry_hosts(file: SourceFile) -> Iterator[str]:
+    """Packages come from wherever the reader's tools are told; their hashes are ours, their hosts are not."""
+    yield from _lines_with(REGISTRY_HOSTS, file)
+
+
+def no_private_references(file: SourceFile) -> Iterator[str]:
+    """What is cited can be read by whoever reads us."""
+    yield from _lines_with(PRIVATE_REFERENCES, file)
+
+
+FILE_RULES: tuple[FileRule, ...] = (
+    short_files,
+    short_functions,
+    no_markers,
+    opening_docstring,
+    documented_names,
+    cited_source,
+    injected_randomness,
+    no_skips_or_sleeps,
+    telling_names,
+    no_machine_paths,
+    no_registry_hosts,
+    no_private_references,
+)
+
+
+def _functions(file: SourceFile) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    if file.is_python:
+        yield from (node for node in ast.walk(file.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def _public_classes(file: SourceFile) -> Iterator[ast.ClassDef]:
+    yield from (node for node in file.tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_"))
+
+
+def _needs_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
+    """True unless it is private, has one, or is an override or overload of what has one."""
+    inherited = {each.id for each in node.decorator_list if isinstance(each, ast.Name)} & {"override", "overload"}
+    return not (node.name.startswith("_") or inherited or ast.get_docstring(node))
+
+
+def _lines_with(pattern: re.Pattern[str], file: SourceFile) -> Iterator[str]:
+    for number, line in enumerate(file.text.splitlines(), start=1):
+        if found := pattern.search(line):
+            yield f"line {number}: {found[0]}"

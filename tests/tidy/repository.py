@@ -1,0 +1,90 @@
+"""The files of the repository as the rules see them: a path, the text, and for Python the syntax tree.
+
+Owns the reading. Invariant: what git tracks or would add is what is judged, so that a file is judged before it is
+committed and nothing that tools leave behind ever is. Recorded bytes (``tests/golden``) are nobody's prose and are
+left out. It refuses to know the rules.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path, PurePosixPath
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+GOLDEN = "tests/golden/"
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One text file; ``path`` is relative to the repository, with slashes."""
+
+    path: str
+    text: str
+
+    @property
+    def is_python(self) -> bool:
+        """True for Python modules and scripts."""
+        return self.path.endswith(".py")
+
+    @property
+    def is_product(self) -> bool:
+        """True for modules of the package."""
+        return self.is_python and self.path.startswith("src/")
+
+    @property
+    def is_test(self) -> bool:
+        """True for Python under ``tests``."""
+        return self.is_python and self.path.startswith("tests/")
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """The syntax tree of a Python file."""
+        return ast.parse(self.text, filename=self.path)
+
+    @property
+    def docstring(self) -> str:
+        """The module's docstring, or nothing."""
+        return ast.get_docstring(self.tree) or ""
+
+    @property
+    def module(self) -> str:
+        """The dotted name of a module of the package: ``pykraft.log.segment``."""
+        parts = PurePosixPath(self.path).with_suffix("").parts[1:]
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+    def imports(self, known: frozenset[str]) -> frozenset[str]:
+        """Those of the ``known`` modules that this one imports, anywhere in it; of a package, the package itself."""
+        named: set[str] = set()
+        for node in ast.walk(self.tree):
+            match node:
+                case ast.Import():
+                    named |= {alias.name for alias in node.names}
+                case ast.ImportFrom(module=str(module)):
+                    named |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
+                case ast.Constant(value=str(text)):
+                    named.add(text)  # commands and the like that are loaded by name
+                case _:
+                    pass
+        return frozenset(named) & known
+
+
+@cache
+def files() -> tuple[SourceFile, ...]:
+    """Every text file of the repository."""
+    return tuple(_read())
+
+
+def _read() -> Iterator[SourceFile]:
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for path in sorted(set(listed.rstrip("\0").split("\0"))):
+        if path.startswith(GOLDEN) or not (ROOT / path).is_file():
+            continue
+        try:
+            yield SourceFile(path, (ROOT / path).read_text(encoding="utf-8"))
+        except UnicodeDecodeError:
+            continue

@@ -1,0 +1,180 @@
+"""Rules that need to see all files at once: who imports whom, what is tested where, what the locks agree on.
+
+Source: TigerBeetle's ``tidy.zig`` (dead files); websockets' ``maxi_cov.py`` (each module has its own tests).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+
+from tests.tidy.repository import SourceFile
+
+TreeRule = Callable[[Sequence[SourceFile]], Iterator[str]]
+
+FAN_OUT_MAX = 12
+"""Modules of ours that one module may import: what one can keep in mind while reading it, and a third of what Kafka's
+own check allows the class that it then exempts. `SHARED_WORDS` do not count: they are vocabulary, not neighbors."""
+SHARED_WORDS = frozenset({"pykraft.types", "pykraft.errors", "pykraft.config"})
+JOINERS: dict[str, tuple[int, str]] = {
+    "pykraft.rpc.codec": (14, "the table of all RPCs"),
+}
+"""Modules whose one idea is to join many: how many, and why."""
+
+ENTRY_POINTS = {
+    "pykraft.__main__": "python -m pykraft",
+    "pykraft.cli.main": "the script of pyproject.toml",
+}
+"""Modules that somebody outside the package imports, and who."""
+
+TESTED_ELSEWHERE: dict[str, str] = {
+    "pykraft.__main__": "three lines; tests/processes starts it",
+}
+"""Modules without a test file of their own name, and where they are tested. A key may be a package: all below it."""
+
+UNLOCKED_EXTRAS = {"all", "plots"}
+"""All is the sum of the others; nothing in the repository draws plots yet."""
+PINNED = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([^ ;\\]+)(?: ; ([^\\]+?))? ?\\?$")
+REQUIRED = re.compile(r"^[A-Za-z0-9._-]+")
+
+
+def narrow_modules(files: Sequence[SourceFile]) -> Iterator[str]:
+    """A module that needs half the package is where a project begins to swell."""
+    known = _modules(files)
+    for file in files:
+        if not file.is_product:
+            continue
+        count = len(_neighbors(file, known) - SHARED_WORDS)
+        limit, _ = JOINERS.get(file.module, (FAN_OUT_MAX, ""))
+        if count > limit:
+            yield f"{file.path}: imports {count} modules of ours, more than {limit}"
+
+
+def no_dead_modules(files: Sequence[SourceFile]) -> Iterator[str]:
+    """Every module is reached from something that a person starts or imports."""
+    known = _modules(files)
+    graph = {file.module: file.imports(known) for file in files if file.is_product}
+    alive: set[str] = set()
+    waiting = [name for name in ENTRY_POINTS if name in known]
+    while waiting:
+        module = waiting.pop()
+        if module not in alive:
+            alive.add(module)
+            waiting += [*graph[module], *_parents(module, known)]
+    for file in files:
+        if file.is_product and file.module not in alive and not _is_only_a_docstring(file):
+            yield f"{file.path}: nothing that anybody starts reaches it"
+
+
+def mirrored_tests(files: Sequence[SourceFile]) -> Iterator[str]:
+    """The tests of ``log/segment.py`` are in ``tests/log/test_segment.py``; what only declares needs none."""
+    paths = {file.path for file in files}
+    for file in files:
+        if file.is_product and _has_behavior(file) and not _is_exempt(file.module):
+            expected = _test_path(file.module)
+            if expected not in paths:
+                yield f"{file.path}: there is no {expected}"
+
+
+def no_idle_exceptions(files: Sequence[SourceFile]) -> Iterator[str]:
+    """An exception for a module that is gone, or that no longer needs it, is gone too."""
+    known = _modules(files)
+    paths = {file.path for file in files}
+    for module in (*JOINERS, *ENTRY_POINTS, *TESTED_ELSEWHERE):
+        if module not in known:
+            yield f"{module} has an exception and does not exist"
+    for file in files:
+        if file.is_product and file.module in JOINERS and len(_neighbors(file, known) - SHARED_WORDS) <= FAN_OUT_MAX:
+            yield f"{file.module} no longer needs its exception as a joiner"
+    for module in TESTED_ELSEWHERE:
+        if _test_path(module) in paths:
+            yield f"{module} is tested in its own place now: {_test_path(module)}"
+
+
+def locked_requirements(files: Sequence[SourceFile]) -> Iterator[str]:
+    """Locks have a hash for each package, agree with each other, and hold what pyproject.toml asks for."""
+    seen: dict[tuple[str, str], tuple[str, str]] = {}
+    for file in files:
+        if file.path.rpartition("/")[2] == "uv.lock":
+            yield f"{file.path}: it names hosts; `just lock` writes requirements/ instead"
+        if not (file.path.startswith("requirements/") and file.path.endswith(".txt")):
+            continue
+        for name, version, marker, has_hash in _pins(file):
+            if not has_hash:
+                yield f"{file.path}: {name} has no hash"
+            path, former = seen.setdefault((name, marker), (file.path, version))
+            if former != version:
+                yield f"{file.path}: {name} is {version}, but {former} in {path}"
+    names = {name for name, _ in seen}
+    for file in files:
+        if file.path == "pyproject.toml":
+            yield from (f"{name} is in no lock" for name in sorted(_wanted(file) - names))
+
+
+TREE_RULES: tuple[TreeRule, ...] = (
+    narrow_modules,
+    no_dead_modules,
+    mirrored_tests,
+    no_idle_exceptions,
+    locked_requirements,
+)
+
+
+def _modules(files: Sequence[SourceFile]) -> frozenset[str]:
+    return frozenset(file.module for file in files if file.is_product)
+
+
+def _neighbors(file: SourceFile, known: frozenset[str]) -> frozenset[str]:
+    """Imported modules; a package counts only when no module in it was meant."""
+    named = file.imports(known)
+    return frozenset(one for one in named if not any(other.startswith(f"{one}.") for other in named)) - {file.module}
+
+
+def _parents(module: str, known: frozenset[str]) -> Iterator[str]:
+    while "." in module:
+        module = module.rpartition(".")[0]
+        if module in known:
+            yield module
+
+
+def _is_only_a_docstring(file: SourceFile) -> bool:
+    return len(file.tree.body) <= 1 and file.path.endswith("__init__.py")
+
+
+def _test_path(module: str) -> str:
+    folders, _, name = module.removeprefix("pykraft.").replace(".", "/").rpartition("/")
+    return f"tests/{folders}/test_{name}.py".replace("//", "/")
+
+
+def _has_behavior(file: SourceFile) -> bool:
+    """True when some function does more than to declare itself with ``...``."""
+    functions = (node for node in ast.walk(file.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return any(
+        not (isinstance(last := function.body[-1], ast.Expr) and isinstance(last.value, ast.Constant))
+        for function in functions
+    )
+
+
+def _is_exempt(module: str) -> bool:
+    return any(module == each or module.startswith(f"{each}.") for each in TESTED_ELSEWHERE)
+
+
+def _pins(file: SourceFile) -> Iterator[tuple[str, str, str, bool]]:
+    lines = file.text.splitlines()
+    for number, line in enumerate(lines):
+        if pin := PINNED.match(line):
+            has_hash = number + 1 < len(lines) and lines[number + 1].strip().startswith("--hash=sha256:")
+            yield pin[1], pin[2], pin[3] or "", has_hash
+
+
+def _wanted(file: SourceFile) -> set[str]:
+    """Names in all dependencies of pyproject.toml, normalized; `UNLOCKED_EXTRAS` apart."""
+    content = tomllib.loads(file.text)
+    project = content.get("project", {})
+    extras = project.get("optional-dependencies", {})
+    lists = [project.get("dependencies", []), *content.get("dependency-groups", {}).values()]
+    lists += [names for extra, names in extras.items() if extra not in UNLOCKED_EXTRAS]
+    found = (REQUIRED.match(requirement) for names in lists for requirement in names)
+    return {match[0].lower().replace("_", "-").replace(".", "-") for match in found if match}
