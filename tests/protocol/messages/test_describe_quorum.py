@@ -34,7 +34,7 @@ def test_version_0_has_offsets_only() -> None:
 
 
 def test_version_2_has_messages_directory_ids_and_nodes() -> None:
-    head = "0000 00 02 02 74 02 00000000 0000 00 00000001 00000002 0000000000000008"
+    head = "0000 01 02 02 74 02 00000000 0000 01 00000001 00000002 0000000000000008"
     voter = "02 00000001" + "44" * 16 + f"0000000000000009 {TIMES} 00"
     assert answer(2) == bytes.fromhex(f"{head} {voter} 01 00 00  02 00000001 02 02 43 02 68 2385 00 00 00")
 

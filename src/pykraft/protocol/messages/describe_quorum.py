@@ -1,7 +1,7 @@
 """DescribeQuorum (55): an operator asks the leader who votes, who watches and how far each is.
 
 Version 1 adds the two times (KIP-836); 2 adds directory ids, nodes with their listeners and error messages
-(KIP-853). Unknown offsets and times are -1, an unknown directory id is zero.
+(KIP-853), empty rather than null without an error. Unknown offsets and times are -1, an unknown directory id is zero.
 
 Source: KIP-595 §DescribeQuorum; Kafka's DescribeQuorumRequest and DescribeQuorumResponse definitions.
 """
@@ -16,7 +16,7 @@ _REPLICA = (
     Field("last_fetch_timestamp", INT64, "1+", default=-1, ignorable=True),
     Field("last_caught_up_timestamp", INT64, "1+", default=-1, ignorable=True),
 )
-_ERROR_MESSAGE = Field("error_message", STRING, "2+", default=None, nullable=True, ignorable=True)
+_ERROR_MESSAGE = Field("error_message", STRING, "2+", nullable=True, ignorable=True)
 
 REQUEST = Message.of(
     "DescribeQuorumRequest",

@@ -1,0 +1,64 @@
+"""ApiVersions: what this node offers, and which version to speak with a peer.
+
+No message of the core: versions are the host's business. Features whose lowest level is 0, kraft.version among them,
+are shown from version 4 on only, since older clients cannot read them (KAFKA-17011).
+
+Source: KIP-35, KIP-511, KIP-584; Kafka's ApiVersionsResponse and NodeApiVersions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.protocol.messages import API_VERSIONS, ApiKey
+from pykraft.protocol.schema import Body, Versions
+from pykraft.types import VersionRange
+
+SOFTWARE_NAME = "pykraft"
+FEATURES_FROM_ZERO_VERSION = 4
+
+
+def request_to_wire(software_version: str) -> Body:
+    """The body of a request; the software version has letters, digits, dots and hyphens only."""
+    return {"client_software_name": SOFTWARE_NAME, "client_software_version": software_version}
+
+
+def response_to_wire(version: int, served: Mapping[ApiKey, Versions], kraft_version: VersionRange) -> Body:
+    """The body of an answer: the APIs that a listener serves, and the levels of kraft.version."""
+    body: Body = {"api_keys": api_key_bodies(served)}
+    if version >= FEATURES_FROM_ZERO_VERSION or kraft_version.min_version > 0:
+        low, high = kraft_version.min_version, kraft_version.max_version
+        body["supported_features"] = [{"name": "kraft.version", "min_version": low, "max_version": high}]
+    return body
+
+
+def api_key_bodies(served: Mapping[ApiKey, Versions]) -> list[Body]:
+    """The APIs that a listener serves, by key."""
+    return [
+        {"api_key": int(key), "min_version": versions.min, "max_version": versions.max}
+        for key, versions in sorted(served.items())
+    ]
+
+
+def response_from_wire(body: Body) -> dict[int, Versions]:
+    """The versions of each API that a peer offers.
+
+    Errors: ProtocolError when the peer answers with an error: it speaks no version of ApiVersions that we have.
+    """
+    if body["error_code"]:
+        raise ProtocolError(f"ApiVersions was answered with error {body['error_code']}", ErrorCode.UNSUPPORTED_VERSION)
+    return {one["api_key"]: Versions(one["min_version"], one["max_version"]) for one in body["api_keys"]}
+
+
+def common_version(api_key: ApiKey, offered: Mapping[int, Versions]) -> int:
+    """The highest version of an API that both sides have.
+
+    Errors: ProtocolError with UNSUPPORTED_VERSION when there is none.
+    """
+    ours = API_VERSIONS[api_key]
+    theirs = offered.get(api_key)
+    if theirs is None or theirs.max < ours.min or ours.max < theirs.min:
+        text = f"no common version of {api_key.name}: ours are {ours}, the peer's {theirs or 'none'}"
+        raise ProtocolError(text, ErrorCode.UNSUPPORTED_VERSION)
+    return min(ours.max, theirs.max)

@@ -1,0 +1,65 @@
+"""BeginQuorumEpoch between core and wire.
+
+Version 0 carries neither the voter nor the endpoints: the encoder drops them.
+
+Source: KIP-595 §BeginQuorumEpoch, KIP-853; Kafka's RaftUtil.
+"""
+
+from __future__ import annotations
+
+from pykraft.core.messages import BeginQuorumEpochRequest, BeginQuorumEpochResponse, TopLevelError
+from pykraft.protocol.schema import Body
+from pykraft.rpc import parts
+from pykraft.rpc.context import Refusal, RpcContext
+from pykraft.types import Epoch, NodeId
+
+
+def request_to_wire(message: BeginQuorumEpochRequest, version: int, context: RpcContext) -> Body:
+    """The body of a request."""
+    del version
+    partition = {
+        "voter_directory_id": parts.wire_directory(message.voter),
+        "leader_id": message.leader_id,
+        "leader_epoch": message.epoch,
+    }
+    return {
+        "cluster_id": context.cluster_id,
+        "voter_id": parts.wire_id(message.voter.id if message.voter else None),
+        "topics": parts.topic(context, partition),
+        "leader_endpoints": parts.endpoint_bodies(message.listeners),
+    }
+
+
+def request_from_wire(body: Body, context: RpcContext) -> BeginQuorumEpochRequest | Refusal:
+    """A request for the core, or INCONSISTENT_CLUSTER_ID or INVALID_REQUEST above the partition."""
+    partition = parts.open_request(body, context)
+    if isinstance(partition, Refusal):
+        return partition
+    return BeginQuorumEpochRequest(
+        epoch=Epoch(partition["leader_epoch"]),
+        leader_id=NodeId(partition["leader_id"]),
+        voter=parts.optional_replica_key(body["voter_id"], partition["voter_directory_id"]),
+        listeners=parts.listeners_of(body["leader_endpoints"]),
+    )
+
+
+def response_to_wire(message: BeginQuorumEpochResponse, version: int, context: RpcContext) -> Body:
+    """The body of an answer; the leader's endpoint from version 1 on."""
+    return parts.answer_body(message, version, context)
+
+
+def response_from_wire(body: Body, context: RpcContext) -> BeginQuorumEpochResponse | TopLevelError:
+    """An answer for the core.
+
+    Errors: ProtocolError when it is not about our partition.
+    """
+    partition = parts.open_response(body, context)
+    if isinstance(partition, TopLevelError):
+        return partition
+    leader_id = parts.node_id_of(partition["leader_id"])
+    return BeginQuorumEpochResponse(
+        error=partition["error_code"],
+        epoch=Epoch(partition["leader_epoch"]),
+        leader_id=leader_id,
+        listeners=parts.leader_listeners(leader_id, body["node_endpoints"], context),
+    )

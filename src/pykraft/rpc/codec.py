@@ -1,0 +1,133 @@
+"""Messages of the core as whole requests and responses: one table of RPCs, four functions.
+
+Refuses to know connections, versions of peers and bytes of records; those are the host's. A request that a peer got
+wrong above the core's level comes back as a `Refusal` with its answer; bytes that are no request at all are a
+`ProtocolError`, after which the connection is closed.
+
+Source: Kafka's ApiKeys and RaftUtil.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pykraft.core import messages
+from pykraft.core.messages import Request, Response, TopLevelError
+from pykraft.protocol import api
+from pykraft.protocol.api import RequestHeader
+from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.schema import Body
+from pykraft.rpc import (
+    add_raft_voter,
+    begin_quorum_epoch,
+    describe_quorum,
+    end_quorum_epoch,
+    fetch,
+    fetch_snapshot,
+    remove_raft_voter,
+    update_raft_voter,
+    vote,
+)
+from pykraft.rpc.context import Refusal, RpcContext
+from pykraft.types import Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Rpc:
+    """One RPC of the core: the type of its request, and the four conversions."""
+
+    request_type: type[Request]
+    request_to_wire: Callable[[Any, int, RpcContext], Body]
+    request_from_wire: Callable[[Body, RpcContext], Request | Refusal]
+    response_to_wire: Callable[[Any, int, RpcContext], Body]
+    response_from_wire: Callable[[Body, RpcContext], Response]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A decoded response; ``records`` are those of Fetch and FetchSnapshot, empty otherwise."""
+
+    correlation_id: int
+    message: Response
+    records: Buffer = b""
+
+
+def _rpc(request_type: type[Request], module: Any) -> Rpc:  # noqa: ANN401 (a module has no better type)
+    return Rpc(
+        request_type,
+        module.request_to_wire,
+        module.request_from_wire,
+        module.response_to_wire,
+        module.response_from_wire,
+    )
+
+
+RPCS: Mapping[int, Rpc] = {
+    ApiKey.VOTE: _rpc(messages.VoteRequest, vote),
+    ApiKey.BEGIN_QUORUM_EPOCH: _rpc(messages.BeginQuorumEpochRequest, begin_quorum_epoch),
+    ApiKey.END_QUORUM_EPOCH: _rpc(messages.EndQuorumEpochRequest, end_quorum_epoch),
+    ApiKey.FETCH: _rpc(messages.FetchRequest, fetch),
+    ApiKey.FETCH_SNAPSHOT: _rpc(messages.FetchSnapshotRequest, fetch_snapshot),
+    ApiKey.DESCRIBE_QUORUM: _rpc(messages.DescribeQuorumRequest, describe_quorum),
+    ApiKey.ADD_RAFT_VOTER: _rpc(messages.AddVoterRequest, add_raft_voter),
+    ApiKey.REMOVE_RAFT_VOTER: _rpc(messages.RemoveVoterRequest, remove_raft_voter),
+    ApiKey.UPDATE_RAFT_VOTER: _rpc(messages.UpdateVoterRequest, update_raft_voter),
+}
+"""The APIs that the core answers."""
+
+_KEYS: Mapping[type[Request], ApiKey] = {rpc.request_type: ApiKey(key) for key, rpc in RPCS.items()}
+_WITH_RECORDS = {ApiKey.FETCH: fetch, ApiKey.FETCH_SNAPSHOT: fetch_snapshot}
+
+
+def api_key_of(message: Request) -> ApiKey:
+    """The API of a request."""
+    return _KEYS[type(message)]
+
+
+def encode_request(
+    message: Request, version: int, correlation_id: int, client_id: str, context: RpcContext
+) -> list[Buffer]:
+    """Write a request, without the size of its frame.
+
+    Errors: ProtocolError with UNSUPPORTED_VERSION when the version cannot carry it, as a pre-vote below Vote 2.
+    """
+    key = api_key_of(message)
+    body = RPCS[key].request_to_wire(message, version, context)
+    return api.encode_request(key, version, correlation_id, client_id, body)
+
+
+def decode_request(header: RequestHeader, frame: Buffer, context: RpcContext) -> Request | Refusal:
+    """Read a request whose API is among `RPCS`; what is structurally wrong comes back as its answer.
+
+    Errors: ProtocolError for an unknown version or bytes that are no such request.
+    """
+    return RPCS[header.api_key].request_from_wire(api.decode_request_body(header, frame), context)
+
+
+def encode_answer(
+    header: RequestHeader, answer: Response | Refusal, context: RpcContext, records: Buffer | Sequence[Buffer] = b""
+) -> list[Buffer]:
+    """Write the answer to the request with this header; ``records`` only for Fetch and FetchSnapshot."""
+    if isinstance(answer, Refusal):
+        body = answer.body
+    elif isinstance(answer, TopLevelError):
+        body = {"error_code": answer.error}
+    else:
+        body = RPCS[header.api_key].response_to_wire(answer, header.api_version, context)
+        if records:
+            _WITH_RECORDS[ApiKey(header.api_key)].put_records(body, records)
+    return api.encode_response(header.api_key, header.api_version, header.correlation_id, body)
+
+
+def decode_answer(api_key: ApiKey, version: int, frame: Buffer, context: RpcContext) -> Answer:
+    """Read the response to a request of this API and version.
+
+    Errors: ProtocolError for bytes that are no such response, or one that is not about our partition.
+    """
+    correlation_id, body = api.decode_response(api_key, version, frame)
+    message = RPCS[api_key].response_from_wire(body, context)
+    if api_key in _WITH_RECORDS and not isinstance(message, TopLevelError):
+        return Answer(correlation_id, message, _WITH_RECORDS[api_key].records_of(body, context))
+    return Answer(correlation_id, message)

@@ -1,0 +1,50 @@
+"""From the records of a Fetch answer to batches that may be appended.
+
+Nothing that a leader sends is believed before its CRC: the valid batches from the front are kept, with what was wrong
+after them. A last batch that is cut off is no fault: a leader reads a number of bytes, not of batches.
+
+Source: KAFKA-18723 (a follower must check what it fetched); Kafka's KafkaRaftLog.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pykraft.core.messages import FetchedBatch, FetchResponse
+from pykraft.errors import ProtocolError
+from pykraft.protocol.batch import BatchHeader, scan
+from pykraft.types import Buffer, Epoch, Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Whole, valid batches in the order in which they came, as views; ``invalid`` says what stands after them."""
+
+    batches: tuple[tuple[BatchHeader, memoryview], ...]
+    invalid: str | None
+
+
+def read_batches(records: Buffer) -> Fetched:
+    """Check the records of an answer; the views keep the frame alive."""
+    view = memoryview(records)
+    batches: list[tuple[BatchHeader, memoryview]] = []
+    try:
+        for position, header in scan(records):
+            batches.append((header, view[position : position + header.size_bytes]))
+    except ProtocolError as error:
+        return Fetched(tuple(batches), str(error))
+    return Fetched(tuple(batches), None)
+
+
+def with_batches(message: FetchResponse, fetched: Fetched) -> FetchResponse:
+    """The answer for the core, with the headers of its batches."""
+    headers = tuple(
+        FetchedBatch(
+            base_offset=Offset(header.base_offset),
+            end_offset=Offset(header.end_offset),
+            epoch=Epoch(header.epoch),
+            size_bytes=header.size_bytes,
+        )
+        for header, _ in fetched.batches
+    )
+    return replace(message, batches=headers, invalid=fetched.invalid)

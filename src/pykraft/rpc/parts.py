@@ -1,0 +1,171 @@
+"""Pieces of wire bodies that several RPCs have alike: the one partition, replica keys, endpoints.
+
+Invariant: -1, zero and empty of the wire are None or empty in the core, and back. Every RPC of the quorum speaks
+of exactly one topic with exactly one partition. A request that does not is answered INVALID_REQUEST above the
+partition (`open_request`); a response that does not is a `ProtocolError` (`open_response`). A response with an
+error above the partition is not looked at any further. An endpoint that nobody can dial (no host, no port) counts as
+not told.
+
+Source: KIP-595, KIP-853; Kafka's RaftUtil and ``KafkaRaftClient.hasValidClusterId`` and ``hasValidTopicPartition``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+from pykraft.core.messages import BeginQuorumEpochResponse, EndQuorumEpochResponse, TopLevelError, VoteResponse
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.protocol.schema import Body
+from pykraft.rpc.context import Refusal, RpcContext
+from pykraft.types import (
+    NO_LISTENERS,
+    ZERO_UUID,
+    Endpoint,
+    Epoch,
+    Listeners,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    ReplicaKey,
+    Uuid,
+)
+
+PORT_MAX = 2**16 - 1
+LeaderAnswer: TypeAlias = VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse
+
+
+def topic(context: RpcContext, partition: Body) -> list[Body]:
+    """The topics of a body that speaks of the one partition by name."""
+    partition = {"partition_index": context.partition_index, **partition}
+    return [{"topic_name": context.topic_name, "partitions": [partition]}]
+
+
+def refuse(error: ErrorCode) -> Refusal:
+    """An answer with nothing but an error above the partition; every response has room for it."""
+    return Refusal(error, {"error_code": error})
+
+
+def wrong_cluster(body: Body, context: RpcContext) -> Refusal | None:
+    """INCONSISTENT_CLUSTER_ID when the request names another cluster; one that names none is accepted."""
+    if body["cluster_id"] in (None, context.cluster_id):
+        return None
+    return refuse(ErrorCode.INCONSISTENT_CLUSTER_ID)
+
+
+def open_request(body: Body, context: RpcContext) -> Body | Refusal:
+    """The one partition of a request that names its topic; or why it is refused: the cluster before the topic."""
+    partition = only_partition(body["topics"], topic_name=context.topic_name, partition_index=context.partition_index)
+    return wrong_cluster(body, context) or partition or refuse(ErrorCode.INVALID_REQUEST)
+
+
+def open_response(body: Body, context: RpcContext) -> Body | TopLevelError:
+    """The one partition of a response that names its topic, or its error above the partition.
+
+    Errors: ProtocolError when there is neither.
+    """
+    if body["error_code"]:
+        return TopLevelError(error=body["error_code"])
+    partition = only_partition(body["topics"], topic_name=context.topic_name, partition_index=context.partition_index)
+    return partition or shapeless(context)
+
+
+def answer_body(message: LeaderAnswer, version: int, context: RpcContext, **more: object) -> Body:
+    """The body of an answer that tells error, leader and epoch; the leader's endpoint from version 1 on."""
+    partition = {
+        "error_code": message.error,
+        "leader_id": wire_id(message.leader_id),
+        "leader_epoch": message.epoch,
+        **more,
+    }
+    body: Body = {"topics": topic(context, partition)}
+    if version >= 1:
+        body["node_endpoints"] = node_endpoint_bodies(message.leader_id, message.listeners)
+    return body
+
+
+def shapeless(context: RpcContext) -> Body:
+    """Refuse a response that is not about our partition.
+
+    Errors: ProtocolError, always.
+    """
+    raise ProtocolError(f"a response that is not about partition {context.topic_name}-{context.partition_index} alone")
+
+
+def only_partition(topics: list[Body], **expected: object) -> Body | None:
+    """The partition when there is exactly one, in exactly one topic, and both have the expected fields."""
+    if len(topics) != 1 or len(topics[0]["partitions"]) != 1:
+        return None
+    (partition,) = topics[0]["partitions"]
+    found: Mapping[str, Any] = {**topics[0], **partition}
+    return dict(partition) if all(found[name] == value for name, value in expected.items()) else None
+
+
+def wire_id(node_id: NodeId | None) -> int:
+    """An id as the wire has it."""
+    return -1 if node_id is None else node_id
+
+
+def node_id_of(value: int) -> NodeId | None:
+    """An id as the core has it: None below 0."""
+    return NodeId(value) if value >= 0 else None
+
+
+def wire_directory(key: ReplicaKey | None) -> Uuid:
+    """A directory id as the wire has it."""
+    return ZERO_UUID if key is None or key.directory_id is None else key.directory_id
+
+
+def replica_key(node_id: int, directory_id: bytes) -> ReplicaKey:
+    """A replica key with the id as it is, for handlers that refuse a negative one."""
+    return ReplicaKey(NodeId(node_id), None if directory_id == ZERO_UUID else Uuid(directory_id))
+
+
+def optional_replica_key(node_id: int, directory_id: bytes) -> ReplicaKey | None:
+    """A replica key, None without an id."""
+    return replica_key(node_id, directory_id) if node_id >= 0 else None
+
+
+def snapshot_id_body(snapshot_id: OffsetAndEpoch) -> Body:
+    """The body of a snapshot id."""
+    return {"end_offset": snapshot_id.offset, "epoch": snapshot_id.epoch}
+
+
+def snapshot_id_of(body: Body) -> OffsetAndEpoch:
+    """A snapshot id as it was told, not checked."""
+    return OffsetAndEpoch(Offset(body["end_offset"]), Epoch(body["epoch"]))
+
+
+def endpoint_bodies(listeners: Listeners) -> list[Body]:
+    """Endpoints with the names of their listeners."""
+    return [{"name": name, "host": endpoint.host, "port": endpoint.port} for name, endpoint in listeners]
+
+
+def listeners_of(bodies: Iterable[Body]) -> Listeners:
+    """Listeners from endpoints with names; of two with one name the last counts, as in Kafka."""
+    found = {body["name"].upper(): Endpoint(body["host"], body["port"]) for body in bodies if _can_be_dialed(body)}
+    return Listeners(tuple(found.items()))
+
+
+def node_endpoint_bodies(leader_id: NodeId | None, listeners: Listeners) -> list[Body]:
+    """The endpoint of the leader in an answer: one, or none when leader or endpoint are not known."""
+    if leader_id is None:
+        return []
+    return [{"node_id": leader_id, "host": endpoint.host, "port": endpoint.port} for _, endpoint in listeners][:1]
+
+
+def leader_listeners(leader_id: NodeId | None, bodies: Iterable[Body], context: RpcContext) -> Listeners:
+    """The leader's endpoint in an answer to this node, under the name of the listener that voters dial."""
+    told = [body for body in bodies if body["node_id"] == leader_id and _can_be_dialed(body)]
+    return named_endpoint(told[0], context) if told else NO_LISTENERS
+
+
+def named_endpoint(body: Body, context: RpcContext) -> Listeners:
+    """The endpoint of one body under the name of the listener that voters dial; empty when nobody can dial it."""
+    if not _can_be_dialed(body):
+        return NO_LISTENERS
+    return Listeners(((context.default_listener, Endpoint(body["host"], body["port"])),))
+
+
+def _can_be_dialed(body: Body) -> bool:
+    return bool(body["host"]) and 0 < body["port"] <= PORT_MAX

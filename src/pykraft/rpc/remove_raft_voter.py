@@ -1,0 +1,39 @@
+"""RemoveRaftVoter between core and wire.
+
+Source: KIP-853 §RemoveRaftVoter; Kafka's RaftUtil.
+"""
+
+from __future__ import annotations
+
+from pykraft.core.messages import ChangeVoterResponse, RemoveVoterRequest
+from pykraft.protocol.schema import Body
+from pykraft.rpc import parts
+from pykraft.rpc.context import Refusal, RpcContext
+
+
+def request_to_wire(message: RemoveVoterRequest, version: int, context: RpcContext) -> Body:
+    """The body of a request."""
+    del version
+    return {
+        "cluster_id": context.cluster_id,
+        "voter_id": message.voter.id,
+        "voter_directory_id": parts.wire_directory(message.voter),
+    }
+
+
+def request_from_wire(body: Body, context: RpcContext) -> RemoveVoterRequest | Refusal:
+    """A request for the core, or INCONSISTENT_CLUSTER_ID."""
+    voter = parts.replica_key(body["voter_id"], body["voter_directory_id"])
+    return parts.wrong_cluster(body, context) or RemoveVoterRequest(voter=voter)
+
+
+def response_to_wire(message: ChangeVoterResponse, version: int, context: RpcContext) -> Body:
+    """The body of an answer."""
+    del version, context
+    return {"error_code": message.error, "error_message": message.error_message}
+
+
+def response_from_wire(body: Body, context: RpcContext) -> ChangeVoterResponse:
+    """An answer for the core."""
+    del context
+    return ChangeVoterResponse(error=body["error_code"], error_message=body["error_message"])

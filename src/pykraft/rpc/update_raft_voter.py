@@ -1,0 +1,63 @@
+"""UpdateRaftVoter between core and wire.
+
+The answer has one error, no partition, and names the leader with its endpoint in one struct.
+
+Source: KIP-853 §UpdateRaftVoter; Kafka's RaftUtil.
+"""
+
+from __future__ import annotations
+
+from pykraft.core.messages import UpdateVoterRequest, UpdateVoterResponse
+from pykraft.protocol.schema import Body
+from pykraft.rpc import parts
+from pykraft.rpc.context import Refusal, RpcContext
+from pykraft.types import NO_LISTENERS, Epoch, VersionRange
+
+
+def request_to_wire(message: UpdateVoterRequest, version: int, context: RpcContext) -> Body:
+    """The body of a request."""
+    del version
+    return {
+        "cluster_id": context.cluster_id,
+        "current_leader_epoch": message.epoch,
+        "voter_id": message.voter.id,
+        "voter_directory_id": parts.wire_directory(message.voter),
+        "listeners": parts.endpoint_bodies(message.listeners),
+        "kraft_version_feature": {
+            "min_supported_version": message.kraft_version.min_version,
+            "max_supported_version": message.kraft_version.max_version,
+        },
+    }
+
+
+def request_from_wire(body: Body, context: RpcContext) -> UpdateVoterRequest | Refusal:
+    """A request for the core, or INCONSISTENT_CLUSTER_ID."""
+    feature = body["kraft_version_feature"]
+    return parts.wrong_cluster(body, context) or UpdateVoterRequest(
+        epoch=Epoch(body["current_leader_epoch"]),
+        voter=parts.replica_key(body["voter_id"], body["voter_directory_id"]),
+        listeners=parts.listeners_of(body["listeners"]),
+        kraft_version=VersionRange(feature["min_supported_version"], feature["max_supported_version"]),
+    )
+
+
+def response_to_wire(message: UpdateVoterResponse, version: int, context: RpcContext) -> Body:
+    """The body of an answer; host and port stay empty when the leader's endpoint is not known."""
+    del version, context
+    leader: Body = {"leader_id": parts.wire_id(message.leader_id), "leader_epoch": message.epoch}
+    for endpoint in parts.node_endpoint_bodies(message.leader_id, message.listeners):
+        leader["host"] = endpoint["host"]
+        leader["port"] = endpoint["port"]
+    return {"error_code": message.error, "current_leader": leader}
+
+
+def response_from_wire(body: Body, context: RpcContext) -> UpdateVoterResponse:
+    """An answer for the core."""
+    leader = body["current_leader"]
+    leader_id = parts.node_id_of(leader["leader_id"])
+    return UpdateVoterResponse(
+        error=body["error_code"],
+        epoch=Epoch(leader["leader_epoch"]),
+        leader_id=leader_id,
+        listeners=parts.named_endpoint(leader, context) if leader_id is not None else NO_LISTENERS,
+    )

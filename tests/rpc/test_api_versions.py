@@ -1,0 +1,57 @@
+"""What a node offers, and the version that two sides have in common."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.protocol.api import API_VERSIONS, ApiKey, decode_response, encode_request, encode_response
+from pykraft.protocol.schema import Versions
+from pykraft.rpc.api_versions import common_version, request_to_wire, response_from_wire, response_to_wire
+from pykraft.types import VersionRange
+
+SERVED = {ApiKey.VOTE: Versions(0, 2), ApiKey.FETCH: Versions(4, 18)}
+
+
+def test_an_answer_lists_apis_by_key_and_is_read_back() -> None:
+    for version in range(6):
+        body = response_to_wire(version, SERVED, VersionRange(0, 1))
+        raw = b"".join(encode_response(ApiKey.API_VERSIONS, version, 1, body))
+        found = decode_response(ApiKey.API_VERSIONS, version, raw)[1]
+        assert [one["api_key"] for one in found["api_keys"]] == [1, 52]
+        assert response_from_wire(found) == {52: Versions(0, 2), 1: Versions(4, 18)}
+
+
+def test_a_feature_from_level_0_is_shown_from_version_4_on() -> None:
+    feature = {"name": "kraft.version", "min_version": 0, "max_version": 1}
+    assert response_to_wire(4, SERVED, VersionRange(0, 1))["supported_features"] == [feature]
+    assert "supported_features" not in response_to_wire(3, SERVED, VersionRange(0, 1))
+    assert "supported_features" in response_to_wire(3, SERVED, VersionRange(1, 1))
+
+
+def test_a_request_says_who_we_are() -> None:
+    raw = b"".join(encode_request(ApiKey.API_VERSIONS, 4, 1, None, request_to_wire("0.1")))
+    assert b"\x08pykraft\x040.1" in raw
+
+
+def test_an_error_means_that_we_cannot_talk() -> None:
+    with pytest.raises(ProtocolError, match="answered with error 35") as caught:
+        response_from_wire({"error_code": 35, "api_keys": []})
+    assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize(("theirs", "expected"), [((0, 2), 2), ((0, 9), 2), ((0, 1), 1), ((2, 5), 2), ((0, 0), 0)])
+def test_the_highest_common_version(theirs: tuple[int, int], expected: int) -> None:
+    assert common_version(ApiKey.VOTE, {52: Versions(*theirs)}) == expected
+
+
+@pytest.mark.parametrize("offered", [{}, {1: Versions(19, 30)}, {1: Versions(0, 3)}])
+def test_no_common_version(offered: dict[int, Versions]) -> None:
+    with pytest.raises(ProtocolError, match="no common version of FETCH: ours are 4-18, the peer's") as caught:
+        common_version(ApiKey.FETCH, offered)
+    assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_what_we_offer_ourselves_is_common() -> None:
+    for key, versions in API_VERSIONS.items():
+        assert common_version(key, {int(key): versions}) == versions.max

@@ -1,0 +1,112 @@
+"""The table of RPCs, and Kafka's own frames through it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pykraft.core import messages
+from pykraft.core.messages import FetchResponse, TopLevelError
+from pykraft.errors import ErrorCode
+from pykraft.protocol.api import (
+    API_VERSIONS,
+    ApiKey,
+    RequestHeader,
+    decode_request_body,
+    decode_request_header,
+    decode_response,
+    encode_response,
+)
+from pykraft.rpc import codec
+from pykraft.rpc.context import Refusal, RpcContext
+from pykraft.rpc.fetched import read_batches
+from pykraft.types import Uuid
+from tests.rpc.wires import CONTEXT, answered
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+FILES = [path for path in sorted(GOLDEN.glob("*/frames/*.txt")) if int(path.name.split("-")[0]) in codec.RPCS]
+CLUSTER_IDS = {
+    "static": "4S55zmMtQNag8xbhqc7CTQ",
+    "dynamic": "1OvTGIWWQja7V48VYOvAtg",
+    "raft": "AAAAAAAAAAAAAAAAAAAAAA",
+}
+
+
+def file_id(path: Path) -> str:
+    return f"{path.parent.parent.name}/{path.stem}"
+
+
+def load(path: Path) -> tuple[bytes, bytes]:
+    frames = dict(re.findall(r"^(request|response) (\w+)$", path.read_text(), re.MULTILINE))
+    return bytes.fromhex(frames["request"])[4:], bytes.fromhex(frames["response"])[4:]
+
+
+def context_of(path: Path) -> RpcContext:
+    recording = path.parent.parent.name
+    is_raft = recording == "raft"
+    return RpcContext(
+        cluster_id=CLUSTER_IDS[recording],
+        topic_name="__raft_performance_test" if is_raft else "__cluster_metadata",
+        topic_id=Uuid(bytes(15) + (b"\2" if is_raft else b"\1")),
+        default_listener="CONTROLLER",
+    )
+
+
+def test_every_request_of_the_core_has_its_rpc() -> None:
+    types = {rpc.request_type for rpc in codec.RPCS.values()}
+    assert types == set(messages.Request.__args__)
+    for key, rpc in codec.RPCS.items():
+        assert codec.RPCS[codec._KEYS[rpc.request_type]] is codec.RPCS[key]
+
+
+@pytest.mark.parametrize("path", FILES, ids=file_id)
+def test_kafkas_requests_become_messages_and_the_same_bytes_again(path: Path) -> None:
+    raw, _ = load(path)
+    context = context_of(path)
+    header = decode_request_header(raw)
+    message = codec.decode_request(header, raw, context)
+    if isinstance(message, Refusal):  # a consumer or broker fetches another topic
+        assert header.api_key == ApiKey.FETCH
+        assert message.error == ErrorCode.INVALID_REQUEST
+        return
+    assert codec.api_key_of(message) == header.api_key
+    assert header.client_id is not None
+    again = codec.encode_request(message, header.api_version, header.correlation_id, header.client_id, context)
+    if decode_request_body(header, raw).get("cluster_id", "") is None:
+        return  # Kafka's tools name no cluster, we do
+    assert b"".join(again) == raw
+
+
+@pytest.mark.parametrize("path", FILES, ids=file_id)
+def test_kafkas_answers_become_messages_and_the_same_bytes_again(path: Path) -> None:
+    request, raw = load(path)
+    context = context_of(path)
+    header = decode_request_header(request)
+    if isinstance(codec.decode_request(header, request, context), Refusal):
+        return
+    key, version = ApiKey(header.api_key), header.api_version
+    answer = codec.decode_answer(key, version, raw, context)
+    assert answer.correlation_id == header.correlation_id
+    if isinstance(answer.message, TopLevelError):
+        assert decode_response(key, version, raw)[1]["error_code"] == answer.message.error
+        return
+    again = codec.encode_answer(header, answer.message, context, bytes(answer.records))
+    assert b"".join(again) == raw
+    if isinstance(answer.message, FetchResponse):
+        assert read_batches(answer.records).invalid is None
+
+
+def test_a_refusal_is_written_as_it_is() -> None:
+    body = {"error_code": ErrorCode.INCONSISTENT_CLUSTER_ID}
+    answer = answered(ApiKey.VOTE, 2, Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, body))
+    assert answer.message == TopLevelError(error=104)
+
+
+@pytest.mark.parametrize("key", codec.RPCS)
+def test_an_error_above_the_partition_can_be_written_for_every_rpc(key: int) -> None:
+    header = RequestHeader(key, API_VERSIONS[ApiKey(key)].max, 9, None, 0)
+    raw = b"".join(codec.encode_answer(header, TopLevelError(error=8), CONTEXT))
+    expected = encode_response(key, header.api_version, 9, {"error_code": 8})
+    assert raw == b"".join(expected)

@@ -1,0 +1,68 @@
+"""DescribeQuorum through its versions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pykraft.core.messages import DescribedReplica, DescribeQuorumRequest, DescribeQuorumResponse, TopLevelError
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.protocol.api import ApiKey
+from pykraft.rpc.context import Refusal
+from pykraft.types import Epoch, NodeId, Offset, ReplicaKey, Voter
+from tests.rpc.wires import KEY_2, KEY_3, TWO_LISTENERS, asked, body_of, receive, replied, sent
+
+KEY = ApiKey.DESCRIBE_QUORUM
+RESPONSE = DescribeQuorumResponse(
+    error=0,
+    leader_id=NodeId(2),
+    epoch=Epoch(4),
+    high_watermark=Offset(9),
+    voters=(DescribedReplica(key=KEY_2, log_end_offset=10, last_fetch_timestamp=5, last_caught_up_timestamp=4),),
+    observers=(DescribedReplica(key=KEY_3, log_end_offset=-1, last_fetch_timestamp=-1, last_caught_up_timestamp=-1),),
+    nodes=(Voter(key=ReplicaKey(NodeId(2)), listeners=TWO_LISTENERS),),
+)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_requests(version: int) -> None:
+    assert sent(DescribeQuorumRequest(), version) == DescribeQuorumRequest()
+
+
+def test_version_2_carries_everything() -> None:
+    assert replied(KEY, 2, RESPONSE) == RESPONSE
+
+
+def test_older_versions_carry_less() -> None:
+    found = replied(KEY, 1, RESPONSE)
+    assert found.nodes == ()
+    assert found.voters[0] == replace(RESPONSE.voters[0], key=ReplicaKey(NodeId(2)))
+    assert replied(KEY, 0, RESPONSE).voters[0].last_fetch_timestamp == -1
+
+
+def test_an_error_with_its_message() -> None:
+    message = DescribeQuorumResponse(error=6, error_message="not here")
+    assert replied(KEY, 2, message) == message
+    assert replied(KEY, 1, message) == replace(message, error_message=None)
+
+
+def test_anything_but_our_one_partition_is_unknown_in_every_partition_it_names() -> None:
+    (topic,) = body_of(DescribeQuorumRequest(), 2)["topics"]
+    other = {"topic_name": "t", "partitions": [{"partition_index": 0}, {"partition_index": 7}]}
+    refused = asked(KEY, 2, {"topics": [topic, other]})
+    assert isinstance(refused, Refusal)
+    assert refused.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    names = [
+        (one["topic_name"], part["partition_index"], part["error_code"])
+        for one in refused.body["topics"]
+        for part in one["partitions"]
+    ]
+    assert names == [(topic["topic_name"], 0, 3), ("t", 0, 3), ("t", 7, 3)]
+    assert asked(KEY, 2, {"topics": []}) == Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, {"topics": []})
+
+
+def test_answers_are_for_us_or_an_error() -> None:
+    assert receive(KEY, 2, {"error_code": -1}) == TopLevelError(error=-1)
+    with pytest.raises(ProtocolError):
+        receive(KEY, 2, {})

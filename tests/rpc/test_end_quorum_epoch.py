@@ -1,0 +1,48 @@
+"""EndQuorumEpoch through both versions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pykraft.core.messages import EndQuorumEpochRequest, EndQuorumEpochResponse, TopLevelError
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.protocol.api import ApiKey
+from pykraft.rpc.context import Refusal
+from pykraft.types import NO_LISTENERS, Epoch, NodeId, ReplicaKey
+from tests.rpc.wires import KEY_2, KEY_3, LEADER, TWO_LISTENERS, asked, body_of, receive, replied, sent
+
+KEY = ApiKey.END_QUORUM_EPOCH
+REQUEST = EndQuorumEpochRequest(epoch=Epoch(6), leader_id=NodeId(1), successors=(KEY_3, KEY_2), listeners=TWO_LISTENERS)
+RESPONSE = EndQuorumEpochResponse(error=0, epoch=Epoch(7), leader_id=NodeId(2), listeners=LEADER)
+
+
+def test_version_1_names_successors_by_key() -> None:
+    assert sent(REQUEST, 1) == REQUEST
+    assert replied(KEY, 1, RESPONSE) == RESPONSE
+
+
+def test_version_0_names_successors_by_id() -> None:
+    successors = (ReplicaKey(NodeId(3)), ReplicaKey(NodeId(2)))
+    assert sent(REQUEST, 0) == replace(REQUEST, successors=successors, listeners=NO_LISTENERS)
+    assert replied(KEY, 0, RESPONSE) == replace(RESPONSE, listeners=NO_LISTENERS)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_there_may_be_no_successor(version: int) -> None:
+    assert sent(replace(REQUEST, successors=()), version).successors == ()
+
+
+def test_what_is_not_for_us_is_refused_above_the_partition() -> None:
+    body = body_of(REQUEST, 1)
+    refused = asked(KEY, 1, {**body, "cluster_id": "x"})
+    assert refused == Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, {"error_code": ErrorCode.INCONSISTENT_CLUSTER_ID})
+    refused = asked(KEY, 1, {**body, "topics": body["topics"] * 2})
+    assert refused == Refusal(ErrorCode.INVALID_REQUEST, {"error_code": ErrorCode.INVALID_REQUEST})
+
+
+def test_answers_are_for_us_or_an_error() -> None:
+    assert receive(KEY, 1, {"error_code": 42}) == TopLevelError(error=42)
+    with pytest.raises(ProtocolError):
+        receive(KEY, 1, {})

@@ -1,0 +1,56 @@
+"""Records of a Fetch answer: what is whole and valid is kept, what follows is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.core.messages import FetchedBatch, FetchResponse
+from pykraft.protocol.records import encode_batch
+from pykraft.rpc.fetched import read_batches, with_batches
+from pykraft.types import Epoch, NodeId, Offset
+
+FIRST = encode_batch([b"a", b"bb"], base_offset=Offset(3), epoch=Epoch(1), timestamp_ms=1)
+SECOND = encode_batch([b"ccc"], base_offset=Offset(5), epoch=Epoch(2), timestamp_ms=2)
+MESSAGE = FetchResponse(
+    error=0, epoch=Epoch(2), leader_id=NodeId(1), high_watermark=Offset(5), log_start_offset=Offset(0)
+)
+
+
+def test_whole_batches_come_with_their_bytes() -> None:
+    fetched = read_batches(FIRST + SECOND)
+    assert [bytes(view) for _, view in fetched.batches] == [FIRST, SECOND]
+    assert [(header.base_offset, header.end_offset, header.epoch) for header, _ in fetched.batches] == [
+        (3, 5, 1),
+        (5, 6, 2),
+    ]
+    assert fetched.invalid is None
+
+
+def test_views_are_of_the_frame() -> None:
+    frame = bytearray(FIRST)
+    ((_, view),) = read_batches(frame).batches
+    assert view.obj is frame
+
+
+@pytest.mark.parametrize("size_bytes", [0, 1, 60, 61, len(SECOND) - 1])
+def test_a_last_batch_that_is_cut_off_is_no_fault(size_bytes: int) -> None:
+    fetched = read_batches(FIRST + SECOND[:size_bytes])
+    assert len(fetched.batches) == 1
+    assert fetched.invalid is None
+
+
+def test_a_bad_batch_ends_what_is_kept_and_is_named() -> None:
+    bad = bytearray(SECOND)
+    bad[-1] ^= 1
+    fetched = read_batches(FIRST + bytes(bad) + SECOND)
+    assert [bytes(view) for _, view in fetched.batches] == [FIRST]
+    assert fetched.invalid is not None
+    assert "CRC" in fetched.invalid
+
+
+def test_the_message_for_the_core_has_headers_only() -> None:
+    message = with_batches(MESSAGE, read_batches(FIRST + b"\0" * 61))
+    header = FetchedBatch(base_offset=Offset(3), end_offset=Offset(5), epoch=Epoch(1), size_bytes=len(FIRST))
+    assert message.batches == (header,)
+    assert message.invalid is not None
+    assert message.high_watermark == MESSAGE.high_watermark
