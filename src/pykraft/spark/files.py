@@ -35,8 +35,7 @@ class Piece:
 def find_segments(paths: str) -> dict[str, list[Path]]:
     """Segments by replica, oldest first, for a comma list of partition directories, files and globs.
 
-    A replica is named by the directory that holds its partition, or by the whole path where two would have
-    the same name.
+    A replica is named by what tells its directory from the others.
 
     Errors: UsageError when a path matches nothing.
     """
@@ -50,11 +49,28 @@ def find_segments(paths: str) -> dict[str, list[Path]]:
             found.setdefault(file.parent, []).append(file)
     if not found:
         raise UsageError("the option path is empty: give partition directories, .log files or globs of them")
-    names = [directory.parent.name for directory in found]
-    is_unique = len(set(names)) == len(names)
-    return {
-        directory.parent.name if is_unique else str(directory): sorted(set(files)) for directory, files in found.items()
-    }
+    names = replica_names(list(found))
+    return {names[directory]: sorted(set(files)) for directory, files in found.items()}
+
+
+def replica_names(directories: Sequence[Path]) -> dict[Path, str]:
+    """A short name for each directory: the part of its path in which it differs from the others."""
+    if len(directories) == 1:
+        return {directories[0]: directories[0].parent.name or str(directories[0])}
+    parts = {directory: directory.absolute().parts for directory in directories}
+    start = _common_length(list(parts.values()))
+    end = _common_length([tuple(reversed(each)) for each in parts.values()])
+    return {directory: "/".join(each[start : len(each) - end]) or str(directory) for directory, each in parts.items()}
+
+
+def _common_length(sequences: Sequence[Sequence[str]]) -> int:
+    """How many elements all sequences begin with."""
+    count = 0
+    for column in zip(*sequences, strict=False):
+        if len(set(column)) > 1:
+            break
+        count += 1
+    return count
 
 
 def _segments_of(path: Path) -> list[Path]:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CORES = 2
-WORKER_MEMORY = "512m"
 
 
 def local_session(name: str, *, cores: int = CORES) -> SparkSession:
@@ -42,7 +41,6 @@ def local_session(name: str, *, cores: int = CORES) -> SparkSession:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "1g")
-        .config("spark.executor.pyspark.memory", WORKER_MEMORY)
         .config("spark.sql.shuffle.partitions", str(cores * 2))
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.log.level", "ERROR")
