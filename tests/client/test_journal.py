@@ -33,7 +33,7 @@ def test_each_kind_of_line_becomes_its_event() -> None:
         node=node, run=run, epoch=epoch
     )
     assert parse_event('{"event":"resigned","node":1,"epoch":3}') == Resigned(node=node, epoch=epoch)
-    assert parse_event(b'{"event":"stopped"}\n') == Stopped()
+    assert parse_event(b'{"event":"stopped","node":1}\n') == Stopped(node=node)
     acknowledged = parse_event(json.dumps(ACK))
     assert acknowledged == Acknowledged(
         node=node,

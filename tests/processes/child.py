@@ -67,9 +67,13 @@ class Child:
         self.signal(signal.SIGKILL)
         self._process.wait(REAP_TIMEOUT_S)
 
-    def stop(self, *, timeout_s: float = REAP_TIMEOUT_S) -> int:
-        """SIGTERM, and the exit status. Errors: subprocess.TimeoutExpired when it does not end."""
+    def terminate(self) -> None:
+        """SIGTERM: ask it to end gracefully."""
         self.signal(signal.SIGTERM)
+
+    def stop(self, *, timeout_s: float = REAP_TIMEOUT_S) -> int:
+        """Ask it to end, and wait; the exit status. Errors: subprocess.TimeoutExpired when it does not end."""
+        self.terminate()
         return self.wait(timeout_s=timeout_s)
 
     def wait(self, *, timeout_s: float) -> int:

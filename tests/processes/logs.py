@@ -11,7 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pykraft.errors import ProtocolError
 from pykraft.protocol.records import scan
+from tests.processes.child import Child
+from tests.processes.waiting import wait_until
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +25,11 @@ class Stream:
     end_offset: int
     last_epoch: int
     data: bytes
+
+    def until(self, end_offset: int) -> bytes:
+        """The batches that end at this offset or before."""
+        ends = [position + header.size_bytes for position, header in scan(self.data) if header.end_offset <= end_offset]
+        return self.data[: ends[-1]] if ends else b""
 
 
 def read_stream(partition: Path) -> Stream:
@@ -46,18 +54,40 @@ def read_stream(partition: Path) -> Stream:
     return Stream(start_offset=start, end_offset=end, last_epoch=epoch, data=b"".join(parts))
 
 
-def assert_identical(streams: Mapping[str, Stream]) -> None:
-    """The streams are the same bytes up to the smallest end.
+def wait_for_end_offset(partition: Path, end_offset: int, process: Child) -> Stream:
+    """Wait until the log of a running replica ends at this offset or later; returns it as it was then.
 
-    Errors: AssertionError that shows the first batch that differs.
+    A log that is being truncated may read like a damaged one; it is read again, until it is whole or the time is over.
     """
-    shortest_name, shortest = min(streams.items(), key=lambda item: len(item[1].data))
+
+    def look() -> Stream | None:
+        try:
+            stream = read_stream(partition)
+        except ProtocolError:
+            return None
+        return stream if stream.end_offset >= end_offset else None
+
+    return wait_until(look, f"{process.name} to have all records below offset {end_offset}", alive=[process])
+
+
+def assert_identical(streams: Mapping[str, Stream], *, end_offset: int) -> None:
+    """The streams have the same batches up to this offset, which they have all reached; after it nothing is said.
+
+    What was committed is the same everywhere for ever. After it a replica that was stopped may hold batches that the
+    next leader never had.
+
+    Errors: AssertionError that shows the first difference.
+    """
+    (first_name, first), *others = streams.items()
     for name, stream in streams.items():
-        if stream.data.startswith(shortest.data) and stream.start_offset == shortest.start_offset:
+        assert stream.end_offset >= end_offset, f"{name} ends at {stream.end_offset}, before {end_offset}"
+    for name, other in others:
+        if first.until(end_offset) == other.until(end_offset):
             continue
-        pairs = zip(scan(shortest.data), scan(stream.data), strict=False)
-        for (position, ours), (other_position, theirs) in pairs:
-            mine = shortest.data[position : position + ours.size_bytes]
-            other = stream.data[other_position : other_position + theirs.size_bytes]
-            assert mine == other, f"{shortest_name} and {name} differ at byte {position}:\n{ours}\n{theirs}"
-        raise AssertionError(f"{shortest_name} and {name} start at {shortest.start_offset} and {stream.start_offset}")
+        for (position, ours), (other_position, theirs) in zip(scan(first.data), scan(other.data), strict=False):
+            mine = first.data[position : position + ours.size_bytes]
+            its = other.data[other_position : other_position + theirs.size_bytes]
+            assert mine == its, (
+                f"{first_name} and {name} differ at bytes {position} and {other_position}:\n{ours}\n{theirs}"
+            )
+        raise AssertionError(f"{first_name} and {name} hold the same batches, but not up to offset {end_offset}")

@@ -32,7 +32,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """A node serves; ``run`` is in the records of every claim until it stops."""
+    """A node serves; ``run`` is in the records of every claim until it stops, and empty if it writes none."""
 
     node: NodeId
     run: bytes
@@ -95,6 +95,8 @@ class Resigned:
 class Stopped:
     """The last line of a node that ended by itself."""
 
+    node: NodeId
+
 
 Event: TypeAlias = Started | Led | Acknowledged | Resigned | Stopped
 
@@ -124,7 +126,7 @@ def parse_event(line: str | bytes) -> Event:
 def _checked(name: str, value: object) -> bytes | int | float:
     """The value of a field, if it is one that the field can have. Errors: ValueError."""
     if name == "run":
-        if isinstance(value, str) and len(run := bytes.fromhex(value)) == RUN_SIZE_BYTES:
+        if isinstance(value, str) and len(run := bytes.fromhex(value)) in (0, RUN_SIZE_BYTES):
             return run
     elif isinstance(value, bool):
         pass

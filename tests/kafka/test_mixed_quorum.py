@@ -1,0 +1,99 @@
+"""One pykraft node and two of Kafka's form a quorum: ours follows Java, is elected, and Java follows ours.
+
+Who wins each election is decided by Raft's own rules, not by luck with timers:
+
+1. The two Java nodes start alone, so one of them leads; ours joins and follows it.
+2. The Java follower is paused, and the quorum goes on without it: now its log is shorter than ours.
+3. The Java leader is killed and the other one resumed. Nobody may vote for the shorter log, so ours is elected.
+4. The killed node comes back and follows ours, and loses what only it had.
+
+The logs of all three are compared byte for byte at the end, and Kafka's dump tool reads ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from pykraft.client.journal_check import check_journal, stretches
+from tests.kafka.dump import dump_log
+from tests.kafka.java import Kafka
+from tests.kafka.peer import STOPPED_BY_SIGTERM, JavaNode
+from tests.processes.child import Children
+from tests.processes.cluster import PykraftNode
+from tests.processes.elections import wait_for_known_leader
+from tests.processes.journal_keeper import JournalKeeper
+from tests.processes.logs import assert_identical, read_stream, wait_for_end_offset
+from tests.processes.ports import free_ports
+
+OURS = 1
+RECORDS = 50
+"""How far a log must grow before the next thing happens."""
+
+
+class MixedQuorum:
+    """Node 1 is pykraft's, nodes 2 and 3 are Kafka's."""
+
+    def __init__(self, kafka: Kafka, children: Children, folder: Path) -> None:
+        ports = dict(zip((OURS, 2, 3), free_ports(3), strict=True))
+        self.journal = JournalKeeper(folder / "journal.jsonl")
+        self.ours = PykraftNode(children, self.journal, folder / "n1", node_id=OURS, ports=ports, throughput=200)
+        self.java = {i: JavaNode(kafka, children, folder / f"n{i}", node_id=i, ports=ports) for i in (2, 3)}
+
+    @property
+    def nodes(self) -> Mapping[int, PykraftNode | JavaNode]:
+        return {OURS: self.ours, **self.java}
+
+    def start_java_first(self) -> tuple[JavaNode, JavaNode, int]:
+        """Start the Java nodes, and ours when one of them leads; returns leader, follower and epoch."""
+        for node in self.java.values():
+            node.start()
+        known = wait_for_known_leader(self.java[2].partition, self.java[2].process)
+        mark = self.journal.mark()
+        self.ours.start()
+        self.journal.wait_for_started(OURS, since=mark, process=self.ours.process)
+        return self.java[known.id], self.java[5 - known.id], known.epoch
+
+    def grow(self, node: PykraftNode | JavaNode, beyond: int) -> int:
+        """Wait until the node's log ends well beyond this offset; returns where it ended then."""
+        return wait_for_end_offset(node.partition, beyond + RECORDS, node.process).end_offset
+
+
+@pytest.mark.kafka
+@pytest.mark.processes
+def test_ours_follows_java_is_elected_and_java_follows_ours(kafka: Kafka, children: Children, tmp_path: Path) -> None:
+    quorum = MixedQuorum(kafka, children, tmp_path)
+    leader, follower, epoch = quorum.start_java_first()
+    ours = quorum.ours
+    quorum.grow(ours, read_stream(leader.partition).end_offset)
+    assert wait_for_known_leader(ours.partition, ours.process).id == leader.node_id
+
+    follower.process.pause()
+    shorter_end_offset = read_stream(follower.partition).end_offset
+    quorum.grow(ours, shorter_end_offset)
+
+    mark = quorum.journal.mark()
+    leader.process.kill()
+    follower.process.resume()
+    elected = quorum.journal.wait_for_leader(since=mark, alive=[ours.process, follower.process])
+    assert elected.node == OURS
+    assert elected.epoch > epoch
+    quorum.journal.wait_for_acknowledged(RECORDS, since=mark)
+    assert wait_for_known_leader(follower.partition, follower.process, after_epoch=epoch).id == OURS
+
+    leader.start()
+    quorum.journal.wait_for_acknowledged(RECORDS, since=quorum.journal.mark())
+    caught_up_offset = quorum.journal.end_offset
+    for node in quorum.nodes.values():
+        wait_for_end_offset(node.partition, caught_up_offset, node.process)
+    assert {node.process.stop() for node in quorum.java.values()} == {STOPPED_BY_SIGTERM}
+    assert ours.process.stop() == 0
+
+    streams = {f"node {node_id}": read_stream(node.partition) for node_id, node in quorum.nodes.items()}
+    assert_identical(streams, end_offset=caught_up_offset)
+    verdict = check_journal(quorum.journal.acknowledgements(), stretches(streams[f"node {OURS}"].data))
+    assert verdict.is_clean, verdict
+    indexed = sorted(path for path in ours.partition.iterdir() if path.suffix in (".log", ".index", ".timeindex"))
+    assert dump_log(kafka, indexed, "--deep-iteration").complaints == []

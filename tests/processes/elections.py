@@ -1,0 +1,37 @@
+"""Who leads, as a node wrote it to its ``quorum-state``; read while the node runs.
+
+Owns that one look at the file, which Kafka and pykraft write alike and replace as a whole. It refuses to know logs.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.processes.child import Child
+from tests.processes.waiting import wait_until
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownLeader:
+    """Who leads, as one node knows it."""
+
+    id: int
+    epoch: int
+
+
+def known_leader(partition: Path, *, after_epoch: int = -1) -> KnownLeader | None:
+    """The leader in this partition directory; None when there is none, or only one of an epoch up to this."""
+    try:
+        state = json.loads((partition / "quorum-state").read_text())
+    except FileNotFoundError:
+        return None
+    known = KnownLeader(id=state["leaderId"], epoch=state["leaderEpoch"])
+    return known if known.id >= 0 and known.epoch > after_epoch else None
+
+
+def wait_for_known_leader(partition: Path, process: Child, *, after_epoch: int = -1) -> KnownLeader:
+    """Wait until the node knows a leader of an epoch after this one."""
+    what = f"{process.name} to know a leader after epoch {after_epoch}"
+    return wait_until(lambda: known_leader(partition, after_epoch=after_epoch), what, alive=[process])

@@ -1,0 +1,41 @@
+"""Three nodes under load, a random one killed with -9 again and again: nothing that was acknowledged is lost."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.processes.child import Children
+from tests.processes.cluster import QUICK, Cluster
+
+CYCLES = 20
+RECORDS_BETWEEN_KILLS = 500
+
+
+@pytest.mark.processes
+@pytest.mark.timeout(300)
+def test_twenty_kills_lose_no_acknowledged_record(children: Children, tmp_path: Path) -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed of the victims: {seed}")
+    victims = random.Random(seed)
+    cluster = Cluster(children, tmp_path, properties=QUICK)
+    cluster.start()
+
+    for _ in range(CYCLES):
+        victim = cluster.nodes[victims.choice(sorted(cluster.nodes))]
+        cluster.journal.wait_for_acknowledged(RECORDS_BETWEEN_KILLS, since=cluster.journal.mark())
+        victim.process.kill()
+        mark = cluster.journal.mark()
+        cluster.journal.wait_for_acknowledged(RECORDS_BETWEEN_KILLS, since=mark, except_by=victim.node_id)
+        victim.start()
+        cluster.journal.wait_for_started(victim.node_id, since=mark, process=victim.process)
+
+    caught_up_offset = cluster.wait_until_caught_up()
+    assert cluster.stop() == dict.fromkeys(cluster.nodes, 0)
+    verdict = cluster.check(caught_up_offset=caught_up_offset)
+    print(verdict)
+    assert verdict.is_clean
+    assert verdict.acknowledged > 2 * CYCLES * RECORDS_BETWEEN_KILLS
+    assert not [node for node in cluster.nodes.values() if "Traceback" in node.log_path.read_text()]
