@@ -1,0 +1,113 @@
+"""One connection that this node dialed: negotiation first, then one request at a time.
+
+Owns the correlation ids on the wire, which count from 0 on every connection, and the versions that the other end
+speaks. Invariant: at most one request is unanswered, so an answer needs no looking up: it is the one that is
+awaited, or the connection is of no more use.
+
+It refuses to know sockets: it makes and reads frames. Source: KIP-35, KIP-511; Kafka's ``NetworkClient``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pykraft.core.messages import Request
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.host.ports import ConnectionId
+from pykraft.protocol.api import decode_response, encode_request
+from pykraft.protocol.frame import frame
+from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.schema import Versions
+from pykraft.rpc import api_versions, codec
+from pykraft.rpc.codec import Answer
+from pykraft.rpc.context import RpcContext
+from pykraft.types import Buffer, Endpoint
+
+NEGOTIATION_VERSION: Final = 3
+"""The version of ApiVersions that every Kafka with KRaft understands, so nobody has to be asked twice."""
+SOFTWARE_VERSION: Final = "0.1.0"
+
+
+@dataclass(frozen=True, slots=True)
+class _Awaited:
+    wire_id: int
+    api_key: ApiKey
+    version: int
+
+
+class DialedConnection:
+    """Made when dialing begins; `negotiate` is the first thing said on it."""
+
+    def __init__(
+        self, connection: ConnectionId, endpoint: Endpoint, *, client_id: str, context: RpcContext, begun_ms: int
+    ) -> None:
+        self.id = connection
+        self.endpoint = endpoint
+        self.begun_ms = begun_ms
+        self._client_id = client_id
+        self._context = context
+        self._next_wire_id = 0
+        self._awaited: _Awaited | None = None
+        self._versions: dict[int, Versions] | None = None
+
+    @property
+    def is_negotiated(self) -> bool:
+        """True once the other end said what it speaks."""
+        return self._versions is not None
+
+    @property
+    def is_ready(self) -> bool:
+        """True when a request may be sent now."""
+        return self._versions is not None and self._awaited is None
+
+    def negotiate(self) -> list[Buffer]:
+        """The frame to send once the connection stands."""
+        assert not self.is_negotiated
+        assert self._awaited is None
+        body = api_versions.request_to_wire(SOFTWARE_VERSION)
+        wire_id = self._await(ApiKey.API_VERSIONS, NEGOTIATION_VERSION)
+        return frame(encode_request(ApiKey.API_VERSIONS, NEGOTIATION_VERSION, wire_id, self._client_id, body))
+
+    def ask(self, message: Request) -> list[Buffer]:
+        """The frame of a request, in the newest version that both ends speak; its answer is awaited from now on.
+
+        Errors: ProtocolError (UNSUPPORTED_VERSION) when there is no such version, or it cannot say this, as a
+        pre-vote below Vote 2 (KIP-996). Nothing is awaited then.
+        """
+        assert self._versions is not None
+        assert self._awaited is None
+        api_key = codec.api_key_of(message)
+        version = api_versions.common_version(api_key, self._versions)
+        parts = frame(codec.encode_request(message, version, self._next_wire_id, self._client_id, self._context))
+        self._await(api_key, version)
+        return parts
+
+    def answered(self, data: Buffer) -> Answer | None:
+        """Read the answer that is awaited; None when it ended the negotiation.
+
+        Errors: ProtocolError when it answers nothing or cannot be read: the connection is to be closed.
+        """
+        awaited, self._awaited = self._awaited, None
+        if awaited is None:
+            raise ProtocolError("it speaks without having been asked")
+        if awaited.api_key is ApiKey.API_VERSIONS:
+            wire_id, body = decode_response(awaited.api_key, awaited.version, data)
+            _check_id(wire_id, awaited)
+            self._versions = api_versions.response_from_wire(body)
+            return None
+        answer = codec.decode_answer(awaited.api_key, awaited.version, data, self._context)
+        _check_id(answer.correlation_id, awaited)
+        return answer
+
+    def _await(self, api_key: ApiKey, version: int) -> int:
+        """Note a request that is sent now; returns its correlation id."""
+        wire_id = self._next_wire_id
+        self._awaited = _Awaited(wire_id, api_key, version)
+        self._next_wire_id = (wire_id + 1) % 2**31
+        return wire_id
+
+
+def _check_id(wire_id: int, awaited: _Awaited) -> None:
+    if wire_id != awaited.wire_id:
+        raise ProtocolError(f"it answers request {wire_id}, but {awaited.wire_id} was asked", ErrorCode.INVALID_REQUEST)

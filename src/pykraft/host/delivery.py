@@ -1,0 +1,196 @@
+"""Committed batches and leader changes for the application: one small machine for each listener.
+
+Invariant: a listener is given every committed batch from the log start on, in order, each exactly once; and it
+hears that this node leads only after it was given everything below the epoch's first record and that record, so
+that it then holds the complete committed state.
+
+From memory the batches come in the call that raised the high watermark. A listener that is further behind reads
+the files on the bulk lane, one bounded piece at a time: it is its own next offset that waits, never a queue.
+
+A piece is cut at the high watermark of the moment in which its read *began*:
+
+1. the high watermark is 10, a read from 5 begins; the file holds 5-14; 2. the log is cut to 10, other records 10-14
+are appended, the high watermark rises to 15; 3. the read returns the former 10-14, which never were committed.
+
+It refuses to know what is in a batch, unless a listener asks. Source: Kafka's ``RaftClient.Listener`` and
+``KafkaRaftClient.ListenerContext``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from pykraft.core.effects import NotifyLeaderChange
+from pykraft.host.fetch_read import ReadableLog, cut, read_durable
+from pykraft.host.ports import Ports
+from pykraft.host.recent import Batch, RecentBatches
+from pykraft.protocol.batch import scan
+from pykraft.protocol.records import decode_values
+from pykraft.types import Buffer, Epoch, NodeId, Offset
+
+PIECE_SIZE_BYTES_MAX: Final = 1024 * 1024
+"""Batches handed to a listener in one call take no more bytes than this, unless it is a single batch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedBatch:
+    """One committed batch. ``end_offset`` is exclusive, the timestamp wall ms; ``data`` the whole batch as it is."""
+
+    base_offset: Offset
+    end_offset: Offset
+    epoch: Epoch
+    timestamp_ms: int
+    is_control: bool
+    data: Buffer
+
+    def values(self) -> list[bytes]:
+        """The values of the records, decoded now; none for a control batch.
+
+        Errors: ProtocolError (INVALID_RECORD) when another program wrote records that are not KRaft's.
+        """
+        return [] if self.is_control else decode_values(self.data)
+
+
+class Listener(Protocol):
+    """The application's side. Called on the host's thread: it must return soon, and never raise.
+
+    It may call the host back (propose, resign, register).
+    """
+
+    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        """The next committed batches, at least one."""
+        ...
+
+    def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
+        """The epoch rose (``leader_id`` None: its leader is not known yet), or its leader became known."""
+        ...
+
+
+class _Feed:
+    """One listener and how far it is."""
+
+    def __init__(self, delivery: Delivery, listener: Listener, next_offset: Offset) -> None:
+        self._delivery = delivery
+        self._listener = listener
+        self._next_offset = next_offset
+        self._is_busy = False
+        self.news: NotifyLeaderChange | None = None
+
+    def progress(self) -> None:
+        """Pass on what can be passed on now; a call from within a listener's call does nothing, the outer goes on."""
+        if self._is_busy:
+            return
+        self._is_busy = True
+        while self._tell() or self._feed_from_memory():
+            pass
+        self._is_busy = False
+        if self._next_offset < min(self._delivery.high_watermark, self._delivery.recent.start_offset):
+            self._feed_from_files()
+
+    def _tell(self) -> bool:
+        """Tell the news of a leader, unless the listener has to be given more first."""
+        news = self.news
+        if news is None:
+            return False
+        if news.epoch_start_offset is not None and self._next_offset <= news.epoch_start_offset:
+            return False
+        self.news = None
+        self._listener.on_leader_change(news.epoch, news.leader_id)
+        return True
+
+    def _feed_from_memory(self) -> bool:
+        recent, high_watermark = self._delivery.recent, self._delivery.high_watermark
+        if not recent.start_offset <= self._next_offset < high_watermark:
+            return False
+        return self._give(recent.take(self._next_offset, high_watermark, PIECE_SIZE_BYTES_MAX))
+
+    def _feed_from_files(self) -> None:
+        """Read the next piece; the machine is busy until it is there.
+
+        A high watermark within a batch, which only a wrong peer can cause, gives nothing: it waits for the next.
+        """
+        self._is_busy = True
+        log, offset, high_watermark = self._delivery.log, self._next_offset, self._delivery.high_watermark
+        self._delivery.ports.submit_read(
+            lambda: read_durable(log, offset, PIECE_SIZE_BYTES_MAX), lambda data: self._read(data, high_watermark)
+        )
+
+    def _read(self, data: Buffer | None, high_watermark: Offset) -> None:
+        assert data is not None, "what is committed is never cut off"
+        view = memoryview(cut(data, high_watermark))
+        has_given = self._give(
+            [
+                (header, view[position : position + header.size_bytes])
+                for position, header in scan(view, verify_crc=False)
+            ]
+        )
+        self._is_busy = False
+        if has_given:
+            self.progress()
+
+    def _give(self, batches: Sequence[Batch]) -> bool:
+        if not batches:
+            return False
+        assert batches[0][0].base_offset == self._next_offset, "nothing is left out, nothing comes twice"
+        self._next_offset = batches[-1][0].end_offset
+        self._listener.on_commit(
+            [
+                CommittedBatch(
+                    base_offset=header.base_offset,
+                    end_offset=header.end_offset,
+                    epoch=header.epoch,
+                    timestamp_ms=header.max_timestamp,
+                    is_control=header.is_control,
+                    data=data,
+                )
+                for header, data in batches
+            ]
+        )
+        return True
+
+
+class Delivery:
+    """All listeners of one node."""
+
+    def __init__(self, ports: Ports, log: ReadableLog, recent: RecentBatches, start_offset: Offset) -> None:
+        self.ports = ports
+        self.log = log
+        self.recent = recent
+        self.high_watermark = start_offset
+        """What the node knew to be committed at last (exclusive); it never goes back."""
+        self._start_offset = start_offset
+        self._feeds: list[_Feed] = []
+        self._newest: NotifyLeaderChange | None = None
+
+    def register(self, listener: Listener) -> None:
+        """Feed this listener too, from the log start on and with the newest leader change."""
+        feed = _Feed(self, listener, self._start_offset)
+        feed.news = self._newest
+        self._feeds.append(feed)
+        feed.progress()
+
+    def committed(self, high_watermark: Offset) -> None:
+        """Everything below is committed."""
+        self.high_watermark = max(self.high_watermark, high_watermark)
+        self._progress()
+
+    def leader_changed(self, news: NotifyLeaderChange) -> None:
+        """News of a leader replaces older news that a listener has not heard."""
+        self._newest = news
+        for feed in self._feeds:
+            feed.news = news
+        self._progress()
+
+    def leads_no_more(self) -> None:
+        """This node does not lead: who has not heard that it did, need not."""
+        if self._newest is None or self._newest.epoch_start_offset is None:
+            return
+        self._newest = None
+        for feed in self._feeds:
+            feed.news = None
+
+    def _progress(self) -> None:
+        for feed in list(self._feeds):
+            feed.progress()

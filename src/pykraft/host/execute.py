@@ -1,0 +1,162 @@
+"""What each effect of the core does to the parts of a node: a table from type to function.
+
+Invariant: effects are carried out in the order of their list, each completely, before the next event is looked at.
+A function here is a few lines: it says which part does the work. None of them decides anything; what fails at once
+becomes an event.
+
+Source: dask's ``worker_state_machine`` (instructions); Kafka's ``KafkaRaftClient`` does the same in its poll loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from pykraft.core import effects
+from pykraft.core.effects import Effect
+from pykraft.errors import ErrorCode, FatalError
+from pykraft.host.fetch_read import Records
+from pykraft.host.parts import Parts
+from pykraft.host.recent import Batch
+from pykraft.log.lane import AppendBatches, Truncate, WriteElection
+from pykraft.types import Instant, Io, Offset
+
+LEADER: Final = "leader"
+"""The role that proposals and the news of an own leadership depend on, as the core names it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """The step that effects come from: its time, how far the log is durable, and what its event brought."""
+
+    now: Instant
+    flushed_end_offset: Offset
+    fetched: Sequence[Batch]
+
+
+def execute(parts: Parts, effect: Effect, step: Step) -> None:
+    """Carry out one effect."""
+    _TABLE[type(effect)](parts, effect, step)
+
+
+def _write_election_state(parts: Parts, effect: effects.WriteElectionState, _: Step) -> None:
+    job = WriteElection(
+        io=effect.io, election=effect.election, voters=effect.voters, kraft_version=effect.kraft_version
+    )
+    parts.ports.submit(job)
+
+
+def _append_batches(parts: Parts, effect: effects.AppendBatches, step: Step) -> None:
+    _append(parts, effect.io, [parts.producers.encode(plan) for plan in effect.batches], step)
+
+
+def _append_fetched(parts: Parts, effect: effects.AppendFetched, step: Step) -> None:
+    batches = step.fetched[: effect.count]
+    assert batches[-1][0].end_offset == effect.end_offset, "the batches are those of this step's answer"
+    _append(parts, effect.io, batches, step)
+
+
+def _append(parts: Parts, io: Io, batches: Sequence[Batch], step: Step) -> None:
+    """Readable at once, durable when the job is."""
+    parts.recent.append(batches)
+    parts.recent.evict(step.flushed_end_offset)
+    parts.ports.submit(AppendBatches(io=io, batches=batches))
+
+
+def _truncate_to(parts: Parts, effect: effects.TruncateTo, _: Step) -> None:
+    parts.recent.truncate_to(effect.end_offset)
+    parts.reads.truncated()
+    parts.ports.submit(Truncate(io=effect.io, offset=effect.end_offset))
+
+
+def _send(parts: Parts, effect: effects.Send, step: Step) -> None:
+    parts.peers.send(effect, step.now)
+
+
+def _reply(parts: Parts, effect: effects.Reply, _: Step) -> None:
+    request_id, message = effect.request_id, effect.message
+    parts.held.leave(("reply to request", request_id), effect.after, lambda: parts.inbound.reply(request_id, message))
+
+
+def _reply_fetch(parts: Parts, effect: effects.ReplyFetch, _: Step) -> None:
+    """Read first, then wait for the disk: what is read now belongs to the answer, whatever happens meanwhile."""
+    then = partial(_reply_records, parts, effect)
+    parts.reads.read(effect.fetch_offset, effect.end_offset, effect.size_bytes_max, then)
+
+
+def _reply_records(parts: Parts, effect: effects.ReplyFetch, records: Records | None) -> None:
+    message = effect.message
+    if records is None:
+        message = replace(message, error=int(ErrorCode.NOT_LEADER_OR_FOLLOWER), high_watermark=None, diverging=None)
+    parts.held.leave(
+        ("reply to request", effect.request_id),
+        effect.after,
+        lambda: parts.inbound.reply(effect.request_id, message, records or ()),
+    )
+
+
+def _close_requester(parts: Parts, effect: effects.CloseRequester, _: Step) -> None:
+    parts.inbound.close(effect.request_id, effect.reason)
+
+
+def _close_peer(parts: Parts, effect: effects.ClosePeer, _: Step) -> None:
+    parts.peers.close(effect.peer_id, effect.reason)
+
+
+def _accept_proposal(parts: Parts, effect: effects.AcceptProposal, _: Step) -> None:
+    """Nothing to do: the batch that the proposal becomes a part of says the same again, and for good."""
+
+
+def _reject_proposal(parts: Parts, effect: effects.RejectProposal, _: Step) -> None:
+    parts.producers.reject(effect.handle, effect.error)
+
+
+def _notify_high_watermark(parts: Parts, effect: effects.NotifyHighWatermark, _: Step) -> None:
+    parts.producers.committed(effect.high_watermark)
+    parts.delivery.committed(effect.high_watermark)
+
+
+def _notify_leader_change(parts: Parts, effect: effects.NotifyLeaderChange, _: Step) -> None:
+    parts.delivery.leader_changed(effect)
+
+
+def _notify_role(parts: Parts, effect: effects.NotifyRole, _: Step) -> None:
+    if effect.role != LEADER:
+        parts.delivery.leads_no_more()
+    parts.ports.report(f"{effect.role} in epoch {effect.epoch}")
+
+
+def _complete_shutdown(parts: Parts, effect: effects.CompleteShutdown, _: Step) -> None:
+    parts.ports.report("left the quorum" if effect.graceful else "leaving the quorum took too long: nobody else leads")
+    parts.stop(None)
+
+
+def _report(parts: Parts, effect: effects.Report, _: Step) -> None:
+    parts.ports.report(effect.text)
+
+
+def _fatal(parts: Parts, effect: effects.Fatal, _: Step) -> None:
+    parts.stop(FatalError(effect.reason))
+
+
+_TABLE: Final[Mapping[type[Effect], Callable[[Parts, Any, Step], None]]] = {
+    effects.WriteElectionState: _write_election_state,
+    effects.AppendBatches: _append_batches,
+    effects.AppendFetched: _append_fetched,
+    effects.TruncateTo: _truncate_to,
+    effects.Send: _send,
+    effects.Reply: _reply,
+    effects.ReplyFetch: _reply_fetch,
+    effects.CloseRequester: _close_requester,
+    effects.ClosePeer: _close_peer,
+    effects.AcceptProposal: _accept_proposal,
+    effects.RejectProposal: _reject_proposal,
+    effects.NotifyHighWatermark: _notify_high_watermark,
+    effects.NotifyLeaderChange: _notify_leader_change,
+    effects.NotifyRole: _notify_role,
+    effects.CompleteShutdown: _complete_shutdown,
+    effects.Report: _report,
+    effects.Fatal: _fatal,
+}

@@ -1,0 +1,176 @@
+"""Requests of others: read, passed to the core, answered in the order in which they came.
+
+Owns the connections that others made, and the ids by which the core calls their requests. Invariant: each request
+gets at most one answer, and a connection's answers leave in the order of its requests, as Kafka's protocol promises:
+an answer that is ready waits for those before it, a parked Fetch for instance. So many requests of one connection
+may be without an answer; one more closes it.
+
+Nothing that comes in raises. What a request gets that is wrong:
+
+- ApiVersions of an unknown version: an answer of version 0 with UNSUPPORTED_VERSION; one that cannot be read:
+  INVALID_REQUEST. No other API has an answer that a client of an unknown version could read.
+- Another cluster, another topic: the protocol's error, from ``rpc``, without the core.
+- Anything else, be it an unknown API or version, a body that cannot be read, or garbage: one line, closed.
+
+It refuses to know what requests mean. Source: Kafka's ``SocketServer`` and ``RequestChannel``; KIP-511.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from pykraft.core.events import RequestReceived
+from pykraft.core.messages import Response
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.host.inbox import Inbox
+from pykraft.host.io import HeldMessages
+from pykraft.host.ports import ConnectionId, Ports
+from pykraft.protocol.api import (
+    RequestHeader,
+    decode_request_body,
+    decode_request_header,
+    encode_response,
+    encode_unsupported_version,
+)
+from pykraft.protocol.frame import frame
+from pykraft.protocol.messages import API_VERSIONS, ApiKey
+from pykraft.protocol.schema import Body
+from pykraft.rpc import api_versions, codec
+from pykraft.rpc.context import Refusal, RpcContext
+from pykraft.types import Buffer, VersionRange
+
+UNANSWERED_REQUESTS_MAX: Final = 32
+"""Requests of one connection that may wait for their answers; Kafka's clients have at most five."""
+KRAFT_VERSION: Final = VersionRange(0, 1)
+"""Levels of the feature ``kraft.version`` that this software knows."""
+
+Describe: TypeAlias = Callable[[Body, str], Body]
+"""Answers DescribeCluster: from the request and the listener where it arrived."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Request:
+    """One request; ``answer`` waits here until those before it are sent."""
+
+    request_id: int
+    header: RequestHeader
+    requester: _Requester
+    answer: list[Buffer] | None = None
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Requester:
+    """One connection and its unanswered requests, oldest first."""
+
+    connection: ConnectionId
+    listener: str
+    requests: deque[_Request] = field(default_factory=deque)
+
+
+class Inbound:
+    """All connections that others made to this node."""
+
+    def __init__(
+        self, ports: Ports, inbox: Inbox, held: HeldMessages, *, context: RpcContext, describe_cluster: Describe
+    ) -> None:
+        self._ports = ports
+        self._inbox = inbox
+        self._held = held
+        self._context = context
+        self._describe_cluster = describe_cluster
+        self._requesters: dict[ConnectionId, _Requester] = {}
+        self._requests: dict[int, _Request] = {}
+        self._next_request_id = 1
+
+    def on_accepted(self, connection: ConnectionId, listener: str) -> None:
+        """Somebody connected."""
+        self._requesters[connection] = _Requester(connection=connection, listener=listener)
+
+    def on_closed(self, connection: ConnectionId) -> None:
+        """The connection is gone: nobody waits for its answers."""
+        requester = self._requesters.pop(connection, None)
+        for request in requester.requests if requester else ():
+            self._requests.pop(request.request_id, None)
+            self._held.drop(("reply to request", request.request_id))
+
+    def on_frame(self, connection: ConnectionId, data: Buffer) -> None:
+        """A request came; on a connection that was closed it is ignored."""
+        requester = self._requesters.get(connection)
+        if requester is None:
+            return
+        if len(requester.requests) >= UNANSWERED_REQUESTS_MAX:
+            self._close(requester, f"{UNANSWERED_REQUESTS_MAX} of its requests wait for answers already")
+            return
+        try:
+            header = decode_request_header(data)
+            self._handle(requester, header, data)
+        except ProtocolError as error:
+            self._close(requester, str(error))
+
+    def reply(self, request_id: int, message: Response, records: Sequence[Buffer] = ()) -> None:
+        """Answer a request; nothing happens when its connection is gone."""
+        request = self._requests.get(request_id)
+        if request is not None:
+            self._answer(request, codec.encode_answer(request.header, message, self._context, records))
+
+    def close(self, request_id: int, reason: str) -> None:
+        """Close the connection of a request that no correct replica sends."""
+        request = self._requests.get(request_id)
+        if request is not None:
+            self._close(request.requester, reason)
+
+    def _handle(self, requester: _Requester, header: RequestHeader, data: Buffer) -> None:
+        """Answer a request, or pass it on. Errors: ProtocolError when there is no answer to it."""
+        if header.api_key == ApiKey.API_VERSIONS:
+            self._answer(self._note(requester, header), _answer_api_versions(header, data))
+        elif header.api_key == ApiKey.DESCRIBE_CLUSTER:
+            body = self._describe_cluster(decode_request_body(header, data), requester.listener)
+            answer = encode_response(header.api_key, header.api_version, header.correlation_id, body)
+            self._answer(self._note(requester, header), answer)
+        elif header.api_key not in codec.RPCS:
+            raise ProtocolError(f"it asks for the API {header.api_key}, which is not served")
+        else:
+            message = codec.decode_request(header, data, self._context)
+            request = self._note(requester, header)
+            if isinstance(message, Refusal):
+                self._answer(request, codec.encode_answer(header, message, self._context))
+                return
+            event = RequestReceived(request_id=request.request_id, listener=requester.listener, message=message)
+            self._inbox.put(event)
+
+    def _note(self, requester: _Requester, header: RequestHeader) -> _Request:
+        request = _Request(request_id=self._next_request_id, header=header, requester=requester)
+        self._next_request_id += 1
+        self._requests[request.request_id] = request
+        requester.requests.append(request)
+        return request
+
+    def _answer(self, request: _Request, answer: list[Buffer]) -> None:
+        """Send this answer and what waited for it, unless an older request has none yet."""
+        request.answer = answer
+        del self._requests[request.request_id]
+        waiting = request.requester.requests
+        while waiting and (ready := waiting[0].answer) is not None:
+            waiting.popleft()
+            self._ports.send(request.requester.connection, frame(ready))
+
+    def _close(self, requester: _Requester, reason: str) -> None:
+        """One line, then no more of this connection."""
+        self._ports.report(f"closing connection {requester.connection} on {requester.listener}: {reason}")
+        self.on_closed(requester.connection)
+        self._ports.close(requester.connection)
+
+
+def _answer_api_versions(header: RequestHeader, data: Buffer) -> list[Buffer]:
+    """The APIs that are served; in version 0 to a client whose version is unknown."""
+    if header.api_version not in API_VERSIONS[ApiKey.API_VERSIONS]:
+        return encode_unsupported_version(header.correlation_id, API_VERSIONS.items())
+    body = api_versions.response_to_wire(header.api_version, API_VERSIONS, KRAFT_VERSION)
+    try:
+        decode_request_body(header, data)
+    except ProtocolError:
+        body["error_code"] = ErrorCode.INVALID_REQUEST
+    return encode_response(ApiKey.API_VERSIONS, header.api_version, header.correlation_id, body)

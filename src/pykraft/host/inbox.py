@@ -1,0 +1,46 @@
+"""What happened and has not been told to the core yet.
+
+A handler of a frame, an effect that fails at once and a listener that proposes all put events here; the host takes
+them one by one, so that no step begins within another. Fetched records travel beside their event: the core is
+shown headers only, and the effect that appends them comes out of the same step.
+
+Source: KIP-595 does not say; the shape is dask's ``worker_state_machine`` (instructions out, events in).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pykraft.core.events import Event
+from pykraft.host.recent import Batch
+
+NO_BATCHES: Sequence[Batch] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One event, and the batches that a Fetch response brought with it."""
+
+    event: Event
+    fetched: Sequence[Batch] = NO_BATCHES
+
+
+class Inbox:
+    """Events in the order in which they happened."""
+
+    def __init__(self) -> None:
+        self._arrivals: deque[Arrival] = deque()
+
+    def put(self, event: Event, fetched: Sequence[Batch] = NO_BATCHES) -> None:
+        """Note an event for the next step."""
+        self._arrivals.append(Arrival(event, fetched))
+
+    def take(self) -> Arrival | None:
+        """The oldest event, or None."""
+        return self._arrivals.popleft() if self._arrivals else None
+
+    def clear(self) -> None:
+        """Forget everything: the core takes no more steps."""
+        self._arrivals.clear()

@@ -1,0 +1,193 @@
+"""Requests to other nodes: one connection for each peer, one request at a time on it.
+
+Owns every connection that this node dialed. Invariant: the core hears of the newest request to a peer only, and
+once: an answer, or that it failed. The rules:
+
+- Dialed on demand, at the moment when the core wants to send, so that connecting and negotiating go on while the
+  disk makes durable what the request relies on.
+- A request that is still unanswered when the next one comes is void. Its connection is closed and dialed anew: the
+  late answer would hold up the next request. The core's request timeout thus closes a connection that hangs.
+- Connecting or negotiating that takes longer than the request timeout is given up when the next request comes.
+- What a peer answers with the wrong correlation id, without being asked, or unreadably, closes the connection.
+
+It refuses to know retries and back-off, which are the core's. Source: Kafka's ``KafkaNetworkChannel`` and
+``InterBrokerSendThread``; KIP-595 §Request timeout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pykraft.core.effects import Peer, Send
+from pykraft.core.events import ResponseReceived, SendFailed
+from pykraft.core.messages import FetchResponse
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.host.connections import DialedConnection
+from pykraft.host.inbox import NO_BATCHES, Inbox
+from pykraft.host.io import HeldMessages, MessageKey
+from pykraft.host.ports import ConnectionId, Ports
+from pykraft.rpc.codec import Answer
+from pykraft.rpc.context import RpcContext
+from pykraft.rpc.fetched import read_batches, with_batches
+from pykraft.types import Buffer, Instant
+
+PEERS_MAX: Final = 100
+"""Peers that are remembered; beyond, the one that was not asked for the longest time is dropped."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Contact:
+    """One peer: the newest request that has no answer, whether the disk lets it leave, and the connection."""
+
+    peer: Peer
+    wanted: Send | None = None
+    may_leave: bool = False
+    link: DialedConnection | None = None
+
+
+class Peers:
+    """All peers of one node."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        inbox: Inbox,
+        held: HeldMessages,
+        *,
+        context: RpcContext,
+        client_id: str,
+        request_timeout_ms: int,
+    ) -> None:
+        self._ports = ports
+        self._inbox = inbox
+        self._held = held
+        self._context = context
+        self._client_id = client_id
+        self._request_timeout_ms = request_timeout_ms
+        self._contacts: dict[int, _Contact] = {}
+        self._by_connection: dict[ConnectionId, _Contact] = {}
+
+    def owns(self, connection: ConnectionId) -> bool:
+        """True for a connection that was dialed here and is not closed."""
+        return connection in self._by_connection
+
+    def send(self, effect: Send, now: Instant) -> None:
+        """Send a request once its write is durable and the connection is ready; an older one is void."""
+        contact = self._contact(effect.peer)
+        if contact.link is not None and self._is_spent(contact.link, effect, now):
+            self._hang_up(contact)
+        contact.peer, contact.wanted, contact.may_leave = effect.peer, effect, False
+        if contact.link is None:
+            self._dial(contact, now)
+        self._held.leave(_key(contact), effect.after, lambda: self._let_leave(contact))
+
+    def on_connected(self, connection: ConnectionId) -> None:
+        """A dial succeeded: negotiate."""
+        contact = self._by_connection.get(connection)
+        if contact is not None and contact.link is not None:
+            self._ports.send(connection, contact.link.negotiate())
+
+    def on_closed(self, connection: ConnectionId) -> None:
+        """A dial failed, or the connection broke."""
+        contact = self._by_connection.pop(connection, None)
+        if contact is not None:
+            contact.link = None
+            self._fail(contact, ErrorCode.BROKER_NOT_AVAILABLE)
+
+    def on_frame(self, connection: ConnectionId, data: Buffer) -> None:
+        """A peer answered."""
+        contact = self._by_connection[connection]
+        assert contact.link is not None
+        try:
+            answer = contact.link.answered(data)
+        except ProtocolError as error:
+            self._give_up(contact, str(error))
+            return
+        if answer is not None:
+            self._pass_on(contact, answer)
+        self._advance(contact)
+
+    def close(self, peer_id: int, reason: str) -> None:
+        """The core caught this peer at what no correct replica does."""
+        contact = self._contacts.get(peer_id)
+        if contact is not None:
+            self._give_up(contact, reason)
+
+    def _contact(self, peer: Peer) -> _Contact:
+        """The entry of a peer, now the most recently used one."""
+        contact = self._contacts.pop(peer.id, None)
+        if contact is None:
+            contact = _Contact(peer=peer)
+            if len(self._contacts) >= PEERS_MAX:
+                oldest = self._contacts.pop(next(iter(self._contacts)))
+                self._hang_up(oldest)
+                self._fail(oldest, ErrorCode.BROKER_NOT_AVAILABLE)
+        self._contacts[peer.id] = contact
+        return contact
+
+    def _is_spent(self, link: DialedConnection, effect: Send, now: Instant) -> bool:
+        """True when a new request should not wait for this connection."""
+        if link.endpoint != effect.peer.endpoint:
+            return True
+        if link.is_negotiated:
+            return not link.is_ready
+        return now.mono_ms - link.begun_ms >= self._request_timeout_ms
+
+    def _dial(self, contact: _Contact, now: Instant) -> None:
+        endpoint = contact.peer.endpoint
+        connection = self._ports.dial(endpoint)
+        contact.link = DialedConnection(
+            connection, endpoint, client_id=self._client_id, context=self._context, begun_ms=now.mono_ms
+        )
+        self._by_connection[connection] = contact
+
+    def _let_leave(self, contact: _Contact) -> None:
+        contact.may_leave = True
+        self._advance(contact)
+
+    def _advance(self, contact: _Contact) -> None:
+        """Put the newest request on the wire if everything is ready for it."""
+        send, link = contact.wanted, contact.link
+        if send is None or not contact.may_leave or link is None or not link.is_ready:
+            return
+        try:
+            parts = link.ask(send.message)
+        except ProtocolError as error:
+            self._fail(contact, error.code)
+            return
+        self._ports.send(link.id, parts)
+
+    def _pass_on(self, contact: _Contact, answer: Answer) -> None:
+        """Tell the core, with the headers of fetched batches; their bytes go beside."""
+        send, contact.wanted = contact.wanted, None
+        assert send is not None, "what was answered was asked, and nothing newer"
+        message, batches = answer.message, NO_BATCHES
+        if isinstance(message, FetchResponse):
+            fetched = read_batches(answer.records)
+            message, batches = with_batches(message, fetched), fetched.batches
+        event = ResponseReceived(peer_id=contact.peer.id, correlation_id=send.correlation_id, message=message)
+        self._inbox.put(event, batches)
+
+    def _give_up(self, contact: _Contact, reason: str) -> None:
+        """One line, close the connection, and whatever was asked has failed."""
+        self._ports.report(f"closing the connection to peer {contact.peer.id} at {contact.peer.endpoint}: {reason}")
+        self._hang_up(contact)
+        self._fail(contact, ErrorCode.BROKER_NOT_AVAILABLE)
+
+    def _hang_up(self, contact: _Contact) -> None:
+        link, contact.link = contact.link, None
+        if link is not None:
+            del self._by_connection[link.id]
+            self._ports.close(link.id)
+
+    def _fail(self, contact: _Contact, error: int) -> None:
+        """No answer will come to what was asked last."""
+        send, contact.wanted = contact.wanted, None
+        if send is not None:
+            self._held.drop(_key(contact))
+            self._inbox.put(SendFailed(peer_id=contact.peer.id, correlation_id=send.correlation_id, error=error))
+
+
+def _key(contact: _Contact) -> MessageKey:
+    return ("request to peer", contact.peer.id)

@@ -1,0 +1,180 @@
+"""Proposals of the application: their values until they are encoded, and what became of them.
+
+Owns the handles. Invariant: each proposal gets exactly one outcome, in the order of the log for those that are
+committed. The stations of a proposal:
+
+1. `Producers.propose` takes the values and gives a handle; 2. the core accepts it with an offset, or rejects it;
+3. `Producers.encode` makes a batch of the values and forgets them; 4. the high watermark passes its end in its
+epoch: `Committed`. When this node stops leading in between: `Rejected` before station 3, `OutcomeUnknown` after
+it: the records may still be committed by the next leader, or never.
+
+Bounded: by count here, by bytes in the core, which refuses what storage cannot keep up with.
+
+It refuses to know why the core accepts or rejects. Source: Kafka's ``BatchAccumulator`` and the append purgatory of
+``KafkaRaftClient``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from pykraft.core.effects import PlannedBatch
+from pykraft.core.events import Proposed
+from pykraft.errors import UsageError
+from pykraft.host.recent import Batch
+from pykraft.protocol.records import (
+    HEADER_SIZE_BYTES,
+    encode_batch,
+    encode_control_batch,
+    read_header,
+    records_size_bytes,
+)
+from pykraft.types import Epoch, Offset
+
+UNDECIDED_PROPOSALS_MAX: Final = 100_000
+"""Proposals that may wait for their outcome at one time; one more is rejected."""
+_DELTA_OF_LARGE_BATCHES: Final = 1_048_576
+"""No record of a batch below a gigabyte has an offset delta that takes more bytes than this one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """The records are durable on a majority, at ``base_offset`` and the offsets after it."""
+
+    base_offset: Offset
+    epoch: Epoch
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """The records are not in the log and never will be.
+
+    ``error`` is a NotLeaderError, BufferFullError or UsageError.
+    """
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeUnknown:
+    """This node lost the leadership of ``epoch`` after it had appended the records at ``base_offset``.
+
+    Whether they are committed is for the next leader to say.
+    """
+
+    base_offset: Offset
+    epoch: Epoch
+
+
+Outcome: TypeAlias = Committed | Rejected | OutcomeUnknown
+
+
+@dataclass(slots=True, kw_only=True)
+class _Proposal:
+    values: list[bytes]
+    on_outcome: Callable[[Outcome], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Appended:
+    base_offset: Offset
+    epoch: Epoch
+    count: int
+    on_outcome: Callable[[Outcome], None]
+
+
+class Producers:
+    """All proposals without an outcome: those with values, and those that are in the log."""
+
+    def __init__(self, *, batch_size_bytes_max: int) -> None:
+        self._records_size_bytes_max = batch_size_bytes_max - HEADER_SIZE_BYTES
+        self._next_handle = 1
+        self._proposals: dict[int, _Proposal] = {}
+        self._appended: deque[_Appended] = deque()
+
+    def __len__(self) -> int:
+        return len(self._proposals) + len(self._appended)
+
+    @property
+    def is_overfull(self) -> bool:
+        """True when the newest proposal is one too many and is to be rejected."""
+        return len(self) > UNDECIDED_PROPOSALS_MAX
+
+    def propose(self, values: Sequence[bytes], *, epoch: Epoch, on_outcome: Callable[[Outcome], None]) -> Proposed:
+        """Keep the values under a new handle; the core is to be told what is returned.
+
+        Errors: UsageError when there are no values or one of them is empty, which no KRaft reader accepts.
+        """
+        kept = list(values)
+        if not kept or not all(kept):
+            raise UsageError("a proposal needs at least one value, and a value at least one byte")
+        handle, self._next_handle = self._next_handle, self._next_handle + 1
+        self._proposals[handle] = _Proposal(values=kept, on_outcome=on_outcome)
+        return Proposed(handle=handle, epoch=epoch, count=len(kept), size_bytes=self._claimed_size_bytes(kept))
+
+    def reject(self, handle: int, error: Exception) -> None:
+        """The records of this proposal will never be in the log."""
+        self._proposals.pop(handle).on_outcome(Rejected(error=error))
+
+    def encode(self, plan: PlannedBatch) -> Batch:
+        """The batch that the core planned; from now on its proposals are in the log."""
+        if plan.control:
+            data = encode_control_batch(
+                plan.control, base_offset=plan.base_offset, epoch=plan.epoch, timestamp_ms=plan.timestamp_ms
+            )
+        else:
+            values = self._take_values(plan)
+            data = encode_batch(values, base_offset=plan.base_offset, epoch=plan.epoch, timestamp_ms=plan.timestamp_ms)
+        header = read_header(data)
+        assert header.end_offset == plan.end_offset, "the batch holds as many records as were planned"
+        return header, data
+
+    def committed(self, high_watermark: Offset) -> None:
+        """Everything below is committed: those proposals have their outcome."""
+        while self._appended and self._appended[0].base_offset + self._appended[0].count <= high_watermark:
+            done = self._appended.popleft()
+            done.on_outcome(Committed(base_offset=done.base_offset, epoch=done.epoch, count=done.count))
+
+    def lost(self, leading: Epoch | None) -> None:
+        """This node leads only ``leading`` (None: nothing): what it appended in another epoch is open for ever."""
+        while self._appended and self._appended[0].epoch != leading:
+            open_ended = self._appended.popleft()
+            open_ended.on_outcome(OutcomeUnknown(base_offset=open_ended.base_offset, epoch=open_ended.epoch))
+
+    def end(self) -> None:
+        """The node stops: every proposal that is left gets its outcome."""
+        self.lost(None)
+        for handle in list(self._proposals):
+            self.reject(handle, UsageError("the node stopped before it could append the records"))
+
+    def _take_values(self, plan: PlannedBatch) -> list[bytes]:
+        """The values of all proposals of a batch, which are in the log from now on."""
+        values: list[bytes] = []
+        for handle in plan.handles:
+            proposal = self._proposals.pop(handle)
+            appended = _Appended(
+                base_offset=Offset(plan.base_offset + len(values)),
+                epoch=plan.epoch,
+                count=len(proposal.values),
+                on_outcome=proposal.on_outcome,
+            )
+            self._appended.append(appended)
+            values += proposal.values
+        return values
+
+    def _claimed_size_bytes(self, values: Sequence[bytes]) -> int:
+        """What the core is to reckon with: never too little, wherever in a batch the values come to stand.
+
+        Offset deltas take more bytes further back in a batch. Values that would fit only at the front claim the
+        whole batch.
+        """
+        most = self._records_size_bytes_max
+        claimed = records_size_bytes(values, first_delta=_DELTA_OF_LARGE_BATCHES)
+        if claimed <= most:
+            return claimed
+        size_bytes = records_size_bytes(values)
+        return max(size_bytes, most)

@@ -1,0 +1,106 @@
+"""The newest batches of the log, in memory: readable before they are on disk, and without a read afterwards.
+
+Invariant: the batches follow each other without a gap up to the log end, so whatever begins at or above
+`RecentBatches.start_offset` is here. A batch that is not yet durable is never let go, whatever the size; so a
+reader finds each offset here or in the files, and never needs a file for bytes that are still being written.
+
+It refuses to know who reads, and the files.
+
+Source: Kafka's leader serves fetches up to its log end; etcd ``raft/log_unstable.go``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from pykraft.protocol.batch import BatchHeader
+from pykraft.types import Buffer, Offset
+
+RECENT_SIZE_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Durable batches are let go, oldest first, while there are more bytes than this."""
+_SPENT_MIN: Final = 256
+"""Places at the front that are let go before the lists are cut."""
+
+Batch: TypeAlias = tuple[BatchHeader, Buffer]
+"""One whole batch whose CRC is right: its header and its bytes."""
+
+
+class RecentBatches:
+    """A window of the log that ends at the log end."""
+
+    def __init__(self, *, end_offset: Offset, size_bytes_max: int = RECENT_SIZE_BYTES_MAX) -> None:
+        self._end_offset = end_offset
+        self._size_bytes_max = size_bytes_max
+        self._size_bytes = 0
+        self._batches: list[Batch] = []
+        self._base_offsets: list[Offset] = []
+        self._first = 0
+
+    @property
+    def start_offset(self) -> Offset:
+        """Offset of the first batch that is here; the log end when there is none."""
+        return self._base_offsets[self._first] if self._first < len(self._base_offsets) else self._end_offset
+
+    @property
+    def end_offset(self) -> Offset:
+        """The log end (exclusive)."""
+        return self._end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all batches that are here."""
+        return self._size_bytes
+
+    def append(self, batches: Sequence[Batch]) -> None:
+        """The log grew by these."""
+        for batch in batches:
+            header, data = batch
+            assert header.base_offset == self._end_offset, "batches follow each other"
+            self._batches.append(batch)
+            self._base_offsets.append(header.base_offset)
+            self._size_bytes += len(data)
+            self._end_offset = header.end_offset
+
+    def truncate_to(self, end_offset: Offset) -> None:
+        """The log was cut: forget every batch that reaches beyond its new end."""
+        at = bisect_left(self._base_offsets, end_offset, self._first)
+        if at > self._first and self._batches[at - 1][0].end_offset > end_offset:
+            at -= 1
+        self._size_bytes -= sum(len(data) for _, data in self._batches[at:])
+        del self._batches[at:]
+        del self._base_offsets[at:]
+        self._end_offset = end_offset
+
+    def evict(self, flushed_end_offset: Offset) -> None:
+        """Let go of the oldest batches while there are too many bytes, but only of durable ones."""
+        while self._size_bytes > self._size_bytes_max:
+            header, data = self._batches[self._first]
+            if header.end_offset > flushed_end_offset:
+                break
+            self._batches[self._first] = (header, b"")
+            self._first += 1
+            self._size_bytes -= len(data)
+        if self._first >= _SPENT_MIN and self._first * 2 > len(self._batches):
+            del self._batches[: self._first]
+            del self._base_offsets[: self._first]
+            self._first = 0
+
+    def take(self, offset: Offset, end_offset: Offset, size_bytes_max: int) -> list[Batch]:
+        """Whole batches from the one that holds ``offset`` on, none that reaches beyond ``end_offset``.
+
+        At least one, however large, if there is any; further ones while all fit into ``size_bytes_max``.
+        """
+        assert self.start_offset <= offset
+        if offset >= self._end_offset:
+            return []
+        taken: list[Batch] = []
+        size_bytes = 0
+        for at in range(bisect_right(self._base_offsets, offset, self._first) - 1, len(self._batches)):
+            header, data = self._batches[at]
+            size_bytes += len(data)
+            if header.end_offset > end_offset or (taken and size_bytes > size_bytes_max):
+                break
+            taken.append((header, data))
+        return taken
