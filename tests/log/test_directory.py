@@ -1,0 +1,106 @@
+"""Who owns a log directory: the lock, and the identity in meta.properties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from pykraft.errors import ConfigError, CorruptionError, ForeignDirectoryError, StorageError
+from pykraft.log.directory import Directory
+from pykraft.log.os_fs import OsFs
+from pykraft.types import NodeId, Uuid, uuid_text
+from tests.log.page_cache_fs import PageCacheFs
+
+PATH = Path("/data/logs")
+META = PATH / "meta.properties"
+ID_A, ID_B = Uuid(b"a" * 16), Uuid(b"b" * 16)
+
+
+def open_directory(
+    fs: PageCacheFs,
+    *,
+    node_id: int = 1,
+    cluster_id: str = "cluster",
+    directory_id: Uuid | None = None,
+    random_uuid: Callable[[], Uuid] = lambda: ID_A,
+) -> Directory:
+    return Directory.open(
+        fs,
+        PATH,
+        node_id=NodeId(node_id),
+        cluster_id=cluster_id,
+        directory_id=directory_id,
+        random_uuid=random_uuid,
+    )
+
+
+def test_a_new_directory_gets_a_durable_identity() -> None:
+    fs = PageCacheFs()
+    assert open_directory(fs).directory_id == ID_A
+    fs.power_loss(Random(1))
+    assert open_directory(fs, random_uuid=lambda: ID_B).directory_id == ID_A
+    assert fs.read(META) == b"#\nnode.id=1\ndirectory.id=YWFhYWFhYWFhYWFhYWFhYQ\nversion=1\ncluster.id=cluster\n"
+
+
+def test_a_configured_directory_id_is_taken_and_then_checked() -> None:
+    fs = PageCacheFs()
+    open_directory(fs, directory_id=ID_B).release()
+    assert open_directory(fs, directory_id=ID_B).directory_id == ID_B
+    fs.kill()
+    with pytest.raises(ForeignDirectoryError, match=f"expected directory.id={uuid_text(ID_A)}, found directory.id="):
+        open_directory(fs, directory_id=ID_A)
+
+
+def test_an_old_file_without_directory_id_gets_one() -> None:
+    fs = PageCacheFs()
+    fs.write(META, b"version=1\nnode.id=1\ncluster.id=cluster\n")
+    assert open_directory(fs, random_uuid=lambda: ID_B).directory_id == ID_B
+    assert uuid_text(ID_B).encode() in fs.read(META)
+
+
+def test_another_replicas_directory_is_refused_and_unlocked() -> None:
+    fs = PageCacheFs()
+    open_directory(fs).release()
+    for expected, other in (
+        ("expected node.id=2, found node.id=1", {"node_id": 2}),
+        ("expected cluster.id=x, found cluster.id=cluster", {"cluster_id": "x"}),
+    ):
+        with pytest.raises(ForeignDirectoryError) as caught:
+            open_directory(fs, **other)  # type: ignore[arg-type]
+        assert f"{META}: {expected}; this directory is another replica's: correct" in str(caught.value)
+    assert open_directory(fs).directory_id == ID_A
+
+
+def test_a_damaged_file_is_refused_and_the_lock_is_let_go() -> None:
+    fs = PageCacheFs()
+    fs.write(META, b"garbage")
+    for _ in range(2):
+        with pytest.raises(CorruptionError, match=r"meta\.properties"):
+            open_directory(fs)
+
+
+def test_random_ids_that_kafka_could_not_use_are_drawn_again() -> None:
+    drawn: Iterator[Uuid] = iter([Uuid(bytes(15) + b"\x63"), Uuid(b"\xf8" + bytes(15)), ID_B])
+    assert uuid_text(Uuid(b"\xf8" + bytes(15))).startswith("-")
+    assert open_directory(PageCacheFs(), random_uuid=lambda: next(drawn)).directory_id == ID_B
+
+
+def test_a_reserved_directory_id_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"directory\.id = 'AAAAAAAAAAAAAAAAAAAAAA': the 100 lowest"):
+        open_directory(PageCacheFs(), directory_id=Uuid(bytes(16)))
+
+
+def test_only_one_process_has_a_directory(tmp_path: Path) -> None:
+    def claim() -> Directory:
+        return Directory.open(
+            OsFs(), tmp_path, node_id=NodeId(1), cluster_id="c", directory_id=ID_A, random_uuid=lambda: ID_B
+        )
+
+    directory = claim()
+    with pytest.raises(StorageError, match=r"\.lock: cannot lock: .*another process uses this directory"):
+        claim()
+    directory.release()
+    claim().release()
