@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import re
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 
 from pykraft.core import messages
 from pykraft.core.messages import FetchResponse, TopLevelError
-from pykraft.errors import ErrorCode
+from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol.api import (
     API_VERSIONS,
     ApiKey,
@@ -96,6 +98,30 @@ def test_kafkas_answers_become_messages_and_the_same_bytes_again(path: Path) -> 
     assert b"".join(again) == raw
     if isinstance(answer.message, FetchResponse):
         assert read_batches(answer.records).invalid is None
+
+
+@pytest.mark.parametrize("path", FILES[::3], ids=file_id)
+def test_frames_that_were_tampered_with_are_answered_or_the_peers_fault(path: Path) -> None:
+    request, response = load(path)
+    context = context_of(path)
+    header = decode_request_header(request)
+    chance = random.Random(path.stem)
+    for _ in range(60):
+        try:
+            found = codec.decode_request(header, tampered(request, chance), context)
+            if isinstance(found, Refusal):
+                codec.encode_answer(header, found, context)
+        except ProtocolError:
+            pass
+        with contextlib.suppress(ProtocolError):
+            codec.decode_answer(ApiKey(header.api_key), header.api_version, tampered(response, chance), context)
+
+
+def tampered(raw: bytes, chance: random.Random) -> bytes:
+    """A frame with one byte changed, and sometimes another length."""
+    changed = bytearray(raw)
+    changed[chance.randrange(len(changed))] = chance.randrange(256)
+    return bytes(changed[: chance.randrange(len(changed))] if chance.random() < 0.2 else changed)
 
 
 def test_a_refusal_is_written_as_it_is() -> None:

@@ -30,7 +30,7 @@ def test_a_key_keeps_its_id_unless_it_may_be_absent() -> None:
 
 
 def test_only_one_partition_with_the_expected_fields_counts() -> None:
-    (topic,) = parts.topic(CONTEXT, {"x": 1})
+    (topic,) = parts.topics_of(CONTEXT, {"x": 1})
     assert parts.only_partition([topic], topic_name=CONTEXT.topic_name, x=1) == {"partition_index": 0, "x": 1}
     assert parts.only_partition([topic], x=2) is None
     assert parts.only_partition([topic, topic]) is None
@@ -51,6 +51,7 @@ def test_listeners_come_back_without_those_that_nobody_can_dial() -> None:
     bodies = parts.endpoint_bodies(TWO_LISTENERS)
     assert parts.listeners_of(bodies) == TWO_LISTENERS
     silent = [{"name": "A", "host": "", "port": 1}, {"name": "B", "host": "h", "port": 0}]
+    silent += [{"name": "C", "host": "h" * 256, "port": 1}, {"name": "ΐ" * 256, "host": "h", "port": 1}]
     assert parts.listeners_of([*silent, *bodies]) == TWO_LISTENERS
 
 

@@ -25,7 +25,7 @@ def request_to_wire(message: BeginQuorumEpochRequest, version: int, context: Rpc
     return {
         "cluster_id": context.cluster_id,
         "voter_id": parts.wire_id(message.voter.id if message.voter else None),
-        "topics": parts.topic(context, partition),
+        "topics": parts.topics_of(context, partition),
         "leader_endpoints": parts.endpoint_bodies(message.listeners),
     }
 

@@ -19,7 +19,7 @@ from pykraft.types import Epoch, NodeId, Offset, ReplicaKey, Voter
 def request_to_wire(message: DescribeQuorumRequest, version: int, context: RpcContext) -> Body:
     """The body of a request."""
     del message, version
-    return {"topics": parts.topic(context, {})}
+    return {"topics": parts.topics_of(context, {})}
 
 
 def request_from_wire(body: Body, context: RpcContext) -> DescribeQuorumRequest | Refusal:
@@ -54,7 +54,7 @@ def response_to_wire(message: DescribeQuorumResponse, version: int, context: Rpc
         "observers": [_row_body(row) for row in message.observers],
     }
     nodes = [{"node_id": voter.key.id, "listeners": parts.endpoint_bodies(voter.listeners)} for voter in message.nodes]
-    return {"topics": parts.topic(context, partition), "nodes": nodes}
+    return {"topics": parts.topics_of(context, partition), "nodes": nodes}
 
 
 def response_from_wire(body: Body, context: RpcContext) -> DescribeQuorumResponse | TopLevelError:

@@ -28,7 +28,7 @@ def request_to_wire(message: EndQuorumEpochRequest, version: int, context: RpcCo
     }
     return {
         "cluster_id": context.cluster_id,
-        "topics": parts.topic(context, partition),
+        "topics": parts.topics_of(context, partition),
         "leader_endpoints": parts.endpoint_bodies(message.listeners),
     }
 

@@ -3,16 +3,16 @@
 Invariant: -1, zero and empty of the wire are None or empty in the core, and back. Every RPC of the quorum speaks
 of exactly one topic with exactly one partition. A request that does not is answered INVALID_REQUEST above the
 partition (`open_request`); a response that does not is a `ProtocolError` (`open_response`). A response with an
-error above the partition is not looked at any further. An endpoint that nobody can dial (no host, no port) counts as
-not told.
+error above the partition is not looked at any further. An endpoint that nobody can dial (no port, a host that is
+empty or longer than any) counts as not told.
 
 Source: KIP-595, KIP-853; Kafka's RaftUtil and ``KafkaRaftClient.hasValidClusterId`` and ``hasValidTopicPartition``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Iterable
+from typing import TypeAlias
 
 from pykraft.core.messages import BeginQuorumEpochResponse, EndQuorumEpochResponse, TopLevelError, VoteResponse
 from pykraft.errors import ErrorCode, ProtocolError
@@ -32,10 +32,12 @@ from pykraft.types import (
 )
 
 PORT_MAX = 2**16 - 1
+NAME_SIZE_MAX = 255
+"""Characters of a host or listener name; a DNS name has at most 253."""
 LeaderAnswer: TypeAlias = VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse
 
 
-def topic(context: RpcContext, partition: Body) -> list[Body]:
+def topics_of(context: RpcContext, partition: Body) -> list[Body]:
     """The topics of a body that speaks of the one partition by name."""
     partition = {"partition_index": context.partition_index, **partition}
     return [{"topic_name": context.topic_name, "partitions": [partition]}]
@@ -78,7 +80,7 @@ def answer_body(message: LeaderAnswer, version: int, context: RpcContext, **more
         "leader_epoch": message.epoch,
         **more,
     }
-    body: Body = {"topics": topic(context, partition)}
+    body: Body = {"topics": topics_of(context, partition)}
     if version >= 1:
         body["node_endpoints"] = node_endpoint_bodies(message.leader_id, message.listeners)
     return body
@@ -96,9 +98,12 @@ def only_partition(topics: list[Body], **expected: object) -> Body | None:
     """The partition when there is exactly one, in exactly one topic, and both have the expected fields."""
     if len(topics) != 1 or len(topics[0]["partitions"]) != 1:
         return None
-    (partition,) = topics[0]["partitions"]
-    found: Mapping[str, Any] = {**topics[0], **partition}
-    return dict(partition) if all(found[name] == value for name, value in expected.items()) else None
+    (topic,) = topics
+    partition: Body = topic["partitions"][0]
+    for name, value in expected.items():
+        if partition.get(name, topic.get(name)) != value:
+            return None
+    return partition
 
 
 def wire_id(node_id: NodeId | None) -> int:
@@ -168,4 +173,5 @@ def named_endpoint(body: Body, context: RpcContext) -> Listeners:
 
 
 def _can_be_dialed(body: Body) -> bool:
-    return bool(body["host"]) and 0 < body["port"] <= PORT_MAX
+    has_names = 0 < len(body["host"]) <= NAME_SIZE_MAX and len(body.get("name", "")) <= NAME_SIZE_MAX
+    return has_names and 0 < body["port"] <= PORT_MAX

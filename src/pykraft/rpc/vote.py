@@ -28,7 +28,7 @@ def request_to_wire(message: VoteRequest, version: int, context: RpcContext) -> 
         "pre_vote": message.pre_vote,
     }
     voter_id = parts.wire_id(message.voter.id if message.voter else None)
-    return {"cluster_id": context.cluster_id, "voter_id": voter_id, "topics": parts.topic(context, partition)}
+    return {"cluster_id": context.cluster_id, "voter_id": voter_id, "topics": parts.topics_of(context, partition)}
 
 
 def request_from_wire(body: Body, context: RpcContext) -> VoteRequest | Refusal:
