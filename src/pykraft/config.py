@@ -1,14 +1,23 @@
-"""What a node is configured to do, as values; Kafka's defaults. Text is parsed in ``properties``.
+"""What a node is configured to do, as values, with Kafka's defaults and bounds.
 
-Source: Kafka ``QuorumConfig``; KIP-595 §Configurations.
+Owns the table of the whole numbers: which property sets which field, and what it may be. Invariant: a configuration
+that exists is within its bounds, whether it came from a file or from a program. It refuses to know text: that is
+parsed in ``properties``.
+
+Source: Kafka's ``QuorumConfig``, ``MetadataLogConfig``, ``SocketServerConfigs``; KIP-595 §Configurations.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pykraft.errors import ConfigError
 from pykraft.types import Endpoint, Listeners, NodeId, Uuid, VoterSet
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
 
 TEST_CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """Cluster id of every Kafka TestRaftServer."""
@@ -16,9 +25,55 @@ TEST_TOPIC_NAME = "__raft_performance_test"
 TEST_TOPIC_ID = Uuid(bytes(15) + b"\2")
 
 
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A whole number that a property sets: its key, its field, and its bounds, both inclusive."""
+
+    key: str
+    field: str
+    least: int
+    most: int
+
+    @property
+    def allowed(self) -> str:
+        """The bounds in words."""
+        return f"a whole number from {self.least} to {self.most}"
+
+
+RAFT_NUMBERS = (
+    Number("controller.quorum.election.timeout.ms", "election_timeout_ms", 0, INT32_MAX),
+    Number("controller.quorum.fetch.timeout.ms", "fetch_timeout_ms", 0, INT32_MAX),
+    Number("controller.quorum.election.backoff.max.ms", "election_backoff_max_ms", 0, INT32_MAX),
+    Number("controller.quorum.append.linger.ms", "append_linger_ms", 0, INT32_MAX),
+    Number("controller.quorum.request.timeout.ms", "request_timeout_ms", 0, INT32_MAX),
+    Number("controller.quorum.retry.backoff.ms", "retry_backoff_ms", 0, INT32_MAX),
+    Number("controller.quorum.fetch.max.bytes", "fetch_size_bytes_max", 1, INT32_MAX),
+    Number("controller.quorum.fetch.snapshot.max.bytes", "fetch_snapshot_size_bytes_max", 1, INT32_MAX),
+    Number("internal.metadata.max.batch.size.in.bytes", "batch_size_bytes_max", 1_024, 2**30),
+)
+LOG_NUMBERS = (
+    Number("internal.metadata.log.segment.bytes", "segment_size_bytes", 1_024, INT32_MAX),
+    Number("metadata.log.segment.ms", "segment_ms", 1, INT64_MAX),
+    Number("index.interval.bytes", "index_interval_bytes", 0, INT32_MAX),
+    Number("segment.index.bytes", "index_size_bytes_max", 24, INT32_MAX),
+)
+NODE_NUMBERS = (
+    Number("socket.request.max.bytes", "request_size_bytes_max", 1_024, INT32_MAX),
+    Number("connections.max.idle.ms", "connections_idle_ms_max", 1, INT64_MAX),
+)
+
+
+def _check(config: object, numbers: Sequence[Number]) -> None:
+    """Refuse what is out of bounds. Errors: ConfigError."""
+    for number in numbers:
+        value = getattr(config, number.field)
+        if not number.least <= value <= number.most:
+            raise ConfigError(number.key, value, number.allowed)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftConfig:
-    """Timers in ms, sizes in bytes; names after ``controller.quorum.*``."""
+    """Timers in ms, sizes in bytes; names after ``controller.quorum.*``. Errors: ConfigError."""
 
     election_timeout_ms: int = 1_000
     fetch_timeout_ms: int = 2_000
@@ -33,15 +88,24 @@ class RaftConfig:
     accumulated_batches_max: int = 10
     leader_send_flushed_only: bool = False
 
+    def __post_init__(self) -> None:
+        _check(self, RAFT_NUMBERS)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """How the log is cut into files; names after ``metadata.log.*`` and ``segment.index.bytes``."""
+    """How the log is cut into files; names after ``metadata.log.*`` and ``segment.index.bytes``.
+
+    Errors: ConfigError.
+    """
 
     segment_size_bytes: int = 1_073_741_824
     segment_ms: int = 604_800_000
     index_interval_bytes: int = 4_096
     index_size_bytes_max: int = 10_485_760
+
+    def __post_init__(self) -> None:
+        _check(self, LOG_NUMBERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +115,8 @@ class NodeConfig:
     ``listeners`` are bound, ``advertised_listeners`` told to others; the first of
     ``controller_listener_names`` is the one that voters dial. ``directory_id`` is None when it is to be read
     from the log directory, or made up at the first start. A node without ``node_id`` only observes.
+
+    Errors: ConfigError.
     """
 
     node_id: NodeId | None
@@ -68,6 +134,9 @@ class NodeConfig:
     connections_idle_ms_max: int = 600_000
     log: LogSettings = LogSettings()
     raft: RaftConfig = RaftConfig()
+
+    def __post_init__(self) -> None:
+        _check(self, NODE_NUMBERS)
 
     @property
     def default_listener(self) -> str:

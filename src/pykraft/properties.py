@@ -1,26 +1,36 @@
 """Kafka's properties files: text in, `NodeConfig` out.
 
-`parse_properties` reads the Java format; `node_config` knows which keys there are, what they mean and what
-they may be. A key given twice counts as given last, so a file that was appended to twice is still the same
-node. Keys that are not known are ignored, as Kafka does, and returned so that they can be named.
+`parse_properties` reads the Java format; `node_config` knows which keys there are and what they mean. A key given
+twice counts as given last, so a file that was appended to twice is still the same node. Keys that mean nothing here
+are passed over, as Kafka does, and named in a warning.
 
-Source: ``java.util.Properties``; Kafka ``QuorumConfig``, ``MetadataLogConfig``, ``KRaftConfigs``,
+Invariant: a node that was asked to protect itself (TLS, SASL, an authorizer) and cannot does not start. Refuses to
+know files, and the bounds of numbers (`pykraft.config`).
+
+Source: ``java.util.Properties``; Kafka's ``QuorumConfig``, ``MetadataLogConfig``, ``KRaftConfigs``,
 ``SocketServerConfigs``; the property names of 2020 are aliases.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from pykraft.config import LogSettings, NodeConfig, RaftConfig
+from pykraft.config import (
+    INT32_MAX,
+    LOG_NUMBERS,
+    NODE_NUMBERS,
+    RAFT_NUMBERS,
+    LogSettings,
+    NodeConfig,
+    Number,
+    RaftConfig,
+)
 from pykraft.errors import ConfigError
 from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
-
-INT32_MAX = 2**31 - 1
-INT64_MAX = 2**63 - 1
 
 ALIASES: Mapping[str, str] = {
     "broker.id": "node.id",
@@ -32,28 +42,33 @@ ALIASES: Mapping[str, str] = {
     "quorum.append.linger.ms": "controller.quorum.append.linger.ms",
     "quorum.request.timeout.ms": "controller.quorum.request.timeout.ms",
     "quorum.retry.backoff.ms": "controller.quorum.retry.backoff.ms",
-    "log.dir": "log.dirs",
 }
-"""Older names and what they are called now."""
+"""Older names and what they are called now; where both are given, the present name counts."""
 
 WITHOUT_EFFECT = frozenset(
     {
-        "zookeeper.connect",
         "process.roles",
-        "quorum.retry.backoff.max.ms",
-        "listener.security.protocol.map",
         "inter.broker.listener.name",
+        "zookeeper.connect",
+        "quorum.retry.backoff.max.ms",
         "num.network.threads",
         "num.io.threads",
-        "offsets.topic.replication.factor",
     }
 )
-"""Known keys that change nothing here."""
+"""Keys of Kafka's own sample files that change nothing here and deserve no warning."""
 
-REFUSED_PREFIXES = ("ssl.", "sasl.", "authorizer.")
-"""A node that was asked to protect itself and cannot must not start unprotected."""
+NODE_ID = Number("node.id", "node_id", 0, INT32_MAX)
+SEGMENT_SIZE_BYTES = Number("metadata.log.segment.bytes", "segment_size_bytes", 8_388_608, INT32_MAX)
 
-_HOST_PORT = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:\[\]@/,]*)):(?P<port>\d{1,5})")
+_PROTECTION = re.compile(r"(listener\.name\.[^.]+\.)?(ssl|sasl|authorizer)\..*|super\.users")
+_PROTECTED = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
+_UNPROTECTED = "PLAINTEXT"
+_NOT_YET = "TLS, SASL and authorizers are not supported yet, and without them the node does not start"
+_WILDCARDS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - they are recognized, not bound
+_HOST_PORT = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<host>[^\s:\[\]@/,]*)):(?P<port>[0-9]{1,5})")
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_BLANKS = " \t\f"
+_ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{0,4}|.)", re.DOTALL)
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -66,55 +81,64 @@ class ParsedConfig:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Read Java's properties format: ``key=value``, ``key: value``, ``key value``, ``#`` and ``!`` comments.
+    r"""Read Java's properties format: ``key=value``, ``key: value``, ``key value``; ``#`` and ``!`` begin a comment.
+
+    A line that ends in an odd number of backslashes goes on in the next one. Escapes are ``\t \n \r \f``, ``\uXXXX``
+    (UTF-16: pairs are one character), and a backslash before any other character, which then stands for itself.
 
     Errors: ConfigError for a broken unicode escape.
     """
     properties: dict[str, str] = {}
     for line in _logical_lines(text):
-        key, value = _split(line)
-        properties[_unescape(key)] = _unescape(value)
+        raw_key, raw_value = _split(line)
+        key = _unescape(raw_key, raw_key)
+        properties[key] = _unescape(key, raw_value)
     return properties
 
 
-def _logical_lines(text: str) -> list[str]:
+def _logical_lines(text: str) -> Iterator[str]:
     """Lines without comments, continued ones joined."""
-    lines: list[str] = []
     pending = ""
-    for raw in text.splitlines():
-        line = raw.lstrip(" \t\f")
+    for raw in _LINE_END.split(text):
+        line = raw.lstrip(_BLANKS)
         if not pending and (not line or line[0] in "#!"):
             continue
         backslashes = len(line) - len(line.rstrip("\\"))
         if backslashes % 2:
             pending += line[:-1]
             continue
-        lines.append(pending + line)
+        yield pending + line
         pending = ""
-    return [*lines, pending] if pending else lines
+    if pending:
+        yield pending
 
 
 def _split(line: str) -> tuple[str, str]:
     """Key and value of a logical line, at the first separator that is not escaped."""
     at = 0
-    while at < len(line) and line[at] not in "=: \t\f":
+    while at < len(line) and line[at] not in "=:" + _BLANKS:
         at += 2 if line[at] == "\\" else 1
-    rest = line[at:].lstrip(" \t\f")
+    rest = line[at:].lstrip(_BLANKS)
     if rest[:1] in ("=", ":"):
-        rest = rest[1:].lstrip(" \t\f")
+        rest = rest[1:].lstrip(_BLANKS)
     return line[:at], rest
 
 
-def _unescape(text: str) -> str:
+def _unescape(key: str, text: str) -> str:
+    """The text with its escapes resolved; ``key`` is for the error."""
+
     def one(match: re.Match[str]) -> str:
         code = match[1]
-        if code[0] == "u":
-            if len(code) != 5:
-                raise ConfigError(text, text, r"\u must be followed by four hexadecimal digits")
-            return chr(int(code[1:], 16))
-        return _ESCAPES.get(code, code)
+        if code[0] != "u":
+            return _ESCAPES.get(code, code)
+        if len(code) != 5:
+            raise ConfigError(key, text, r"\u must be followed by four hexadecimal digits")
+        return chr(int(code[1:], 16))
 
-    return re.sub(r"\\(u[0-9A-Fa-f]{0,4}|.)", one, text)
+    try:
+        return _ESCAPE.sub(one, text).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        raise ConfigError(key, text, r"surrogates must come in pairs, \uD83D\uDE00") from None
 
 
 def node_config(properties: Mapping[str, str]) -> ParsedConfig:
@@ -123,12 +147,12 @@ def node_config(properties: Mapping[str, str]) -> ParsedConfig:
     Errors: ConfigError with key, value and what is allowed.
     """
     reader = _Reader(properties)
-    names = reader.names("controller.listener.names")
     listeners = reader.listeners("listeners")
+    names = reader.names("controller.listener.names")
     for name in names:
         if listeners.get(name) is None:
             raise ConfigError("controller.listener.names", name, "each name must be one of listeners")
-    advertised = _advertised(reader, listeners)
+    reader.refuse_protection(listeners)
     voters = reader.voters("controller.quorum.voters", names[0])
     bootstrap = reader.endpoints("controller.quorum.bootstrap.servers")
     if not len(voters) and not bootstrap:
@@ -136,169 +160,171 @@ def node_config(properties: Mapping[str, str]) -> ParsedConfig:
             "controller.quorum.voters", "", "give the voters as id@host:port,… or controller.quorum.bootstrap.servers"
         )
     config = NodeConfig(
-        node_id=NodeId(reader.integer("node.id", None, 0, INT32_MAX)),
+        node_id=NodeId(reader.number(NODE_ID, None)),
         listeners=listeners,
-        advertised_listeners=advertised,
+        advertised_listeners=reader.advertised(listeners),
         controller_listener_names=names,
         voters=voters,
         bootstrap_servers=bootstrap,
         log_dir=reader.log_dir(),
-        request_size_bytes_max=reader.integer("socket.request.max.bytes", 104_857_600, 1_024, INT32_MAX),
-        connections_idle_ms_max=reader.integer("connections.max.idle.ms", 600_000, 1, INT64_MAX),
-        log=_log_settings(reader),
-        raft=_raft_config(reader),
+        log=reader.log_settings(),
+        raft=reader.raft_config(),
     )
+    config = replace(config, **reader.numbers(NODE_NUMBERS, config))
     return ParsedConfig(config=config, warnings=tuple(reader.finish()))
 
 
-def _advertised(reader: _Reader, listeners: Listeners) -> Listeners:
-    """What others are told: advertised.listeners, else listeners; an empty host becomes localhost."""
-    own = dict(reader.listeners("advertised.listeners", required=False))
-    told = []
-    for name, bound in listeners:
-        endpoint = own.get(name, bound)
-        if endpoint.host in ("0.0.0.0", "::") and name in own:  # noqa: S104
-            raise ConfigError("advertised.listeners", str(endpoint), "others cannot connect to a wildcard address")
-        is_named = endpoint.host not in ("", "0.0.0.0", "::")  # noqa: S104
-        told.append((name, endpoint if is_named else replace(endpoint, host="localhost")))
-    return Listeners(tuple(told))
-
-
-def _raft_config(reader: _Reader) -> RaftConfig:
-    def quorum(key: str, default: int, least: int = 0) -> int:
-        return reader.integer(f"controller.quorum.{key}", default, least, INT32_MAX)
-
-    send = reader.choice("pykraft.leader.send", "written", ("written", "flushed"))
-    return RaftConfig(
-        election_timeout_ms=quorum("election.timeout.ms", 1_000),
-        fetch_timeout_ms=quorum("fetch.timeout.ms", 2_000),
-        election_backoff_max_ms=quorum("election.backoff.max.ms", 1_000),
-        append_linger_ms=quorum("append.linger.ms", 25),
-        request_timeout_ms=quorum("request.timeout.ms", 2_000),
-        retry_backoff_ms=quorum("retry.backoff.ms", 20),
-        fetch_size_bytes_max=quorum("fetch.max.bytes", 1_048_576, 1),
-        fetch_snapshot_size_bytes_max=quorum("fetch.snapshot.max.bytes", 1_048_576, 1),
-        batch_size_bytes_max=reader.integer("internal.metadata.max.batch.size.in.bytes", 8_388_608, 1_024, 2**30),
-        leader_send_flushed_only=send == "flushed",
-    )
-
-
-def _log_settings(reader: _Reader) -> LogSettings:
-    public = reader.integer("metadata.log.segment.bytes", 1_073_741_824, 8_388_608, INT32_MAX)
-    return LogSettings(
-        segment_size_bytes=reader.integer("internal.metadata.log.segment.bytes", public, 1_024, INT32_MAX),
-        segment_ms=reader.integer("metadata.log.segment.ms", 604_800_000, 1, INT64_MAX),
-        index_interval_bytes=reader.integer("index.interval.bytes", 4_096, 0, INT32_MAX),
-        index_size_bytes_max=reader.integer("segment.index.bytes", 10_485_760, 24, INT32_MAX),
-    )
-
-
 class _Reader:
-    """Takes values out of properties, each by its present or an older name."""
+    """Takes values out of properties, each by its present or an older name; `finish` tells what nobody took."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._left = dict(properties)
         self._warnings: list[str] = []
         for old, new in ALIASES.items():
             if old in self._left:
-                value = self._left.pop(old)
-                self._left.setdefault(new, value)
+                self._left.setdefault(new, self._left[old])
+                del self._left[old]
                 self._warnings.append(f"property {old} is now called {new}")
-        for key, value in self._left.items():
-            self._refuse_security(key, value)
 
     def finish(self) -> list[str]:
         """Warnings, those about keys that nobody asked for included."""
-        unknown = sorted(self._left.keys() - WITHOUT_EFFECT)
-        return [*self._warnings, *(f"property {key} is not known and has no effect" for key in unknown)]
+        unused = sorted(self._left.keys() - WITHOUT_EFFECT)
+        return [*self._warnings, *(f"property {key} has no effect here" for key in unused)]
 
-    def text(self, key: str) -> str:
-        """The value without blanks around it; empty when absent."""
-        return self._left.pop(key, "").strip()
-
-    def integer(self, key: str, default: int | None, least: int, most: int) -> int:
-        """A whole number within bounds, both inclusive."""
-        text = self.text(key)
-        if not text and default is not None:
+    def number(self, number: Number, default: int | None) -> int:
+        """A whole number within its bounds; without a default it is required."""
+        text = self._text(number.key)
+        if not text:
+            if default is None:
+                raise ConfigError(number.key, text, f"is required: {number.allowed}")
             return default
-        allowed = f"a whole number from {least} to {most}"
-        if not re.fullmatch(r"[+-]?\d{1,19}", text):
-            raise ConfigError(key, text, allowed if text else f"is required: {allowed}")
-        value = int(text)
-        if not least <= value <= most:
-            raise ConfigError(key, text, allowed)
-        return value
+        if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not number.least <= int(text) <= number.most:
+            raise ConfigError(number.key, text, number.allowed)
+        return int(text)
 
-    def choice(self, key: str, default: str, allowed: tuple[str, ...]) -> str:
-        """One of a few words."""
-        text = self.text(key) or default
-        if text not in allowed:
-            raise ConfigError(key, text, f"one of {', '.join(allowed)}")
-        return text
+    def numbers(self, numbers: Sequence[Number], defaults: object) -> dict[str, Any]:
+        """Several by field; the defaults are the fields of a configuration."""
+        return {number.field: self.number(number, getattr(defaults, number.field)) for number in numbers}
+
+    def raft_config(self) -> RaftConfig:
+        """``controller.quorum.*``, and whether a leader sends what it has not flushed."""
+        key, allowed = "pykraft.leader.send", ("written", "flushed")
+        send = self._text(key) or allowed[0]
+        if send not in allowed:
+            raise ConfigError(key, send, f"one of {', '.join(allowed)}")
+        defaults = RaftConfig(leader_send_flushed_only=send == "flushed")
+        return replace(defaults, **self.numbers(RAFT_NUMBERS, defaults))
+
+    def log_settings(self) -> LogSettings:
+        """``metadata.log.*``; the internal segment size wins, as in Kafka, and may be smaller."""
+        defaults = LogSettings()
+        public = self.number(SEGMENT_SIZE_BYTES, defaults.segment_size_bytes)
+        defaults = replace(defaults, segment_size_bytes=public)
+        return replace(defaults, **self.numbers(LOG_NUMBERS, defaults))
+
+    def log_dir(self) -> Path:
+        """``metadata.log.dir``, else the first of ``log.dirs``, else ``log.dir``."""
+        dirs = self._items("log.dirs") or self._items("log.dir") or [""]
+        if len(dirs) > 1:
+            self._warnings.append(f"of log.dirs only the first has an effect here: {dirs[0]}")
+        text = self._text("metadata.log.dir") or dirs[0]
+        if not text or "\0" in text:
+            raise ConfigError("log.dirs", text, "is required: the directory that keeps the log")
+        return Path(text)
 
     def names(self, key: str) -> tuple[str, ...]:
-        """Listener names, upper case, without duplicates."""
+        """Listener names, upper case, each once."""
         names = tuple(name.upper() for name in self._items(key))
         if not names or len(set(names)) != len(names):
             raise ConfigError(key, ",".join(names), "is required: listener names, each once")
         return names
 
     def listeners(self, key: str, *, required: bool = True) -> Listeners:
-        """``NAME://host:port,…``."""
+        """``NAME://host:port,…``; a host may be empty, a port not: others must know it."""
         entries: dict[str, Endpoint] = {}
         for item in self._items(key):
             name, separator, address = item.partition("://")
-            if not separator or not name:
+            if not separator or not re.fullmatch(r"\w+", name):
                 raise ConfigError(key, item, "listeners are NAME://host:port, separated by commas")
-            if name.upper() in entries:
-                raise ConfigError(key, item, "each listener name may stand once")
-            entries[name.upper()] = _endpoint(key, item, address)
+            endpoint = _endpoint(key, item, address)
+            if name.upper() in entries or endpoint in entries.values():
+                raise ConfigError(key, item, "each listener name and each address may stand once")
+            entries[name.upper()] = endpoint
         if required and not entries:
             raise ConfigError(key, "", "is required: NAME://host:port, separated by commas")
         return Listeners(tuple(entries.items()))
+
+    def advertised(self, listeners: Listeners) -> Listeners:
+        """What others are told: advertised.listeners, else listeners; a wildcard becomes localhost."""
+        key = "advertised.listeners"
+        own = self.listeners(key, required=False)
+        for name, endpoint in own:
+            if listeners.get(name) is None:
+                raise ConfigError(key, f"{name}://{endpoint}", "each name must be one of listeners")
+            if endpoint.host in _WILDCARDS:
+                raise ConfigError(key, f"{name}://{endpoint}", "others cannot connect to a wildcard address")
+        told = []
+        for name, bound in listeners:
+            endpoint = own.get(name) or bound
+            if endpoint.host in _WILDCARDS:
+                endpoint = replace(endpoint, host="localhost")
+                self._warnings.append(f"others are told that {name} is at {endpoint}; set advertised.listeners")
+            told.append((name, endpoint))
+        return Listeners(tuple(told))
 
     def voters(self, key: str, listener: str) -> VoterSet:
         """``id@host:port,…``; of two with the same id the last counts."""
         voters = []
         for item in self._items(key):
             node_id, separator, address = item.partition("@")
-            if not separator or not node_id.isdecimal() or int(node_id) > INT32_MAX:
+            if not separator or not re.fullmatch("[0-9]{1,10}", node_id) or int(node_id) > INT32_MAX:
                 raise ConfigError(key, item, "voters are id@host:port with an id from 0 on, separated by commas")
-            endpoint = _endpoint(key, item, address)
-            if endpoint.host in ("", "0.0.0.0", "::") or endpoint.port == 0:  # noqa: S104
-                raise ConfigError(key, item, "others must be able to connect to it: give a host and a port")
-            listeners = Listeners(((listener, endpoint),))
+            listeners = Listeners(((listener, _reachable(key, item, address)),))
             voters.append(Voter(key=ReplicaKey(NodeId(int(node_id))), listeners=listeners))
         return VoterSet.of(voters)
 
     def endpoints(self, key: str) -> tuple[Endpoint, ...]:
         """``host:port,…``."""
-        return tuple(_endpoint(key, item, item) for item in self._items(key))
+        return tuple(_reachable(key, item, item) for item in self._items(key))
 
-    def log_dir(self) -> Path:
-        """``metadata.log.dir``, else the first of ``log.dirs``."""
-        first = self._items("log.dirs")[:1]
-        text = self.text("metadata.log.dir") or (first[0] if first else "")
-        if not text:
-            raise ConfigError("log.dirs", "", "is required: the directory that keeps the log")
-        return Path(text)
+    def refuse_protection(self, listeners: Listeners) -> None:
+        """Refuse every wish for more than plaintext; a listener's protocol is its name where the map has none."""
+        for key, value in self._left.items():
+            if _PROTECTION.fullmatch(key) and value.strip():
+                raise ConfigError(key, value, _NOT_YET)
+        protocols = {name: name for name in _PROTECTED}
+        map_key = "listener.security.protocol.map"
+        for item in self._items(map_key):
+            name, _, protocol = (part.strip().upper() for part in item.partition(":"))
+            if not name or protocol not in (*_PROTECTED, _UNPROTECTED):
+                raise ConfigError(map_key, item, f"NAME:PROTOCOL with one of {_UNPROTECTED}, {', '.join(_PROTECTED)}")
+            protocols[name] = protocol
+        for name, _ in listeners:
+            if protocols.get(name, _UNPROTECTED) != _UNPROTECTED:
+                raise ConfigError("listeners", f"{name} ({protocols[name]})", _NOT_YET)
+        between_key = "security.inter.broker.protocol"
+        between = self._text(between_key)
+        if between.upper() not in ("", _UNPROTECTED):
+            raise ConfigError(between_key, between, _NOT_YET)
+
+    def _text(self, key: str) -> str:
+        """The value without blanks around it; empty when absent."""
+        return self._left.pop(key, "").strip()
 
     def _items(self, key: str) -> list[str]:
-        return [item.strip() for item in self.text(key).split(",") if item.strip()]
-
-    def _refuse_security(self, key: str, value: str) -> None:
-        if key.startswith(REFUSED_PREFIXES) and value.strip():
-            raise ConfigError(
-                key, value, "TLS, SASL and authorizers are not supported yet; remove it to run in plaintext"
-            )
-        if key == "listener.security.protocol.map":
-            for item in value.split(","):
-                if item.strip() and item.rpartition(":")[2].strip().upper() != "PLAINTEXT":
-                    raise ConfigError(key, value, "only PLAINTEXT is supported yet")
+        return [item.strip() for item in self._text(key).split(",") if item.strip()]
 
 
 def _endpoint(key: str, item: str, address: str) -> Endpoint:
     match = _HOST_PORT.fullmatch(address)
-    if match is None or int(match["port"]) > 65_535:
-        raise ConfigError(key, item, "an address is host:port (IPv6 in brackets) with a port up to 65535")
+    if match is None or not 1 <= int(match["port"]) <= 65_535:
+        raise ConfigError(key, item, "an address is host:port (IPv6 in brackets) with a port from 1 to 65535")
     return Endpoint(match["ipv6"] or match["host"] or "", int(match["port"]))
+
+
+def _reachable(key: str, item: str, address: str) -> Endpoint:
+    """An address that is to be dialed."""
+    endpoint = _endpoint(key, item, address)
+    if endpoint.host in _WILDCARDS:
+        raise ConfigError(key, item, "others cannot connect to a wildcard address: give a host")
+    return endpoint

@@ -1,0 +1,82 @@
+"""A configuration that exists is within its bounds, and its defaults are Kafka's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykraft.config import (
+    LOG_NUMBERS,
+    NODE_NUMBERS,
+    RAFT_NUMBERS,
+    LogSettings,
+    NodeConfig,
+    Number,
+    RaftConfig,
+)
+from pykraft.errors import ConfigError
+from pykraft.types import Endpoint, Listeners, NodeId, Uuid, VoterSet
+
+LISTENERS = Listeners((("CONTROLLER", Endpoint("localhost", 9_093)), ("CLIENT", Endpoint("localhost", 9_092))))
+NODE = NodeConfig(
+    node_id=NodeId(1),
+    listeners=LISTENERS,
+    advertised_listeners=LISTENERS,
+    controller_listener_names=("CONTROLLER", "CLIENT"),
+    voters=VoterSet(),
+    log_dir=Path("logs"),
+)
+
+TABLES: Sequence[tuple[RaftConfig | LogSettings | NodeConfig, Sequence[Number]]] = [
+    (RaftConfig(), RAFT_NUMBERS),
+    (LogSettings(), LOG_NUMBERS),
+    (NODE, NODE_NUMBERS),
+]
+NUMBERS = [
+    pytest.param(config, number, id=f"{type(config).__name__}.{number.field}")
+    for config, numbers in TABLES
+    for number in numbers
+]
+
+
+def changed(config: Any, number: Number, value: int) -> object:
+    return replace(config, **{number.field: value})
+
+
+@pytest.mark.parametrize(("config", "number"), NUMBERS)
+def test_bounds_are_inclusive(config: RaftConfig | LogSettings | NodeConfig, number: Number) -> None:
+    for allowed in (number.least, number.most):
+        assert getattr(changed(config, number, allowed), number.field) == allowed
+    for refused in (number.least - 1, number.most + 1):
+        with pytest.raises(ConfigError) as caught:
+            changed(config, number, refused)
+        assert (caught.value.key, caught.value.value) == (number.key, refused)
+        assert str(number.least) in caught.value.allowed
+        assert str(number.most) in caught.value.allowed
+
+
+def test_defaults_are_those_of_kafka() -> None:
+    raft = RaftConfig()
+    assert (raft.election_timeout_ms, raft.fetch_timeout_ms, raft.election_backoff_max_ms) == (1_000, 2_000, 1_000)
+    assert (raft.append_linger_ms, raft.request_timeout_ms, raft.retry_backoff_ms) == (25, 2_000, 20)
+    assert (raft.fetch_size_bytes_max, raft.fetch_snapshot_size_bytes_max) == (1_048_576, 1_048_576)
+    assert (raft.fetch_wait_ms_max, raft.batch_size_bytes_max, raft.accumulated_batches_max) == (500, 8_388_608, 10)
+    assert raft.leader_send_flushed_only is False
+    log = LogSettings()
+    assert (log.segment_size_bytes, log.segment_ms) == (1_073_741_824, 604_800_000)
+    assert (log.index_interval_bytes, log.index_size_bytes_max) == (4_096, 10_485_760)
+    assert (NODE.request_size_bytes_max, NODE.connections_idle_ms_max) == (104_857_600, 600_000)
+    assert NODE.cluster_id == "AAAAAAAAAAAAAAAAAAAAAA"
+    assert NODE.topic_id == Uuid((2).to_bytes(16, "big"))
+
+
+def test_the_first_controller_listener_is_dialed() -> None:
+    assert NODE.default_listener == "CONTROLLER"
+
+
+def test_the_partition_has_a_directory_of_its_own() -> None:
+    assert NODE.partition_directory == Path("logs/__raft_performance_test-0")

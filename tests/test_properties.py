@@ -1,0 +1,369 @@
+r"""Kafka's properties files, read as Java reads them; and every wrong value is named, with what is allowed.
+
+What `test_java_format` expects was compared with what ``java.util.Properties`` of JDK 17 makes of the same texts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykraft.config import LogSettings, NodeConfig, RaftConfig
+from pykraft.errors import ConfigError
+from pykraft.properties import ALIASES, ParsedConfig, node_config, parse_properties
+from pykraft.types import Endpoint, NodeId
+
+QUORUM = "1@localhost:9092,2@localhost:9093,3@localhost:9094"
+MINIMAL = {
+    "node.id": "1",
+    "listeners": "PLAINTEXT://localhost:9092",
+    "controller.listener.names": "PLAINTEXT",
+    "controller.quorum.voters": QUORUM,
+    "log.dirs": "logs-1",
+}
+SAMPLE_OF_2020 = """
+broker.id=1
+listeners=PLAINTEXT://localhost:9092
+quorum.voters=1@localhost:9092,2@localhost:9093,3@localhost:9094
+log.dirs=raft-logs-1
+
+zookeeper.connect=localhost:2181
+controller.listener.names=PLAINTEXT
+"""
+PRESENT_SAMPLE = """
+node.id=1
+listeners=PLAINTEXT://localhost:9092
+controller.listener.names=PLAINTEXT
+controller.quorum.voters=1@localhost:9092,2@localhost:9093,3@localhost:9094
+log.dirs=raft-logs-1
+"""
+STOCK_MAP = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def read(**changes: str | None) -> ParsedConfig:
+    """The minimal configuration with some keys changed; dots are written as two underscores, None removes a key."""
+    properties: dict[str, str | None] = {**MINIMAL}
+    properties.update({key.replace("__", "."): value for key, value in changes.items()})
+    return node_config({key: value for key, value in properties.items() if value is not None})
+
+
+def refused(**changes: str | None) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        read(**changes)
+    assert caught.value.key in str(caught.value)
+    assert caught.value.allowed
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=b", {"a": "b"}),
+        ("a:b", {"a": "b"}),
+        ("a b", {"a": "b"}),
+        ("a\tb", {"a": "b"}),
+        ("a\fb", {"a": "b"}),
+        ("  a  =  b  ", {"a": "b  "}),
+        ("a = = b", {"a": "= b"}),
+        ("a==b", {"a": "=b"}),
+        ("a : = b", {"a": "= b"}),
+        ("a", {"a": ""}),
+        ("=b", {"": "b"}),
+        ("# a=b\n! c=d\n \t# e=f", {}),
+        ("\n\r\n\r a=b", {"a": "b"}),
+        ("a=b\rc=d\r\ne=f\ng=h", {"a": "b", "c": "d", "e": "f", "g": "h"}),
+        ("a=b\x0bc\x1cd\u2028e", {"a": "b\x0bc\x1cd\u2028e"}),
+        ("a=b\\\n   c", {"a": "bc"}),
+        ("a=b\\\r\n#c", {"a": "b#c"}),
+        ("a=b\\\n\nc=d", {"a": "b", "c": "d"}),
+        ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
+        ("a=b\\", {"a": "b"}),
+        ("a\\\n=b", {"a": "b"}),
+        ("\\\n#a=b", {}),
+        (r"a\=b=c", {"a=b": "c"}),
+        (r"a\:b\ c=d", {"a:b c": "d"}),
+        (r"\#a=b", {"#a": "b"}),
+        (r"a=\t\n\r\f\z\"\\", {"a": '\t\n\r\fz"\\'}),
+        (r"a=\u00fc\u00DF", {"a": "üß"}),
+        (r"a=\uD83D\uDE00", {"a": "\U0001f600"}),
+        ("a=1\nb=2\na=3", {"a": "3", "b": "2"}),
+        ("ü=ö", {"ü": "ö"}),
+        ("", {}),
+    ],
+)
+def test_java_format(text: str, expected: dict[str, str]) -> None:
+    assert parse_properties(text) == expected
+
+
+@pytest.mark.parametrize("value", [r"\u12", r"\uZZZZ", r"\u", r"\uD83D", r"\uDE00\uD83D"])
+def test_a_broken_unicode_escape_is_refused_with_its_key(value: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_properties(f"some.key={value}")
+    assert (caught.value.key, caught.value.value) == ("some.key", value)
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        properties = parse_properties(text)
+    except ConfigError:
+        return
+    "".join([*properties, *properties.values()]).encode("utf-8")
+
+
+@given(st.dictionaries(st.text(max_size=8), st.text(max_size=8)))
+def test_what_is_escaped_like_java_does_comes_back(properties: dict[str, str]) -> None:
+    def escaped(text: str) -> str:
+        units = text.encode("utf-16-be", "surrogatepass")
+        return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+    text = "\n".join(f"{escaped(key)}={escaped(value)}" for key, value in properties.items())
+    assert parse_properties(text) == properties
+
+
+def test_a_minimal_configuration_has_kafkas_defaults() -> None:
+    parsed = read()
+    config = parsed.config
+    assert parsed.warnings == ()
+    assert (config.node_id, config.log_dir) == (NodeId(1), Path("logs-1"))
+    assert config.listeners.get("PLAINTEXT") == Endpoint("localhost", 9_092)
+    assert config.advertised_listeners == config.listeners
+    assert config.voters.ids == (1, 2, 3)
+    assert config.voters.listeners(NodeId(3)).get("PLAINTEXT") == Endpoint("localhost", 9_094)
+    assert (config.raft, config.log) == (RaftConfig(), LogSettings())
+    assert (config.directory_id, config.bootstrap_servers) == (None, ())
+
+
+def test_the_names_of_2020_mean_the_same() -> None:
+    old, new = (node_config(parse_properties(text)) for text in (SAMPLE_OF_2020, PRESENT_SAMPLE))
+    assert old.config == new.config
+    assert set(old.warnings) == {
+        "property broker.id is now called node.id",
+        "property quorum.voters is now called controller.quorum.voters",
+    }
+
+
+def test_a_file_that_was_appended_to_twice_is_the_same_node() -> None:
+    once, twice = (node_config(parse_properties(PRESENT_SAMPLE * count)) for count in (1, 2))
+    assert once == twice
+
+
+def test_the_present_name_counts_before_the_old_one() -> None:
+    assert read(broker__id="7").config.node_id == 1
+    for old, new in ALIASES.items():
+        assert old != new
+        assert new not in ALIASES
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*/disk/n*/server.properties")), ids=lambda path: path.parent.name)
+def test_files_of_real_nodes_are_read(path: Path) -> None:
+    properties = parse_properties(path.read_text())
+    if "controller" not in properties.get("process.roles", "controller"):
+        properties["listeners"] += ",CONTROLLER://localhost:1"
+    config = node_config(properties).config
+    assert config.node_id == int(properties["node.id"])
+
+
+def test_every_number_of_the_quorum_and_the_log_is_read() -> None:
+    config = read(
+        controller__quorum__election__timeout__ms="1",
+        controller__quorum__fetch__timeout__ms="2",
+        controller__quorum__election__backoff__max__ms="3",
+        controller__quorum__append__linger__ms="0",
+        controller__quorum__request__timeout__ms=" 5 ",
+        controller__quorum__retry__backoff__ms="+6",
+        controller__quorum__fetch__max__bytes="7",
+        controller__quorum__fetch__snapshot__max__bytes="8",
+        internal__metadata__max__batch__size__in__bytes="9000",
+        pykraft__leader__send="flushed",
+        metadata__log__segment__bytes="8388608",
+        metadata__log__segment__ms="10",
+        index__interval__bytes="11",
+        segment__index__bytes="24",
+        socket__request__max__bytes="2048",
+        connections__max__idle__ms="13",
+    ).config
+    assert config.raft == RaftConfig(
+        election_timeout_ms=1,
+        fetch_timeout_ms=2,
+        election_backoff_max_ms=3,
+        append_linger_ms=0,
+        request_timeout_ms=5,
+        retry_backoff_ms=6,
+        fetch_size_bytes_max=7,
+        fetch_snapshot_size_bytes_max=8,
+        batch_size_bytes_max=9_000,
+        leader_send_flushed_only=True,
+    )
+    assert config.log == LogSettings(
+        segment_size_bytes=8_388_608, segment_ms=10, index_interval_bytes=11, index_size_bytes_max=24
+    )
+    assert (config.request_size_bytes_max, config.connections_idle_ms_max) == (2_048, 13)
+
+
+def test_only_the_internal_segment_size_may_be_small() -> None:
+    assert refused(metadata__log__segment__bytes="8388607").key == "metadata.log.segment.bytes"
+    small = read(metadata__log__segment__bytes="8388608", internal__metadata__log__segment__bytes="4096").config
+    assert small.log.segment_size_bytes == 4_096
+
+
+@pytest.mark.parametrize("value", ["-1", "x", "1.5", "0x10", "2147483648", "9" * 5_000, "1_000", "१", "--1", "1 2"])
+@pytest.mark.parametrize("key", ["node.id", "controller.quorum.fetch.timeout.ms"])
+def test_a_number_that_is_none_is_refused(key: str, value: str) -> None:
+    error = refused(**{key.replace(".", "__"): value})
+    assert (error.key, error.value) == (key, value)
+    assert error.allowed == "a whole number from 0 to 2147483647"
+
+
+@pytest.mark.parametrize("key", sorted(MINIMAL))
+def test_what_is_required_is_asked_for(key: str) -> None:
+    assert refused(**{key.replace(".", "__"): None}).key == key
+    assert refused(**{key.replace(".", "__"): "  "}).key == key
+
+
+@pytest.mark.parametrize(
+    "voter",
+    [
+        "localhost:9092",
+        "1@2@localhost:9092",
+        "x@localhost:9092",
+        "-1@localhost:9092",
+        "2147483648@localhost:9092",
+        "9" * 5_000 + "@localhost:9092",
+        "1@localhost",
+        "1@localhost:",
+        "1@localhost:0",
+        "1@localhost:65536",
+        "1@:9092",
+        "1@0.0.0.0:9092",
+        "1@[::]:9092",
+        "1@::1:9092",
+        "1@a b:9092",
+        "1@localhost:9092/x",
+        "1@PLAINTEXT://localhost:9092",
+    ],
+)
+def test_a_wrong_voter_is_refused(voter: str) -> None:
+    error = refused(controller__quorum__voters=f"2@localhost:9093,{voter}")
+    assert (error.key, error.value) == ("controller.quorum.voters", voter)
+
+
+def test_voters_may_have_ipv6_hosts_and_the_last_of_two_with_one_id_counts() -> None:
+    voters = read(controller__quorum__voters="1@a:1, 2@[::1]:2,1@[fe80::1%eth0]:3,").config.voters
+    assert voters.ids == (1, 2)
+    assert voters.listeners(NodeId(1)).get("PLAINTEXT") == Endpoint("fe80::1%eth0", 3)
+    assert voters.listeners(NodeId(2)).get("PLAINTEXT") == Endpoint("::1", 2)
+
+
+def test_voters_are_reached_on_the_first_controller_listener() -> None:
+    config = read(
+        listeners="CLIENT://localhost:9092,CONTROLLER://localhost:9093",
+        controller__listener__names="controller,client",
+    ).config
+    assert config.default_listener == "CONTROLLER"
+    assert config.voters.listeners(NodeId(1)).get("CONTROLLER") is not None
+
+
+def test_bootstrap_servers_do_instead_of_voters() -> None:
+    config = read(controller__quorum__voters=None, controller__quorum__bootstrap__servers="a:1,[::1]:2").config
+    assert config.bootstrap_servers == (Endpoint("a", 1), Endpoint("::1", 2))
+    for wrong in ("a", "a:0", "0.0.0.0:1", ":1"):
+        assert refused(controller__quorum__bootstrap__servers=wrong).value == wrong
+
+
+@pytest.mark.parametrize(
+    "listeners",
+    [
+        "localhost:9092",
+        "://localhost:9092",
+        "A B://localhost:9092",
+        "PLAINTEXT://localhost",
+        "PLAINTEXT://localhost:0",
+        "PLAINTEXT://localhost:1,plaintext://localhost:2",
+        "PLAINTEXT://localhost:1,OTHER://localhost:1",
+    ],
+)
+def test_wrong_listeners_are_refused(listeners: str) -> None:
+    assert refused(listeners=listeners).key == "listeners"
+
+
+def test_controller_listeners_are_listeners() -> None:
+    assert refused(controller__listener__names="CONTROLLER").value == "CONTROLLER"
+    assert refused(controller__listener__names="PLAINTEXT,plaintext").key == "controller.listener.names"
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]"])  # noqa: S104 - nothing is bound
+def test_a_wildcard_is_bound_but_not_told(host: str) -> None:
+    parsed = read(listeners=f"PLAINTEXT://{host}:9092")
+    assert parsed.config.listeners.get("PLAINTEXT") == Endpoint(host.strip("[]"), 9_092)
+    assert parsed.config.advertised_listeners.get("PLAINTEXT") == Endpoint("localhost", 9_092)
+    assert parsed.warnings == ("others are told that PLAINTEXT is at localhost:9092; set advertised.listeners",)
+    assert refused(advertised__listeners=f"PLAINTEXT://{host}:9092").key == "advertised.listeners"
+
+
+def test_advertised_listeners_are_told_instead() -> None:
+    config = read(advertised__listeners="PLAINTEXT://example.org:19092").config
+    assert config.advertised_listeners.get("PLAINTEXT") == Endpoint("example.org", 19_092)
+    assert config.listeners.get("PLAINTEXT") == Endpoint("localhost", 9_092)
+    assert refused(advertised__listeners="OTHER://example.org:19092").key == "advertised.listeners"
+
+
+def test_where_the_log_is() -> None:
+    assert read(metadata__log__dir="m", log__dirs="a,b").config.log_dir == Path("m")
+    assert read(log__dirs=None, log__dir="d").config.log_dir == Path("d")
+    parsed = read(log__dirs="a, b")
+    assert parsed.config.log_dir == Path("a")
+    assert parsed.warnings == ("of log.dirs only the first has an effect here: a",)
+    assert refused(log__dirs="a\0b").key == "log.dirs"
+
+
+def test_what_is_unknown_is_named_and_nothing_more() -> None:
+    parsed = read(some__key="1", process__roles="controller", zookeeper__connect="localhost:2181")
+    assert parsed.warnings == ("property some.key has no effect here",)
+    assert parsed.config == read().config
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("ssl.keystore.location", "/etc/keys"),
+        ("ssl.client.auth", "required"),
+        ("sasl.enabled.mechanisms", "PLAIN"),
+        ("sasl.mechanism.controller.protocol", "GSSAPI"),
+        ("listener.name.controller.ssl.keystore.type", "PEM"),
+        ("listener.name.plaintext.sasl.enabled.mechanisms", "PLAIN"),
+        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+        ("super.users", "User:admin"),
+        ("security.inter.broker.protocol", "SSL"),
+        ("listener.security.protocol.map", "PLAINTEXT:SASL_SSL"),
+        ("listener.security.protocol.map", "PLAINTEXT:TLS"),
+        ("listener.security.protocol.map", "PLAINTEXT"),
+        ("listener.security.protocol.map", ":SSL"),
+    ],
+)
+def test_a_wish_for_protection_is_never_passed_over(key: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=r"PLAINTEXT|not supported yet"):
+        node_config({**MINIMAL, key: value})
+
+
+@pytest.mark.parametrize("name", ["SSL", "sasl_plaintext", "SASL_SSL"])
+def test_a_listener_is_protected_by_its_name(name: str) -> None:
+    listeners = f"PLAINTEXT://localhost:9092,{name}://localhost:9093"
+    assert "not supported yet" in refused(listeners=listeners).allowed
+    assert "not supported yet" in refused(listeners=listeners, listener__security__protocol__map=STOCK_MAP).allowed
+    mapped = read(listeners=listeners, listener__security__protocol__map=f"{name}:PLAINTEXT")
+    assert len(mapped.config.listeners) == 2
+
+
+def test_kafkas_stock_protocol_map_protects_nobody_by_itself() -> None:
+    parsed = read(listener__security__protocol__map=STOCK_MAP, ssl__keystore__location=" ")
+    assert isinstance(parsed.config, NodeConfig)
+
+
+def test_what_a_leader_sends_is_one_of_two() -> None:
+    assert read(pykraft__leader__send="written").config.raft == RaftConfig()
+    assert refused(pykraft__leader__send="all").allowed == "one of written, flushed"
