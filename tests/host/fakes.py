@@ -1,0 +1,189 @@
+"""A world made of lists: whatever a host asks for is noted, and nothing happens unless a test does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pykraft.config import LogSettings, NodeConfig, RaftConfig
+from pykraft.core.effects import NotifyLeaderChange
+from pykraft.host.delivery import CommittedBatch
+from pykraft.host.ports import ConnectionId
+from pykraft.host.recent import Batch
+from pykraft.log.lane import Job
+from pykraft.protocol.batch import read_header, scan
+from pykraft.protocol.frame import FrameReader
+from pykraft.protocol.records import encode_batch
+from pykraft.rpc.context import RpcContext
+from pykraft.types import (
+    Buffer,
+    Endpoint,
+    Epoch,
+    Instant,
+    Listeners,
+    NodeId,
+    Offset,
+    ReplicaKey,
+    Uuid,
+    Voter,
+    VoterSet,
+)
+
+T = TypeVar("T")
+LISTENER = "CONTROLLER"
+CLUSTER_ID = "a-cluster"
+TOPIC_NAME = "a-topic"
+TOPIC_ID = Uuid(bytes(15) + b"\7")
+CONTEXT = RpcContext(cluster_id=CLUSTER_ID, topic_name=TOPIC_NAME, topic_id=TOPIC_ID, default_listener=LISTENER)
+DIRECTORY = Path("/data")
+
+
+def at(mono_ms: int) -> Instant:
+    """A moment; wall time is far from mono time, so that a mix-up shows."""
+    return Instant(mono_ms=mono_ms, wall_ms=1_000_000_000_000 + mono_ms)
+
+
+def endpoint(node_id: int) -> Endpoint:
+    """Every node listens at its own port."""
+    return Endpoint(f"node{node_id}", 9000 + node_id)
+
+
+def listeners(node_id: int) -> Listeners:
+    """The one listener of a node."""
+    return Listeners(((LISTENER, endpoint(node_id)),))
+
+
+def config(node_id: int, *, voters: int = 3, **raft: Any) -> NodeConfig:
+    """A node of a quorum of so many voters, with small files."""
+    members = VoterSet.of(
+        Voter(key=ReplicaKey(NodeId(voter)), listeners=listeners(voter)) for voter in range(1, voters + 1)
+    )
+    return NodeConfig(
+        node_id=NodeId(node_id),
+        cluster_id=CLUSTER_ID,
+        directory_id=Uuid(bytes([100 + node_id]) * 16),
+        listeners=listeners(node_id),
+        advertised_listeners=listeners(node_id),
+        controller_listener_names=(LISTENER,),
+        voters=members,
+        log_dir=DIRECTORY,
+        topic_name=TOPIC_NAME,
+        topic_id=TOPIC_ID,
+        log=LogSettings(segment_size_bytes=4_096, index_size_bytes_max=1_200),
+        raft=RaftConfig(**{"append_linger_ms": 0, **raft}),
+    )
+
+
+def batch(base_offset: int, *values: bytes, epoch: int = 1) -> Batch:
+    """One batch of these values; of one value that names the offset when there are none."""
+    data = encode_batch(
+        values or (b"value %d" % base_offset,), base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=5
+    )
+    return read_header(data), data
+
+
+def joined(batches: Sequence[Batch]) -> bytes:
+    """The bytes of these batches."""
+    return b"".join(bytes(data) for _, data in batches)
+
+
+class FakeLog:
+    """A log of batches that are there, for what only reads."""
+
+    def __init__(self, batches: Sequence[Batch] = ()) -> None:
+        self.batches = list(batches)
+        self.asked: list[Offset] = []
+
+    def read(self, offset: Offset, size_bytes_max: int) -> Buffer:
+        """See `Log.read`."""
+        self.asked.append(offset)
+        found = b""
+        for header, data in self.batches:
+            if header.end_offset > offset and (not found or len(found) + len(data) <= size_bytes_max):
+                found += bytes(data)
+        return found
+
+
+class FakePorts:
+    """See `pykraft.host.ports.Ports`. Frames in ``sent`` come without their length."""
+
+    def __init__(self) -> None:
+        self.dialed: list[tuple[ConnectionId, Endpoint]] = []
+        self.sent: list[tuple[ConnectionId, bytes]] = []
+        self.closed: list[ConnectionId] = []
+        self.jobs: list[Job] = []
+        self.reads: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+        self.wake_ms: int | None = None
+        self.reports: list[str] = []
+        self.stops: list[Exception | None] = []
+
+    def dial(self, endpoint: Endpoint) -> ConnectionId:
+        connection = ConnectionId(1000 + len(self.dialed))
+        self.dialed.append((connection, endpoint))
+        return connection
+
+    def send(self, connection: ConnectionId, parts: Sequence[Buffer]) -> None:
+        (frame,) = FrameReader(2**24).feed(b"".join(parts))
+        self.sent.append((connection, bytes(frame)))
+
+    def close(self, connection: ConnectionId) -> None:
+        self.closed.append(connection)
+
+    def submit(self, job: Job) -> None:
+        self.jobs.append(job)
+
+    def submit_read(self, read: Callable[[], T], then: Callable[[T], None]) -> None:
+        self.reads.append((read, then))
+
+    def wake_at(self, mono_ms: int | None) -> None:
+        self.wake_ms = mono_ms
+
+    def report(self, text: str) -> None:
+        self.reports.append(text)
+
+    def stop(self, error: Exception | None) -> None:
+        self.stops.append(error)
+
+    def finish_read(self) -> None:
+        """Carry out the oldest read, all of it."""
+        read, then = self.reads.pop(0)
+        then(read())
+
+
+class FakeListener:
+    """Notes what it is given."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[int, ...] | tuple[str, int, int | None]] = []
+        self.batches: list[CommittedBatch] = []
+        self.on_each: Callable[[], None] = lambda: None
+
+    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        self.batches += batches
+        self.calls.append(tuple(one.base_offset for one in batches))
+        self.on_each()
+
+    def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
+        self.calls.append(("leader", epoch, leader_id))
+
+    @property
+    def values(self) -> list[bytes]:
+        """All values so far."""
+        return [value for one in self.batches for value in one.values()]
+
+
+def leads(epoch: int, *, leader_id: int | None, epoch_start_offset: int | None = None) -> NotifyLeaderChange:
+    """News of a leader."""
+    return NotifyLeaderChange(
+        epoch=Epoch(epoch),
+        leader_id=None if leader_id is None else NodeId(leader_id),
+        epoch_start_offset=None if epoch_start_offset is None else Offset(epoch_start_offset),
+    )
+
+
+def offsets_of(records: Sequence[Buffer] | None) -> list[int] | None:
+    """Base offsets of the batches in these records."""
+    if records is None:
+        return None
+    return [header.base_offset for _, header in scan(b"".join(bytes(part) for part in records))]

@@ -1,0 +1,202 @@
+"""What listeners are given: every committed batch once and in order, and leadership only with the whole state."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.host.delivery import PIECE_SIZE_BYTES_MAX, CommittedBatch, Delivery
+from pykraft.host.recent import RecentBatches
+from pykraft.protocol.records import encode_control_batch, read_header
+from pykraft.types import Epoch, LeaderChange, NodeId, Offset
+from tests.host.fakes import FakeListener, FakeLog, FakePorts, batch, leads
+
+
+class Desk:
+    """A delivery whose first batches are in files only and whose next are in memory."""
+
+    def __init__(self, *, in_files: int = 0, in_memory: int = 0) -> None:
+        self.ports = FakePorts()
+        self.log = FakeLog([batch(offset) for offset in range(in_files)])
+        self.recent = RecentBatches(end_offset=Offset(in_files))
+        self.recent.append([batch(offset) for offset in range(in_files, in_files + in_memory)])
+        self.delivery = Delivery(self.ports, self.log, self.recent, Offset(0))
+        self.listener = FakeListener()
+        self.delivery.register(self.listener)
+
+    def commit(self, high_watermark: int) -> list[tuple[int, ...] | tuple[str, int, int | None]]:
+        """Raise the high watermark, finish all reads; what the listener was called with since."""
+        self.listener.calls.clear()
+        self.delivery.committed(Offset(high_watermark))
+        while self.ports.reads:
+            self.ports.finish_read()
+        return self.listener.calls
+
+
+def test_committed_batches_come_from_memory_in_the_same_call() -> None:
+    desk = Desk(in_memory=4)
+    desk.delivery.committed(Offset(2))
+    assert desk.listener.calls == [(0, 1)]
+    assert desk.commit(4) == [(2, 3)]
+    assert desk.listener.values == [b"value %d" % offset for offset in range(4)]
+
+
+def test_nothing_comes_twice_when_the_high_watermark_is_told_again_or_falls() -> None:
+    desk = Desk(in_memory=4)
+    desk.commit(3)
+    assert desk.commit(3) == []
+    assert desk.commit(1) == []
+    assert desk.commit(4) == [(3,)]
+
+
+def test_a_listener_that_is_behind_reads_the_files_and_then_memory() -> None:
+    desk = Desk(in_files=3, in_memory=2)
+    desk.delivery.committed(Offset(4))
+    assert desk.listener.calls == []
+    desk.ports.finish_read()
+    assert desk.listener.calls == [(0, 1, 2), (3,)]
+    assert desk.ports.reads == []
+
+
+def test_while_a_read_is_under_way_nothing_overtakes_it() -> None:
+    desk = Desk(in_files=3, in_memory=2)
+    desk.delivery.committed(Offset(2))
+    desk.delivery.committed(Offset(5))
+    assert len(desk.ports.reads) == 1
+    desk.ports.finish_read()
+    desk.ports.finish_read()
+    assert [one.base_offset for one in desk.listener.batches] == [0, 1, 2, 3, 4]
+
+
+def test_a_piece_ends_at_the_high_watermark_at_which_its_read_began() -> None:
+    """What the file held beyond it was cut off and written anew before the read returned."""
+    desk = Desk(in_files=3)
+    desk.log.batches[2] = batch(2, b"never committed")
+    desk.delivery.committed(Offset(2))
+    read, then = desk.ports.reads.pop()
+    data = read()
+    desk.log.batches[2] = batch(2, b"committed")
+    desk.delivery.committed(Offset(3))
+    then(data)
+    desk.ports.finish_read()
+    assert desk.listener.values == [b"value 0", b"value 1", b"committed"]
+
+
+def test_large_amounts_come_in_bounded_pieces() -> None:
+    desk = Desk()
+    desk.recent.append([batch(offset, bytes([65]) * 400_000) for offset in range(5)])
+    assert desk.commit(5) == [(0, 1), (2, 3), (4,)]
+    assert 2 * 400_000 < PIECE_SIZE_BYTES_MAX < 3 * 400_000
+
+
+def test_a_high_watermark_within_a_batch_waits_for_its_end() -> None:
+    desk = Desk()
+    desk.recent.append([batch(0, b"a", b"b", b"c")])
+    assert desk.commit(2) == []
+    assert desk.commit(3) == [(0,)]
+
+
+def test_a_high_watermark_within_a_batch_in_the_files_does_not_read_for_ever() -> None:
+    desk = Desk()
+    desk.log.batches = [batch(0, b"a", b"b", b"c")]
+    desk.recent.truncate_to(Offset(3))
+    assert desk.commit(2) == []
+    assert desk.commit(3) == [(0,)]
+
+
+def test_news_of_a_leader_come_at_once() -> None:
+    desk = Desk(in_memory=4)
+    desk.delivery.leader_changed(leads(3, leader_id=None))
+    desk.delivery.leader_changed(leads(3, leader_id=2))
+    assert desk.listener.calls == [("leader", 3, None), ("leader", 3, 2)]
+
+
+def test_own_leadership_is_told_after_the_first_record_of_the_epoch() -> None:
+    desk = Desk(in_memory=4)
+    desk.delivery.leader_changed(leads(3, leader_id=1, epoch_start_offset=2))
+    assert desk.commit(2) == [(0, 1)]
+    assert desk.commit(3) == [(2,), ("leader", 3, 1)]
+    assert desk.commit(4) == [(3,)]
+
+
+def test_own_leadership_is_told_before_what_follows_when_all_is_there_already() -> None:
+    desk = Desk(in_memory=4)
+    desk.commit(3)
+    desk.listener.calls.clear()
+    desk.delivery.leader_changed(leads(3, leader_id=1, epoch_start_offset=2))
+    assert desk.listener.calls == [("leader", 3, 1)]
+
+
+def test_newer_news_replace_what_was_withheld() -> None:
+    desk = Desk(in_memory=4)
+    desk.delivery.leader_changed(leads(3, leader_id=1, epoch_start_offset=2))
+    desk.delivery.leader_changed(leads(4, leader_id=2))
+    assert desk.commit(4) == [(0, 1, 2, 3)]
+
+
+def test_a_leadership_that_ended_unheard_is_never_told() -> None:
+    desk = Desk(in_memory=4)
+    desk.delivery.leader_changed(leads(3, leader_id=1, epoch_start_offset=2))
+    desk.delivery.leads_no_more()
+    assert desk.commit(4) == [(0, 1, 2, 3)]
+    late = FakeListener()
+    desk.delivery.register(late)
+    assert late.calls == [(0, 1, 2, 3)]
+
+
+def test_the_end_of_a_leadership_does_not_take_back_other_news() -> None:
+    desk = Desk()
+    desk.delivery.leader_changed(leads(3, leader_id=2))
+    desk.delivery.leads_no_more()
+    late = FakeListener()
+    desk.delivery.register(late)
+    assert late.calls == [("leader", 3, 2)]
+
+
+def test_a_late_listener_is_given_everything_and_the_newest_news() -> None:
+    desk = Desk(in_memory=3)
+    desk.delivery.leader_changed(leads(1, leader_id=3))
+    desk.commit(2)
+    late = FakeListener()
+    desk.delivery.register(late)
+    assert late.calls == [("leader", 1, 3), (0, 1)]
+
+
+def test_a_slow_listener_does_not_hold_up_another_one() -> None:
+    desk = Desk(in_files=2, in_memory=1)
+    desk.commit(3)
+    late = FakeListener()
+    desk.delivery.register(late)
+    desk.recent.append([batch(3)])
+    desk.delivery.committed(Offset(4))
+    assert desk.listener.calls[-1] == (3,)
+    assert late.calls == []
+    desk.ports.finish_read()
+    assert [one.base_offset for one in late.batches] == [0, 1, 2, 3]
+
+
+def test_a_listener_may_cause_more_commits_from_within_its_call() -> None:
+    desk = Desk(in_memory=3)
+    desk.listener.on_each = lambda: desk.delivery.committed(Offset(3))
+    assert desk.commit(1) == [(0,), (1, 2)]
+
+
+def test_a_control_batch_has_no_values() -> None:
+    record = LeaderChange(leader_id=NodeId(1), voters=(NodeId(1),), granting_voters=(NodeId(1),))
+    data = encode_control_batch([record], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=8)
+    desk = Desk()
+    desk.recent.append([(read_header(data), data)])
+    desk.commit(1)
+    assert desk.listener.batches == [
+        CommittedBatch(
+            base_offset=Offset(0), end_offset=Offset(1), epoch=Epoch(1), timestamp_ms=8, is_control=True, data=data
+        )
+    ]
+    assert desk.listener.values == []
+
+
+def test_a_gap_is_our_own_bug() -> None:
+    desk = Desk(in_files=3)
+    del desk.log.batches[0]
+    desk.delivery.committed(Offset(3))
+    with pytest.raises(AssertionError):
+        desk.ports.finish_read()

@@ -1,0 +1,24 @@
+"""Events wait in order, with the records that they brought."""
+
+from __future__ import annotations
+
+from pykraft.core.events import Persisted, TimerDue
+from pykraft.host.inbox import Arrival, Inbox
+from pykraft.types import Io
+from tests.host.fakes import batch
+
+
+def test_events_come_out_in_the_order_in_which_they_happened() -> None:
+    inbox = Inbox()
+    inbox.put(TimerDue())
+    inbox.put(Persisted(io=Io(1)), [batch(0)])
+    assert inbox.take() == Arrival(TimerDue(), ())
+    assert inbox.take() == Arrival(Persisted(io=Io(1)), [batch(0)])
+    assert inbox.take() is None
+
+
+def test_cleared_events_never_happen() -> None:
+    inbox = Inbox()
+    inbox.put(TimerDue())
+    inbox.clear()
+    assert inbox.take() is None
