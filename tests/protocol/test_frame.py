@@ -119,7 +119,7 @@ def test_what_is_held_grows_with_what_arrived_and_not_with_what_was_announced() 
     tracemalloc.start()
     try:
         reader.feed(struct.pack(">i", 2**30) + b"x" * 1000)
-        assert tracemalloc.get_traced_memory()[1] < 8 * 1024
+        assert tracemalloc.get_traced_memory()[1] < 256 * 1024
     finally:
         tracemalloc.stop()
     assert reader.held_size_bytes == 1000
