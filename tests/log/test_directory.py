@@ -69,7 +69,7 @@ def test_another_replicas_directory_is_refused_and_unlocked() -> None:
         ("expected cluster.id=x, found cluster.id=cluster", {"cluster_id": "x"}),
     ):
         with pytest.raises(ForeignDirectoryError) as caught:
-            open_directory(fs, **other)  # type: ignore[arg-type]
+            open_directory(fs, **other)
         assert f"{META}: {expected}; this directory is another replica's: correct" in str(caught.value)
     assert open_directory(fs).directory_id == ID_A
 

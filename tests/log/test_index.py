@@ -44,9 +44,10 @@ def test_an_index_built_from_kafkas_log_is_kafkas_index(path: Path) -> None:
     assert index.time_bytes() == path.with_suffix(".timeindex").read_bytes()
 
 
-def built(count: int, *, interval_bytes: int = 0) -> tuple[SegmentIndex, dict[int, int]]:
+def built(count: int, *, interval_bytes: int = 0) -> tuple[SegmentIndex, dict[Offset, int]]:
     """An index over batches of two records, from offset 100 on, and the position of each last offset."""
-    index, positions, position = SegmentIndex(Offset(100), interval_bytes), {}, 0
+    index, position = SegmentIndex(Offset(100), interval_bytes), 0
+    positions: dict[Offset, int] = {}
     for at in range(count):
         header, _ = batch(100 + 2 * at, count=2, time=at)
         index.observe(header, position)
@@ -82,10 +83,10 @@ def test_truncation_drops_entries_and_leaves_readers_theirs() -> None:
     index, positions = built(6)
     before = index.lookup
     kept_position = index.truncate_to(Offset(105))
-    assert kept_position == positions[103]
-    assert OFFSET_ENTRY.unpack(index.offset_bytes()) == (3, positions[103])
+    assert kept_position == positions[Offset(103)]
+    assert OFFSET_ENTRY.unpack(index.offset_bytes()) == (3, positions[Offset(103)])
     assert index.times_count == 1
-    assert before.position_before(11) == positions[111]
+    assert before.position_before(11) == positions[Offset(111)]
     assert index.truncate_to(Offset(100)) == 0
     assert (index.offset_bytes(), index.time_bytes()) == (b"", b"")
 

@@ -177,7 +177,7 @@ def test_power_loss_at_every_operation_of_a_truncation_never_mixes_old_and_new_b
     jobs: list[Job] = [truncate(2, cut), append(3, pages_of(cut, 26 - cut, fill=2))]
     first = len(started(start).fs.operations)
     for last in range(first, len(started([*start, *jobs]).fs.operations) + 1):
-        for seed in range(10):
+        for seed in range(5):
             replica = started(start)
             replica.fs.last_operation = last
             with suppress(PowerLossError):

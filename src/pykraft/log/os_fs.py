@@ -36,12 +36,14 @@ _REPAIRS = {
 
 @contextmanager
 def _storage(path: Path, doing: str) -> Iterator[None]:
-    """Turn an OSError into a StorageError that says what was being done."""
+    """Turn what the operating system refuses (ValueError: a closed file) into a StorageError that says what."""
     try:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
         raise StorageError(path, f"cannot {doing}: {reason}", repair=_REPAIRS.get(error.errno or 0)) from error
+    except ValueError as error:
+        raise StorageError(path, f"cannot {doing}: {error}") from error
 
 
 class OsFile:

@@ -1,0 +1,39 @@
+"""Replacing a small file: the old content or the new, whatever happens."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from pykraft.errors import StorageError
+from pykraft.log.fs import write_atomically
+from tests.log.page_cache_fs import PageCacheFs, PowerLossError
+
+PATH = Path("/data/file")
+
+
+@pytest.mark.parametrize("last", range(8))
+def test_a_crash_at_every_operation_leaves_one_of_both_contents(last: int) -> None:
+    for seed in range(30):
+        fs = PageCacheFs()
+        fs.write(PATH, b"old")
+        fs.write(PATH.with_name("file.tmp"), b"left over from an earlier crash, and longer")
+        fs.last_operation = last
+        is_done = False
+        with suppress(PowerLossError):
+            write_atomically(fs, PATH, b"new content")
+            is_done = True
+        fs.power_loss(Random(seed))
+        assert fs.read(PATH) in ([b"new content"] if is_done else [b"old", b"new content"])
+
+
+def test_a_failure_names_the_file_and_leaves_the_old_content() -> None:
+    fs = PageCacheFs()
+    fs.write(PATH, b"old")
+    fs.fail = lambda operation, _path: operation == "sync"
+    with pytest.raises(StorageError, match=r"file\.tmp: cannot sync"):
+        write_atomically(fs, PATH, b"new")
+    assert fs.read(PATH) == b"old"

@@ -1,0 +1,88 @@
+"""Torn tail or corruption: the judgement at every offset of the recovery point."""
+
+from __future__ import annotations
+
+import pytest
+from crc32c import crc32c
+
+from pykraft.log.config import INT32_MAX
+from pykraft.log.log_scan import LogScan, scan_log
+from pykraft.types import EpochStart, Offset
+from tests.log.logs import DIRECTORY, SMALL, Batch, batch, bytes_of, run_of
+from tests.log.page_cache_fs import PageCacheFs
+
+
+def scan_of(segments: dict[int, bytes], recovery_point: int) -> LogScan:
+    fs = PageCacheFs()
+    fs.mkdir(DIRECTORY)
+    for base_offset, content in segments.items():
+        fs.write(DIRECTORY / f"{base_offset:020d}.log", content)
+    before = {name: fs.read(DIRECTORY / name) for name in fs.listdir(DIRECTORY)}
+    offsets = [Offset(base_offset) for base_offset in segments]
+    scan = scan_log(fs, DIRECTORY, offsets, config=SMALL, recovery_point=Offset(recovery_point))
+    assert {name: fs.read(DIRECTORY / name) for name in fs.listdir(DIRECTORY)} == before
+    return scan
+
+
+def joined(batches: list[Batch]) -> bytes:
+    return b"".join(bytes_of(batches))
+
+
+@pytest.mark.parametrize("recovery_point", range(8))
+def test_an_invalid_batch_is_torn_above_the_recovery_point_and_corrupt_below(recovery_point: int) -> None:
+    content = bytearray(joined(run_of(0, 4)))
+    content[2 * len(content) // 4 + 70] ^= 1
+    scan = scan_of({0: bytes(content), 4: joined(run_of(4, 2))}, recovery_point)
+    assert [one.end_offset for one in scan.contents] == [2]
+    assert scan.end_offset == 2
+    if recovery_point <= 2:
+        assert scan.corrupt == []
+        assert scan.torn is not None
+        assert scan.torn.position == len(content) // 2
+    elif recovery_point <= 6:
+        assert [(one.start_offset, one.end_offset) for one in scan.corrupt] == [(2, min(4, recovery_point))]
+        assert scan.torn is None
+    else:
+        assert [(one.start_offset, one.end_offset) for one in scan.corrupt] == [(2, 4)]
+
+
+def test_a_sound_log_has_epochs_and_no_findings() -> None:
+    batches = [batch(0, epoch=1), batch(1, epoch=3), batch(2, epoch=3), batch(3, epoch=4)]
+    scan = scan_of({0: joined(batches[:2]), 2: joined(batches[2:])}, 4)
+    assert (scan.torn, scan.corrupt, scan.end_offset) == (None, [], 4)
+    assert [(one.epoch, one.start_offset) for one in scan.epochs.entries] == [(1, 0), (3, 1), (4, 3)]
+    assert isinstance(scan.epochs.latest, EpochStart)
+    assert scan.scanned_bytes == len(joined(batches))
+
+
+@pytest.mark.parametrize(("missing", "base_offset"), [(True, 3), (False, 1)])
+def test_a_segment_that_does_not_follow_ends_the_log(base_offset: int, *, missing: bool) -> None:
+    scan = scan_of({0: joined(run_of(0, 2)), base_offset: joined(run_of(base_offset, 2))}, 0)
+    assert scan.end_offset == 2
+    assert scan.torn is not None
+    assert scan.torn.found == f"a segment that begins at offset {base_offset}"
+    assert missing == (base_offset > 2)
+
+
+def test_a_log_that_ends_below_its_recovery_point_is_corrupt() -> None:
+    scan = scan_of({0: joined(run_of(0, 2)), 2: b""}, 5)
+    (damage,) = scan.corrupt
+    assert (damage.path.name, damage.position) == (f"{2:020d}.log", 0)
+    assert (damage.start_offset, damage.end_offset, damage.found) == (2, 5, "the end of the log")
+    assert "offsets 2 to 5 were synced before" in str(damage.error())
+    assert "if Kafka has run on this directory since, remove the file recovery-point" in str(damage.error())
+
+
+def test_no_segments_are_an_empty_log() -> None:
+    assert scan_of({}, 0).end_offset == 0
+    assert scan_of({}, 0).torn is None
+
+
+def test_offsets_beyond_int32_do_not_belong_to_a_segment() -> None:
+    wide = bytearray(batch(1)[1])
+    wide[23:27] = INT32_MAX.to_bytes(4, "big")
+    wide[17:21] = crc32c(wide[21:]).to_bytes(4, "big")
+    scan = scan_of({0: joined(run_of(0, 1)) + bytes(wide)}, 0)
+    assert scan.end_offset == 1
+    assert scan.torn is not None
+    assert "less than 2^31 offsets" in scan.torn.expected

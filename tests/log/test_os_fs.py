@@ -1,0 +1,158 @@
+"""The real file system: every call, and that an OSError never gets through."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pykraft.errors import StorageError
+from pykraft.log.fs import SMALL_FILE_SIZE_BYTES_MAX, File, Fs, Lock
+from pykraft.log.os_fs import PARTS_MAX, OsFs
+
+FS: Fs = OsFs()
+
+
+def test_bytes_are_written_and_read_by_position(tmp_path: Path) -> None:
+    file: File = FS.open(tmp_path / "a", create=True)
+    assert file.pwrite([b"abc", bytearray(b"de"), memoryview(b"f")], 2) == 6
+    assert (file.pread(100, 0), file.pread(2, 3), file.pread(5, 8)) == (b"\0\0abcdef", b"bc", b"")
+    file.truncate(4)
+    assert (file.size(), file.pread(9, 0)) == (4, b"\0\0ab")
+    file.truncate(6)
+    file.sync()
+    assert (tmp_path / "a").read_bytes() == b"\0\0ab\0\0"
+    assert file.pwrite([], 3) == 0
+    file.close()
+    file.close()
+
+
+def test_more_parts_than_one_call_takes(tmp_path: Path) -> None:
+    file = FS.open(tmp_path / "a", create=True)
+    parts = [b"%04d" % at for at in range(2 * PARTS_MAX + 5)]
+    assert file.pwrite(parts, 0) == 4 * len(parts)
+    assert FS.read(tmp_path / "a") == b"".join(parts)
+    file.close()
+
+
+def test_short_writes_and_reads_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = FS.open(tmp_path / "a", create=True)
+    pwrite, pread = os.pwrite, os.pread
+    monkeypatch.setattr(os, "pwritev", lambda descriptor, parts, at: pwrite(descriptor, parts[0][:1], at))
+    monkeypatch.setattr(os, "pwrite", lambda descriptor, data, at: pwrite(descriptor, data[:2], at))
+    monkeypatch.setattr(os, "pread", lambda descriptor, size, at: pread(descriptor, min(size, 3), at))
+    assert file.pwrite([b"abcd", b"efgh"], 0) == 8
+    assert file.pread(8, 0) == b"abcdefgh"
+    assert file.pread(20, 4) == b"efgh"
+    file.close()
+
+
+def test_a_write_that_gets_nowhere_is_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = FS.open(tmp_path / "a", create=True)
+    monkeypatch.setattr(os, "pwritev", lambda *_: 0)
+    monkeypatch.setattr(os, "pwrite", lambda *_: 0)
+    with pytest.raises(StorageError, match="a: cannot write at 0: No space left on device; free space on this disk"):
+        file.pwrite([b"abc"], 0)
+    file.close()
+
+
+def test_a_dropped_file_is_closed_and_never_before(tmp_path: Path) -> None:
+    file = OsFs().open(tmp_path / "a", create=True)
+    descriptor = file.fileno()
+    os.fstat(descriptor)
+    del file
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+def test_directories_and_names(tmp_path: Path) -> None:
+    deep = tmp_path / "x" / "y"
+    FS.mkdir(deep)
+    FS.mkdir(deep)
+    assert FS.exists(deep)
+    for name in ("b", "a", "c"):
+        FS.open(deep / name, create=True).close()
+    FS.rename(deep / "b", deep / "a")
+    FS.remove(deep / "c")
+    FS.sync_dir(deep)
+    assert FS.listdir(deep) == ["a"]
+    assert not FS.exists(deep / "b")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        FS.open,
+        lambda path: FS.open(path, write=True),
+        lambda path: FS.open(path / "below", create=True),
+        FS.read,
+        FS.listdir,
+        FS.remove,
+        lambda path: FS.rename(path, path.with_name("new")),
+        FS.sync_dir,
+        lambda path: FS.lock(path / ".lock"),
+    ],
+)
+def test_what_is_not_there_is_a_storage_error(call: Callable[[Path], object], tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="No such file or directory"):
+        call(tmp_path / "absent")
+
+
+def test_a_file_in_the_way_of_a_directory_is_a_storage_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="cannot"):
+        FS.mkdir(tmp_path / "file" / "deep")
+
+
+@pytest.mark.parametrize("method", ["pread", "size", "truncate", "sync"])
+def test_a_closed_file_is_a_storage_error(method: str, tmp_path: Path) -> None:
+    file = FS.open(tmp_path / "a", create=True)
+    file.close()
+    arguments = {"pread": (1, 0), "truncate": (1,)}.get(method, ())
+    with pytest.raises(StorageError, match="a: cannot"):
+        getattr(file, method)(*arguments)
+
+
+def test_a_failing_sync_names_file_and_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    file = FS.open(tmp_path / "a", create=True)
+    monkeypatch.setattr(os, "fdatasync", fail)
+    with pytest.raises(StorageError, match="a: cannot sync: Input/output error"):
+        file.sync()
+    file.close()
+
+
+def test_a_file_too_large_for_metadata_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(bytes(SMALL_FILE_SIZE_BYTES_MAX + 1))
+    with pytest.raises(StorageError, match="has more than 1048576 bytes"):
+        FS.read(tmp_path / "large")
+
+
+def test_a_lock_is_held_once_and_given_up(tmp_path: Path) -> None:
+    lock: Lock = FS.lock(tmp_path / ".lock")
+    with pytest.raises(StorageError, match="another process uses this directory"):
+        FS.lock(tmp_path / ".lock")
+    lock.release()
+    lock.release()
+    FS.lock(tmp_path / ".lock").release()
+
+
+def test_a_lock_is_seen_by_programs_that_take_javas_kind(tmp_path: Path) -> None:
+    lock = FS.lock(tmp_path / ".lock")
+    probe = (
+        "import fcntl, sys\n"
+        "file = open(sys.argv[1], 'r+')\n"
+        "try:\n    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+        "except OSError:\n    sys.exit(3)\n"
+    )
+    command = [sys.executable, "-c", probe, str(tmp_path / ".lock")]
+    assert subprocess.run(command, check=False).returncode == 3
+    lock.release()
+    assert subprocess.run(command, check=False).returncode == 0

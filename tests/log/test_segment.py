@@ -1,0 +1,108 @@
+"""One segment: staged writes, its end, its truncation, and which of its files change when."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.log.segment import Segment, SegmentContent
+from pykraft.types import Offset
+from tests.log.logs import DIRECTORY, SMALL, Batch, batch, bytes_of, run_of
+from tests.log.page_cache_fs import PageCacheFs
+
+BASE = f"{10:020d}"
+
+
+def segment_with(batches: list[Batch], fs: PageCacheFs) -> Segment:
+    fs.mkdir(DIRECTORY)
+    segment = Segment(fs, DIRECTORY, SegmentContent(Offset(10), SMALL), SMALL)
+    for header, data in batches:
+        segment.stage(header, data)
+    segment.write()
+    return segment
+
+
+def indexes(fs: PageCacheFs) -> tuple[bytes, bytes]:
+    return fs.read(DIRECTORY / f"{BASE}.index"), fs.read(DIRECTORY / f"{BASE}.timeindex")
+
+
+def test_staged_batches_reach_the_file_with_one_write() -> None:
+    fs = PageCacheFs()
+    batches = run_of(10, 5)
+    segment = segment_with(batches, fs)
+    assert fs.read(segment.path) == b"".join(bytes_of(batches))
+    assert (segment.base_offset, segment.end_offset) == (10, 15)
+    assert [one for one in fs.operations if one == ("pwrite", segment.path.name)] == [("pwrite", segment.path.name)]
+    fs.operations.clear()
+    segment.write()
+    assert fs.operations == []
+
+
+def test_a_sealed_segment_has_whole_trimmed_and_synced_indexes() -> None:
+    fs = PageCacheFs()
+    segment = segment_with([batch(10 + at, time=at) for at in range(9)], fs)
+    assert [len(content) for content in indexes(fs)] == [480, 480]
+    segment.seal()
+    assert indexes(fs) == (segment.content.index.offset_bytes(), segment.content.index.time_bytes())
+    assert fs.operations[-1] == ("sync", f"{BASE}.timeindex")
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+@pytest.mark.parametrize("cut", range(10, 20))
+def test_a_truncated_segment_is_that_of_fewer_batches_and_takes_more(cut: int, *, is_sealed: bool) -> None:
+    batches = [batch(10 + at, time=100 - at if at < 4 else 100 + at) for at in range(9)]
+    fs, fresh = PageCacheFs(), PageCacheFs()
+    segment = segment_with(batches, fs)
+    if is_sealed:
+        segment.seal()
+    segment.truncate_to(*segment.view().find_end(Offset(cut)))
+    kept = [one for one in batches if one[0].end_offset <= cut]
+    expected = segment_with(kept, fresh)
+    assert fs.read(segment.path) == b"".join(bytes_of(kept))
+    assert segment.end_offset == (kept[-1][0].end_offset if kept else 10)
+    assert segment.content.first_timestamp == expected.content.first_timestamp
+    segment.seal()
+    expected.seal()
+    assert indexes(fs)[0] == indexes(fresh)[0]
+    assert indexes(fs)[1][-12:] == indexes(fresh)[1][-12:]
+    for header, data in run_of(segment.end_offset, 2):
+        segment.stage(header, data)
+    segment.write()
+    assert segment.view().read(Offset(segment.end_offset - 1), 1)
+
+
+def test_bytes_behind_the_content_are_cut() -> None:
+    fs = PageCacheFs()
+    segment = segment_with(run_of(10, 2), fs)
+    assert segment.cut_tail() == 0
+    whole = fs.read(segment.path)
+    fs.write(segment.path, whole + b"torn")
+    assert segment.cut_tail() == 4
+    assert fs.read(segment.path) == whole
+
+
+def test_only_a_changed_segment_is_synced() -> None:
+    fs = PageCacheFs()
+    segment = segment_with(run_of(10, 2), fs)
+    segment.sync()
+    fs.operations.clear()
+    segment.sync()
+    assert fs.operations == []
+
+
+def test_a_removed_segment_leaves_no_file_and_is_still_readable() -> None:
+    fs = PageCacheFs()
+    batches = run_of(10, 2)
+    segment = segment_with(batches, fs)
+    view = segment.view()
+    segment.remove()
+    assert fs.listdir(DIRECTORY) == []
+    assert bytes(view.read(Offset(10), 1000)) == b"".join(bytes_of(batches))
+
+
+def test_an_index_is_full_one_time_entry_early() -> None:
+    content = SegmentContent(Offset(0), SMALL)
+    for at in range(500):
+        content.add(batch(at, time=at)[0])
+        times, offsets = content.index.times_count, content.index.offsets_count
+        assert content.is_index_full == (times >= 480 // 12 - 1 or offsets >= 480 // 8)
+    assert content.is_index_full

@@ -1,0 +1,97 @@
+"""What a reader of one segment gets, and every way the bytes can be wrong."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykraft.errors import CorruptionError
+from pykraft.log.segment import Segment, SegmentContent
+from pykraft.log.segment_view import SegmentView
+from pykraft.types import Offset
+from tests.log.logs import DIRECTORY, SMALL, Batch, batch, bytes_of, run_of
+from tests.log.page_cache_fs import PageCacheFs
+
+
+def view_of(batches: list[Batch], *, base_offset: int = 10) -> tuple[PageCacheFs, SegmentView]:
+    fs = PageCacheFs()
+    fs.mkdir(DIRECTORY)
+    segment = Segment(fs, DIRECTORY, SegmentContent(Offset(base_offset), SMALL), SMALL)
+    for header, data in batches:
+        segment.stage(header, data)
+    segment.write()
+    return fs, segment.view()
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 300)), min_size=1, max_size=12), st.data())
+def test_a_read_begins_with_the_batch_of_the_offset_and_is_as_long_as_it_may(
+    shapes: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    batches: list[Batch] = []
+    for count, size_bytes in shapes:
+        start = batches[-1][0].end_offset if batches else 10
+        batches.append(batch(start, count=count, size_bytes=size_bytes, fill=start))
+    _, view = view_of(batches)
+    offset = data.draw(st.integers(10, view.end_offset - 1))
+    size_bytes_max = data.draw(st.integers(0, view.size_bytes + 10))
+    first = next(at for at, (header, _) in enumerate(batches) if header.end_offset > offset)
+    expected = b""
+    for _, one in batches[first:]:
+        if expected and len(expected) + len(one) > size_bytes_max:
+            break
+        expected += one
+    assert view.read(Offset(offset), size_bytes_max) == expected
+
+
+def test_where_a_segment_is_cut() -> None:
+    batches = [batch(10, count=3), batch(13, count=3)]
+    _, view = view_of(batches)
+    half = view.size_bytes // 2
+    cuts = [view.find_end(Offset(offset)) for offset in range(9, 18)]
+    assert cuts == [(0, 10)] * 4 + [(half, 13)] * 3 + [(2 * half, 16)] * 2
+
+
+@pytest.mark.parametrize("offset", range(10, 14))
+def test_a_changed_byte_is_never_served(offset: int) -> None:
+    """But for a changed epoch, which no CRC covers: the log compares epochs when it is opened."""
+    batches = run_of(10, 4)
+    fs, view = view_of(batches)
+    whole = fs.read(view.path)
+    size_bytes = len(batches[0][1])
+    for position in (at for at in range(len(whole)) if not 12 <= at % size_bytes < 16):
+        changed = bytearray(whole)
+        changed[position] ^= 0x10
+        fs.write(view.path, bytes(changed))
+        try:
+            found = view.read(Offset(offset), 1000)
+        except CorruptionError as error:
+            assert error.path == str(view.path)
+        else:
+            start = (offset - 10) * size_bytes
+            assert found
+            assert whole[start:].startswith(found)
+            assert position < start or position // size_bytes * size_bytes >= start + len(found)
+
+
+def test_a_file_that_became_shorter_is_corrupt() -> None:
+    batches = run_of(10, 4)
+    fs, view = view_of(batches)
+    whole = fs.read(view.path)
+    for end in range(len(whole)):
+        fs.write(view.path, whole[:end])
+        with pytest.raises(CorruptionError):
+            view.read(Offset(13), 1000)
+
+
+def test_a_hole_is_corrupt() -> None:
+    batches = [batch(10), batch(11), batch(13)]
+    fs, view = view_of(run_of(10, 3))
+    fs.write(view.path, b"".join(bytes_of(batches)))
+    with pytest.raises(CorruptionError, match="expected offset 12, found offset 13"):
+        view.read(Offset(12), 1)
+    with pytest.raises(CorruptionError, match="expected offset 12, found offset 13"):
+        view.read(Offset(10), 1000)
+    fs.write(view.path, b"".join(bytes_of(run_of(10, 2) + run_of(10, 1))))
+    with pytest.raises(CorruptionError, match="expected offset 12, found the end of the segment"):
+        view.read(Offset(12), 1)
