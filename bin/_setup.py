@@ -47,6 +47,7 @@ class Environment:
         self._path = root / ".venv"
         self._installed = self._path / "installed"
         self._python = self._path / "bin" / "python"
+        self._lock = self._path / "lock"
 
     def ensure(self, names: Sequence[str]) -> None:
         """Install these sets where they are not yet as their lock files say."""
@@ -58,6 +59,7 @@ class Environment:
         with self._alone():
             if not self._is_usable():
                 self._create()
+            self._sign()
             for name in names:
                 for each in (BUILT_WITH.get(name), name):
                     if each is not None and not self._has(each):
@@ -71,24 +73,34 @@ class Environment:
         return copy.is_file() and copy.read_bytes() == self._lock_file(name).read_bytes()
 
     def _is_usable(self) -> bool:
+        """True for an environment of this clone, made by us or by hand; one that was moved has wrong paths in it."""
         made_for = self._installed / "root"
-        if not made_for.is_file() or made_for.read_text().rstrip("\n") != str(self._root):
+        if made_for.is_file():
+            return made_for.read_text().rstrip("\n") == str(self._root) and os.access(self._python, os.X_OK)
+        if not os.access(self._python, os.X_OK):
             return False
-        return os.access(self._python, os.X_OK)
+        found = subprocess.run([str(self._python), "-m", "pip", "--version"], capture_output=True, check=False)
+        return found.returncode == 0
 
     def _create(self) -> None:
         say(f"making {self._path} with Python {sys.version.split()[0]}")
-        shutil.rmtree(self._installed, ignore_errors=True)
-        shutil.rmtree(self._path / "bin", ignore_errors=True)
+        for old in self._path.iterdir():
+            if old != self._lock:
+                shutil.rmtree(old) if old.is_dir() and not old.is_symlink() else old.unlink()
         try:
             run([sys.executable, "-m", "venv", str(self._path)])
         except SetupError as error:
             package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
             advice = f"{sys.executable} cannot make environments. On Debian and Ubuntu: apt-get install {package}"
             raise SetupError(f"{error}\n{advice}", status=2) from None
+
+    def _sign(self) -> None:
+        """Put the package on the environment's path, and note whose environment it is."""
+        if (self._installed / "root").is_file():
+            return
         packages = run([str(self._python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).strip()
         (Path(packages) / "pykraft.pth").write_text(f"{self._source}\n")
-        self._installed.mkdir()
+        self._installed.mkdir(exist_ok=True)
         (self._installed / "root").write_text(f"{self._root}\n")
 
     def _install(self, name: str) -> None:
@@ -111,7 +123,7 @@ class Environment:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        with (self._path / "lock").open("w") as lock:
+        with self._lock.open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -1,7 +1,7 @@
 """What all tests share: how hard Hypothesis tries, and the flag that rewrites scenario files.
 
-Hypothesis profiles: `dev` draws anew in each run and keeps what failed; `ci` draws the same examples every time, so that
-a red run is about the change and not about luck; `thorough` is for an evening. ``HYPOTHESIS_PROFILE`` chooses.
+Hypothesis profiles: `dev` draws anew in each run and keeps what failed; `ci` draws the same examples every time, so
+that a red run is about the change and not about luck; `thorough` is for an evening. ``HYPOTHESIS_PROFILE`` chooses.
 """
 
 from __future__ import annotations

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as version_of
-
 import click
+
+from pykraft import __version__
 
 
 @click.command()
 def version() -> None:
     """Print the version."""
-    try:
-        click.echo(version_of("pykraft"))
-    except PackageNotFoundError:
-        click.echo("unknown: run from a source tree that is not installed")
+    click.echo(__version__)
