@@ -217,6 +217,10 @@ class VirtualDisk:
         """Let the power go in the middle of the operation that many from now."""
         self._operations_left = operations
 
+    def keep_power(self) -> None:
+        """Take back what `lose_power_within` announced."""
+        self._operations_left = None
+
     def is_power_going(self) -> bool:
         """Count one operation; True when the power goes during it."""
         if self._operations_left is None:

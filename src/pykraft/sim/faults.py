@@ -50,6 +50,7 @@ class Faults:
         self._is_over = True
         self._world.network.heal()
         for node in self._world.nodes.values():
+            node.disk.keep_power()
             if node.process is None:
                 node.start()
 

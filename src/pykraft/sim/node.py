@@ -171,7 +171,7 @@ class Node:
         self.process.start()
 
     def kill(self) -> None:
-        """kill -9: the process ends, what it wrote is in the page cache."""
+        """Kill -9: the process ends, what it wrote is in the page cache."""
         self._end()
         self.disk.drop_handles()
 

@@ -25,6 +25,7 @@ class Workload:
 
     def __init__(self, world: World, rng: Random) -> None:
         self.acknowledged: dict[int, tuple[bytes, ...]] = {}
+        self.acknowledged_end_offset = 0
         self.proposed = 0
         self._world = world
         self._rng = rng
@@ -45,6 +46,7 @@ class Workload:
         def decided(outcome: Outcome) -> None:
             if isinstance(outcome, Committed):
                 self.acknowledged[outcome.base_offset] = values
+                self.acknowledged_end_offset = max(self.acknowledged_end_offset, outcome.base_offset + len(values))
 
         try:
             host.propose(values, epoch=host.epoch, now=self._world.clock.instant, on_outcome=decided)

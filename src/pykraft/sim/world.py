@@ -179,6 +179,7 @@ class World:
         return max(self._ends.values(), default=0)
 
     def _has_healed(self, goal: int) -> bool:
+        goal = max(goal, self.workload.acknowledged_end_offset)
         return len(self._ends) == len(self.nodes) and min(self._ends.values()) >= goal
 
     def _check_acknowledged(self) -> None:

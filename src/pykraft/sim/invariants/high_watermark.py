@@ -20,12 +20,14 @@ class MonotonicHighWatermark(Invariant):
 
     def __init__(self) -> None:
         self._highest = 0
+        self._epoch = 0
 
     def after_event(self, world: World) -> None:
-        """Look at the newest leader only: an older one may not know yet."""
+        """Look at the newest leader there ever was only: an older one may still live and not know."""
         leader = world.newest_leader()
-        if leader is None or leader.high_watermark is None:
+        if leader is None or leader.epoch < self._epoch or leader.high_watermark is None:
             return
+        self._epoch = leader.epoch
         if leader.high_watermark < self._highest:
             seen = f"leader {leader.node_id} of epoch {leader.epoch} is at {leader.high_watermark}"
             raise self.violated(f"{seen}, but {self._highest} was reached before")
