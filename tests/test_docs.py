@@ -1,0 +1,68 @@
+"""What the pages say is so: the table of states is the law of the core, and the README's commands and files exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import get_args
+
+import click
+import pytest
+
+from pykraft.cli.main import pykraft
+from pykraft.core.state import State
+from pykraft.core.transitions import EITHER, HIGHER, MOVES, SAME
+from pykraft.properties import node_config, parse_properties
+from tests.tidy.repository import ROOT
+
+WORDS = {SAME: "same", HIGHER: "higher", EITHER: "either", None: ""}
+
+
+def table_of_moves() -> str:
+    states: tuple[type[State], ...] = get_args(State)
+    rows = [["from \\ to", *(state.__name__ for state in states)], ["---"] * (len(states) + 1)]
+    rows += [[old.__name__, *(WORDS[MOVES.get((old, new))] for new in states)] for old in states]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def commands(page: str) -> Iterator[list[str]]:
+    """The words of each command in the page's shell blocks."""
+    for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL):
+        yield from (shlex.split(line, comments=True) for line in block.splitlines())
+
+
+def test_the_page_of_states_draws_the_table(request: pytest.FixtureRequest) -> None:
+    path = ROOT / "docs" / "states.md"
+    page = path.read_text()
+    head, _, rest = page.partition("<!-- moves -->\n")
+    expected = f"{head}<!-- moves -->\n\n{table_of_moves()}\n<!-- end -->{rest.partition('<!-- end -->')[2]}"
+    if request.config.getoption("--rewrite"):
+        path.write_text(expected)
+    assert path.read_text() == expected
+
+
+def test_every_command_of_the_readme_exists() -> None:
+    started = list(commands((ROOT / "README.md").read_text()))
+    assert {"bin/demo", "bin/test", "bin/pykraft"} == {words[0] for words in started}
+    for words in started:
+        assert (ROOT / words[0]).stat().st_mode & 0o100, words[0]
+        if words[0] == "bin/pykraft":
+            check_words(pykraft, words[1:])
+
+
+def check_words(command: click.Command, words: list[str]) -> None:
+    """Follow subcommands as far as they go; then each option must be known."""
+    context = click.Context(command)
+    while isinstance(command, click.Group):
+        found = command.get_command(context, words[0])
+        assert found is not None, words
+        command, words = found, words[1:]
+    known = {name for parameter in command.params for name in parameter.opts}
+    assert {word for word in words if word.startswith("--")} <= known
+
+
+def test_the_configuration_that_the_readme_starts_is_valid() -> None:
+    parsed = node_config(parse_properties((ROOT / "config" / "single.properties").read_text()))
+    assert parsed.warnings == ()
+    assert parsed.config.voters.ids == (1,)

@@ -1,0 +1,189 @@
+"""`bin/_environment` and `bin/_setup.py`: nothing is started when all is there, and what is missing is named.
+
+pip and venv are fakes here; that the locks themselves can be installed, each run of `bin/test` on a new machine shows.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.tidy.repository import ROOT
+
+Run = Callable[[Sequence[str]], str]
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A clone with two small locks and no environment."""
+    (tmp_path / "bin").mkdir()
+    shutil.copy(ROOT / "bin" / "_environment", tmp_path / "bin")
+    (tmp_path / "requirements").mkdir()
+    for name in ("run", "spark", "build"):
+        (tmp_path / "requirements" / f"{name}.txt").write_text(f"{name}==1\n")
+    return tmp_path
+
+
+@pytest.fixture
+def setup() -> ModuleType:
+    """The module in bin, which is no package."""
+    spec = importlib.util.spec_from_file_location("_setup", ROOT / "bin" / "_setup.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def executable(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def install(clone: Path, *names: str) -> None:
+    """What a set-up leaves behind."""
+    installed = clone / ".venv" / "installed"
+    installed.mkdir(parents=True, exist_ok=True)
+    executable(clone / ".venv" / "bin" / "python", "exit 1")
+    (installed / "root").write_text(f"{clone}\n")
+    for name in names:
+        shutil.copy(clone / "requirements" / f"{name}.txt", installed)
+
+
+def environment(clone: Path, *names: str, python: str = "exit 1") -> subprocess.CompletedProcess[str]:
+    """Run bin/_environment where every Python of the machine is this script."""
+    fake = executable(clone / "path" / "python3", python)
+    path = f"{fake.parent}:{Path(shutil.which('dirname') or '').parent}:{Path(shutil.which('cmp') or '').parent}"
+    for version in range(11, 15):
+        executable(fake.parent / f"python3.{version}", python)
+    command = [str(clone / "bin" / "_environment"), *names]
+    return subprocess.run(command, env={"PATH": path}, capture_output=True, text=True, check=False)
+
+
+def test_what_is_installed_is_used_without_starting_a_python(clone: Path) -> None:
+    install(clone, "run", "spark")
+    done = environment(clone, "run", "spark")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{clone}/.venv/bin/python\n", "")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda clone: (clone / "requirements" / "run.txt").write_text("run==2\n"),
+        lambda clone: (clone / ".venv" / "installed" / "run.txt").unlink(),
+        lambda clone: (clone / ".venv" / "installed" / "root").write_text("/elsewhere\n"),
+        lambda clone: (clone / ".venv" / "bin" / "python").unlink(),
+    ],
+    ids=["another lock", "not installed", "moved", "no python"],
+)
+def test_whatever_changed_is_set_up_again(clone: Path, spoil: Callable[[Path], None]) -> None:
+    install(clone, "run")
+    spoil(clone)
+    done = environment(clone, "run", python='[ "$1" = -c ] || echo "set up: ${1##*/} $2"')
+    assert (done.returncode, done.stdout) == (0, f"{clone}/.venv/bin/python\n")
+    assert done.stderr == "set up: _setup.py run\n"
+
+
+def test_without_a_python_that_is_new_enough_both_versions_are_named(clone: Path) -> None:
+    done = environment(clone, "run", python='[ "$1" = --version ] && echo Python 3.9.2 || exit 1')
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "needs Python 3.11 or later, and found Python 3.9.2" in done.stderr
+    assert "apt-get install python3 python3-venv" in done.stderr
+
+
+def recording(calls: list[list[str]], clone: Path, *, failing: str = "") -> Run:
+    """Carries out nothing; the command with this word in it fails."""
+
+    def run(command: Sequence[str]) -> str:
+        calls.append(list(command))
+        if failing and failing in command:
+            raise RuntimeError(failing)
+        executable(clone / ".venv" / "bin" / "python", "exit 0")
+        packages = clone / ".venv" / "packages"
+        packages.mkdir(exist_ok=True)
+        return f"{packages}\n"
+
+    return run
+
+
+def installed(calls: list[list[str]]) -> list[str]:
+    return [Path(call[-1 if "--no-build-isolation" not in call else -2]).stem for call in calls if "install" in call]
+
+
+def test_set_up_makes_the_environment_installs_and_does_nothing_twice(
+    clone: Path, setup: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[list[str]] = []
+    monkeypatch.setattr(setup, "run", recording(calls, clone))
+    setup.Environment(clone).ensure(["run"])
+    assert calls[0][1:3] == ["-m", "venv"]
+    assert installed(calls) == ["run"]
+    assert (clone / ".venv" / "packages" / "pykraft.pth").read_text() == f"{clone}/src\n"
+    calls.clear()
+    setup.Environment(clone).ensure(["run"])
+    assert calls == []
+
+
+def test_what_comes_as_source_is_built_with_locked_tools(
+    clone: Path, setup: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[list[str]] = []
+    monkeypatch.setattr(setup, "run", recording(calls, clone))
+    setup.Environment(clone).ensure(["spark"])
+    assert installed(calls) == ["build", "spark"]
+    assert all("--require-hashes" in call for call in calls if "install" in call)
+
+
+def test_an_install_that_failed_leaves_no_sign_of_success(
+    clone: Path, setup: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(setup, "run", recording([], clone, failing="install"))
+    with pytest.raises(RuntimeError):
+        setup.Environment(clone).ensure(["run"])
+    assert not (clone / ".venv" / "installed" / "run.txt").exists()
+
+
+def test_a_clone_that_was_moved_gets_a_new_environment(
+    clone: Path, setup: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(clone, "run")
+    (clone / ".venv" / "installed" / "root").write_text("/elsewhere\n")
+    calls: list[list[str]] = []
+    monkeypatch.setattr(setup, "run", recording(calls, clone))
+    setup.Environment(clone).ensure(["run"])
+    assert calls[0][1:3] == ["-m", "venv"]
+    assert installed(calls) == ["run"]
+
+
+def test_without_venv_the_debian_package_is_named(
+    clone: Path, setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(command: Sequence[str]) -> str:
+        raise setup.SetupError(f"this failed: {command}", status=1)
+
+    monkeypatch.setattr(setup, "run", run)
+    monkeypatch.setattr(setup, "ROOT", clone)
+    assert setup.main(["run"]) == 2
+    assert f"apt-get install python3.{sys.version_info.minor}-venv" in capsys.readouterr().err
+
+
+def test_an_unknown_set_is_refused_with_the_known_ones(
+    clone: Path, setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(setup, "ROOT", clone)
+    assert setup.main(["plots"]) == 2
+    assert "no set of requirements 'plots'; there are build, run, spark" in capsys.readouterr().err
+
+
+def test_a_command_that_fails_is_told_with_its_status(setup: ModuleType) -> None:
+    with pytest.raises(setup.SetupError, match="status 3"):
+        setup.run([sys.executable, "-c", "raise SystemExit(3)"])
