@@ -3,9 +3,12 @@
 Who wins each election is decided by Raft's own rules, not by luck with timers:
 
 1. The two Java nodes start alone, so one of them leads; ours joins and follows it.
-2. The Java follower is paused, and the quorum goes on without it: now its log is shorter than ours.
-3. The Java leader is killed and the other one resumed. Nobody may vote for the shorter log, so ours is elected.
+2. The Java follower is paused, and the quorum goes on without it, for longer than its fetch timeout: now its log is
+   shorter than ours.
+3. The Java leader is killed and the other one resumed. It looks for a leader at once, but nobody may vote for the
+   shorter log. Our fetch timeout ends meanwhile; the node that looks itself grants our pre-vote, and ours is elected.
 4. The killed node comes back and follows ours, and loses what only it had.
+5. Ours leaves gracefully, and a Java node leads in the next epoch.
 
 The logs of all three are compared byte for byte at the end, and Kafka's dump tool reads ours.
 """
@@ -29,8 +32,14 @@ from tests.processes.logs import assert_identical, read_stream, wait_for_end_off
 from tests.processes.ports import free_ports
 
 OURS = 1
+THROUGHPUT = 200
+"""Records a second, whoever leads."""
 RECORDS = 50
 """How far a log must grow before the next thing happens."""
+RECORDS_OF_A_PAUSE = 500
+"""What is written while the Java follower's fetch timeout, 2 s, passes."""
+SHORT_FETCH_TIMEOUT = {"controller.quorum.fetch.timeout.ms": "700"}
+"""Below the least time for which a Java node stays prospective (its election timeout, 1000 ms)."""
 
 
 class MixedQuorum:
@@ -39,8 +48,19 @@ class MixedQuorum:
     def __init__(self, kafka: Kafka, children: Children, folder: Path) -> None:
         ports = dict(zip((OURS, 2, 3), free_ports(3), strict=True))
         self.journal = JournalKeeper(folder / "journal.jsonl")
-        self.ours = PykraftNode(children, self.journal, folder / "n1", node_id=OURS, ports=ports, throughput=200)
-        self.java = {i: JavaNode(kafka, children, folder / f"n{i}", node_id=i, ports=ports) for i in (2, 3)}
+        self.ours = PykraftNode(
+            children,
+            self.journal,
+            folder / "n1",
+            node_id=OURS,
+            ports=ports,
+            throughput=THROUGHPUT,
+            properties=SHORT_FETCH_TIMEOUT,
+        )
+        self.java = {
+            i: JavaNode(kafka, children, folder / f"n{i}", node_id=i, ports=ports, throughput=THROUGHPUT)
+            for i in (2, 3)
+        }
 
     @property
     def nodes(self) -> Mapping[int, PykraftNode | JavaNode]:
@@ -56,10 +76,6 @@ class MixedQuorum:
         self.journal.wait_for_started(OURS, since=mark, process=self.ours.process)
         return self.java[known.id], self.java[5 - known.id], known.epoch
 
-    def grow(self, node: PykraftNode | JavaNode, beyond: int) -> int:
-        """Wait until the node's log ends well beyond this offset; returns where it ended then."""
-        return wait_for_end_offset(node.partition, beyond + RECORDS, node.process).end_offset
-
 
 @pytest.mark.kafka
 @pytest.mark.processes
@@ -67,12 +83,12 @@ def test_ours_follows_java_is_elected_and_java_follows_ours(kafka: Kafka, childr
     quorum = MixedQuorum(kafka, children, tmp_path)
     leader, follower, epoch = quorum.start_java_first()
     ours = quorum.ours
-    quorum.grow(ours, read_stream(leader.partition).end_offset)
+    wait_for_end_offset(ours.partition, read_stream(leader.partition).end_offset + RECORDS, ours.process)
     assert wait_for_known_leader(ours.partition, ours.process).id == leader.node_id
 
     follower.process.pause()
-    shorter_end_offset = read_stream(follower.partition).end_offset
-    quorum.grow(ours, shorter_end_offset)
+    end_offset = read_stream(follower.partition).end_offset
+    wait_for_end_offset(ours.partition, end_offset + RECORDS_OF_A_PAUSE, ours.process)
 
     mark = quorum.journal.mark()
     leader.process.kill()
@@ -88,8 +104,9 @@ def test_ours_follows_java_is_elected_and_java_follows_ours(kafka: Kafka, childr
     caught_up_offset = quorum.journal.end_offset
     for node in quorum.nodes.values():
         wait_for_end_offset(node.partition, caught_up_offset, node.process)
-    assert {node.process.stop() for node in quorum.java.values()} == {STOPPED_BY_SIGTERM}
     assert ours.process.stop() == 0
+    assert wait_for_known_leader(follower.partition, follower.process, after_epoch=elected.epoch).id in quorum.java
+    assert {node.process.stop() for node in quorum.java.values()} == {STOPPED_BY_SIGTERM}
 
     streams = {f"node {node_id}": read_stream(node.partition) for node_id, node in quorum.nodes.items()}
     assert_identical(streams, end_offset=caught_up_offset)
