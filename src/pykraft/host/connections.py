@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from pykraft import __version__
 from pykraft.core.messages import Request
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.ports import ConnectionId
@@ -26,7 +27,6 @@ from pykraft.types import Buffer, Endpoint
 
 NEGOTIATION_VERSION: Final = 3
 """The version of ApiVersions that every Kafka with KRaft understands, so nobody has to be asked twice."""
-SOFTWARE_VERSION: Final = "0.1.0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class DialedConnection:
         """The frame to send once the connection stands."""
         assert not self.is_negotiated
         assert self._awaited is None
-        body = api_versions.request_to_wire(SOFTWARE_VERSION)
+        body = api_versions.request_to_wire(__version__)
         wire_id = self._await(ApiKey.API_VERSIONS, NEGOTIATION_VERSION)
         return frame(encode_request(ApiKey.API_VERSIONS, NEGOTIATION_VERSION, wire_id, self._client_id, body))
 

@@ -1,0 +1,81 @@
+"""DescribeCluster: the voters of the listener where it was asked, in Kafka's form."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.host.describe_cluster import describe_cluster
+from pykraft.protocol.api import decode_request_body, decode_request_header, decode_response, encode_response
+from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.schema import Body
+from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
+from tests.host.fakes import CLUSTER_ID, LISTENER, config
+from tests.protocol.test_golden_frames import OURS, file_id, load, unframed
+
+GOLDEN = [path for path in OURS if "DescribeCluster" in path.name]
+
+
+def answer(request: Body, *, leader_id: int | None = 2, listener: str = LISTENER) -> Body:
+    return describe_cluster(
+        request,
+        cluster_id=CLUSTER_ID,
+        listener=listener,
+        leader_id=None if leader_id is None else NodeId(leader_id),
+        voters=config(1).voters,
+    )
+
+
+def test_it_names_the_leader_and_every_voter() -> None:
+    body = answer({"endpoint_type": 2})
+    assert (body["error_code"], body["cluster_id"], body["controller_id"]) == (0, CLUSTER_ID, 2)
+    assert [(one["broker_id"], one["host"], one["port"]) for one in body["brokers"]] == [
+        (1, "node1", 9001),
+        (2, "node2", 9002),
+        (3, "node3", 9003),
+    ]
+
+
+def test_without_a_leader_nobody_is_the_controller() -> None:
+    assert answer({"endpoint_type": 2}, leader_id=None)["controller_id"] == -1
+
+
+def test_voters_that_are_not_reached_on_the_listener_are_left_out() -> None:
+    assert answer({"endpoint_type": 2}, listener="OTHER")["brokers"] == []
+
+
+@pytest.mark.parametrize(
+    ("request_body", "error"), [({}, 114), ({"endpoint_type": 1}, 114), ({"endpoint_type": 7}, 115)]
+)
+def test_there_are_no_brokers_to_describe(request_body: Body, error: int) -> None:
+    body = answer(request_body)
+    assert body["error_code"] == error
+    assert body["error_message"]
+    assert b"".join(bytes(part) for part in encode_response(ApiKey.DESCRIBE_CLUSTER, 2, 1, body))
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=file_id)
+def test_a_controller_of_kafka_answers_in_the_same_bytes(path: object) -> None:
+    recorded = load(path)  # type: ignore[arg-type]
+    raw, response = unframed(recorded.request), unframed(recorded.response)
+    header = decode_request_header(raw)
+    request = decode_request_body(header, raw)
+    wire_id, kafkas = decode_response(header.api_key, header.api_version, response)
+    if request["endpoint_type"] != 2:
+        return
+    voters = (
+        Voter(
+            key=ReplicaKey(NodeId(one["broker_id"])),
+            listeners=Listeners(((LISTENER, Endpoint(one["host"], one["port"])),)),
+        )
+        for one in kafkas["brokers"]
+    )
+    body = describe_cluster(
+        request,
+        cluster_id=kafkas["cluster_id"],
+        listener=LISTENER,
+        leader_id=NodeId(kafkas["controller_id"]),
+        voters=VoterSet.of(voters),
+    )
+    kafkas["brokers"].sort(key=lambda one: one["broker_id"])
+    expected = encode_response(header.api_key, header.api_version, wire_id, kafkas)
+    assert encode_response(header.api_key, header.api_version, wire_id, body) == expected

@@ -1,0 +1,355 @@
+"""Requests of others: what reaches the core, what is answered without it, in which order, and what closes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykraft.core.events import RequestReceived
+from pykraft.core.messages import BeginQuorumEpochResponse, FetchRequest, FetchResponse, VoteRequest, VoteResponse
+from pykraft.errors import ErrorCode
+from pykraft.host.inbound import UNANSWERED_REQUESTS_MAX, Inbound
+from pykraft.host.inbox import Inbox
+from pykraft.host.io import HeldMessages
+from pykraft.host.ports import ConnectionId
+from pykraft.protocol.api import API_VERSIONS, ApiKey, decode_request_header, decode_response, encode_request
+from pykraft.protocol.schema import Body
+from pykraft.types import ZERO_UUID, Epoch, Io, NodeId, Offset
+from tests.host.fakes import CLUSTER_ID, CONTEXT, LISTENER, TOPIC_ID, TOPIC_NAME, FakePorts, batch, joined
+from tests.protocol.test_golden_frames import OURS, Recorded, file_id, load, unframed
+
+ONE = ConnectionId(1)
+
+
+class Desk:
+    """Inbound connections on a world of lists; connection 1 is accepted."""
+
+    def __init__(self) -> None:
+        self.ports = FakePorts()
+        self.inbox = Inbox()
+        self.held = HeldMessages()
+        self.inbound = Inbound(
+            self.ports, self.inbox, self.held, context=CONTEXT, describe_cluster=lambda *_: {"cluster_id": "described"}
+        )
+        self.inbound.on_accepted(ONE, LISTENER)
+
+    def ask(
+        self, api_key: ApiKey, version: int, body: Body, *, wire_id: int = 5, connection: ConnectionId = ONE
+    ) -> None:
+        """One request arrives."""
+        parts = encode_request(api_key, version, wire_id, "somebody", body)
+        self.inbound.on_frame(connection, b"".join(bytes(part) for part in parts))
+
+    def vote(self, *, wire_id: int = 5, connection: ConnectionId = ONE, **changes: Any) -> None:
+        self.ask(ApiKey.VOTE, 2, vote_body(**changes), wire_id=wire_id, connection=connection)
+
+    def received(self) -> list[RequestReceived]:
+        arrivals = list(iter(self.inbox.take, None))
+        assert all(isinstance(arrival.event, RequestReceived) for arrival in arrivals)
+        return [arrival.event for arrival in arrivals if isinstance(arrival.event, RequestReceived)]
+
+    def answers(self, api_key: ApiKey, version: int) -> list[tuple[int, Body]]:
+        """Correlation ids and bodies of all answers since."""
+        frames, self.ports.sent = self.ports.sent, []
+        return [decode_response(api_key, version, frame) for _, frame in frames]
+
+
+def vote_body(*, cluster_id: str | None = CLUSTER_ID, topic_name: str = TOPIC_NAME) -> Body:
+    partition = {
+        "partition_index": 0,
+        "replica_epoch": 3,
+        "replica_id": 2,
+        "replica_directory_id": ZERO_UUID,
+        "voter_directory_id": ZERO_UUID,
+        "last_offset_epoch": 2,
+        "last_offset": 7,
+        "pre_vote": True,
+    }
+    topics = [{"topic_name": topic_name, "partitions": [partition]}]
+    return {"cluster_id": cluster_id, "voter_id": 1, "topics": topics}
+
+
+def fetch_body() -> Body:
+    partition = {
+        "partition": 0,
+        "current_leader_epoch": 3,
+        "fetch_offset": 4,
+        "last_fetched_epoch": 2,
+        "partition_max_bytes": 0,
+    }
+    topics = [{"topic_id": TOPIC_ID, "partitions": [partition]}]
+    return {"cluster_id": CLUSTER_ID, "max_wait_ms": 500, "min_bytes": 0, "max_bytes": 1000, "topics": topics}
+
+
+def granted() -> VoteResponse:
+    return VoteResponse(error=0, epoch=Epoch(3), leader_id=None, vote_granted=True)
+
+
+def test_a_request_reaches_the_core_and_its_answer_the_connection_it_came_from() -> None:
+    desk = Desk()
+    desk.vote(wire_id=77)
+    (event,) = desk.received()
+    assert event.listener == LISTENER
+    assert isinstance(event.message, VoteRequest)
+    assert (event.message.epoch, event.message.candidate.id, event.message.pre_vote) == (3, 2, True)
+    desk.inbound.reply(event.request_id, granted())
+    assert [connection for connection, _ in desk.ports.sent] == [ONE]
+    ((wire_id, body),) = desk.answers(ApiKey.VOTE, 2)
+    assert wire_id == 77
+    assert body["topics"][0]["partitions"][0]["vote_granted"] is True
+
+
+def test_an_answer_is_written_in_the_version_of_its_request() -> None:
+    desk = Desk()
+    desk.ask(ApiKey.BEGIN_QUORUM_EPOCH, 0, begin_body())
+    (event,) = desk.received()
+    response = BeginQuorumEpochResponse(error=0, epoch=Epoch(3), leader_id=NodeId(2))
+    desk.inbound.reply(event.request_id, response)
+    ((_, body),) = desk.answers(ApiKey.BEGIN_QUORUM_EPOCH, 0)
+    assert body["topics"][0]["partitions"][0]["leader_epoch"] == 3
+
+
+def begin_body() -> Body:
+    partition = {"partition_index": 0, "leader_id": 2, "leader_epoch": 3}
+    return {"cluster_id": None, "topics": [{"topic_name": TOPIC_NAME, "partitions": [partition]}]}
+
+
+def test_records_are_sent_as_they_are() -> None:
+    desk = Desk()
+    desk.ask(ApiKey.FETCH, 18, fetch_body())
+    (event,) = desk.received()
+    assert isinstance(event.message, FetchRequest)
+    batches = [batch(4), batch(5, b"x" * 1000)]
+    response = FetchResponse(
+        error=0, epoch=Epoch(3), leader_id=NodeId(1), high_watermark=Offset(4), log_start_offset=Offset(0)
+    )
+    desk.inbound.reply(event.request_id, response, [data for _, data in batches])
+    ((_, body),) = desk.answers(ApiKey.FETCH, 18)
+    assert bytes(body["responses"][0]["partitions"][0]["records"]) == joined(batches)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"cluster_id": "another"}, ErrorCode.INCONSISTENT_CLUSTER_ID),
+        ({"cluster_id": ""}, ErrorCode.INCONSISTENT_CLUSTER_ID),
+        ({"topic_name": "another"}, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_another_cluster_or_topic_is_answered_without_the_core(changes: Body, error: ErrorCode) -> None:
+    desk = Desk()
+    desk.vote(**changes)
+    assert desk.received() == []
+    ((wire_id, body),) = desk.answers(ApiKey.VOTE, 2)
+    assert (wire_id, body["error_code"]) == (5, error)
+    assert desk.ports.closed == []
+
+
+def test_a_request_without_cluster_id_is_accepted() -> None:
+    desk = Desk()
+    desk.vote(cluster_id=None)
+    assert len(desk.received()) == 1
+
+
+def test_answers_leave_in_the_order_of_the_requests() -> None:
+    desk = Desk()
+    desk.ask(ApiKey.FETCH, 18, fetch_body(), wire_id=1)
+    desk.vote(wire_id=2)
+    desk.ask(ApiKey.API_VERSIONS, 3, {}, wire_id=3)
+    desk.vote(wire_id=4)
+    fetch, vote, last = desk.received()
+    desk.inbound.reply(vote.request_id, granted())
+    assert desk.ports.sent == []
+    response = FetchResponse(
+        error=0, epoch=Epoch(3), leader_id=NodeId(1), high_watermark=None, log_start_offset=Offset(0)
+    )
+    desk.inbound.reply(fetch.request_id, response)
+    assert [int.from_bytes(frame[:4], "big") for _, frame in desk.ports.sent] == [1, 2, 3]
+    desk.inbound.reply(last.request_id, granted())
+    assert int.from_bytes(desk.ports.sent[-1][1][:4], "big") == 4
+
+
+def test_connections_do_not_wait_for_each_other() -> None:
+    desk = Desk()
+    desk.inbound.on_accepted(ConnectionId(2), LISTENER)
+    desk.vote()
+    desk.vote(connection=ConnectionId(2))
+    _, second = desk.received()
+    desk.inbound.reply(second.request_id, granted())
+    assert [connection for connection, _ in desk.ports.sent] == [2]
+
+
+def test_too_many_unanswered_requests_close_the_connection() -> None:
+    desk = Desk()
+    for _ in range(UNANSWERED_REQUESTS_MAX):
+        desk.vote()
+    assert desk.ports.closed == []
+    desk.vote()
+    assert desk.ports.closed == [ONE]
+    assert len(desk.ports.reports) == 1
+    assert len(desk.received()) == UNANSWERED_REQUESTS_MAX
+
+
+def test_answered_requests_do_not_count() -> None:
+    desk = Desk()
+    for _ in range(3 * UNANSWERED_REQUESTS_MAX):
+        desk.vote()
+        (event,) = desk.received()
+        desk.inbound.reply(event.request_id, granted())
+    assert desk.ports.closed == []
+
+
+def test_an_answer_to_a_connection_that_is_gone_goes_nowhere() -> None:
+    desk = Desk()
+    desk.vote()
+    (event,) = desk.received()
+    desk.held.leave(("reply to request", event.request_id), Io(3), lambda: pytest.fail("it left"))
+    desk.inbound.on_closed(ONE)
+    desk.inbound.on_closed(ONE)
+    desk.held.persisted(Io(3))
+    desk.inbound.reply(event.request_id, granted())
+    desk.inbound.close(event.request_id, "no reason")
+    assert desk.ports.sent == []
+    assert desk.ports.closed == []
+    assert desk.ports.reports == []
+
+
+def test_nothing_is_read_from_a_connection_that_was_closed() -> None:
+    desk = Desk()
+    desk.inbound.on_frame(ONE, b"garbage")
+    desk.vote()
+    assert desk.received() == []
+    assert len(desk.ports.closed) == 1
+
+
+def test_the_core_can_close_a_requester() -> None:
+    desk = Desk()
+    desk.vote()
+    (event,) = desk.received()
+    desk.inbound.close(event.request_id, "two leaders in epoch 3")
+    assert desk.ports.closed == [ONE]
+    assert desk.ports.reports == [f"closing connection 1 on {LISTENER}: two leaders in epoch 3"]
+
+
+def test_a_second_answer_to_one_request_is_not_sent() -> None:
+    desk = Desk()
+    desk.vote()
+    (event,) = desk.received()
+    desk.inbound.reply(event.request_id, granted())
+    desk.inbound.reply(event.request_id, granted())
+    assert len(desk.ports.sent) == 1
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_api_versions_lists_what_is_served(version: int) -> None:
+    desk = Desk()
+    desk.ask(ApiKey.API_VERSIONS, version, {})
+    ((wire_id, body),) = desk.answers(ApiKey.API_VERSIONS, version)
+    assert (wire_id, body["error_code"]) == (5, 0)
+    found = {one["api_key"]: (one["min_version"], one["max_version"]) for one in body["api_keys"]}
+    assert found == {key: (versions.min, versions.max) for key, versions in API_VERSIONS.items()}
+    assert (found[ApiKey.FETCH], found[ApiKey.VOTE], found[ApiKey.API_VERSIONS]) == ((4, 18), (0, 2), (0, 5))
+    features = [(one["name"], one["min_version"], one["max_version"]) for one in body.get("supported_features", [])]
+    assert features == ([("kraft.version", 0, 1)] if version >= 4 else [])
+    assert desk.received() == []
+
+
+@pytest.mark.parametrize("version", [-1, 6, 99])
+def test_api_versions_of_an_unknown_version_is_answered_in_version_0(version: int) -> None:
+    desk = Desk()
+    key, tags = ApiKey.API_VERSIONS.to_bytes(2, "big"), b"\0" if version > 0 else b""
+    raw = key + version.to_bytes(2, "big", signed=True) + b"\0\0\0\x09\xff\xff" + tags + b"whatever"
+    desk.inbound.on_frame(ONE, raw)
+    ((wire_id, body),) = desk.answers(ApiKey.API_VERSIONS, 0)
+    assert (wire_id, body["error_code"]) == (9, ErrorCode.UNSUPPORTED_VERSION)
+    assert {"api_key": ApiKey.API_VERSIONS, "min_version": 0, "max_version": 5} in body["api_keys"]
+    assert desk.ports.closed == []
+
+
+def test_api_versions_that_cannot_be_read_is_an_invalid_request() -> None:
+    desk = Desk()
+    parts = encode_request(ApiKey.API_VERSIONS, 3, 9, None, {})
+    desk.inbound.on_frame(ONE, b"".join(bytes(part) for part in parts)[:-1])
+    ((_, body),) = desk.answers(ApiKey.API_VERSIONS, 3)
+    assert body["error_code"] == ErrorCode.INVALID_REQUEST
+
+
+def test_describe_cluster_is_answered_without_the_core() -> None:
+    desk = Desk()
+    desk.ask(ApiKey.DESCRIBE_CLUSTER, 2, {"endpoint_type": 2})
+    ((_, body),) = desk.answers(ApiKey.DESCRIBE_CLUSTER, 2)
+    assert body["cluster_id"] == "described"
+
+
+GARBAGE = {
+    "nothing": b"",
+    "a cut header": b"\x00\x34\x00\x02\x00",
+    "a TLS hello": bytes.fromhex("160301020001 0001fc0303"),
+    "HTTP": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "an unknown API": b"\x03\xe7\x00\x00\x00\x00\x00\x01\xff\xff",
+    "an API of brokers": b"\x00\x03\x00\x0c\x00\x00\x00\x01\xff\xff\x00",
+    "a negative API": b"\xff\xff\x00\x00\x00\x00\x00\x01\xff\xff",
+    "an unknown version": b"\x00\x34\x00\x63\x00\x00\x00\x01\xff\xff\x00",
+    "a body that is cut": b"\x00\x34\x00\x02\x00\x00\x00\x01\xff\xff\x00\x01",
+    "a client id that is no text": b"\x00\x34\x00\x02\x00\x00\x00\x01\x00\x02\xff\xfe\x00\x01",
+    "an absurd count": b"\x00\x34\x00\x02\x00\x00\x00\x01\xff\xff\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\x0f",
+}
+
+
+@pytest.mark.parametrize("raw", GARBAGE.values(), ids=GARBAGE.keys())
+def test_what_has_no_answer_closes_the_connection_with_one_line(raw: bytes) -> None:
+    desk = Desk()
+    desk.inbound.on_frame(ONE, raw)
+    assert desk.ports.closed == [ONE]
+    assert len(desk.ports.reports) == 1
+    assert desk.ports.sent == []
+    assert desk.received() == []
+
+
+@given(st.binary(max_size=80))
+def test_no_bytes_raise(raw: bytes) -> None:
+    Desk().inbound.on_frame(ONE, raw)
+
+
+@given(st.sampled_from(OURS), st.data())
+def test_no_recorded_request_raises_however_it_is_cut_or_changed(path: Any, data: st.DataObject) -> None:
+    raw = bytearray(unframed(load(path).request))
+    for _ in range(data.draw(st.integers(1, 3))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    Desk().inbound.on_frame(ONE, bytes(raw[: data.draw(st.integers(0, len(raw)))]))
+
+
+def recordings() -> Iterator[Recorded]:
+    """Kafka's own clients asking for versions."""
+    yield from (load(path) for path in OURS if "ApiVersions" in path.name)
+
+
+def test_kafkas_own_api_versions_requests_get_what_kafka_gives_to_the_apis_that_we_serve() -> None:
+    """The same API keys with the same versions, as far as Kafka 4.3.1 knows them; and kraft.version the same."""
+    for recorded in recordings():
+        desk = Desk()
+        raw = unframed(recorded.request)
+        header = decode_request_header(raw)
+        desk.inbound.on_frame(ONE, raw)
+        ((wire_id, ours),) = desk.answers(ApiKey.API_VERSIONS, header.api_version)
+        kafka_id, kafkas = decode_response(ApiKey.API_VERSIONS, header.api_version, unframed(recorded.response))
+        assert (wire_id, ours["error_code"]) == (kafka_id, kafkas["error_code"])
+        theirs = {one["api_key"]: one for one in kafkas["api_keys"]}
+        for one in ours["api_keys"]:
+            if one["api_key"] in (ApiKey.API_VERSIONS, ApiKey.FETCH) or one["api_key"] not in theirs:
+                continue
+            assert one == theirs[one["api_key"]]
+        assert all(feature in kafkas["supported_features"] for feature in ours["supported_features"])
+
+
+@pytest.mark.parametrize("path", OURS, ids=file_id)
+def test_no_recorded_request_of_our_apis_closes_a_connection(path: Any) -> None:
+    """Recorded in another cluster: most get the error of that, DescribeQuorum that of its topic."""
+    desk = Desk()
+    desk.inbound.on_frame(ONE, unframed(load(path).request))
+    assert desk.ports.closed == []
+    assert len(desk.ports.sent) + len(desk.received()) == 1

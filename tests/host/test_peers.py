@@ -1,0 +1,328 @@
+"""Requests to peers: dialed on demand, the newest only, and every one answered or failed exactly once."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.core.effects import Peer, Send
+from pykraft.core.events import Event, ResponseReceived, SendFailed
+from pykraft.core.messages import FetchResponse, Request, VoteResponse
+from pykraft.errors import ErrorCode
+from pykraft.host import peers as module
+from pykraft.host.inbox import Arrival, Inbox
+from pykraft.host.io import HeldMessages
+from pykraft.host.peers import Peers
+from pykraft.host.ports import ConnectionId
+from pykraft.protocol.api import decode_request_header, encode_response
+from pykraft.protocol.messages import ApiKey
+from pykraft.types import NO_IO, Buffer, Endpoint, Io
+from tests.host.fakes import CONTEXT, TOPIC_ID, FakePorts, at, batch, endpoint, joined
+from tests.host.test_connections import ALL, fetch, versions_answer, vote, vote_answer
+
+TIMEOUT_MS = 2_000
+
+
+class Desk:
+    """Peers on a world of lists."""
+
+    def __init__(self) -> None:
+        self.ports = FakePorts()
+        self.inbox = Inbox()
+        self.held = HeldMessages()
+        self.now_ms = 0
+        self.peers = Peers(
+            self.ports,
+            self.inbox,
+            self.held,
+            context=CONTEXT,
+            client_id="raft-client-1",
+            request_timeout_ms=TIMEOUT_MS,
+        )
+        self._next_id = 0
+
+    def send(
+        self, message: Request | None = None, *, peer_id: int = 2, after: Io = NO_IO, to: Endpoint | None = None
+    ) -> int:
+        """Send a request, a vote if nothing is said; its correlation id of the core."""
+        self._next_id += 1
+        message = message or vote()
+        peer = Peer(id=peer_id, endpoint=to or endpoint(peer_id))
+        self.peers.send(Send(after=after, peer=peer, correlation_id=self._next_id, message=message), at(self.now_ms))
+        return self._next_id
+
+    def connect(self, versions: dict[ApiKey, tuple[int, int]] = ALL) -> ConnectionId:
+        """Let the newest dial succeed and negotiate."""
+        connection = self.ports.dialed[-1][0]
+        self.peers.on_connected(connection)
+        self.peers.on_frame(connection, versions_answer(versions))
+        return connection
+
+    @property
+    def asked(self) -> list[tuple[ConnectionId, ApiKey, int]]:
+        """Connection, API and wire id of every request so far, the negotiations left out."""
+        headers = [(connection, decode_request_header(frame)) for connection, frame in self.ports.sent]
+        return [
+            (connection, ApiKey(header.api_key), header.correlation_id)
+            for connection, header in headers
+            if header.api_key != ApiKey.API_VERSIONS
+        ]
+
+    def arrivals(self) -> list[Arrival]:
+        return list(iter(self.inbox.take, None))
+
+    def events(self) -> list[Event]:
+        return [arrival.event for arrival in self.arrivals()]
+
+
+def failed(correlation_id: int, error: int = ErrorCode.BROKER_NOT_AVAILABLE, peer_id: int = 2) -> SendFailed:
+    return SendFailed(peer_id=peer_id, correlation_id=correlation_id, error=error)
+
+
+def fetch_answer(records: Buffer, *, wire_id: int) -> bytes:
+    partition = {
+        "partition_index": 0,
+        "error_code": 0,
+        "high_watermark": 1,
+        "log_start_offset": 0,
+        "current_leader": {"leader_id": 2, "leader_epoch": 3},
+        "records": records,
+    }
+    body = {"responses": [{"topic_id": TOPIC_ID, "partitions": [partition]}]}
+    return b"".join(bytes(part) for part in encode_response(ApiKey.FETCH, 18, wire_id, body))
+
+
+def test_a_request_dials_negotiates_and_is_answered() -> None:
+    desk = Desk()
+    correlation_id = desk.send()
+    assert [where for _, where in desk.ports.dialed] == [endpoint(2)]
+    assert desk.ports.sent == []
+    connection = desk.connect()
+    assert desk.asked == [(connection, ApiKey.VOTE, 1)]
+    desk.peers.on_frame(connection, vote_answer(wire_id=1))
+    (event,) = desk.events()
+    assert isinstance(event, ResponseReceived)
+    assert (event.peer_id, event.correlation_id) == (2, correlation_id)
+    assert isinstance(event.message, VoteResponse)
+
+
+def test_the_next_request_takes_the_same_connection() -> None:
+    desk = Desk()
+    desk.send()
+    connection = desk.connect()
+    desk.peers.on_frame(connection, vote_answer(wire_id=1))
+    desk.send()
+    assert desk.asked == [(connection, ApiKey.VOTE, 1), (connection, ApiKey.VOTE, 2)]
+    assert len(desk.ports.dialed) == 1
+
+
+def test_a_request_waits_for_the_disk_while_the_connection_is_made() -> None:
+    desk = Desk()
+    desk.send(after=Io(4))
+    connection = desk.connect()
+    assert desk.asked == []
+    desk.held.persisted(Io(3))
+    assert desk.asked == []
+    desk.held.persisted(Io(4))
+    assert desk.asked == [(connection, ApiKey.VOTE, 1)]
+
+
+def test_a_durable_request_waits_for_the_connection() -> None:
+    desk = Desk()
+    desk.send(after=Io(4))
+    desk.held.persisted(Io(4))
+    assert desk.asked == []
+    connection = desk.connect()
+    assert desk.asked == [(connection, ApiKey.VOTE, 1)]
+
+
+def test_a_new_request_closes_the_connection_of_an_unanswered_one() -> None:
+    desk = Desk()
+    desk.send()
+    old = desk.connect()
+    newer = desk.send()
+    assert desk.ports.closed == [old]
+    assert not desk.peers.owns(old)
+    connection = desk.connect()
+    assert connection != old
+    assert desk.asked == [(old, ApiKey.VOTE, 1), (connection, ApiKey.VOTE, 1)]
+    desk.peers.on_frame(connection, vote_answer(wire_id=1))
+    (event,) = desk.events()
+    assert isinstance(event, ResponseReceived)
+    assert event.correlation_id == newer
+
+
+def test_the_connection_of_a_void_request_is_closed_even_while_the_new_one_waits_for_the_disk() -> None:
+    desk = Desk()
+    desk.send()
+    old = desk.connect()
+    desk.send(after=Io(9))
+    assert desk.ports.closed == [old]
+    connection = desk.connect()
+    desk.held.persisted(Io(9))
+    assert desk.asked == [(old, ApiKey.VOTE, 1), (connection, ApiKey.VOTE, 1)]
+
+
+def test_a_new_request_replaces_one_that_has_not_left_and_uses_the_same_dial() -> None:
+    desk = Desk()
+    desk.send(after=Io(4))
+    newer = desk.send(after=Io(5))
+    connection = desk.connect()
+    desk.held.persisted(Io(4))
+    assert desk.asked == []
+    desk.held.persisted(Io(5))
+    assert desk.asked == [(connection, ApiKey.VOTE, 1)]
+    desk.peers.on_closed(connection)
+    assert desk.events() == [failed(newer)]
+    assert desk.ports.closed == []
+
+
+@pytest.mark.parametrize("is_connected", [False, True])
+def test_connecting_or_negotiating_beyond_the_request_timeout_is_given_up_by_the_next_request(
+    *, is_connected: bool
+) -> None:
+    desk = Desk()
+    desk.send()
+    if is_connected:
+        desk.peers.on_connected(desk.ports.dialed[0][0])
+    desk.now_ms = TIMEOUT_MS - 1
+    desk.send()
+    assert desk.ports.closed == []
+    desk.now_ms = TIMEOUT_MS
+    desk.send()
+    assert desk.ports.closed == [desk.ports.dialed[0][0]]
+    assert len(desk.ports.dialed) == 2
+
+
+def test_a_peer_that_moved_is_dialed_where_it_is_now() -> None:
+    desk = Desk()
+    desk.send()
+    connection = desk.connect()
+    desk.peers.on_frame(connection, vote_answer(wire_id=1))
+    desk.send(to=Endpoint("elsewhere", 1))
+    assert desk.ports.closed == [connection]
+    assert desk.ports.dialed[-1][1] == Endpoint("elsewhere", 1)
+
+
+def test_a_failed_dial_fails_the_request_once() -> None:
+    desk = Desk()
+    correlation_id = desk.send()
+    desk.peers.on_closed(desk.ports.dialed[0][0])
+    desk.peers.on_closed(desk.ports.dialed[0][0])
+    assert desk.events() == [failed(correlation_id)]
+
+
+def test_a_request_that_failed_while_it_waited_for_the_disk_never_leaves() -> None:
+    desk = Desk()
+    correlation_id = desk.send(after=Io(4))
+    desk.peers.on_closed(desk.ports.dialed[0][0])
+    assert desk.events() == [failed(correlation_id)]
+    assert len(desk.held) == 0
+    desk.held.persisted(Io(4))
+    assert desk.events() == []
+
+
+def test_a_connection_that_breaks_fails_what_was_asked_and_the_next_request_dials_anew() -> None:
+    desk = Desk()
+    correlation_id = desk.send()
+    connection = desk.connect()
+    desk.peers.on_closed(connection)
+    assert desk.events() == [failed(correlation_id)]
+    desk.send()
+    assert len(desk.ports.dialed) == 2
+
+
+def test_an_idle_connection_that_breaks_is_no_news() -> None:
+    desk = Desk()
+    desk.send()
+    connection = desk.connect()
+    desk.peers.on_frame(connection, vote_answer(wire_id=1))
+    desk.events()
+    desk.peers.on_closed(connection)
+    assert desk.events() == []
+    assert desk.ports.reports == []
+
+
+def test_a_pre_vote_to_an_old_peer_fails_with_its_own_error_and_the_connection_stays() -> None:
+    desk = Desk()
+    correlation_id = desk.send(vote(pre_vote=True))
+    connection = desk.connect({ApiKey.VOTE: (0, 1)})
+    assert desk.events() == [failed(correlation_id, ErrorCode.UNSUPPORTED_VERSION)]
+    desk.send()
+    assert desk.asked == [(connection, ApiKey.VOTE, 1)]
+
+
+@pytest.mark.parametrize("answer", [b"", b"garbage", vote_answer(wire_id=5), vote_answer(wire_id=1)[:-3]])
+def test_an_answer_that_is_none_closes_the_connection_with_one_line(answer: bytes) -> None:
+    desk = Desk()
+    correlation_id = desk.send()
+    connection = desk.connect()
+    desk.peers.on_frame(connection, answer)
+    assert desk.ports.closed == [connection]
+    assert desk.events() == [failed(correlation_id)]
+    assert len(desk.ports.reports) == 1
+    assert "peer 2 at node2:9002" in desk.ports.reports[0]
+
+
+def test_a_peer_that_speaks_unasked_is_closed() -> None:
+    desk = Desk()
+    desk.send()
+    connection = desk.connect()
+    desk.peers.on_frame(connection, vote_answer(wire_id=1))
+    desk.events()
+    desk.peers.on_frame(connection, vote_answer(wire_id=2))
+    assert desk.ports.closed == [connection]
+    assert desk.events() == []
+
+
+def test_the_core_can_close_a_peer() -> None:
+    desk = Desk()
+    desk.send()
+    connection = desk.connect()
+    desk.peers.on_frame(connection, vote_answer(wire_id=1))
+    desk.events()
+    desk.peers.close(2, "two leaders in epoch 3")
+    desk.peers.close(9, "nobody")
+    assert desk.ports.closed == [connection]
+    assert desk.events() == []
+    assert desk.ports.reports == ["closing the connection to peer 2 at node2:9002: two leaders in epoch 3"]
+
+
+def test_fetched_batches_reach_the_core_as_headers_and_go_beside_it_as_slices() -> None:
+    desk = Desk()
+    desk.send(fetch())
+    connection = desk.connect()
+    batches = [batch(0), batch(1)]
+    frame = fetch_answer(joined(batches), wire_id=1)
+    desk.peers.on_frame(connection, frame)
+    (arrival,) = desk.arrivals()
+    assert isinstance(arrival.event, ResponseReceived)
+    message = arrival.event.message
+    assert isinstance(message, FetchResponse)
+    assert [(one.base_offset, one.end_offset) for one in message.batches] == [(0, 1), (1, 2)]
+    assert message.invalid is None
+    assert [(header, bytes(data)) for header, data in arrival.fetched] == batches
+
+
+def test_what_follows_a_bad_batch_is_told_and_not_passed_on() -> None:
+    desk = Desk()
+    desk.send(fetch())
+    connection = desk.connect()
+    raw = bytearray(joined([batch(0), batch(1), batch(2)]))
+    raw[len(batch(0)[1]) + 70] ^= 1
+    desk.peers.on_frame(connection, fetch_answer(raw, wire_id=1))
+    (arrival,) = desk.arrivals()
+    assert isinstance(arrival.event, ResponseReceived)
+    assert isinstance(arrival.event.message, FetchResponse)
+    assert len(arrival.fetched) == len(arrival.event.message.batches) == 1
+    assert arrival.event.message.invalid is not None
+    assert "CRC" in arrival.event.message.invalid
+
+
+def test_peers_beyond_the_bound_make_room_for_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PEERS_MAX", 2)
+    desk = Desk()
+    first = desk.send(peer_id=2)
+    desk.send(peer_id=3)
+    desk.send(peer_id=4)
+    assert desk.events() == [failed(first)]
+    assert desk.ports.closed == [desk.ports.dialed[0][0]]
