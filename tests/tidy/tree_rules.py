@@ -27,7 +27,7 @@ ENTRY_POINTS = {
     "pykraft.__main__": "python -m pykraft",
     "pykraft.cli.main": "the script of pyproject.toml",
 }
-"""Modules that somebody outside the package imports, and who."""
+"""Modules that somebody outside the package imports, and who. What scripts in bin name counts by itself."""
 
 TESTED_ELSEWHERE: dict[str, str] = {
     "pykraft.__main__": "three lines; tests/processes starts it",
@@ -37,6 +37,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
 UNLOCKED_EXTRAS = {"all", "plots"}
 """All is the sum of the others; nothing in the repository draws plots yet."""
 PINNED = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([^ ;\\]+)(?: ; ([^\\]+?))? ?\\?$")
+MODULE_NAME = re.compile(r"\bpykraft(?:\.\w+)+")
 REQUIRED = re.compile(r"^[A-Za-z0-9._-]+")
 
 
@@ -57,7 +58,8 @@ def no_dead_modules(files: Sequence[SourceFile]) -> Iterator[str]:
     known = _modules(files)
     graph = {file.module: file.imports(known) for file in files if file.is_product}
     alive: set[str] = set()
-    waiting = [name for name in ENTRY_POINTS if name in known]
+    scripts = (file for file in files if file.path.startswith("bin/"))
+    waiting = list(known & {*ENTRY_POINTS, *(name for file in scripts for name in MODULE_NAME.findall(file.text))})
     while waiting:
         module = waiting.pop()
         if module not in alive:
