@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -14,6 +18,7 @@ from pykraft.log.os_fs import OsFs
 from pykraft.log.recovery_point import RecoveryPoint
 from pykraft.log.segment_view import SegmentView
 from pykraft.protocol.batch import scan
+from pykraft.protocol.records import decode_values
 from pykraft.types import Buffer, Offset, Uuid
 from tests.log.logs import DIRECTORY, ONE, SMALL, TOPIC_ID, Batch, batch, bytes_of, content, fill, open_log, run_of
 from tests.log.page_cache_fs import PageCacheFs
@@ -247,6 +252,42 @@ def test_a_view_taken_before_a_truncation_still_reads_its_removed_segment() -> N
     view = log._views[-1]
     log.truncate_to(Offset(0))
     assert view.read(view.base_offset, 1) == batches[view.base_offset][1]
+
+
+def test_readers_on_other_threads_only_ever_see_sound_batches(tmp_path: Path) -> None:
+    """Two threads read at random while the writer appends and truncates; a batch names its offset in its payload."""
+    log, _ = open_log(OsFs(), directory=tmp_path)
+    fill(log, [batch(at, size_bytes=100, fill=at) for at in range(20)])
+    is_done = threading.Event()
+
+    def read_until_done(seed: int) -> int:
+        random, reads = Random(seed), 0
+        while not is_done.is_set() or not reads:
+            with suppress(UsageError):
+                data = log.read(Offset(random.randrange(log.end_offset + 1)), random.choice([1, 1000]))
+                for position, header in scan(data):
+                    values = decode_values(data[position : position + header.size_bytes])
+                    assert values == [bytes([header.base_offset % 256]) * len(values[0])]
+                    reads += 1
+        return reads
+
+    with ThreadPoolExecutor(2) as pool:
+        readers = [pool.submit(read_until_done, seed) for seed in range(2)]
+        random = Random(7)
+        for epoch in range(2, 40):
+            log.truncate_to(Offset(random.randrange(log.end_offset)))
+            sizes = [random.choice([80, 100, 300]) for _ in range(random.randrange(1, 20))]
+            base_offset = log.end_offset
+            log.append(
+                [
+                    batch(base_offset + at, epoch=epoch, size_bytes=size, fill=base_offset + at)
+                    for at, size in enumerate(sizes)
+                ]
+            )
+        is_done.set()
+        assert all(reader.result() > 0 for reader in readers)
+    assert log.generation > 20
+    log.close()
 
 
 def test_the_epoch_checkpoint_follows_appends_and_truncations() -> None:

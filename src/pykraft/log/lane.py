@@ -63,10 +63,10 @@ class OrderedLane:
         self._log = log
         self._elections = elections
         self._last_io = NO_IO
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
 
     @property
-    def failure(self) -> Exception | None:
+    def failure(self) -> BaseException | None:
         """What made the lane unusable."""
         return self._failure
 
@@ -78,7 +78,7 @@ class OrderedLane:
         self._refuse_failed()
         try:
             self._perform(jobs)
-        except Exception as error:
+        except BaseException as error:
             self._failure = error
             raise
         return self._last_io
@@ -88,7 +88,7 @@ class OrderedLane:
         self._refuse_failed()
         try:
             self._log.settle()
-        except Exception as error:
+        except BaseException as error:
             self._failure = error
             raise
 
