@@ -1,10 +1,12 @@
 """Tells whoever started the node what it acknowledged, one JSON object a line, on a file descriptor.
 
-So a journal can be kept outside the node, and a killed node cannot take back what it said. Writing never
-blocks the loop; a reader that does not read stops the node, since a journal with holes proves nothing.
+So a journal can be kept outside the node, and a killed node cannot take back what it said. Owns the descriptor and what
+it has not taken yet. Invariant: lines leave whole and in order, and writing never blocks the loop. A reader that is
+gone, or that does not read, ends the node: a journal with holes proves nothing.
 
 Lines: ``started`` (node, run, pid, port), ``leader`` (node, run, epoch), ``ack`` (node, run, epoch,
 first_sequence, count, base_offset, wall_ms, latency_ms), ``resigned`` (node, epoch), ``stopped`` (node).
+`pykraft.client.journal` reads them.
 """
 
 from __future__ import annotations
@@ -12,59 +14,78 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
 
 from pykraft.errors import UsageError
 
-PENDING_SIZE_BYTES_MAX = 16 * 1024 * 1024
+PENDING_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
+LAST_WORDS_TIMEOUT_S: Final = 1.0
 
 
 class AckPipe:
     """Writes lines to a descriptor as it takes them."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
-        """Errors: UsageError when the descriptor is not open."""
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, descriptor: int, *, failed: Callable[[BaseException], None]
+    ) -> None:
+        """``failed`` is called when nobody reads any more. Errors: UsageError when the descriptor is not open."""
         try:
             os.set_blocking(descriptor, False)
-        except OSError as error:
-            raise UsageError(f"--ack-fd {descriptor}: {error.strerror}") from error
+        except (OSError, OverflowError) as error:
+            raise UsageError(f"--ack-fd {descriptor}: it is not an open file descriptor") from error
         self._loop = loop
+        self._failed = failed
         self._descriptor = descriptor
         self._pending = bytearray()
         self._is_open = True
 
     def tell(self, event: str, **fields: object) -> None:
-        """One line. Errors: UsageError when the reader is too far behind."""
+        """One line; after the end of the pipe it is dropped."""
         if not self._is_open:
             return
         was_empty = not self._pending
         self._pending += json.dumps({"event": event, **fields}, separators=(",", ":")).encode() + b"\n"
         if len(self._pending) > PENDING_SIZE_BYTES_MAX:
-            raise UsageError(f"nobody reads the descriptor given with --ack-fd: {len(self._pending)} bytes wait")
-        if was_empty:
+            self._give_up(f"{len(self._pending)} bytes wait, and nobody reads them")
+        elif was_empty:
             self._write()
 
     def close(self) -> None:
-        """Write what can be written at once, then let go of the descriptor."""
-        if self._is_open:
+        """Wait a moment until the reader took everything, then let go of the descriptor."""
+        deadline_s = time.monotonic() + LAST_WORDS_TIMEOUT_S
+        poll = select.poll()
+        while self._pending and self._is_open and (left_s := deadline_s - time.monotonic()) > 0:
+            poll.register(self._descriptor, select.POLLOUT)
+            poll.poll(left_s * 1_000)
             self._write()
-        if self._is_open:
-            self._loop.remove_writer(self._descriptor)
-            self._is_open = False
-            os.close(self._descriptor)
+        self._end()
 
     def _write(self) -> None:
         try:
             written = os.write(self._descriptor, self._pending)
         except BlockingIOError:
             written = 0
-        except OSError:
-            self._loop.remove_writer(self._descriptor)
-            self._pending.clear()
-            self._is_open = False
-            os.close(self._descriptor)
+        except OSError as error:
+            self._give_up(str(error))
             return
         del self._pending[:written]
         if self._pending:
             self._loop.add_writer(self._descriptor, self._write)
         else:
             self._loop.remove_writer(self._descriptor)
+
+    def _give_up(self, reason: str) -> None:
+        self._end()
+        self._failed(UsageError(f"--ack-fd {self._descriptor}: {reason}"))
+
+    def _end(self) -> None:
+        self._pending.clear()
+        if self._is_open:
+            self._is_open = False
+            self._loop.remove_writer(self._descriptor)
+            with suppress(OSError):
+                os.close(self._descriptor)

@@ -1,59 +1,54 @@
 """The two lanes of storage, each a thread: ordered jobs with group commit, and bulk reads.
 
-The ordered lane takes everything that waits in one turn, so that one sync serves all of it; a disk that
-stalls holds up this thread and nothing else. What a lane did is told on the event loop.
+Owns the threads. Invariant: jobs are carried out in the order in which they were submitted, everything that waits in
+one turn, so that one sync serves all of it; what a lane did is told on the loop, in that order too. A disk that stalls
+holds up its thread and nothing else: not the loop, and not the end of the process, since the threads are daemons. It
+refuses to know what jobs are, and bounds them no further: they are as many as the core lets wait.
 
-Source: Kafka ``KafkaRaftClient.flush`` (group commit); PostgreSQL's WAL writer.
+Source: Kafka's ``KafkaRaftClient.flush`` (group commit); PostgreSQL's WAL writer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from queue import Empty, SimpleQueue
+from typing import Final, TypeAlias, TypeVar
 
 from pykraft.log.lane import Job, OrderedLane
 from pykraft.types import Io
 
 T = TypeVar("T")
-IDLE_S = 0.2
+Failed: TypeAlias = Callable[[BaseException], None]
+"""Is told, on the loop, what a lane cannot go on after."""
+
+IDLE_S: Final = 0.2
 """An ordered lane without work for this long settles what can wait."""
 
 
 class OrderedThread:
-    """Runs `OrderedLane` off the loop."""
+    """Runs an `OrderedLane` off the loop."""
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        lane: OrderedLane,
-        *,
-        done: Callable[[Io], None],
-        failed: Callable[[BaseException], None],
+        self, loop: asyncio.AbstractEventLoop, lane: OrderedLane, *, done: Callable[[Io], None], failed: Failed
     ) -> None:
-        """``done`` and ``failed`` are called on the loop."""
+        """``done`` is called on the loop with the io of the last job that is durable."""
         self._loop = loop
         self._lane = lane
         self._done = done
         self._failed = failed
-        self._jobs: deque[Job] = deque()
-        self._has_work = threading.Event()
-        self._is_stopping = False
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="pykraft-ordered-lane", daemon=True)
         self._thread.start()
 
     def submit(self, job: Job) -> None:
         """Queue a job."""
-        self._jobs.append(job)
-        self._has_work.set()
+        self._jobs.put(job)
 
     def stop(self, timeout_s: float) -> bool:
-        """Do what is queued, then end; False when the disk did not finish in time."""
-        self._is_stopping = True
-        self._has_work.set()
+        """Do what is queued, then end; False when the disk did not finish in time. Blocks."""
+        self._jobs.put(None)
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
@@ -62,52 +57,66 @@ class OrderedThread:
             while self._turn():
                 pass
         except BaseException as error:  # noqa: BLE001 - the node stops with whatever it is
-            self._tell(self._failed, error)
+            _tell(self._loop, self._failed, error)
 
     def _turn(self) -> bool:
-        """Wait for work and do all of it; False when there is none and none will come."""
-        if not self._has_work.wait(IDLE_S):
-            self._lane.settle()
-            self._has_work.wait()
-        self._has_work.clear()
-        jobs = [self._jobs.popleft() for _ in range(len(self._jobs))]
-        if jobs:
-            self._tell(self._done, self._lane.perform(jobs))
-        return bool(self._jobs) or not self._is_stopping
+        """Wait for work and do all that is there; False when there will be no more."""
+        jobs = self._waiting()
+        goes_on = jobs[-1] is not None
+        todo = [job for job in jobs if job is not None]
+        if todo:
+            _tell(self._loop, self._done, self._lane.perform(todo))
+        return goes_on
 
-    def _tell(self, act: Callable[..., None], argument: object) -> None:
-        """Call on the loop, unless it is closed: then nobody waits any more."""
+    def _waiting(self) -> list[Job | None]:
+        """Everything that is queued, at least one; None is the end."""
         try:
-            self._loop.call_soon_threadsafe(act, argument)
-        except RuntimeError:
-            self._is_stopping = True
+            jobs = [self._jobs.get(timeout=IDLE_S)]
+        except Empty:
+            self._lane.settle()
+            jobs = [self._jobs.get()]
+        while jobs[-1] is not None:
+            try:
+                jobs.append(self._jobs.get_nowait())
+            except Empty:
+                break
+        return jobs
 
 
 class BulkThread:
-    """Reads and whatever else may take long without holding up a vote."""
+    """Reads, and whatever else may take long without holding up a vote."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, failed: Callable[[BaseException], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, failed: Failed) -> None:
         self._loop = loop
         self._failed = failed
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pykraft-bulk-lane")
+        self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._is_stopping = False
+        self._thread = threading.Thread(target=self._run, name="pykraft-bulk-lane", daemon=True)
+        self._thread.start()
 
     def submit(self, read: Callable[[], T], then: Callable[[T], None]) -> None:
         """Run ``read``, then ``then`` with its result on the loop."""
+        self._tasks.put(lambda: _tell(self._loop, then, read()))
 
-        def work() -> None:
+    def stop(self, timeout_s: float) -> bool:
+        """Finish the read that is under way, begin no other; False when it did not end in time. Blocks."""
+        self._is_stopping = True
+        self._tasks.put(None)
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while (task := self._tasks.get()) is not None and not self._is_stopping:
             try:
-                result = read()
+                task()
             except BaseException as error:  # noqa: BLE001 - the node stops with whatever it is
-                self._tell(self._failed, error)
-            else:
-                self._tell(then, result)
+                _tell(self._loop, self._failed, error)
 
-        self._pool.submit(work)
 
-    def stop(self) -> None:
-        """Take no more work and do not wait for what runs."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
-    def _tell(self, act: Callable[..., None], argument: object) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(act, argument)
+def _tell(loop: asyncio.AbstractEventLoop, act: Callable[[T], None], argument: T) -> None:
+    """Call on the loop; when that is closed nobody waits any more."""
+    try:
+        loop.call_soon_threadsafe(act, argument)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise

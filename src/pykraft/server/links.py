@@ -1,37 +1,37 @@
-"""TCP connections in both directions, as the frames that go in and out of them.
+"""All TCP connections of a node: who may connect, how many at a time, and how long one may be silent.
 
-Owns sockets and their bounds: how many connections, how large a frame, how much may wait to be written, how
-long one may be silent. Refuses to know what is in a frame. A peer that does not read its answers is not
-read from either, so nothing piles up for it.
+Owns the listening sockets, the links and the dials. Invariant: the user hears of each connection that it was accepted
+or connected, then of its frames, then once that it is closed, and nothing after that; of one that it closed itself it
+hears nothing more. Bounded are: the clients' connections (the one that was silent for the longest time goes when one
+too many comes, since the new one may be a voter), and the bytes of all their unfinished frames together. It refuses
+to know what is in a frame.
 
-Source: Kafka ``SocketServer`` and ``KafkaChannel`` (muting); asyncio ``Protocol``.
+Source: Kafka's ``SocketServer`` (``ConnectionQuotas``, idle expiry); asyncio's ``loop.create_server``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
-from pykraft.errors import ProtocolError
 from pykraft.host.ports import ConnectionId
-from pykraft.protocol.frame import FrameReader
+from pykraft.server.link import Link
+from pykraft.server.names import Names
 from pykraft.types import Buffer, Endpoint
 
-FIRST_FRAME_SIZE_BYTES_MAX = 512 * 1024
-"""Largest frame of a client that has not yet sent one valid request."""
-ACCEPTED_MAX = 2_000
-"""Connections that clients may hold at one time."""
-WRITE_BUFFER_SIZE_BYTES_MAX = 4 * 1024 * 1024
-"""Unsent bytes of one connection above which it is no longer read from."""
-SWEEPS_PER_IDLE_TIME = 4
+HELD_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
+"""Bytes of all unfinished frames together; beyond, the connection that holds most of them is closed."""
+SWEEPS_PER_IDLE_TIME: Final = 4
+_ABSENT_ADDRESSES: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 
-class LinkOwner(Protocol):
-    """Who is told what happens on links; exceptions stop the node."""
+class LinksUser(Protocol):
+    """Who is told what happens on connections; it does not raise."""
 
     def link_accepted(self, connection: ConnectionId, listener: str) -> None:
         """A client connected on this listener."""
@@ -46,11 +46,15 @@ class LinkOwner(Protocol):
         ...
 
     def link_received(self, connection: ConnectionId, frame: Buffer) -> None:
-        """One whole frame."""
+        """One whole frame, without its length."""
         ...
 
     def report(self, text: str) -> None:
         """One line for the operator."""
+        ...
+
+    def fail(self, error: BaseException) -> None:
+        """Something that is neither a peer's fault nor the network's."""
         ...
 
 
@@ -61,58 +65,8 @@ class LinkLimits:
     frame_size_bytes_max: int
     idle_ms_max: int
     dial_ms_max: int
-
-
-class Link(asyncio.Protocol):
-    """One connection."""
-
-    def __init__(self, links: Links, connection: ConnectionId, listener: str | None) -> None:
-        self.connection = connection
-        self.listener = listener
-        self.transport: asyncio.Transport | None = None
-        self.heard_s = 0.0
-        self._links = links
-        first = FIRST_FRAME_SIZE_BYTES_MAX if listener is not None else links.limits.frame_size_bytes_max
-        self._frames = FrameReader(min(first, links.limits.frame_size_bytes_max))
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See `asyncio.Protocol`."""
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        transport.set_write_buffer_limits(high=WRITE_BUFFER_SIZE_BYTES_MAX)
-        raw = transport.get_extra_info("socket")
-        if raw is not None:
-            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._links.made(self)
-
-    def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`; a stream that is not frames is closed with one line."""
-        self._links.heard(self)
-        try:
-            frames = self._frames.feed(data)
-        except ProtocolError as error:
-            self._links.refuse(self, str(error))
-            return
-        for frame in frames:
-            if not self._links.received(self, frame):
-                return
-        if frames:
-            self._frames.size_bytes_max = self._links.limits.frame_size_bytes_max
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """See `asyncio.Protocol`."""
-        del exc
-        self._links.lost(self)
-
-    def pause_writing(self) -> None:
-        """See `asyncio.Protocol`: the peer does not read, so it is not read from."""
-        if self.transport is not None:
-            self.transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        """See `asyncio.Protocol`."""
-        if self.transport is not None and not self.transport.is_closing():
-            self.transport.resume_reading()
+    accepted_max: int
+    held_size_bytes_max: int = HELD_SIZE_BYTES_MAX
 
 
 class Links:
@@ -121,56 +75,70 @@ class Links:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        owner: LinkOwner,
+        user: LinksUser,
         limits: LinkLimits,
         *,
-        guard: Callable[[BaseException], None],
+        names: Names | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """``guard`` is told of every exception that is not the peer's fault; ``tls`` has its place, None is allowed."""
-        assert tls is None, "TLS is refused by the configuration until it is supported"
-        self.limits = limits
+        """``tls`` has its place; the configuration refuses it until it is supported."""
         self._loop = loop
-        self._owner = owner
-        self._guard = guard
+        self._user = user
+        self._limits = limits
+        self._names = names or Names(loop)
         self._tls = tls
+        self._next = 1
         self._links: dict[ConnectionId, Link] = {}
+        self._accepted: dict[ConnectionId, Link] = {}
         self._dials: dict[ConnectionId, asyncio.Task[None]] = {}
         self._servers: list[asyncio.Server] = []
-        self._next = 1
-        self._accepted = 0
+        self._held_size_bytes = 0
         self._sweeper = loop.call_later(self._sweep_s, self._sweep)
 
     async def listen(self, name: str, endpoint: Endpoint) -> None:
-        """Accept connections on this listener. Raises OSError when the address cannot be bound."""
-        server = await self._loop.create_server(
-            lambda: self._new_link(name), endpoint.host or None, endpoint.port, ssl=self._tls, reuse_address=True
+        """Accept connections on every address of this endpoint that the machine has; an empty host means all.
+
+        Errors: OSError when an address is taken, or there is none.
+        """
+        found = socket.getaddrinfo(
+            endpoint.host or None, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        self._servers.append(server)
+        absent: OSError | None = None
+        before = len(self._servers)
+        for address in dict.fromkeys(str(address[0]) for *_, address in found):
+            try:
+                server = await self._loop.create_server(
+                    lambda: self._new_link(name), address, endpoint.port, ssl=self._tls, reuse_address=True
+                )
+            except OSError as error:
+                if error.errno not in _ABSENT_ADDRESSES:
+                    raise
+                absent = error
+            else:
+                self._servers.append(server)
+        if len(self._servers) == before:
+            raise absent or OSError(errno.EADDRNOTAVAIL, f"{endpoint.host} has no address")
 
     def dial(self, endpoint: Endpoint) -> ConnectionId:
-        """Begin to connect; the owner hears how it ended."""
+        """Begin to connect; the user hears how it ended."""
         link = self._new_link(None)
-        task = self._loop.create_task(self._dial(link, endpoint))
-        self._dials[link.connection] = task
+        self._dials[link.connection] = self._loop.create_task(self._dial(link, endpoint))
         return link.connection
 
     def send(self, connection: ConnectionId, parts: Sequence[Buffer]) -> None:
         """Write one frame; ignored when the connection is gone."""
         link = self._links.get(connection)
-        if link is not None and link.transport is not None and not link.transport.is_closing():
-            link.transport.writelines(parts)
+        if link is not None:
+            link.send(parts)
 
     def close(self, connection: ConnectionId) -> None:
-        """Close without telling the owner; what was written still goes out."""
+        """Close without telling the user; what was written still goes out."""
         task = self._dials.pop(connection, None)
         if task is not None:
             task.cancel()
-        link = self._links.pop(connection, None)
+        link = self._forget(connection)
         if link is not None:
-            self._forget(link)
-            if link.transport is not None:
-                link.transport.close()
+            link.close()
 
     def close_all(self) -> None:
         """Stop listening and close everything."""
@@ -180,82 +148,107 @@ class Links:
         for connection in [*self._links, *self._dials]:
             self.close(connection)
 
-    def made(self, link: Link) -> None:
-        """A link has its transport; the clients' links are told of here, the own ones by `_dial`."""
-        self.heard(link)
+    def link_made(self, link: Link) -> None:
+        """See `pykraft.server.link.LinkOwner`."""
         if link.listener is None:
+            if self._dials.pop(link.connection, None) is None:
+                link.abort()
+                return
+            self._links[link.connection] = link
+            self._user.link_connected(link.connection)
             return
-        if self._accepted >= ACCEPTED_MAX:
-            self._owner.report(f"closing a new connection: {ACCEPTED_MAX} are open already")
-            assert link.transport is not None
-            link.transport.abort()
+        if len(self._accepted) >= self._limits.accepted_max:
+            silent = min(self._accepted.values(), key=lambda each: each.heard_s)
+            self._end(
+                silent, f"{self._limits.accepted_max} connections are open, and it was silent for the longest time"
+            )
+        self._links[link.connection] = self._accepted[link.connection] = link
+        self._user.link_accepted(link.connection, link.listener)
+
+    def link_received(self, link: Link, frame: Buffer) -> None:
+        """See `pykraft.server.link.LinkOwner`."""
+        if link.connection in self._links:
+            self._user.link_received(link.connection, frame)
+
+    def link_held(self, link: Link, change_bytes: int) -> None:
+        """See `pykraft.server.link.LinkOwner`."""
+        if link.connection not in self._links:
             return
-        self._accepted += 1
-        self._links[link.connection] = link
-        self._guarded(self._owner.link_accepted, link.connection, link.listener)
+        self._held_size_bytes += change_bytes
+        if self._held_size_bytes > self._limits.held_size_bytes_max:
+            largest = max(self._links.values(), key=lambda each: each.held_size_bytes)
+            self._end(largest, f"unfinished frames take {self._held_size_bytes} bytes, and most of them are its own")
 
-    def received(self, link: Link, frame: Buffer) -> bool:
-        """Pass a frame on; False when the connection was closed because of it."""
+    def link_refused(self, link: Link, reason: str) -> None:
+        """See `pykraft.server.link.LinkOwner`."""
         if link.connection in self._links:
-            self._guarded(self._owner.link_received, link.connection, frame)
-        return link.connection in self._links
+            self._end(link, reason)
 
-    def refuse(self, link: Link, reason: str) -> None:
-        """Close a link whose peer does not speak our protocol."""
-        if link.connection in self._links:
-            self._owner.report(f"closing connection {link.connection}: {reason}")
-            self.close(link.connection)
-            self._guarded(self._owner.link_closed, link.connection)
-
-    def lost(self, link: Link) -> None:
-        """The connection ended from outside."""
-        if self._links.pop(link.connection, None) is not None:
-            self._forget(link)
-            self._guarded(self._owner.link_closed, link.connection)
-
-    def heard(self, link: Link) -> None:
-        """The peer is alive."""
-        link.heard_s = self._loop.time()
+    def link_lost(self, link: Link) -> None:
+        """See `pykraft.server.link.LinkOwner`."""
+        if self._forget(link.connection) is not None:
+            self._user.link_closed(link.connection)
 
     @property
     def _sweep_s(self) -> float:
-        return self.limits.idle_ms_max / 1_000 / SWEEPS_PER_IDLE_TIME
+        return self._limits.idle_ms_max / 1_000 / SWEEPS_PER_IDLE_TIME
 
     def _new_link(self, listener: str | None) -> Link:
-        link = Link(self, ConnectionId(self._next), listener)
-        self._next += 1
+        connection, self._next = ConnectionId(self._next), self._next + 1
+        return Link(
+            self,
+            connection,
+            listener=listener,
+            loop=self._loop,
+            frame_size_bytes_max=self._limits.frame_size_bytes_max,
+        )
+
+    def _forget(self, connection: ConnectionId) -> Link | None:
+        """Take a link off the books; None when it is not on them."""
+        link = self._links.pop(connection, None)
+        if link is not None:
+            self._accepted.pop(connection, None)
+            self._held_size_bytes -= link.held_size_bytes
         return link
 
-    def _forget(self, link: Link) -> None:
-        if link.listener is not None:
-            self._accepted -= 1
+    def _end(self, link: Link, reason: str) -> None:
+        """Close a link for what its peer did: one line, and the user hears of it."""
+        self._user.report(f"closing connection {link.connection} on {link.listener or 'a dialed address'}: {reason}")
+        self.close(link.connection)
+        self._user.link_closed(link.connection)
 
     async def _dial(self, link: Link, endpoint: Endpoint) -> None:
-        """Connect within the time that a dial may take; in any other case the owner hears that it is closed."""
+        """Connect within the time that a dial may take; the user hears of a failure here, of success by the link."""
         try:
-            async with asyncio.timeout(self.limits.dial_ms_max / 1_000):
-                await self._loop.create_connection(lambda: link, endpoint.host, endpoint.port, ssl=self._tls)
-        except (OSError, TimeoutError):
+            await self._connect(link, endpoint)
+        except OSError:
             if self._dials.pop(link.connection, None) is not None:
-                self._guarded(self._owner.link_closed, link.connection)
-            return
-        if self._dials.pop(link.connection, None) is None:
-            assert link.transport is not None
-            link.transport.abort()
-            return
-        self._links[link.connection] = link
-        self._guarded(self._owner.link_connected, link.connection)
+                self._user.link_closed(link.connection)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the node stops with it
+            self._user.fail(error)
+
+    async def _connect(self, link: Link, endpoint: Endpoint) -> None:
+        """Try the addresses one after the other, each with its share of the time. Errors: OSError."""
+        end_s = self._loop.time() + self._limits.dial_ms_max / 1_000
+        async with asyncio.timeout_at(end_s):
+            addresses = await self._names.addresses(endpoint)
+        failure: OSError = OSError(errno.EADDRNOTAVAIL, f"{endpoint.host} has no address")
+        for at, address in enumerate(addresses):
+            share_s = max(0.0, end_s - self._loop.time()) / (len(addresses) - at)
+            try:
+                async with asyncio.timeout(share_s):
+                    await self._loop.create_connection(lambda: link, address, endpoint.port, ssl=self._tls)
+            except OSError as error:
+                failure = error
+            else:
+                return
+        raise failure
 
     def _sweep(self) -> None:
         """Close clients that have been silent for too long."""
-        oldest_s = self._loop.time() - self.limits.idle_ms_max / 1_000
-        for link in [link for link in self._links.values() if link.listener is not None and link.heard_s < oldest_s]:
-            self.close(link.connection)
-            self._guarded(self._owner.link_closed, link.connection)
+        oldest_s = self._loop.time() - self._limits.idle_ms_max / 1_000
+        for link in [link for link in self._accepted.values() if link.heard_s < oldest_s]:
+            self._forget(link.connection)
+            link.abort()
+            self._user.link_closed(link.connection)
         self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
-
-    def _guarded(self, act: Callable[..., None], *arguments: object) -> None:
-        try:
-            act(*arguments)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the node stops with it
-            self._guard(error)

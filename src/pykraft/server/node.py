@@ -1,9 +1,10 @@
 """One node on a real machine: the host's `Ports` over asyncio, sockets and threads.
 
-Everything of the host runs on the loop's thread. Any exception in it, in a task or in a lane ends the node
-with its story: going on after a bug or a failed write could lose what was acknowledged.
+Owns the loop's side of one host. Invariant: everything of the host runs on the loop's thread, and any exception in it,
+in a task, in a callback or in a lane ends the node with its story: going on after a bug or a failed write could lose
+what was acknowledged. It refuses to know frames, files and rules.
 
-Source: Kafka ``KafkaRaftClientDriver`` and ``FaultHandler``.
+Source: Kafka's ``KafkaRaftClientDriver`` and ``FaultHandler``.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from random import Random
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pykraft.config import NodeConfig
+from pykraft.errors import ConfigError
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
+from pykraft.log.fs import Fs
 from pykraft.log.lane import Job
 from pykraft.log.os_fs import OsFs
 from pykraft.server.clock import now
@@ -25,9 +29,11 @@ from pykraft.server.links import LinkLimits, Links
 from pykraft.types import Buffer, Endpoint, Io
 
 T = TypeVar("T")
-LAG_PERIOD_S = 0.1
-SHUTDOWN_TIMEOUT_MS = 5_000
-LANE_STOP_TIMEOUT_S = 5.0
+ACCEPTED_MAX: Final = 1_000
+"""Connections that clients may hold at one time."""
+LAG_PERIOD_S: Final = 0.1
+SHUTDOWN_TIMEOUT_MS: Final = 5_000
+LANE_STOP_TIMEOUT_S: Final = 5.0
 
 logger = logging.getLogger("pykraft")
 
@@ -35,75 +41,78 @@ logger = logging.getLogger("pykraft")
 class Node:
     """Runs a host until it ends; see `run`."""
 
-    def __init__(self, config: NodeConfig, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        fs: Fs | None = None,
+        accepted_max: int = ACCEPTED_MAX,
+    ) -> None:
         """Opens the log directory and recovers; nothing is listened to yet.
 
         Errors: whatever `Host.open` raises: ConfigError, ForeignDirectoryError, CorruptionError, StorageError.
         """
         self._config = config
         self._loop = loop
-        self._ended: asyncio.Future[Exception | None] = loop.create_future()
+        self._ended: asyncio.Future[BaseException | None] = loop.create_future()
+        self._is_shutting_down = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
-        self.host = Host.open(OsFs(), self, config, rng=Random())
-        self._ordered = OrderedThread(loop, self.host.lane, done=self._done, failed=self.fail)
+        self.host = Host.open(fs or OsFs(), self, config, rng=Random())
+        self._ordered = OrderedThread(loop, self.host.lane, done=self._durable, failed=self.fail)
         self._bulk = BulkThread(loop, failed=self.fail)
         limits = LinkLimits(
             frame_size_bytes_max=config.request_size_bytes_max,
             idle_ms_max=config.connections_idle_ms_max,
             dial_ms_max=config.raft.request_timeout_ms,
+            accepted_max=accepted_max,
         )
-        self._links = Links(loop, self, limits, guard=self.fail)
+        self._links = Links(loop, self, limits)
 
-    async def start(self) -> None:
-        """Listen, then take the first step. Raises OSError when an address is taken."""
-        for name, endpoint in self._config.listeners:
-            await self._links.listen(name, endpoint)
-        self._loop.set_exception_handler(self._on_loop_exception)
-        self._loop.call_later(LAG_PERIOD_S, self._watch_lag, self._loop.time() + LAG_PERIOD_S)
-        self._guarded(self.host.start, now())
+    async def run(self, *, started: Callable[[], None] = lambda: None) -> None:
+        """Listen, take the first step, call ``started``, and serve until the host ends; then close everything.
 
-    async def run(self) -> None:
-        """Serve until the host ends; then stop listening and finish what storage was given.
+        What storage was given is finished first, unless the disk takes too long.
 
-        Errors: what ended the node, if it was not a graceful shutdown.
+        Errors: ConfigError for an address that cannot be bound; whatever ended the node, if it was no shutdown.
         """
         try:
-            error = await self._ended
-        finally:
-            self._links.close_all()
-            self._bulk.stop()
-            is_idle = self._ordered.stop(LANE_STOP_TIMEOUT_S)
-        if error is not None:
-            raise error
-        if is_idle:
-            self.host.close()
+            await self._serve(started)
+        except BaseException:
+            with suppress(Exception):  # a second failure must not hide the first
+                self._close()
+            raise
+        self._close()
 
     def shut_down(self) -> None:
-        """Begin to leave gracefully."""
+        """Begin to leave gracefully; asked a second time, leave at once."""
+        if self._is_shutting_down:
+            self.stop(None)
+            return
+        self._is_shutting_down = True
         self._guarded(self.host.shutdown, SHUTDOWN_TIMEOUT_MS, now())
 
     def fail(self, error: BaseException) -> None:
         """End the node with this error; the first one counts."""
         if not self._ended.done():
-            failure = error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
-            self._ended.set_result(failure)
+            self._ended.set_result(error)
 
     def link_accepted(self, connection: ConnectionId, listener: str) -> None:
-        """See `LinkOwner`."""
-        self.host.on_accepted(connection, listener, now())
+        """See `pykraft.server.links.LinksUser`."""
+        self._guarded(self.host.on_accepted, connection, listener, now())
 
     def link_connected(self, connection: ConnectionId) -> None:
-        """See `LinkOwner`."""
-        self.host.on_connected(connection, now())
+        """See `pykraft.server.links.LinksUser`."""
+        self._guarded(self.host.on_connected, connection, now())
 
     def link_closed(self, connection: ConnectionId) -> None:
-        """See `LinkOwner`."""
-        self.host.on_closed(connection, now())
+        """See `pykraft.server.links.LinksUser`."""
+        self._guarded(self.host.on_closed, connection, now())
 
     def link_received(self, connection: ConnectionId, frame: Buffer) -> None:
-        """See `LinkOwner`."""
-        self.host.on_frame(connection, frame, now())
+        """See `pykraft.server.links.LinksUser`."""
+        self._guarded(self.host.on_frame, connection, frame, now())
 
     def dial(self, endpoint: Endpoint) -> ConnectionId:
         """See `Ports`."""
@@ -144,11 +153,40 @@ class Node:
         if not self._ended.done():
             self._ended.set_result(error)
 
+    async def _serve(self, started: Callable[[], None]) -> None:
+        self._loop.set_exception_handler(self._on_loop_exception)
+        await self._listen()
+        self._watch_lag(self._loop.time())
+        self._guarded(self.host.start, now())
+        self._guarded(started)
+        error = await self._ended
+        if error is not None:
+            raise error
+
+    async def _listen(self) -> None:
+        for name, endpoint in self._config.listeners:
+            try:
+                await self._links.listen(name, endpoint)
+            except OSError as error:
+                raise ConfigError("listeners", f"{name}://{endpoint}", f"cannot be bound: {error}") from error
+
+    def _close(self) -> None:
+        """Close sockets, then files; these only when no thread is at work on them."""
+        self.stop(None)
+        self._links.close_all()
+        if self._timer is not None:
+            self._timer.cancel()
+        has_read, has_written = self._bulk.stop(LANE_STOP_TIMEOUT_S), self._ordered.stop(LANE_STOP_TIMEOUT_S)
+        if has_read and has_written:
+            self.host.close()
+        else:
+            logger.error("the disk did not finish in %.0f s; the next start recovers", LANE_STOP_TIMEOUT_S)
+
     def _tick(self) -> None:
         self._timer = None
         self._guarded(self.host.on_tick, now())
 
-    def _done(self, io: Io) -> None:
+    def _durable(self, io: Io) -> None:
         self._guarded(self.host.on_io, io, now())
 
     def _guarded(self, act: Callable[..., object], *arguments: object) -> None:
@@ -161,9 +199,13 @@ class Node:
             self.fail(error)
 
     def _on_loop_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        """A network error that asyncio found no owner for is a peer's; all else is a bug."""
         del loop
         error = context.get("exception")
-        self.fail(error if isinstance(error, BaseException) else RuntimeError(str(context.get("message"))))
+        if isinstance(error, OSError):
+            self.report(f"{context.get('message')}: {error}")
+        else:
+            self.fail(error if isinstance(error, BaseException) else RuntimeError(str(context.get("message"))))
 
     def _watch_lag(self, expected_s: float) -> None:
         """Warn when the loop was held up for so long that elections are near."""

@@ -1,26 +1,33 @@
-"""From a configuration to a running node and its exit: the loop, signals, the workload and the story at the end.
+"""From a configuration to a running node and its end: the loop, signals, limits of the process, workload, journal.
 
-Source: Kafka ``TestRaftServer.main``; ``Exit`` codes are the command line's.
+Owns what belongs to the process as a whole. It refuses to know exit codes, which are the command line's.
+
+Source: Kafka's ``TestRaftServer.main``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from pykraft.config import NodeConfig
 from pykraft.errors import UsageError
 from pykraft.server.ack_pipe import AckPipe
-from pykraft.server.node import Node
-from pykraft.server.workload import Load, Workload
+from pykraft.server.node import ACCEPTED_MAX, Node
+from pykraft.server.workload import RUN_ID_SIZE_BYTES, Load, Workload
 
-SWITCH_INTERVAL_S = 0.0005
+SWITCH_INTERVAL_S: Final = 0.0005
 """How long the loop may hold the interpreter while a lane thread waits for it."""
+OWN_DESCRIPTORS: Final = 200
+"""Descriptors kept for files, listening sockets and peers; clients share the others."""
 
 logger = logging.getLogger("pykraft")
 
@@ -37,7 +44,7 @@ class ServerOptions:
 def serve(config: NodeConfig, options: ServerOptions) -> None:
     """Run a node until it is told to stop or fails.
 
-    Errors: PykraftError or OSError, whatever ended it.
+    Errors: PykraftError, or whatever bug ended it.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=loop_factory(options.loop)) as runner:
@@ -61,26 +68,58 @@ def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
     return factory
 
 
+def accepted_max() -> int:
+    """How many clients this process has descriptors for; asks the system for as many as it may have.
+
+    Errors: UsageError when there are too few for a node alone.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = ACCEPTED_MAX + OWN_DESCRIPTORS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    most = wanted if soft == resource.RLIM_INFINITY else min(wanted, soft)
+    if most <= OWN_DESCRIPTORS:
+        raise UsageError(f"the process may open {most} files only; ulimit -n must be more than {OWN_DESCRIPTORS}")
+    return most - OWN_DESCRIPTORS
+
+
 async def _serve(config: NodeConfig, options: ServerOptions) -> None:
     loop = asyncio.get_running_loop()
-    acks = AckPipe(loop, options.ack_descriptor) if options.ack_descriptor is not None else None
-    node = Node(config, loop)
+    run_id = os.urandom(RUN_ID_SIZE_BYTES)
+    node = Node(config, loop, accepted_max=accepted_max())
+    acks: AckPipe | None = None
+    if options.ack_descriptor is not None:
+        acks = AckPipe(loop, options.ack_descriptor, failed=node.fail)
+    tell = acks.tell if acks is not None else _tell_nobody
+    if options.load is not None:
+        workload = Workload(
+            node.host,
+            loop,
+            options.load,
+            run_id=run_id,
+            batch_size_bytes_max=config.raft.batch_size_bytes_max,
+            tell=tell,
+            failed=node.fail,
+        )
+        node.host.register(workload)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, node.shut_down)
-    workload = Workload(node, loop, options.load, acks) if options.load is not None else None
-    if workload is not None:
-        node.host.register(workload)
-    await node.start()
-    if acks is not None:
-        run = workload.run_id.hex() if workload is not None else ""
+
+    def started() -> None:
         port = config.listeners.entries[0][1].port
-        acks.tell("started", node=config.node_id, run=run, pid=os.getpid(), port=port)
-    logger.info("node %s serves %s", config.node_id, ", ".join(f"{name}://{at}" for name, at in config.listeners))
+        tell("started", node=config.node_id, run=run_id.hex(), pid=os.getpid(), port=port)
+        told = ", ".join(f"{name}://{endpoint}" for name, endpoint in config.listeners)
+        logger.info("node %s serves %s", config.node_id, told)
+        gc.freeze()
+
     try:
-        await node.run()
+        await node.run(started=started)
     finally:
-        if workload is not None:
-            workload.close()
         if acks is not None:
             acks.tell("stopped", node=config.node_id)
             acks.close()
+
+
+def _tell_nobody(event: str, **fields: object) -> None:
+    """The journal of a node that nobody asked for one."""

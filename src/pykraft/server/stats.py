@@ -1,33 +1,33 @@
-"""Throughput and latency of what was committed, printed as Kafka's test server does.
+"""Throughput and latency of what was committed, in the words of Kafka's test server.
 
-Latencies are counted in millisecond buckets up to `LATENCY_MS_MAX`; what takes longer counts as that.
+Owns the counts since the last printout. Latencies are counted in millisecond buckets up to `LATENCY_MS_MAX`; what takes
+longer counts as that. It refuses to know where the line goes, and has no clock: loop times come with the calls.
 
-Source: Kafka ``TestRaftServer.WriteStats``.
+Source: Kafka's ``TestRaftServer.WriteStats``.
 """
 
 from __future__ import annotations
 
-import asyncio
+from typing import Final
 
-PRINT_PERIOD_S = 5.0
-LATENCY_MS_MAX = 60_000
+PRINT_PERIOD_S: Final = 5.0
+LATENCY_MS_MAX: Final = 60_000
 
 
 class Stats:
     """Counts since the last printout."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self, now_s: float) -> None:
         self._buckets: dict[int, int] = {}
         self._records = 0
         self._size_bytes = 0
-        self._since_s = loop.time()
+        self._since_s = now_s
 
-    def reset(self) -> None:
+    def reset(self, now_s: float) -> None:
         """Begin a new period."""
         self._buckets = {}
         self._records = self._size_bytes = 0
-        self._since_s = self._loop.time()
+        self._since_s = now_s
 
     def committed(self, records: int, size_bytes: int, latency_ms: float) -> None:
         """That many records of together ``size_bytes`` were committed after this time."""
@@ -46,16 +46,16 @@ class Stats:
                 return float(bucket)
         return 0.0
 
-    def line(self) -> str:
-        """The printout of this period."""
-        elapsed_s = max(self._loop.time() - self._since_s, 1e-9)
+    def line_if_due(self, now_s: float) -> str | None:
+        """The printout of a period of five seconds in which something was committed; a new one begins."""
+        elapsed_s = now_s - self._since_s
+        if elapsed_s < PRINT_PERIOD_S:
+            return None
+        line = self._line(elapsed_s) if self._records else None
+        self.reset(now_s)
+        return line
+
+    def _line(self, elapsed_s: float) -> str:
         p75, p99, p999 = (self.percentile_ms(share) for share in (0.75, 0.99, 0.999))
         rate = self._size_bytes / elapsed_s
         return f"Throughput (bytes/second): {rate:.2f}, Latency (ms): {p75:.1f} p75 {p99:.1f} p99 {p999:.1f} p999"
-
-    def print_if_due(self) -> None:
-        """Print and begin anew every five seconds in which something was committed."""
-        if self._loop.time() - self._since_s >= PRINT_PERIOD_S:
-            if self._records:
-                print(self.line(), flush=True)  # noqa: T201 - this printout is the product
-            self.reset()

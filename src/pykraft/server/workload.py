@@ -1,42 +1,51 @@
 """The load that a leader writes: numbered records at a steady rate, their commits counted and told.
 
-A record is: run id (8 bytes), epoch (int32), sequence (int64, from 0 at each claim of leadership), random
-bytes up to the record size; big-endian. So whoever reads the log can say which acknowledged record is where.
-Bounded by the bytes in flight; a leader that cannot keep up writes less, it never queues more.
+A record is: run id (8 bytes), epoch (int32), sequence (int64, from 0 at each claim of leadership), random bytes up to
+the record size; big-endian. So whoever reads the log can say which acknowledged record is where.
 
-Source: Kafka ``TestRaftServer.RaftWorkloadGenerator``, whose printout this one shares.
+Owns the claim, which is one term of leadership, and its sequences. Invariant: a sequence is proposed again only when it
+was rejected, and in one claim sequences reach the log in their order. Bounded by the bytes in flight: a leader that
+cannot keep up writes less, it never queues more. It refuses to know elections: it is told when its node leads.
+
+Source: Kafka's ``TestRaftServer.RaftWorkloadGenerator`` and ``ThroughputThrottler``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import struct
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Final, Protocol
 
-from pykraft.errors import UsageError
+from pykraft.errors import BufferFullError, NotLeaderError, UsageError
 from pykraft.host.delivery import CommittedBatch
-from pykraft.host.producers import Committed, Outcome
-from pykraft.server.ack_pipe import AckPipe
+from pykraft.host.producers import Committed, Outcome, Rejected
+from pykraft.protocol.records import HEADER_SIZE_BYTES
 from pykraft.server.clock import now
-from pykraft.server.node import Node
 from pykraft.server.stats import Stats
-from pykraft.types import Epoch, NodeId
+from pykraft.types import Epoch, Instant, NodeId
 
-HEAD = struct.Struct(">8siq")
-RECORD_SIZE_BYTES_MIN = HEAD.size
-IN_FLIGHT_SIZE_BYTES_MAX = 4 * 1024 * 1024
-PROPOSAL_SIZE_BYTES_MAX = 256 * 1024
-PERIOD_S = 0.005
-POOL_SIZE_BYTES = 1024 * 1024
-UNLIMITED = -1
+RUN_ID_SIZE_BYTES: Final = 8
+RECORD_HEAD: Final = struct.Struct(f">{RUN_ID_SIZE_BYTES}siq")
+RECORD_SIZE_BYTES_MIN: Final = RECORD_HEAD.size
+RECORD_SIZE_BYTES_MAX: Final = 1024 * 1024
+IN_FLIGHT_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
+PROPOSAL_SIZE_BYTES_MAX: Final = 256 * 1024
+"""Records go to the node in lists of about this size; a larger one goes alone."""
+PERIOD_S: Final = 0.005
+"""How often it looks what is due."""
+UNLIMITED: Final = -1
+_POOL_SIZE_BYTES: Final = 1024 * 1024
+_RECORD_OVERHEAD_BYTES_MAX: Final = 32
+"""What a batch adds to a value: varints and attributes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Records a second while this node leads (-1: as many as it can), and the size of each."""
+    """Records a second while this node leads (-1: as many as it can), and the size of each. Errors: UsageError."""
 
     records_per_s: int = 5_000
     record_size_bytes: int = 256
@@ -44,9 +53,24 @@ class Load:
     def __post_init__(self) -> None:
         if self.records_per_s < UNLIMITED:
             raise UsageError(f"--throughput {self.records_per_s}: give records per second, or -1 for no limit")
-        if not RECORD_SIZE_BYTES_MIN <= self.record_size_bytes <= PROPOSAL_SIZE_BYTES_MAX:
-            allowed = f"from {RECORD_SIZE_BYTES_MIN} to {PROPOSAL_SIZE_BYTES_MAX} bytes"
+        if not RECORD_SIZE_BYTES_MIN <= self.record_size_bytes <= RECORD_SIZE_BYTES_MAX:
+            allowed = f"from {RECORD_SIZE_BYTES_MIN} to {RECORD_SIZE_BYTES_MAX} bytes"
             raise UsageError(f"--record-size {self.record_size_bytes}: a record holds {allowed}")
+
+
+class Proposer(Protocol):
+    """The part of `pykraft.host.host.Host` that a load needs."""
+
+    @property
+    def node_id(self) -> NodeId:
+        """Id of this node."""
+        ...
+
+    def propose(
+        self, values: Sequence[bytes], *, epoch: Epoch, now: Instant, on_outcome: Callable[[Outcome], None]
+    ) -> int:
+        """See `pykraft.host.host.Host`."""
+        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,109 +81,136 @@ class _Claim:
     begun_s: float
     sequence: int = 0
     in_flight_size_bytes: int = 0
+    is_refused: bool = False
+    is_refill_due: bool = False
     is_over: bool = False
 
 
 class Workload:
-    """Writes while its node leads; also the listener that hears of leadership."""
+    """Writes while its node leads; it is the listener that hears of leadership."""
 
-    def __init__(self, node: Node, loop: asyncio.AbstractEventLoop, load: Load, acks: AckPipe | None) -> None:
-        self.run_id = os.urandom(8)
-        self._node = node
+    def __init__(
+        self,
+        host: Proposer,
+        loop: asyncio.AbstractEventLoop,
+        load: Load,
+        *,
+        run_id: bytes,
+        batch_size_bytes_max: int,
+        tell: Callable[..., None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """``tell`` gets the events of a journal; ``failed`` what is a bug of ours.
+
+        Errors: UsageError when a record does not fit into a batch.
+        """
+        record_size_bytes = load.record_size_bytes + _RECORD_OVERHEAD_BYTES_MAX
+        room_bytes = batch_size_bytes_max - HEADER_SIZE_BYTES
+        if record_size_bytes > room_bytes:
+            raise UsageError(f"--record-size {load.record_size_bytes}: a batch has only {room_bytes} bytes for records")
+        self._records_max = max(1, min(PROPOSAL_SIZE_BYTES_MAX, room_bytes) // record_size_bytes)
+        self._host = host
         self._loop = loop
         self._load = load
-        self._acks = acks
+        self._run_id = run_id
+        self._tell = tell
+        self._failed = failed
         self._claim: _Claim | None = None
-        self._stats = Stats(loop)
-        pool = Random(self.run_id).randbytes(POOL_SIZE_BYTES)
+        self._stats = Stats(loop.time())
+        pool = Random(run_id).randbytes(_POOL_SIZE_BYTES)
         self._pool = pool + pool[: load.record_size_bytes]
-        self._records_max = max(1, PROPOSAL_SIZE_BYTES_MAX // load.record_size_bytes)
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """See `Listener`; the workload counts its own proposals instead."""
+        """See `pykraft.host.delivery.Listener`; the workload counts its own proposals instead."""
 
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
-        """See `Listener`: begin or end a term."""
-        node_id = self._node.host.node_id
+        """See `pykraft.host.delivery.Listener`: begin or end a term."""
+        node_id = self._host.node_id
         if self._claim is not None:
             self._claim.is_over = True
-            self._tell("resigned", epoch=self._claim.epoch)
+            self._tell("resigned", node=node_id, epoch=self._claim.epoch)
             self._claim = None
-        if leader_id is not None and leader_id == node_id:
+        if leader_id == node_id:
             self._claim = _Claim(epoch=epoch, begun_s=self._loop.time())
-            self._stats.reset()
-            self._tell("leader", run=self.run_id.hex(), epoch=epoch)
+            self._stats.reset(self._loop.time())
+            self._tell("leader", node=node_id, run=self._run_id.hex(), epoch=epoch)
             self._loop.call_soon(self._turn, self._claim)
 
-    def close(self) -> None:
-        """No more load."""
-        if self._claim is not None:
-            self._claim.is_over = True
-
     def _turn(self, claim: _Claim) -> None:
-        """Propose what is due, then look again soon."""
+        """Propose what is due, print what is due, then look again soon."""
         if claim.is_over:
             return
-        try:
-            self._propose_due(claim)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the node ends with it
-            self._node.fail(error)
-            return
-        self._stats.print_if_due()
+        self._propose_due(claim)
+        line = self._stats.line_if_due(self._loop.time())
+        if line is not None:
+            print(line, flush=True)  # noqa: T201 - this printout is the product
         self._loop.call_later(PERIOD_S, self._turn, claim)
+
+    def _refill(self, claim: _Claim) -> None:
+        """A load without a limit goes on as soon as there is room."""
+        claim.is_refill_due = False
+        self._propose_due(claim)
 
     def _propose_due(self, claim: _Claim) -> None:
         size_bytes = self._load.record_size_bytes
-        room = (IN_FLIGHT_SIZE_BYTES_MAX - claim.in_flight_size_bytes) // size_bytes
-        if self._load.records_per_s == UNLIMITED:
-            due = room
-        else:
+        due = (IN_FLIGHT_SIZE_BYTES_MAX - claim.in_flight_size_bytes) // size_bytes
+        if self._load.records_per_s != UNLIMITED:
             elapsed_s = self._loop.time() - claim.begun_s
-            due = min(room, int(elapsed_s * self._load.records_per_s) - claim.sequence)
-        while due > 0 and not claim.is_over:
+            due = min(due, int(elapsed_s * self._load.records_per_s) - claim.sequence)
+        claim.is_refused = False
+        while due > 0 and not claim.is_over and not claim.is_refused:
             count = min(due, self._records_max)
             self._propose(claim, count)
             due -= count
 
     def _propose(self, claim: _Claim, count: int) -> None:
         first_sequence = claim.sequence
+        proposed_s = time.monotonic()
         values = self._values(claim.epoch, first_sequence, count)
         claim.sequence += count
         claim.in_flight_size_bytes += count * self._load.record_size_bytes
-        self._node.host.propose(
-            values, epoch=claim.epoch, now=now(), on_outcome=self._on_outcome(claim, first_sequence, count)
+        self._host.propose(
+            values,
+            epoch=claim.epoch,
+            now=now(),
+            on_outcome=lambda outcome: self._decided(outcome, claim, first_sequence, count, proposed_s),
         )
 
-    def _on_outcome(self, claim: _Claim, first_sequence: int, count: int) -> Callable[[Outcome], None]:
-        proposed_s = self._loop.time()
+    def _decided(self, outcome: Outcome, claim: _Claim, first_sequence: int, count: int, proposed_s: float) -> None:
+        claim.in_flight_size_bytes -= count * self._load.record_size_bytes
+        if isinstance(outcome, Rejected):
+            self._refused(outcome, claim, first_sequence, count)
+        if not isinstance(outcome, Committed):
+            return
+        latency_ms = (time.monotonic() - proposed_s) * 1_000
+        self._stats.committed(count, count * self._load.record_size_bytes, latency_ms)
+        self._tell(
+            "ack",
+            node=self._host.node_id,
+            run=self._run_id.hex(),
+            epoch=claim.epoch,
+            first_sequence=first_sequence,
+            count=count,
+            base_offset=outcome.base_offset,
+            wall_ms=now().wall_ms,
+            latency_ms=round(latency_ms, 3),
+        )
+        if self._load.records_per_s == UNLIMITED and not claim.is_refill_due:
+            claim.is_refill_due = True
+            self._loop.call_soon(self._refill, claim)
 
-        def decided(outcome: Outcome) -> None:
-            claim.in_flight_size_bytes -= count * self._load.record_size_bytes
-            if not isinstance(outcome, Committed):
-                return
-            latency_ms = (self._loop.time() - proposed_s) * 1_000
-            self._stats.committed(count, count * self._load.record_size_bytes, latency_ms)
-            self._tell(
-                "ack",
-                run=self.run_id.hex(),
-                epoch=claim.epoch,
-                first_sequence=first_sequence,
-                count=count,
-                base_offset=outcome.base_offset,
-                wall_ms=now().wall_ms,
-                latency_ms=round(latency_ms, 3),
-            )
-
-        return decided
+    def _refused(self, outcome: Rejected, claim: _Claim, first_sequence: int, count: int) -> None:
+        """These sequences are free again, if nothing was proposed after them; no more until the next turn."""
+        claim.is_refused = True
+        if claim.sequence == first_sequence + count:
+            claim.sequence = first_sequence
+        if not isinstance(outcome.error, NotLeaderError | BufferFullError):
+            self._failed(outcome.error)
 
     def _values(self, epoch: Epoch, first_sequence: int, count: int) -> list[bytes]:
         rest_size_bytes = self._load.record_size_bytes - RECORD_SIZE_BYTES_MIN
-        pack, run_id, pool = HEAD.pack, self.run_id, self._pool
+        pack, run_id, pool = RECORD_HEAD.pack, self._run_id, self._pool
         return [
-            pack(run_id, epoch, sequence) + pool[(at := sequence * 64 % POOL_SIZE_BYTES) : at + rest_size_bytes]
+            pack(run_id, epoch, sequence) + pool[(at := sequence * 64 % _POOL_SIZE_BYTES) : at + rest_size_bytes]
             for sequence in range(first_sequence, first_sequence + count)
         ]
-
-    def _tell(self, event: str, **fields: object) -> None:
-        if self._acks is not None:
-            self._acks.tell(event, node=self._node.host.node_id, **fields)
