@@ -1,0 +1,201 @@
+"""A node that must not start says in one line what is wrong, where and what to do, and ends with its exit code."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.processes.child import Children
+from tests.processes.cluster import SOURCES, Cluster, server_command
+from tests.processes.ports import HOST, free_ports
+from tests.processes.voters import PARTITION, voter_properties, write_properties
+
+pytestmark = pytest.mark.processes
+
+EXIT_CONFIGURATION = 2
+EXIT_STORAGE = 3
+EXIT_DIRECTORY = 4
+
+
+@pytest.fixture(scope="module")
+def used_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data directory of a node 1 that led twice, wrote and was stopped."""
+    folder = tmp_path_factory.mktemp("used")
+    with Children() as children:
+        cluster = Cluster(children, folder, size=1)
+        for _ in range(2):
+            cluster.start()
+            cluster.journal.wait_for_acknowledged(100, since=cluster.journal.mark())
+            assert cluster.stop() == {1: 0}
+    return cluster.nodes[1].partition.parent
+
+
+@pytest.fixture
+def refusal(children: Children, tmp_path: Path) -> Callable[..., tuple[int, str]]:
+    """Start a node that is to refuse; returns its exit status and what it said last."""
+
+    def start(properties: dict[str, str], *options: str) -> tuple[int, str]:
+        config = write_properties(tmp_path / "server.properties", properties)
+        log = tmp_path / "node.log"
+        environment = {"PYTHONPATH": str(SOURCES)}
+        child = children.start("a refusing node", server_command(config, *options), log, environment=environment)
+        status = child.wait(timeout_s=10)
+        assert "Traceback" not in child.log()
+        return status, child.log().splitlines()[-1]
+
+    return start
+
+
+def good_properties(data: Path) -> dict[str, str]:
+    return voter_properties(data, node_id=1, ports=dict(zip((1, 2, 3), free_ports(3), strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("node.id", "one", "'one'"),
+        ("node.id", "-1", "-1"),
+        ("node.id", "", "node.id"),
+        ("listeners", "PLAINTEXT://127.0.0.1:999999", "999999"),
+        ("listeners", "127.0.0.1:9092", "127.0.0.1:9092"),
+        ("controller.listener.names", "CONTROLLER", "CONTROLLER"),
+        ("controller.quorum.voters", "1@localhost", "1@localhost"),
+        ("controller.quorum.voters", "", "controller.quorum.voters"),
+        ("controller.quorum.election.timeout.ms", "soon", "'soon'"),
+        ("controller.quorum.fetch.timeout.ms", "-5", "-5"),
+        ("ssl.keystore.location", "/etc/keys", "ssl.keystore.location"),
+        ("sasl.enabled.mechanisms", "PLAIN", "sasl.enabled.mechanisms"),
+        ("log.dirs", "", "log.dirs"),
+    ],
+)
+def test_a_bad_property_is_named_with_its_value(
+    refusal: Callable[..., tuple[int, str]], tmp_path: Path, key: str, value: str, says: str
+) -> None:
+    status, said = refusal({**good_properties(tmp_path / "data"), key: value})
+    assert status == EXIT_CONFIGURATION
+    assert key in said
+    assert says in said
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("options", [("--throughput", "many"), ("--record-size", "3"), ("--replica-directory-id", "x")])
+def test_a_bad_option_is_named(
+    refusal: Callable[..., tuple[int, str]], tmp_path: Path, options: tuple[str, str]
+) -> None:
+    status, said = refusal(good_properties(tmp_path / "data"), *options)
+    assert status == EXIT_CONFIGURATION
+    assert options[1] in said
+
+
+def test_a_missing_properties_file_is_named(children: Children, tmp_path: Path) -> None:
+    child = children.start("a node without properties", server_command(tmp_path / "absent"), tmp_path / "log")
+    assert child.wait(timeout_s=10) == EXIT_CONFIGURATION
+    assert str(tmp_path / "absent") in child.log()
+
+
+def test_an_address_that_is_taken_is_named(
+    children: Children, tmp_path: Path, refusal: Callable[..., tuple[int, str]]
+) -> None:
+    cluster = Cluster(children, tmp_path, size=1)
+    cluster.start()
+    port = cluster.nodes[1].port
+    status, said = refusal({**good_properties(tmp_path / "data"), "listeners": f"PLAINTEXT://{HOST}:{port}"})
+    assert status != 0
+    assert str(port) in said
+
+
+def test_a_directory_in_use_is_named(
+    children: Children, tmp_path: Path, refusal: Callable[..., tuple[int, str]]
+) -> None:
+    cluster = Cluster(children, tmp_path, size=1)
+    cluster.start()
+    data = cluster.nodes[1].partition.parent
+    status, said = refusal(good_properties(data))
+    assert status == EXIT_STORAGE
+    assert str(data) in said
+
+
+def damage_meta(data: Path) -> Path:
+    path = data / "meta.properties"
+    path.write_bytes(b"\0\1garbage\n")
+    return path
+
+
+def lose_a_key_of_meta(data: Path) -> Path:
+    path = data / "meta.properties"
+    path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if "cluster.id" not in line))
+    return path
+
+
+def garble_quorum_state(data: Path) -> Path:
+    path = data / PARTITION / "quorum-state"
+    path.write_text("{]")
+    return path
+
+
+def change_a_bit_of_quorum_state(data: Path) -> Path:
+    path = data / PARTITION / "quorum-state"
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b'"leaderEpoch":2', b'"leaderEpoch":3'))
+    assert path.read_bytes() != content
+    return path
+
+
+def lose_quorum_state(data: Path) -> Path:
+    path = data / PARTITION / "quorum-state"
+    path.unlink()
+    return path
+
+
+@pytest.mark.parametrize(
+    "damage", [damage_meta, lose_a_key_of_meta, garble_quorum_state, change_a_bit_of_quorum_state, lose_quorum_state]
+)
+def test_a_damaged_file_is_named_with_its_repair(
+    used_data: Path, tmp_path: Path, refusal: Callable[..., tuple[int, str]], damage: Callable[[Path], Path]
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(used_data, data)
+    path = damage(data)
+    status, said = refusal(good_properties(data))
+    assert status == EXIT_DIRECTORY
+    assert str(path) in said
+    assert "restore" in said
+
+
+def test_the_directory_of_another_node_is_refused(
+    used_data: Path, tmp_path: Path, refusal: Callable[..., tuple[int, str]]
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(used_data, data)
+    status, said = refusal({**good_properties(data), "node.id": "2"})
+    assert status == EXIT_DIRECTORY
+    assert str(data / "meta.properties") in said
+    assert "node" in said
+
+
+def test_the_directory_of_another_cluster_is_refused(
+    used_data: Path, tmp_path: Path, refusal: Callable[..., tuple[int, str]]
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(used_data, data)
+    status, said = refusal(good_properties(data), "--cluster-id", "another")
+    assert status == EXIT_DIRECTORY
+    assert str(data / "meta.properties") in said
+    assert "another" in said
+
+
+def test_a_log_that_is_damaged_below_what_was_flushed_is_refused(
+    used_data: Path, tmp_path: Path, refusal: Callable[..., tuple[int, str]]
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(used_data, data)
+    segment = min((data / PARTITION).glob("*.log"))
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 1
+    segment.write_bytes(content)
+    status, said = refusal(good_properties(data))
+    assert status == EXIT_DIRECTORY
+    assert str(segment) in said
