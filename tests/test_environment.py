@@ -116,7 +116,7 @@ def recording(calls: list[list[str]], clone: Path, *, failing: str = "") -> Run:
 
 
 def installed(calls: list[list[str]]) -> list[str]:
-    return [Path(call[-1 if "--no-build-isolation" not in call else -2]).stem for call in calls if "install" in call]
+    return [Path(call[call.index("--requirement") + 1]).stem for call in calls if "install" in call]
 
 
 def test_set_up_makes_the_environment_installs_and_does_nothing_twice(
