@@ -1,0 +1,262 @@
+"""A few hosts in one thread: frames, disks and time move only when a test lets them.
+
+Nothing is random but the hosts' own seeded generators: the same test is the same run. A network of TCP-like
+connections: in order and whole, until they break; a cut holds back what is sent over it. A disk writes at once
+unless it is stalled; a crash keeps the page cache, as kill -9 does.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from pykraft.config import NodeConfig
+from pykraft.host.host import Host
+from pykraft.host.ports import ConnectionId
+from pykraft.host.producers import Outcome
+from pykraft.protocol.batch import scan
+from pykraft.types import Buffer, Endpoint, Instant
+from tests.host.fakes import LISTENER, FakeListener, FakePorts, at, config
+from tests.log.page_cache_fs import PageCacheFs
+
+
+@dataclass(slots=True, eq=False)
+class Wire:
+    """One TCP connection; ``held`` waits for a cut to heal: sender's side and frame."""
+
+    dialer: Machine
+    accepter: Machine
+    id: ConnectionId
+    held: deque[tuple[Machine, bytes]]
+
+
+class Machine(FakePorts):
+    """One node's ports, disk and, while it runs, host."""
+
+    def __init__(self, cluster: Cluster, node_config: NodeConfig) -> None:
+        super().__init__()
+        assert node_config.node_id is not None
+        self.cluster = cluster
+        self.config = node_config
+        self.node_id = int(node_config.node_id)
+        self.fs = PageCacheFs()
+        self.host: Host | None = None
+        self.listener = FakeListener()
+        self.is_disk_stalled = False
+        self.are_reads_stalled = False
+
+    @property
+    def running(self) -> Host:
+        assert self.host is not None, f"node {self.node_id} is down"
+        return self.host
+
+    def start(self) -> None:
+        """Start the program on what the disk holds, with a new listener."""
+        self.host = Host.open(self.fs, self, self.config, rng=Random(self.node_id + self.cluster.now.mono_ms))
+        self.listener = FakeListener()
+        self.host.register(self.listener)
+        self.host.start(self.cluster.now)
+
+    def crash(self) -> None:
+        """Kill -9."""
+        self.fs.kill()
+        self._forget()
+
+    def leave(self) -> None:
+        """The end of a graceful shutdown: close the files."""
+        self.flush()
+        self.running.close()
+        self._forget()
+
+    def flush(self) -> None:
+        """Let the disk do everything that waits for it."""
+        if self.jobs:
+            jobs, self.jobs = self.jobs, []
+            self.running.on_io(self.running.lane.perform(jobs), self.cluster.now)
+
+    def propose(self, *values: bytes) -> list[Outcome]:
+        """Propose in the present epoch; the outcome will be in the list."""
+        outcomes: list[Outcome] = []
+        host = self.running
+        host.propose(values, epoch=host.epoch, now=self.cluster.now, on_outcome=outcomes.append)
+        return outcomes
+
+    def log_bytes(self) -> bytes:
+        """All batches in the files."""
+        directory = self.config.partition_directory
+        names = [name for name in self.fs.listdir(directory) if name.endswith(".log")]
+        return b"".join(self.fs.read(directory / name) for name in names)
+
+    def epochs_in_log(self) -> list[int]:
+        """The epoch of every batch in the files."""
+        return [header.epoch for _, header in scan(self.log_bytes())]
+
+    def dial(self, endpoint: Endpoint) -> ConnectionId:
+        return self.cluster.dial(self, endpoint.port - 9000)
+
+    def send(self, connection: ConnectionId, parts: Sequence[Buffer]) -> None:
+        super().send(connection, parts)
+        self.cluster.send(self, connection, self.sent[-1][1])
+
+    def close(self, connection: ConnectionId) -> None:
+        self.cluster.break_wire(connection, closed_by=self)
+
+    def _forget(self) -> None:
+        self.host = None
+        self.jobs, self.reads, self.wake_ms = [], [], None
+        self.cluster.break_all(self)
+
+
+class Cluster:
+    """So many voters, and a network between them."""
+
+    def __init__(self, voters: int = 3, **raft: Any) -> None:
+        self.now: Instant = at(0)
+        self.machines = {
+            node_id: Machine(self, config(node_id, voters=voters, **raft)) for node_id in range(1, voters + 1)
+        }
+        self._wires: dict[ConnectionId, Wire] = {}
+        self._cut: set[frozenset[int]] = set()
+        self._due: deque[Callable[[], None]] = deque()
+        self._next = 1
+        for machine in self.machines.values():
+            machine.start()
+
+    def __getitem__(self, node_id: int) -> Machine:
+        return self.machines[node_id]
+
+    @property
+    def up(self) -> list[Machine]:
+        """Machines whose program runs."""
+        return [machine for machine in self.machines.values() if machine.host is not None]
+
+    def leader(self) -> Machine:
+        """The leader of the highest epoch, which all others follow; time passes until there is one."""
+
+        def found() -> Machine | None:
+            newest = max(self.up, key=lambda machine: machine.running.epoch)
+            leader = self.machines.get(newest.running.leader_id or 0)
+            return leader if leader is not None and leader.host and leader.host.role == "leader" else None
+
+        self.run_until(lambda: found() is not None)
+        leader = found()
+        assert leader is not None
+        return leader
+
+    def others(self, machine: Machine) -> list[Machine]:
+        """All machines but this one."""
+        return [other for other in self.machines.values() if other is not machine]
+
+    def run_until(self, is_done: Callable[[], bool], *, limit_ms: int = 60_000) -> None:
+        """Let everything happen, time pass included, until this holds."""
+        end_ms = self.now.mono_ms + limit_ms
+        while not is_done():
+            if self._turn():
+                continue
+            wakes = [machine.wake_ms for machine in self.up if machine.wake_ms is not None]
+            next_ms = max(self.now.mono_ms + 1, min(wakes, default=end_ms))
+            assert next_ms <= end_ms, f"it has not happened in {limit_ms} ms"
+            self.now = at(next_ms)
+            for machine in self.up:
+                if machine.wake_ms is not None and machine.wake_ms <= next_ms:
+                    machine.running.on_tick(self.now)
+
+    def run(self, duration_ms: int) -> None:
+        """Let this much time pass."""
+        end_ms = self.now.mono_ms + duration_ms
+        self.run_until(lambda: self.now.mono_ms >= end_ms)
+
+    def settle(self) -> None:
+        """Let happen whatever happens without time."""
+        while self._turn():
+            pass
+
+    def run_until_committed(self, end_offset: int, *machines: Machine) -> None:
+        """Until these listeners (or all) were given everything below ``end_offset``."""
+        waiting = machines or tuple(self.up)
+
+        def done() -> bool:
+            ends = (machine.listener.batches[-1:] for machine in waiting)
+            return all(end and end[0].end_offset >= end_offset for end in ends)
+
+        self.run_until(done)
+
+    def cut(self, machine: Machine) -> None:
+        """Nothing goes to or from this machine any more."""
+        self._cut |= {frozenset((machine.node_id, other.node_id)) for other in self.others(machine)}
+
+    def heal(self) -> None:
+        """All links work again; what was held back arrives late."""
+        self._cut.clear()
+        for wire in list(self._wires.values()):
+            held, wire.held = wire.held, deque()
+            for sender, frame in held:
+                self.send(sender, wire.id, frame)
+
+    def break_all(self, machine: Machine | None = None) -> None:
+        """Break every connection, or those of one machine."""
+        for wire in list(self._wires.values()):
+            if machine is None or machine in (wire.dialer, wire.accepter):
+                self.break_wire(wire.id, closed_by=None)
+
+    def dial(self, dialer: Machine, target_id: int) -> ConnectionId:
+        connection = ConnectionId(self._next)
+        self._next += 1
+        target = self.machines[target_id]
+        self._wires[connection] = Wire(dialer, target, connection, deque())
+
+        def connect() -> None:
+            if connection not in self._wires or dialer.host is None:
+                return
+            if target.host is None or self._is_cut(dialer, target):
+                del self._wires[connection]
+                dialer.host.on_closed(connection, self.now)
+                return
+            target.host.on_accepted(connection, LISTENER, self.now)
+            dialer.host.on_connected(connection, self.now)
+
+        self._due.append(connect)
+        return connection
+
+    def send(self, sender: Machine, connection: ConnectionId, frame: bytes) -> None:
+        wire = self._wires.get(connection)
+        if wire is None:
+            return
+        receiver = wire.accepter if sender is wire.dialer else wire.dialer
+
+        def arrive() -> None:
+            if self._wires.get(connection) is not wire or receiver.host is None:
+                return
+            if self._is_cut(sender, receiver):
+                wire.held.append((sender, frame))
+            else:
+                receiver.host.on_frame(connection, frame, self.now)
+
+        self._due.append(arrive)
+
+    def break_wire(self, connection: ConnectionId, *, closed_by: Machine | None) -> None:
+        """Both ends hear of it, but for the one that did it."""
+        wire = self._wires.pop(connection, None)
+        for end in (wire.dialer, wire.accepter) if wire else ():
+            if end is not closed_by:
+                self._due.append(lambda end=end: end.host and end.host.on_closed(connection, self.now))  # type: ignore[misc]
+
+    def _is_cut(self, one: Machine, other: Machine) -> bool:
+        return frozenset((one.node_id, other.node_id)) in self._cut
+
+    def _turn(self) -> bool:
+        """Deliver what is on its way, then let disks write and read; False when there was nothing to do."""
+        if self._due:
+            self._due.popleft()()
+            return True
+        for machine in self.up:
+            if machine.jobs and not machine.is_disk_stalled:
+                machine.flush()
+                return True
+            if machine.reads and not machine.are_reads_stalled:
+                machine.finish_read()
+                return True
+        return False

@@ -1,0 +1,244 @@
+"""Each effect reaches the part that it is for; none is forgotten."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from pykraft.core import effects
+from pykraft.core.effects import Effect
+from pykraft.core.events import RequestReceived
+from pykraft.core.messages import FetchResponse, VoteResponse
+from pykraft.errors import ErrorCode, FatalError, UsageError
+from pykraft.host import execute as module
+from pykraft.host.execute import Step, execute
+from pykraft.host.inbox import NO_BATCHES
+from pykraft.host.parts import Parts, assemble
+from pykraft.host.ports import ConnectionId
+from pykraft.host.producers import Outcome, Rejected
+from pykraft.host.recent import Batch
+from pykraft.log.lane import AppendBatches, Truncate, WriteElection
+from pykraft.protocol.api import decode_response, encode_request
+from pykraft.protocol.messages import ApiKey
+from pykraft.types import NO_IO, Election, Epoch, Io, NodeId, Offset, OffsetAndEpoch
+from tests.host.fakes import (
+    LISTENER,
+    FakeListener,
+    FakeLog,
+    FakePorts,
+    at,
+    batch,
+    config,
+    endpoint,
+    leads,
+    offsets_of,
+)
+from tests.host.test_connections import vote
+from tests.host.test_inbound import fetch_body, vote_body
+
+
+class Desk:
+    """The parts of a node whose files hold the offsets 0 to 4."""
+
+    def __init__(self) -> None:
+        self.ports = FakePorts()
+        self.stops: list[Exception | None] = []
+        self.parts: Parts = assemble(
+            self.ports,
+            config(1),
+            node_id=NodeId(1),
+            log=FakeLog([batch(offset) for offset in range(5)]),
+            start_offset=Offset(0),
+            end_offset=Offset(5),
+            describe_cluster=lambda request, _: request,
+            stop=self.stops.append,
+        )
+        self.parts.inbound.on_accepted(ConnectionId(1), LISTENER)
+
+    def do(self, *done: Effect, fetched: tuple[Batch, ...] = ()) -> None:
+        step = Step(now=at(0), flushed_end_offset=Offset(5), fetched=fetched or NO_BATCHES)
+        for effect in done:
+            execute(self.parts, effect, step)
+
+    def asked(self, api_key: ApiKey) -> int:
+        """Let a request arrive; its id."""
+        body, version = (fetch_body(), 18) if api_key is ApiKey.FETCH else (vote_body(), 2)
+        parts = encode_request(api_key, version, 5, None, body)
+        self.parts.inbound.on_frame(ConnectionId(1), b"".join(bytes(part) for part in parts))
+        arrival = self.parts.inbox.take()
+        assert arrival is not None
+        assert isinstance(arrival.event, RequestReceived)
+        return arrival.event.request_id
+
+    def fetch_answer(self) -> tuple[int, list[int] | None]:
+        """Error and offsets of the answer that was sent last."""
+        _, body = decode_response(ApiKey.FETCH, 18, self.ports.sent[-1][1])
+        partition = body["responses"][0]["partitions"][0]
+        return partition["error_code"], offsets_of([partition["records"]])
+
+
+def planned(base_offset: int, handle: int) -> effects.PlannedBatch:
+    return effects.PlannedBatch(
+        base_offset=Offset(base_offset),
+        end_offset=Offset(base_offset + 1),
+        epoch=Epoch(1),
+        timestamp_ms=5,
+        handles=(handle,),
+    )
+
+
+def reply_fetch(request_id: int, fetch_offset: int, end_offset: int, *, after: Io = NO_IO) -> effects.ReplyFetch:
+    message = FetchResponse(
+        error=0,
+        epoch=Epoch(1),
+        leader_id=NodeId(1),
+        high_watermark=Offset(2),
+        log_start_offset=Offset(0),
+        diverging=OffsetAndEpoch(Offset(1), Epoch(1)) if fetch_offset == end_offset else None,
+    )
+    return effects.ReplyFetch(
+        after=after,
+        request_id=request_id,
+        message=message,
+        fetch_offset=Offset(fetch_offset),
+        end_offset=Offset(end_offset),
+        size_bytes_max=10_000,
+    )
+
+
+def test_every_effect_of_the_core_is_carried_out() -> None:
+    assert set(module._TABLE) == set(get_args(Effect))
+
+
+def test_storage_effects_become_jobs_in_their_order() -> None:
+    desk = Desk()
+    election = Election(epoch=Epoch(1), leader_id=NodeId(1))
+    proposed = desk.parts.producers.propose([b"a"], epoch=Epoch(1), on_outcome=lambda _: None)
+    fetched = (batch(6), batch(7), batch(8))
+    desk.do(
+        effects.WriteElectionState(io=Io(1), election=election, voters=(NodeId(1),), kraft_version=0),
+        effects.AppendBatches(io=Io(2), batches=(planned(5, proposed.handle),)),
+        effects.AppendFetched(io=Io(3), count=2, end_offset=Offset(8)),
+        effects.TruncateTo(io=Io(4), end_offset=Offset(6)),
+        fetched=fetched,
+    )
+    first, second, third, last = desk.ports.jobs
+    assert first == WriteElection(io=Io(1), election=election, voters=(NodeId(1),), kraft_version=0)
+    assert isinstance(second, AppendBatches)
+    assert [(header.base_offset, header.end_offset) for header, _ in second.batches] == [(5, 6)]
+    assert third == AppendBatches(io=Io(3), batches=fetched[:2])
+    assert last == Truncate(io=Io(4), offset=Offset(6))
+    assert (desk.parts.recent.start_offset, desk.parts.recent.end_offset) == (5, 6)
+
+
+def test_an_append_of_other_batches_than_the_core_counted_is_our_own_bug() -> None:
+    desk = Desk()
+    with pytest.raises(AssertionError):
+        desk.do(effects.AppendFetched(io=Io(3), count=1, end_offset=Offset(8)), fetched=(batch(5), batch(6)))
+
+
+def test_a_reply_waits_for_its_write() -> None:
+    desk = Desk()
+    response = VoteResponse(error=0, epoch=Epoch(3), leader_id=None, vote_granted=True)
+    desk.do(effects.Reply(after=Io(2), request_id=desk.asked(ApiKey.VOTE), message=response))
+    desk.parts.held.persisted(Io(1))
+    assert desk.ports.sent == []
+    desk.parts.held.persisted(Io(2))
+    assert len(desk.ports.sent) == 1
+
+
+def test_a_fetch_is_answered_from_memory_at_once_and_from_files_later() -> None:
+    desk = Desk()
+    desk.parts.recent.append([batch(5)])
+    desk.do(reply_fetch(desk.asked(ApiKey.FETCH), 5, 6))
+    assert desk.fetch_answer() == (0, [5])
+    desk.do(reply_fetch(desk.asked(ApiKey.FETCH), 2, 6))
+    assert len(desk.ports.sent) == 1
+    desk.ports.finish_read()
+    assert desk.fetch_answer() == (0, [2, 3, 4])
+
+
+def test_a_fetch_answer_waits_for_its_write_too() -> None:
+    desk = Desk()
+    desk.do(reply_fetch(desk.asked(ApiKey.FETCH), 2, 5, after=Io(3)))
+    desk.ports.finish_read()
+    assert desk.ports.sent == []
+    desk.parts.held.persisted(Io(3))
+    assert desk.fetch_answer() == (0, [2, 3, 4])
+
+
+def test_a_diverging_answer_has_no_records() -> None:
+    desk = Desk()
+    desk.do(reply_fetch(desk.asked(ApiKey.FETCH), 9, 9))
+    assert desk.fetch_answer() == (0, [])
+
+
+def test_a_read_that_a_truncation_overtook_is_answered_by_nobody_in_charge() -> None:
+    desk = Desk()
+    desk.do(reply_fetch(desk.asked(ApiKey.FETCH), 2, 5), effects.TruncateTo(io=Io(1), end_offset=Offset(3)))
+    desk.ports.finish_read()
+    assert desk.fetch_answer() == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
+
+
+def test_a_send_dials_its_peer() -> None:
+    desk = Desk()
+    peer = effects.Peer(id=2, endpoint=endpoint(2))
+    desk.do(effects.Send(after=NO_IO, peer=peer, correlation_id=1, message=vote()))
+    assert [where for _, where in desk.ports.dialed] == [endpoint(2)]
+    desk.do(effects.ClosePeer(peer_id=2, reason="two leaders"))
+    assert len(desk.ports.closed) == 1
+
+
+def test_a_requester_is_closed() -> None:
+    desk = Desk()
+    desk.do(effects.CloseRequester(request_id=desk.asked(ApiKey.VOTE), reason="two leaders"))
+    assert desk.ports.closed == [1]
+
+
+def test_proposals_are_rejected() -> None:
+    desk = Desk()
+    outcomes: list[Outcome] = []
+    proposed = desk.parts.producers.propose([b"a"], epoch=Epoch(1), on_outcome=outcomes.append)
+    error = UsageError("no")
+    desk.do(
+        effects.AcceptProposal(handle=proposed.handle, base_offset=Offset(5), epoch=Epoch(1)),
+        effects.RejectProposal(handle=proposed.handle, error=error),
+    )
+    assert outcomes == [Rejected(error=error)]
+
+
+def test_listeners_hear_of_commits_and_leaders_and_not_of_a_leadership_that_is_over() -> None:
+    desk = Desk()
+    listener = FakeListener()
+    desk.parts.delivery.register(listener)
+    desk.parts.recent.append([batch(5)])
+    desk.do(effects.NotifyRole(role="leader", epoch=Epoch(2)), leads(2, leader_id=1, epoch_start_offset=5))
+    desk.do(effects.NotifyRole(role="resigned", epoch=Epoch(2)), effects.NotifyHighWatermark(high_watermark=Offset(6)))
+    while desk.ports.reads:
+        desk.ports.finish_read()
+    assert listener.calls == [(0, 1, 2, 3, 4), (5,)]
+    desk.do(leads(3, leader_id=2))
+    assert listener.calls[-1] == ("leader", 3, 2)
+
+
+def test_what_an_operator_should_know_is_reported() -> None:
+    desk = Desk()
+    desk.do(effects.Report(text="something"), effects.NotifyRole(role="candidate", epoch=Epoch(7)))
+    assert desk.ports.reports == ["something", "candidate in epoch 7"]
+
+
+@pytest.mark.parametrize("graceful", [True, False])
+def test_the_end_of_a_shutdown_stops_the_node_without_an_error(*, graceful: bool) -> None:
+    desk = Desk()
+    desk.do(effects.CompleteShutdown(graceful=graceful))
+    assert desk.stops == [None]
+    assert len(desk.ports.reports) == 1
+
+
+def test_what_is_unsafe_stops_the_node_with_the_reason() -> None:
+    desk = Desk()
+    desk.do(effects.Fatal(reason="it would lose records"))
+    (error,) = desk.stops
+    assert isinstance(error, FatalError)
+    assert str(error) == "it would lose records"

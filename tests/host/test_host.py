@@ -1,0 +1,438 @@
+"""Three hosts, and sometimes one, live through elections, replication, cuts, crashes and bad company."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from pykraft.errors import BufferFullError, FatalError, NotLeaderError, UsageError
+from pykraft.host import producers
+from pykraft.host.host import Host
+from pykraft.host.ports import ConnectionId
+from pykraft.host.producers import Committed, Outcome, OutcomeUnknown, Rejected
+from pykraft.log.lane import AppendBatches
+from pykraft.protocol.api import ApiKey, encode_request
+from pykraft.types import Epoch, Offset
+from tests.host.cluster import Cluster, Machine
+from tests.host.fakes import LISTENER, FakeListener, FakePorts, at, config
+from tests.log.page_cache_fs import PageCacheFs
+
+
+def committed(outcomes: list[Outcome]) -> Committed:
+    (outcome,) = outcomes
+    assert isinstance(outcome, Committed)
+    return outcome
+
+
+def values(prefix: str, count: int) -> list[bytes]:
+    return [f"{prefix}{number}".encode() for number in range(count)]
+
+
+def same_logs(cluster: Cluster) -> bool:
+    """True when all nodes' files hold the same bytes."""
+    cluster.settle()
+    return len({machine.log_bytes() for machine in cluster.machines.values()}) == 1
+
+
+def test_a_leader_is_elected_and_all_hear_of_it() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    cluster.run_until_committed(1)
+    epoch = leader.running.epoch
+    for machine in cluster.up:
+        assert (machine.running.epoch, machine.running.leader_id) == (epoch, leader.node_id)
+        assert ("leader", epoch, leader.node_id) in machine.listener.calls
+        assert machine.running.role == ("leader" if machine is leader else "follower")
+        assert machine.running.node_id == machine.node_id
+        assert machine.stops == []
+
+
+def test_the_leaders_listener_hears_of_its_leadership_after_the_first_record_of_the_epoch() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    cluster.run_until_committed(1)
+    own_leadership: tuple[str, int, int | None] = ("leader", leader.running.epoch, leader.node_id)
+    calls = leader.listener.calls
+    assert calls.index((0,)) < calls.index(own_leadership)
+
+
+def test_proposals_are_committed_everywhere_in_order() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    outcomes = [leader.propose(value) for value in values("v", 20)]
+    cluster.run_until_committed(21)
+    assert [committed(one).base_offset for one in outcomes] == list(range(1, 21))
+    for machine in cluster.up:
+        assert machine.listener.values == values("v", 20)
+    assert same_logs(cluster)
+
+
+def test_values_proposed_together_stay_together() -> None:
+    cluster = Cluster(append_linger_ms=10)
+    leader = cluster.leader()
+    first, second = leader.propose(b"a", b"b"), leader.propose(b"c")
+    cluster.run_until_committed(4)
+    assert (committed(first).base_offset, committed(first).count) == (1, 2)
+    assert (committed(second).base_offset, committed(second).count) == (3, 1)
+    assert [one.end_offset - one.base_offset for one in leader.listener.batches] == [1, 3]
+
+
+def test_a_follower_rejects_and_names_the_leader() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    cluster.run_until_committed(1)
+    (outcome,) = cluster.others(leader)[0].propose(b"a")
+    assert isinstance(outcome, Rejected)
+    assert isinstance(outcome.error, NotLeaderError)
+    assert outcome.error.leader_id == leader.node_id
+
+
+def test_a_proposal_without_values_is_refused_at_once() -> None:
+    cluster = Cluster(voters=1)
+    with pytest.raises(UsageError):
+        cluster[1].propose()
+
+
+def test_a_log_that_diverged_is_cut_back_and_its_proposals_have_no_known_outcome() -> None:
+    cluster = Cluster()
+    old = cluster.leader()
+    old.propose(b"shared")
+    cluster.run_until_committed(2)
+    cluster.cut(old)
+    lost = old.propose(b"lost 1", b"lost 2")
+    cluster.settle()
+    others = cluster.others(old)
+    cluster.run_until(lambda: any(machine.running.role == "leader" for machine in others))
+    new = next(machine for machine in others if machine.running.role == "leader")
+    kept = new.propose(b"kept")
+    cluster.run_until(lambda: bool(kept))
+    cluster.run_until(lambda: bool(lost))
+    assert lost == [OutcomeUnknown(base_offset=Offset(2), epoch=Epoch(1))]
+    assert old.log_bytes() != new.log_bytes()
+    cluster.heal()
+    cluster.run_until_committed(committed(kept).base_offset + 1)
+    for machine in cluster.up:
+        assert machine.listener.values == [b"shared", b"kept"]
+    assert same_logs(cluster)
+    assert old.epochs_in_log() == sorted(old.epochs_in_log())
+
+
+def test_connections_that_keep_breaking_lose_and_double_nothing() -> None:
+    cluster = Cluster(append_linger_ms=5)
+    expected: list[bytes] = []
+    for number in range(40):
+        cluster.leader().propose(b"v%d" % number)
+        expected.append(b"v%d" % number)
+        for _ in range(number % 7):
+            cluster._turn()
+        cluster.break_all()
+    cluster.run_until(lambda: all(len(machine.listener.values) >= len(expected) for machine in cluster.up))
+    for machine in cluster.up:
+        assert machine.listener.values == expected
+    assert same_logs(cluster)
+
+
+def test_a_killed_node_comes_back_with_its_log_and_reads_it_to_its_listener() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    for value in values("v", 30):
+        leader.propose(value * 50)
+    cluster.run_until_committed(31)
+    victim = cluster.others(leader)[0]
+    victim.crash()
+    leader.propose(b"meanwhile")
+    cluster.run_until_committed(32, leader)
+    victim.start()
+    assert victim.running.log_end_offset >= 31
+    cluster.run_until_committed(32, victim)
+    assert victim.listener.values == leader.listener.values
+    assert same_logs(cluster)
+
+
+def test_a_leader_whose_memory_is_empty_serves_an_empty_follower_from_its_files() -> None:
+    cluster = Cluster(fetch_size_bytes_max=1_000)
+    leader = cluster.leader()
+    empty, other = cluster.others(leader)
+    empty.crash()
+    empty.fs = PageCacheFs()
+    for value in values("v", 30):
+        leader.propose(value * 50)
+    cluster.run_until_committed(31, leader, other)
+    for machine in (leader, other):
+        machine.crash()
+        machine.start()
+    cluster.leader()
+    empty.start()
+    cluster.run_until_committed(32, empty)
+    assert empty.listener.values == [value * 50 for value in values("v", 30)]
+
+
+def test_all_nodes_killed_keep_what_was_committed() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    leader.propose(b"kept")
+    cluster.run_until_committed(2)
+    for machine in cluster.machines.values():
+        machine.crash()
+    for machine in cluster.machines.values():
+        machine.fs.power_loss(Random(machine.node_id))
+        machine.start()
+    cluster.leader()
+    cluster.run_until_committed(3)
+    for machine in cluster.up:
+        assert machine.listener.values == [b"kept"]
+
+
+def test_a_vote_is_not_granted_before_it_is_on_disk() -> None:
+    cluster = Cluster()
+    for machine in cluster.up[1:]:
+        machine.is_disk_stalled = True
+    cluster.run(20_000)
+    assert all(machine.running.role != "leader" for machine in cluster.up)
+    for machine in cluster.up:
+        machine.is_disk_stalled = False
+    cluster.leader()
+
+
+def test_nothing_is_committed_before_a_majority_has_it_on_disk() -> None:
+    cluster = Cluster(fetch_timeout_ms=60_000)
+    leader = cluster.leader()
+    cluster.run_until_committed(1)
+    for machine in cluster.others(leader):
+        machine.is_disk_stalled = True
+    outcomes = leader.propose(b"a")
+    cluster.run(1_000)
+    assert outcomes == []
+    assert any(machine.jobs for machine in cluster.others(leader))
+    cluster.others(leader)[0].is_disk_stalled = False
+    cluster.run_until(lambda: bool(outcomes))
+    assert committed(outcomes).base_offset == 1
+
+
+def test_followers_are_sent_what_the_leader_has_not_flushed_and_may_commit_it_without_the_leaders_disk() -> None:
+    cluster = Cluster(fetch_timeout_ms=60_000)
+    leader = cluster.leader()
+    cluster.run_until_committed(1)
+    leader.is_disk_stalled = True
+    outcomes = leader.propose(b"a")
+    cluster.run_until(lambda: bool(outcomes))
+    assert committed(outcomes).base_offset == 1
+    assert leader.listener.values == [b"a"]
+    assert any(isinstance(job, AppendBatches) for job in leader.jobs)
+
+
+def test_one_flushed_follower_is_no_majority_without_the_leaders_own_flush() -> None:
+    cluster = Cluster(fetch_timeout_ms=60_000)
+    leader = cluster.leader()
+    cluster.run_until_committed(1)
+    leader.is_disk_stalled = cluster.others(leader)[0].is_disk_stalled = True
+    outcomes = leader.propose(b"a")
+    cluster.run(1_000)
+    assert outcomes == []
+    leader.is_disk_stalled = False
+    cluster.run_until(lambda: bool(outcomes))
+
+
+def test_a_leader_that_leaves_hands_over_and_stops() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    cluster.run_until_committed(1)
+    leader.running.shutdown(5_000, cluster.now)
+    cluster.run_until(lambda: bool(leader.stops), limit_ms=2_000)
+    assert leader.stops == [None]
+    leader.leave()
+    new = cluster.leader()
+    assert new is not leader
+    leader.start()
+    new.propose(b"a")
+    cluster.run_until(lambda: leader.listener.values == [b"a"])
+
+
+def test_a_leader_can_resign() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    epoch = leader.running.epoch
+    leader.running.resign(Epoch(epoch + 1), cluster.now)
+    assert leader.running.role == "leader"
+    leader.running.resign(epoch, cluster.now)
+    assert leader.running.role == "resigned"
+    cluster.run_until(lambda: cluster.leader().running.epoch > epoch)
+
+
+def test_a_lonely_voter_leads_and_commits_what_it_has_flushed() -> None:
+    cluster = Cluster(voters=1)
+    node = cluster[1]
+    assert node.running.role == "leader"
+    outcomes = node.propose(b"a")
+    assert outcomes == []
+    node.flush()
+    assert committed(outcomes).base_offset == 1
+    assert node.listener.values == [b"a"]
+    assert node.running.high_watermark == 2
+
+
+def test_listeners_and_producers_may_propose_from_within_their_calls() -> None:
+    cluster = Cluster(voters=1)
+    node = cluster[1]
+    outcomes: list[Outcome] = []
+
+    def again() -> None:
+        if len(node.listener.values) < 5:
+            outcomes.extend(node.propose(b"from a listener"))
+
+    node.listener.on_each = again
+
+    def decided(outcome: Outcome) -> None:
+        outcomes.append(outcome)
+        node.propose(b"from an outcome")
+
+    node.running.propose([b"first"], epoch=Epoch(1), now=cluster.now, on_outcome=decided)
+    cluster.settle()
+    assert node.listener.values[0] == b"first"
+    assert set(node.listener.values[1:]) == {b"from a listener", b"from an outcome"}
+
+
+def test_a_late_listener_is_given_everything() -> None:
+    cluster = Cluster(voters=1)
+    node = cluster[1]
+    node.propose(b"a")
+    cluster.settle()
+    late = FakeListener()
+    node.running.register(late)
+    assert late.values == [b"a"]
+    assert ("leader", 1, 1) in late.calls
+
+
+def test_too_many_undecided_proposals_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producers, "UNDECIDED_PROPOSALS_MAX", 1)
+    node = Cluster(voters=1)[1]
+    first = node.propose(b"a")
+    (outcome,) = node.propose(b"b")
+    assert isinstance(outcome, Rejected)
+    assert isinstance(outcome.error, BufferFullError)
+    assert first == []
+
+
+def test_before_the_start_the_disk_says_how_things_are() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    cluster.run_until_committed(1)
+    leader.crash()
+    host = Host.open(leader.fs, FakePorts(), leader.config, rng=Random(1))
+    assert (host.epoch, host.role, host.leader_id, host.high_watermark) == (1, "unattached", None, None)
+    assert (host.log_start_offset, host.log_end_offset) == (0, 1)
+
+
+def test_what_arrives_before_the_start_is_answered_after_it() -> None:
+    ports = FakePorts()
+    host = Host.open(PageCacheFs(), ports, config(1), rng=Random(1))
+    host.on_accepted(ConnectionId(5), LISTENER, at(0))
+    topics = [{"topic_name": "a-topic", "partitions": [{"partition_index": 0}]}]
+    parts = encode_request(ApiKey.DESCRIBE_QUORUM, 2, 9, None, {"topics": topics})
+    host.on_frame(ConnectionId(5), b"".join(bytes(part) for part in parts), at(0))
+    assert ports.sent == []
+    host.start(at(10))
+    host.on_io(host.lane.perform(ports.jobs), at(11))
+    assert [connection for connection, _ in ports.sent] == [5]
+
+
+def test_describe_cluster_names_the_leader() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    parts = encode_request(ApiKey.DESCRIBE_CLUSTER, 2, 9, None, {"endpoint_type": 2})
+    machine = cluster.others(leader)[0]
+    machine.running.on_accepted(ConnectionId(99), LISTENER, cluster.now)
+    machine.running.on_frame(ConnectionId(99), b"".join(bytes(part) for part in parts), cluster.now)
+    cluster.settle()
+    assert f"node{leader.node_id}".encode() in machine.sent[-1][1]
+
+
+def test_garbage_closes_its_connection_and_the_node_goes_on() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    for number, raw in enumerate([b"", b"\x16\x03\x01\x02\x00", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 100], start=500):
+        leader.running.on_accepted(ConnectionId(number), LISTENER, cluster.now)
+        leader.running.on_frame(ConnectionId(number), raw, cluster.now)
+    assert len([text for text in leader.reports if text.startswith("closing connection")]) == 4
+    leader.propose(b"still alive")
+    cluster.run_until_committed(2)
+
+
+def test_a_peer_that_answers_nonsense_is_left_and_asked_again() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    follower = cluster.others(leader)[0]
+    wire = next(wire for wire in cluster._wires.values() if wire.dialer is follower and wire.accepter is leader)
+    follower.running.on_frame(wire.id, b"nonsense", cluster.now)
+    leader.propose(b"a")
+    cluster.run_until_committed(2)
+    assert any("closing the connection to peer" in text for text in follower.reports)
+
+
+def test_a_request_that_no_correct_replica_sends_closes_its_connection() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    partition = {"partition_index": 0, "leader_id": 99, "leader_epoch": leader.running.epoch}
+    topics = [{"topic_name": "a-topic", "partitions": [partition]}]
+    endpoints = [{"name": LISTENER, "host": "elsewhere", "port": 1}]
+    body = {"cluster_id": None, "voter_id": -1, "topics": topics, "leader_endpoints": endpoints}
+    parts = encode_request(ApiKey.BEGIN_QUORUM_EPOCH, 1, 9, None, body)
+    leader.running.on_accepted(ConnectionId(500), LISTENER, cluster.now)
+    leader.running.on_frame(ConnectionId(500), b"".join(bytes(part) for part in parts), cluster.now)
+    assert "closing connection 500" in leader.reports[-1]
+    assert leader.running.role == "leader"
+
+
+def test_after_the_end_nothing_happens_any_more() -> None:
+    cluster = Cluster(voters=1)
+    node = cluster[1]
+    waiting = node.propose(b"a")
+    node.running.shutdown(1_000, cluster.now)
+    assert node.stops == [None]
+    assert isinstance(waiting[0], OutcomeUnknown)
+    sent, jobs = len(node.sent), len(node.jobs)
+    node.running.on_tick(at(10_000))
+    node.running.on_frame(ConnectionId(1), b"", at(10_000))
+    (outcome,) = node.propose(b"b")
+    assert isinstance(outcome, Rejected)
+    node.flush()
+    assert (len(node.sent), len(node.jobs), node.stops) == (sent, 0, [None])
+    assert jobs > 0
+
+
+def test_a_truncation_of_committed_records_stops_the_node() -> None:
+    """All voters but one lose their disks: the one that has not must not give up what was acknowledged."""
+    cluster = Cluster()
+    leader = cluster.leader()
+    leader.propose(b"committed")
+    cluster.run_until_committed(2)
+    survivor, *losers = sorted(cluster.machines.values(), key=lambda machine: machine is leader)
+    for loser in losers:
+        loser.crash()
+        loser.fs = PageCacheFs()
+        loser.start()
+
+    cluster.cut(survivor)
+    cluster.run_until(lambda: any(loser.running.role == "leader" for loser in losers))
+    cluster.heal()
+    cluster.run_until(lambda: bool(survivor.stops))
+    assert isinstance(survivor.stops[0], FatalError)
+    assert survivor.running.log_end_offset == 2
+
+
+def test_closing_gives_up_the_lock_and_keeps_the_log() -> None:
+    cluster = Cluster(voters=1)
+    node = cluster[1]
+    node.propose(b"a")
+    node.flush()
+    node.leave()
+    node.start()
+    cluster.run_until_committed(3)
+    assert node.listener.values == [b"a"]
+
+
+def test_a_directory_is_used_by_one_host_at_a_time() -> None:
+    node: Machine = Cluster(voters=1)[1]
+    with pytest.raises(Exception, match="lock"):
+        Host.open(node.fs, FakePorts(), node.config, rng=Random(1))

@@ -1,0 +1,176 @@
+"""Opening a node's directory: what is made, what is checked, what is refused with the file and the repair."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from pykraft.config import NodeConfig
+from pykraft.errors import ConfigError, CorruptionError, ForeignDirectoryError, StorageError
+from pykraft.host.open import Opened, open_node
+from pykraft.log.lane import AppendBatches, WriteElection
+from pykraft.log.os_fs import OsFs
+from pykraft.protocol.batch import read_header
+from pykraft.types import Election, Epoch, Io, Listeners, NodeId, Offset, Uuid, VoterSet, uuid_parse
+from tests.host.fakes import DIRECTORY, at, batch, config
+from tests.log.page_cache_fs import PageCacheFs
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "raft" / "disk" / "n1"
+PARTITION = DIRECTORY / "a-topic-0"
+LOG = PARTITION / f"{0:020d}.log"
+
+
+def opened(fs: PageCacheFs, node_config: NodeConfig | None = None) -> Opened:
+    return open_node(fs, node_config or config(1), Random(1))
+
+
+def used() -> PageCacheFs:
+    """A disk on which a node has written two batches and a vote, and was closed."""
+    fs = PageCacheFs()
+    node = opened(fs)
+    election = Election(epoch=Epoch(1), leader_id=NodeId(2))
+    write = WriteElection(io=Io(1), election=election, voters=node.config.voters.ids, kraft_version=0)
+    node.lane.perform([write, AppendBatches(io=Io(2), batches=[batch(0), batch(1)])])
+    node.close()
+    return fs
+
+
+def test_a_new_directory_gets_its_identity() -> None:
+    fs = PageCacheFs()
+    node = opened(fs)
+    meta = fs.read(DIRECTORY / "meta.properties").decode()
+    assert "node.id=1" in meta
+    assert "cluster.id=a-cluster" in meta
+    assert node.directory.directory_id == config(1).directory_id
+    assert (node.view.start_offset, node.view.end_offset, node.election) == (0, 0, None)
+    assert node.notes == ()
+
+
+def test_a_directory_id_that_is_not_configured_is_made_up_once() -> None:
+    fs = PageCacheFs()
+    first = opened(fs, replace(config(1), directory_id=None))
+    first.close()
+    again = open_node(fs, replace(config(1), directory_id=None), Random(2))
+    assert again.directory.directory_id == first.directory.directory_id
+
+
+def test_what_was_written_is_there_again() -> None:
+    node = opened(used())
+    assert node.view.end_offset == node.log.end_offset == 2
+    assert [(entry.epoch, entry.start_offset) for entry in node.view.epochs] == [(1, 0)]
+    assert node.election == Election(epoch=Epoch(1), leader_id=NodeId(2))
+    raft = node.raft(Random(1), at(0))
+    assert (raft.epoch, raft.leader_id, raft.role) == (1, 2, "follower")
+
+
+def test_a_directory_of_kafka_is_opened(tmp_path: Path) -> None:
+    for path in (GOLDEN / "data").rglob("*"):
+        copy = tmp_path / path.relative_to(GOLDEN / "data")
+        if path.is_dir():
+            copy.mkdir(parents=True, exist_ok=True)
+        else:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(path.read_bytes())
+    kafkas = replace(
+        config(1),
+        log_dir=tmp_path,
+        cluster_id="AAAAAAAAAAAAAAAAAAAAAA",
+        directory_id=None,
+        topic_name="__raft_performance_test",
+        topic_id=uuid_parse("AAAAAAAAAAAAAAAAAAAAAg"),
+    )
+    node = open_node(OsFs(), kafkas, Random(1))
+    assert node.election is not None
+    assert node.election.epoch >= node.view.last_epoch > 0
+    assert node.view.end_offset > 100
+    assert any("recovery-point" in note for note in node.notes)
+    node.close()
+
+
+def test_a_torn_tail_is_cut_and_told() -> None:
+    fs = used()
+    fs.write(LOG, fs.read(LOG) + bytes(batch(2)[1])[:-5])
+    node = opened(fs)
+    assert node.view.end_offset == 2
+    assert any("torn tail" in note for note in node.notes)
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        replace(config(1), cluster_id="another"),
+        replace(config(1), node_id=NodeId(2)),
+        replace(config(1), directory_id=Uuid(bytes([9]) * 16)),
+    ],
+    ids=["cluster", "node", "directory id"],
+)
+def test_another_nodes_directory_is_refused(foreign: NodeConfig) -> None:
+    fs = used()
+    with pytest.raises(ForeignDirectoryError, match=r"meta\.properties.*expected"):
+        opened(fs, foreign)
+    opened(fs)
+
+
+def test_another_topics_partition_is_refused() -> None:
+    with pytest.raises(ForeignDirectoryError, match=r"partition\.metadata"):
+        opened(used(), replace(config(1), topic_id=Uuid(bytes([9]) * 16)))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [DIRECTORY / "meta.properties", PARTITION / "quorum-state", PARTITION / "partition.metadata", LOG],
+    ids=lambda path: path.name,
+)
+def test_damage_is_refused_by_name_and_leaves_the_directory_free(path: Path) -> None:
+    fs = used()
+    sound = fs.read(path)
+    damaged = bytearray(sound)
+    damaged[len(damaged) // 2 :] = b"?" * (len(damaged) - len(damaged) // 2)
+    fs.write(path, bytes(damaged))
+    with pytest.raises(CorruptionError, match=path.name.replace(".", r"\.")) as raised:
+        opened(fs)
+    assert raised.value.repair
+    assert fs.read(path) == bytes(damaged)
+    fs.write(path, sound)
+    opened(fs)
+
+
+def test_a_directory_is_opened_once() -> None:
+    fs = used()
+    node = opened(fs)
+    with pytest.raises(StorageError, match="lock"):
+        opened(fs)
+    node.close()
+    opened(fs)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "key"),
+    [
+        ({"node_id": None}, "node.id"),
+        ({"voters": VoterSet()}, "controller.quorum.voters"),
+        ({"advertised_listeners": Listeners()}, "controller.listener.names"),
+    ],
+)
+def test_a_configuration_that_no_quorum_can_work_with_is_refused(wrong: dict[str, object], key: str) -> None:
+    fs = PageCacheFs()
+    with pytest.raises(ConfigError) as raised:
+        opened(fs, replace(config(1), **wrong))  # type: ignore[arg-type]
+    assert raised.value.key == key
+    assert not fs.exists(DIRECTORY)
+
+
+def test_after_a_failed_write_closing_writes_nothing_and_frees_the_directory() -> None:
+    fs = used()
+    node = opened(fs)
+    fs.fail = lambda operation, path: operation == "sync" and path == LOG
+    with pytest.raises(StorageError):
+        node.lane.perform([AppendBatches(io=Io(1), batches=[batch(2)])])
+    before = len(fs.operations)
+    node.close()
+    assert len(fs.operations) == before
+    fs.fail = lambda _operation, _path: False
+    assert read_header(bytes(opened(fs).log.read(Offset(0), 1))).base_offset == 0
