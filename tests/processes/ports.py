@@ -32,15 +32,21 @@ def free_ports(count: int) -> list[int]:
 
     Errors: RuntimeError when a thousand tries did not find enough.
     """
-    folder = Path(tempfile.gettempdir()) / f"pykraft-ports-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    folder = lock_folder()
     ports: list[int] = []
     for port in random.SystemRandom().sample(range(PORT_MIN, PORT_END), _TRIES_MAX):
-        if len(ports) == count:
-            return ports
         if port not in _held and _hold(folder, port):
             ports.append(port)
+        if len(ports) == count:
+            return ports
     raise RuntimeError(f"{_TRIES_MAX} ports were tried, {len(ports)} of the {count} needed were free")
+
+
+def lock_folder() -> Path:
+    """Where this user's test runs have their lock files."""
+    folder = Path(tempfile.gettempdir()) / f"pykraft-ports-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
 
 
 def _hold(folder: Path, port: int) -> bool:

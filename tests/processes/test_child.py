@@ -1,0 +1,55 @@
+"""Processes that a test starts are told apart by their own pid, heard, and never left behind."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.processes.child import Child, Children
+from tests.processes.waiting import wait_until
+
+READY = "print('ready', flush=True); signal.pause()"
+POLITE = f"import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); {READY}"
+DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {READY}"
+
+
+def start(children: Children, code: str, log: Path, *, lines: int = 1) -> Child:
+    child = children.start("a child", [sys.executable, "-c", code], log)
+    wait_until(lambda: child.log().count("ready") == lines, "the child to be ready", alive=[child])
+    return child
+
+
+def test_a_child_is_stopped_killed_and_started_again_with_one_log(children: Children, tmp_path: Path) -> None:
+    assert start(children, POLITE, tmp_path / "log").stop() == 7
+    second = start(children, POLITE, tmp_path / "log", lines=2)
+    second.kill()
+    assert second.status == -signal.SIGKILL
+
+
+def test_a_paused_child_can_be_resumed_and_killed(children: Children, tmp_path: Path) -> None:
+    child = start(children, POLITE, tmp_path / "log")
+    child.pause()
+    state = Path(f"/proc/{child.pid}/stat")
+    wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "T", "the child to be paused")
+    child.resume()
+    assert child.stop() == 7
+
+
+def test_nothing_is_left_behind_even_when_a_test_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    started: list[Child] = []
+
+    def fail() -> None:
+        with Children() as children:
+            started.append(start(children, DEAF, tmp_path / "log"))
+            started[0].pause()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert started[0].status == -signal.SIGKILL
+    shown = capsys.readouterr().err
+    assert str(tmp_path / "log") in shown
+    assert "ready" in shown

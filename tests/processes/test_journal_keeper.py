@@ -1,0 +1,48 @@
+"""A journal holds what was told, whole lines only, whatever became of the teller."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pykraft.client.journal import Started, Stopped
+from pykraft.types import NodeId
+from tests.processes.journal_keeper import JournalKeeper
+
+STARTED = b'{"event":"started","node":4,"run":"0011223344556677","pid":9,"port":15000}\n'
+STOPPED = b'{"event":"stopped","node":4}\n'
+THE_END = Stopped(node=NodeId(4))
+
+
+def tell(journal: JournalKeeper, *pieces: bytes) -> None:
+    reading, writing = os.pipe()
+    journal.attach(reading)
+    for piece in pieces:
+        os.write(writing, piece)
+    os.close(writing)
+
+
+def test_lines_are_kept_however_they_were_cut_and_half_a_line_is_not(tmp_path: Path) -> None:
+    journal = JournalKeeper(tmp_path / "journal.jsonl")
+    mark = journal.mark()
+    tell(journal, STARTED[:20], STARTED[20:] + STOPPED, STOPPED[:10])
+    journal.wait_for(lambda events: THE_END in events, "the end", since=mark)
+    assert [type(event) for event in journal.events()] == [Started, Stopped]
+    assert journal.events(since=1) == [THE_END]
+    assert journal.path.read_bytes() == STARTED + STOPPED
+    assert journal.end_offset == 0
+
+
+def test_a_line_that_is_none_fails_the_test(tmp_path: Path) -> None:
+    journal = JournalKeeper(tmp_path / "journal.jsonl")
+    tell(journal, b"hello\n")
+    with pytest.raises(AssertionError, match="not a line of a journal"):
+        journal.wait_for(lambda _: None, "anything")
+
+
+def test_what_is_never_told_is_named(tmp_path: Path) -> None:
+    journal = JournalKeeper(tmp_path / "journal.jsonl")
+    with pytest.raises(AssertionError, match="for a leader"):
+        journal.wait_for(lambda _: None, "a leader", timeout_s=0.05)
