@@ -7,25 +7,33 @@
     the lines that the commands above produced
     (blank line)
 
-Verbs: ``cluster voters=3 observers=0 linger=0 [flushed-only]`` (creates and starts all) · ``timeout N`` (time
-passes to N's own deadline, others do not notice) · ``tick MS`` (time passes for all) · ``flush N…|all`` ·
-``deliver N…|all`` (what is on the wire to them now) · ``drop A->B`` (what is on the wire) · ``cut A->B`` and
-``heal`` (links) · ``append N COUNT`` · ``crash N`` · ``restart N`` · ``resign N`` · ``shutdown N`` ·
-``run MS`` (time passes and all goes on: flush, deliver) · ``stabilize`` (the same until all is quiet, no time
-passes) · ``quiet`` before a verb tells nothing ·
-``state [N]``.
+A file begins with ``cluster voters=3`` and perhaps ``observers=1``, ``anonymous`` (an observer without id, node 0),
+``linger=20``, ``election=1000``, ``bootstrap=2,3``, ``old=3`` (node 3 knows no pre-votes), ``flushed-only``; all nodes are started.
+
+Time: ``timeout N`` (node N's clock runs on until it changes its state; nobody else notices) · ``tick MS`` (time
+passes for all, nothing moves) · ``run MS`` (time passes, disks and network work) · ``stabilize`` (they work until
+all is quiet, no time passes).
+Disks: ``flush N…|all`` (all jobs) · ``flush-next N`` (the oldest job) · ``stall N`` (not by ``run`` and
+``stabilize``) · ``mend N`` · ``crash N`` · ``restart N`` · ``restart-wiped N``.
+Network: ``deliver N…|A->B…|all`` (what is on the wire to them or on
+these links, one argument after the other) · ``drop A->B`` (what is on
+the wire) · ``cut A->B…`` and ``heal`` · ``tamper A->B FIELD=VALUE`` (in the Fetch answer on the wire).
+Wishes: ``append N COUNT`` · ``resign N`` · ``shutdown N`` · ``ask N WHAT FIELD=VALUE…`` (see ``asks``).
+Telling: ``state [N…]`` · ``quiet`` before a verb tells nothing of it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pykraft.config import RaftConfig
-from pykraft.core import events
-from tests.scenarios import tell
-from tests.scenarios.world import World
+from pykraft.core import events, messages
+from pykraft.types import Epoch, NodeId, Offset
+from tests.scenarios import asks, tell
+from tests.scenarios.world import OBSERVER_WITHOUT_ID, Message, Node, World
 
 ROUNDS_MAX = 200
 
@@ -70,22 +78,29 @@ class Stage:
 
     def __init__(self) -> None:
         self._world: World | None = None
+        self._stalled: set[int] = set()
         self._verbs: Mapping[str, Callable[[list[str]], None]] = {
             "cluster": self._cluster,
             "timeout": self._timeout,
             "tick": self._tick,
             "run": self._run,
+            "stabilize": self._stabilize,
             "flush": self._flush,
+            "flush-next": self._flush_next,
+            "stall": self._stall,
+            "mend": self._mend,
+            "crash": self._crash,
+            "restart": self._restart,
+            "restart-wiped": self._restart_wiped,
             "deliver": self._deliver,
             "drop": self._drop,
             "cut": self._cut,
             "heal": self._heal,
+            "tamper": self._tamper,
             "append": self._append,
-            "crash": self._crash,
-            "restart": self._restart,
             "resign": self._resign,
             "shutdown": self._shutdown,
-            "stabilize": self._stabilize,
+            "ask": self._ask,
             "state": self._state,
         }
 
@@ -106,9 +121,16 @@ class Stage:
     def _cluster(self, arguments: list[str]) -> None:
         options = dict(argument.split("=") for argument in arguments if "=" in argument)
         config = RaftConfig(
-            append_linger_ms=int(options.get("linger", "0")), leader_send_flushed_only="flushed-only" in arguments
+            append_linger_ms=int(options.get("linger", "0")),
+            election_timeout_ms=int(options.get("election", "1000")),
+            leader_send_flushed_only="flushed-only" in arguments,
         )
-        self._world = World(voters=int(options["voters"]), observers=int(options.get("observers", "0")), config=config)
+        voters, observers = int(options["voters"]), int(options.get("observers", "0"))
+        others = list(range(voters + 1, voters + observers + 1))
+        if "anonymous" in arguments:
+            others.append(OBSERVER_WITHOUT_ID)
+        self._world = World(voters=voters, others=others, bootstrap=_ids(options.get("bootstrap", "")), config=config)
+        self._world.without_pre_vote = set(_ids(options.get("old", "")))
         for node in self.world.running():
             self.world.start(node.node_id)
 
@@ -116,9 +138,9 @@ class Stage:
         node = self.world.nodes[int(arguments[0])]
         before = (node.raft.role, node.raft.epoch)
         for _ in range(ROUNDS_MAX):
-            deadline_ms = node.raft.next_deadline_ms()
+            deadline_ms = node.deadline_ms()
             assert deadline_ms is not None, f"node {node.node_id} waits for nothing"
-            self.world.now_ms = max(self.world.now_ms, deadline_ms)
+            node.ahead_ms += max(0, deadline_ms - self.world.now_ms)
             node.step(events.TimerDue())
             if (node.raft.role, node.raft.epoch) != before:
                 return
@@ -126,43 +148,72 @@ class Stage:
 
     def _tick(self, arguments: list[str]) -> None:
         end_ms = self.world.now_ms + int(arguments[0])
-        while True:
+        for _ in range(ROUNDS_MAX * 10):
             due = [
                 (deadline_ms, node.node_id)
                 for node in self.world.running()
-                if (deadline_ms := node.raft.next_deadline_ms()) is not None and deadline_ms <= end_ms
+                if (deadline_ms := node.deadline_ms()) is not None and deadline_ms <= end_ms
             ]
             if not due:
-                break
+                self.world.now_ms = end_ms
+                return
             deadline_ms, node_id = min(due)
             self.world.now_ms = max(self.world.now_ms, deadline_ms)
             self.world.nodes[node_id].step(events.TimerDue())
-        self.world.now_ms = end_ms
+        raise AssertionError("somebody wants to act again and again, and time stands still")
 
     def _run(self, arguments: list[str]) -> None:
         end_ms = self.world.now_ms + int(arguments[0])
         self._stabilize([])
         while self.world.now_ms < end_ms:
-            deadlines_ms = [node.raft.next_deadline_ms() for node in self.world.running()]
+            deadlines_ms = [node.deadline_ms() for node in self.world.running()]
             next_ms = min((deadline for deadline in deadlines_ms if deadline is not None), default=end_ms)
             self._tick([str(max(0, min(next_ms, end_ms) - self.world.now_ms))])
             self._stabilize([])
 
+    def _stabilize(self, arguments: list[str]) -> None:
+        assert not arguments
+        for _ in range(ROUNDS_MAX):
+            working = [node for node in self.world.running() if node.node_id not in self._stalled]
+            if not self.world.wire and not any(node.jobs for node in working):
+                return
+            for node in working:
+                node.flush()
+            self._deliver(["all"])
+        raise AssertionError("the cluster does not come to rest")
+
     def _flush(self, arguments: list[str]) -> None:
         for node in self._nodes(arguments):
-            self.world.nodes[node].flush()
+            node.flush()
+
+    def _flush_next(self, arguments: list[str]) -> None:
+        for node in self._nodes(arguments):
+            node.flush(1)
+
+    def _stall(self, arguments: list[str]) -> None:
+        self._stalled |= {node.node_id for node in self._nodes(arguments)}
+
+    def _mend(self, arguments: list[str]) -> None:
+        self._stalled -= {node.node_id for node in self._nodes(arguments)}
+
+    def _crash(self, arguments: list[str]) -> None:
+        self.world.crash(int(arguments[0]))
+
+    def _restart(self, arguments: list[str]) -> None:
+        self.world.restart(int(arguments[0]))
+
+    def _restart_wiped(self, arguments: list[str]) -> None:
+        self.world.restart(int(arguments[0]), wiped=True)
 
     def _deliver(self, arguments: list[str]) -> None:
-        targets = None if arguments == ["all"] else self._nodes(arguments)
-        for message in [waiting for waiting in self.world.wire if targets is None or waiting.target in targets]:
-            if message in self.world.wire:
-                self.world.deliver(message)
+        for argument in arguments:
+            for message in [waiting for waiting in self.world.wire if _is_meant(waiting, argument)]:
+                if message in self.world.wire:
+                    self.world.deliver(message)
 
     def _drop(self, arguments: list[str]) -> None:
-        source, target = _link(arguments[0])
-        self.world.wire = [
-            message for message in self.world.wire if (message.source, message.target) != (source, target)
-        ]
+        dropped = self._on_link(arguments[0])
+        self.world.wire = [message for message in self.world.wire if message not in dropped]
 
     def _cut(self, arguments: list[str]) -> None:
         self.world.cuts |= {_link(argument) for argument in arguments}
@@ -171,14 +222,13 @@ class Stage:
         assert not arguments
         self.world.cuts.clear()
 
+    def _tamper(self, arguments: list[str]) -> None:
+        (message,) = [one for one in self._on_link(arguments[0]) if isinstance(one.body, messages.FetchResponse)]
+        field, value = arguments[1].split("=")
+        message.body = _tampered(message.body, field, int(value))
+
     def _append(self, arguments: list[str]) -> None:
         self.world.propose(int(arguments[0]), int(arguments[1]))
-
-    def _crash(self, arguments: list[str]) -> None:
-        self.world.crash(int(arguments[0]))
-
-    def _restart(self, arguments: list[str]) -> None:
-        self.world.restart(int(arguments[0]))
 
     def _resign(self, arguments: list[str]) -> None:
         node = self.world.nodes[int(arguments[0])]
@@ -187,26 +237,53 @@ class Stage:
     def _shutdown(self, arguments: list[str]) -> None:
         self.world.nodes[int(arguments[0])].step(events.ShutdownRequested(timeout_ms=5_000))
 
-    def _stabilize(self, arguments: list[str]) -> None:
-        assert not arguments
-        for _ in range(ROUNDS_MAX):
-            if not self.world.wire and not any(node.jobs for node in self.world.running()):
-                return
-            for node in self.world.running():
-                node.flush()
-            self._deliver(["all"])
-        raise AssertionError("the cluster does not come to rest")
+    def _ask(self, arguments: list[str]) -> None:
+        target, what, *fields = arguments
+        numbers = {name: int(value) for name, value in (field.split("=") for field in fields)}
+        self.world.ask(int(target), asks.REQUESTS[what](numbers))
 
     def _state(self, arguments: list[str]) -> None:
         for node in self._nodes(arguments or ["all"]):
-            self.world.say(tell.state(node, self.world.nodes[node].raft))
+            self.world.say(tell.state(node.node_id, node.raft))
 
-    def _nodes(self, arguments: list[str]) -> list[int]:
+    def _nodes(self, arguments: list[str]) -> list[Node]:
         if arguments == ["all"]:
-            return [node.node_id for node in self.world.running()]
-        return [int(argument) for argument in arguments]
+            return self.world.running()
+        return [self.world.nodes[int(argument)] for argument in arguments]
+
+    def _on_link(self, link: str) -> list[Message]:
+        return [message for message in self.world.wire if (message.source, message.target) == _link(link)]
+
+
+def _ids(text: str) -> list[int]:
+    return [int(part) for part in text.split(",") if part]
 
 
 def _link(text: str) -> tuple[int, int]:
     source, target = text.split("->")
     return int(source), int(target)
+
+
+def _is_meant(message: Message, argument: str) -> bool:
+    if "->" in argument:
+        return (message.source, message.target) == _link(argument)
+    return argument in ("all", str(message.target))
+
+
+def _tampered(body: messages.Request | messages.Response, field: str, value: int) -> messages.Response:
+    """A Fetch answer with another high watermark or leader, fewer batches, or a last one of another epoch or offset."""
+    assert isinstance(body, messages.FetchResponse)
+    match field:
+        case "hw":
+            return dataclasses.replace(body, high_watermark=Offset(value))
+        case "leader":
+            return dataclasses.replace(body, leader_id=NodeId(value))
+        case "keep":
+            return dataclasses.replace(body, batches=body.batches[:value])
+        case "batch-epoch":
+            last = dataclasses.replace(body.batches[-1], epoch=Epoch(value))
+        case "batch-offset":
+            last = dataclasses.replace(body.batches[-1], base_offset=Offset(value))
+        case _:
+            raise AssertionError(field)
+    return dataclasses.replace(body, batches=(*body.batches[:-1], last))

@@ -15,7 +15,8 @@ def effect(node_id: int, done: Effect) -> str | None:
         case effects.WriteElectionState():
             return f"{node_id} writes {election(done.election)}"
         case effects.AppendBatches():
-            return f"{node_id} appends {done.batches[0].base_offset}..{done.batches[-1].end_offset} epoch={done.batches[0].epoch}"
+            first, last = done.batches[0], done.batches[-1]
+            return f"{node_id} appends {first.base_offset}..{last.end_offset} epoch={first.epoch}"
         case effects.AppendFetched():
             return f"{node_id} appends fetched batches up to {done.end_offset}"
         case effects.TruncateTo():
@@ -65,28 +66,43 @@ def _request(body: messages.Request | messages.Response) -> str | None:
         case messages.FetchRequest():
             return f"Fetch epoch={body.epoch} at={body.fetch_offset}/{body.last_fetched_epoch} hw={body.high_watermark}"
         case messages.FetchSnapshotRequest():
-            return f"FetchSnapshot epoch={body.epoch}"
+            return f"FetchSnapshot epoch={body.epoch} snapshot={body.snapshot_id.offset}/{body.snapshot_id.epoch}"
+        case messages.DescribeQuorumRequest():
+            return "DescribeQuorum"
+        case messages.AddVoterRequest():
+            return f"AddRaftVoter {body.voter.id}"
+        case messages.RemoveVoterRequest():
+            return f"RemoveRaftVoter {body.voter.id}"
+        case messages.UpdateVoterRequest():
+            return f"UpdateRaftVoter epoch={body.epoch} {body.voter.id}"
         case _:
             return None
 
 
 def _response(body: messages.Request | messages.Response) -> str:
-    error = getattr(body, "error", 0)
-    if error:
-        return f"{type(body).__name__} {ErrorCode(error).name} epoch={getattr(body, 'epoch', '-')} leader={getattr(body, 'leader_id', None)}"
+    name = type(body).__name__
+    if isinstance(body, messages.ChangeVoterResponse):
+        return f"{name} {ErrorCode(body.error).name}: {body.error_message}"
+    if error := getattr(body, "error", 0):
+        return f"{name} {ErrorCode(error).name} {_leader(body)}"
     match body:
         case messages.VoteResponse():
-            answer = "granted" if body.vote_granted else "denied"
-            return f"vote {answer} epoch={body.epoch} leader={body.leader_id}"
+            return f"vote {'granted' if body.vote_granted else 'denied'} {_leader(body)}"
         case messages.FetchResponse() if body.diverging is not None:
             return f"fetched diverging at {body.diverging.offset}/{body.diverging.epoch}"
         case messages.FetchResponse():
             ends = f" {body.batches[0].base_offset}..{body.batches[-1].end_offset}" if body.batches else " nothing"
             return f"fetched{ends} hw={body.high_watermark}"
+        case messages.DescribeQuorumResponse():
+            rows = [("voter", row) for row in body.voters] + [("observer", row) for row in body.observers]
+            told = [f"{kind} {row.key.id} end={row.log_end_offset}" for kind, row in rows]
+            return f"quorum {_leader(body)} hw={body.high_watermark}: {', '.join(told)}"
         case _:
-            return (
-                f"{type(body).__name__} epoch={getattr(body, 'epoch', '-')} leader={getattr(body, 'leader_id', None)}"
-            )
+            return f"{name} {_leader(body)}"
+
+
+def _leader(body: messages.Request | messages.Response) -> str:
+    return f"epoch={getattr(body, 'epoch', '-')} leader={getattr(body, 'leader_id', None)}"
 
 
 def state(node_id: int, raft: Raft) -> str:

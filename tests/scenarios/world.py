@@ -1,8 +1,8 @@
 """A few cores, their disks and the messages between them, moved by hand one step at a time.
 
-No bytes and no host: a log is a list of batches, of which the first so many are flushed; a message waits in
-its sender until the write it relies on is flushed, then on the wire until it is delivered or dropped. Time
-passes only when a scenario says so. Whatever a core does is told to `lines`.
+No bytes and no host: a log is a list of batches, and a disk does its jobs when it is told to; a message waits in
+its sender until the job it relies on is durable, then on the wire until it is delivered or dropped. Time passes
+only when a scenario says so, and each node has its own clock. Whatever a core does is told to `lines`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from random import Random
+from typing import assert_never
 
 from pykraft.config import RaftConfig
 from pykraft.core import effects, events, messages
@@ -18,6 +19,7 @@ from pykraft.core.log_view import LogView
 from pykraft.core.messages import FetchedBatch
 from pykraft.core.raft import Raft
 from pykraft.core.replica import LocalReplica
+from pykraft.errors import ErrorCode
 from pykraft.types import (
     EPOCH_ZERO,
     Election,
@@ -38,7 +40,10 @@ from tests.scenarios import tell
 
 LISTENER = "CONTROLLER"
 WALL_MS = 1_000_000
+PORT_FIRST = 9_000
 OBSERVER_WITHOUT_ID = 0
+OUTSIDER = 99
+"""Who sends the requests that no node sends: an operator, a Java voter, an impostor."""
 
 
 @dataclass(kw_only=True)
@@ -52,6 +57,9 @@ class Disk:
     def end_offset(self) -> Offset:
         return self.batches[-1].end_offset if self.batches else Offset(0)
 
+    def copy(self) -> Disk:
+        return Disk(election=self.election, batches=list(self.batches))
+
     def epochs(self) -> list[EpochStart]:
         starts: dict[Epoch, Offset] = {}
         for batch in self.batches:
@@ -59,12 +67,21 @@ class Disk:
         return [EpochStart(epoch=epoch, start_offset=offset) for epoch, offset in starts.items()]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A storage effect that is not durable yet, and what the disk holds once it is."""
+
+    io: Io
+    result: Disk
+
+
 @dataclass(kw_only=True)
 class Message:
-    """One message on its way; ``request_id`` belongs to the sender of the request."""
+    """One message on its way; ``peer_id`` is what the asking node calls the asked one (a bootstrap server: -2, ...)."""
 
     source: int
     target: int
+    peer_id: int
     correlation_id: int
     body: messages.Request | messages.Response
     is_request: bool
@@ -78,13 +95,13 @@ class Node:
         self.world = world
         self.node_id = node_id
         self.disk = disk
-        self.memory = Disk(election=disk.election, batches=list(disk.batches))
-        self.jobs: list[Effect] = []
+        self.memory = disk.copy()
+        self.jobs: list[Job] = []
+        self.ahead_ms = 0
         self.held: list[Message] = []
         self.durable = Io(0)
         self.fetched: tuple[FetchedBatch, ...] = ()
         self.asked: dict[int, Message] = {}
-        self.proposals: dict[int, int] = {}
         local_id = None if node_id == OBSERVER_WITHOUT_ID else NodeId(node_id)
         self.raft = Raft(
             config=world.config,
@@ -95,28 +112,42 @@ class Node:
                 default_listener=LISTENER,
             ),
             voters=world.voters,
+            bootstrap=world.bootstrap,
             election=disk.election,
             log=LogView(start_offset=Offset(0), end_offset=disk.end_offset, epochs=disk.epochs()),
             rng=Random(node_id),
-            now=world.now,
+            now=self.now,
         )
+
+    @property
+    def now(self) -> Instant:
+        """The world's time as this node's clocks show it."""
+        now_ms = self.world.now_ms + self.ahead_ms
+        return Instant(mono_ms=now_ms, wall_ms=WALL_MS + now_ms)
+
+    def deadline_ms(self) -> int | None:
+        """When this node wants to act, in the world's time."""
+        deadline_ms = self.raft.next_deadline_ms()
+        return None if deadline_ms is None else deadline_ms - self.ahead_ms
 
     def step(self, event: events.Event) -> None:
         """One step of the core; its effects become lines, jobs and messages."""
-        self.carry_out(self.raft.step(event, self.world.now))
+        self.carry_out(self.raft.step(event, self.now))
 
     def carry_out(self, done: list[Effect]) -> None:
         for effect in done:
             self.world.say(tell.effect(self.node_id, effect))
             match effect:
-                case effects.WriteElectionState() | effects.AppendBatches():
-                    self.jobs.append(effect)
+                case (
+                    effects.WriteElectionState()
+                    | effects.AppendBatches()
+                    | effects.AppendFetched()
+                    | effects.TruncateTo()
+                ):
                     self._remember(effect)
-                case effects.AppendFetched() | effects.TruncateTo():
-                    self.jobs.append(effect)
-                    self._remember(effect)
+                    self.jobs.append(Job(io=effect.io, result=self.memory.copy()))
                 case effects.Send():
-                    self._hold(effect.peer.id, effect.correlation_id, effect.message, effect.after, is_request=True)
+                    self._ask(effect)
                 case effects.Reply():
                     self._answer(effect.request_id, effect.message, effect.after)
                 case effects.ReplyFetch():
@@ -125,18 +156,13 @@ class Node:
                     pass
         self.release()
 
-    def flush(self) -> None:
-        """Every job so far becomes durable; what waited for it leaves."""
-        if not self.jobs:
+    def flush(self, count: int | None = None) -> None:
+        """The oldest jobs, or all of them, become durable; what waited for them leaves."""
+        done, self.jobs = self.jobs[:count], self.jobs[count:] if count else []
+        if not done:
             return
-        self.disk.election = self.memory.election
-        self.disk.batches = list(self.memory.batches)
-        last = self.jobs[-1]
-        assert isinstance(
-            last,
-            effects.WriteElectionState | effects.AppendBatches | effects.AppendFetched | effects.TruncateTo,
-        )
-        self.jobs = []
+        last = done[-1]
+        self.disk = last.result
         self.durable = last.io
         self.release()
         self.step(events.Persisted(io=last.io))
@@ -147,7 +173,7 @@ class Node:
             self.held.remove(message)
             self.world.wire.append(message)
 
-    def _remember(self, effect: Effect) -> None:
+    def _remember(self, effect: effects.StorageEffect) -> None:
         match effect:
             case effects.WriteElectionState():
                 self.memory.election = effect.election
@@ -166,7 +192,7 @@ class Node:
             case effects.TruncateTo():
                 self.memory.batches = [batch for batch in self.memory.batches if batch.end_offset <= effect.end_offset]
             case _:
-                pass
+                assert_never(effect)
 
     def _with_batches(self, effect: effects.ReplyFetch) -> messages.FetchResponse:
         batches = tuple(
@@ -176,56 +202,55 @@ class Node:
         )
         return dataclasses.replace(effect.message, batches=batches)
 
-    def _hold(
-        self,
-        target: int,
-        correlation_id: int,
-        body: messages.Request | messages.Response,
-        after: Io,
-        *,
-        is_request: bool,
-    ) -> None:
+    def _ask(self, effect: effects.Send) -> None:
         message = Message(
             source=self.node_id,
-            target=target,
-            correlation_id=correlation_id,
-            body=body,
-            is_request=is_request,
-            after=after,
+            target=effect.peer.endpoint.port - PORT_FIRST,
+            peer_id=effect.peer.id,
+            correlation_id=effect.correlation_id,
+            body=effect.message,
+            is_request=True,
+            after=effect.after,
         )
         self.held.append(message)
 
     def _answer(self, request_id: int, body: messages.Response, after: Io) -> None:
         request = self.asked.pop(request_id)
-        self._hold(request.source, request.correlation_id, body, after, is_request=False)
+        answer = dataclasses.replace(
+            request, source=self.node_id, target=request.source, body=body, is_request=False, after=after
+        )
+        self.held.append(answer)
 
 
 class World:
     """All nodes, the wire and the clock."""
 
-    def __init__(self, *, voters: int, observers: int, config: RaftConfig) -> None:
+    def __init__(self, *, voters: int, others: list[int], bootstrap: list[int], config: RaftConfig) -> None:
         self.config = config
         self.now_ms = 0
         self.wire: list[Message] = []
         self.lines: list[str] = []
         self.cuts: set[tuple[int, int]] = set()
+        self.without_pre_vote: set[int] = set()
         self.nodes: dict[int, Node] = {}
+        self.crashed: dict[int, Disk] = {}
         self._next_request_id = 1
         self._next_handle = 1
         members = range(1, voters + 1)
         self.voters = VoterSet.of(
             Voter(key=ReplicaKey(NodeId(node_id)), listeners=self.listeners(node_id)) for node_id in members
         )
-        for node_id in range(1, voters + observers + 1):
+        self.bootstrap = tuple(self.endpoint(node_id) for node_id in bootstrap)
+        for node_id in (*members, *others):
             self.nodes[node_id] = Node(self, node_id, Disk())
 
-    @property
-    def now(self) -> Instant:
-        return Instant(mono_ms=self.now_ms, wall_ms=WALL_MS + self.now_ms)
+    def endpoint(self, node_id: int) -> Endpoint:
+        """Every node listens at its own port."""
+        return Endpoint(f"n{node_id}", PORT_FIRST + node_id)
 
     def listeners(self, node_id: int) -> Listeners:
-        """Every node listens at its own port."""
-        return Listeners(((LISTENER, Endpoint(f"n{node_id}", 9_000 + node_id)),))
+        """One listener is enough here."""
+        return Listeners(((LISTENER, self.endpoint(node_id)),))
 
     def say(self, line: str | None) -> None:
         """One more line of the story."""
@@ -235,32 +260,50 @@ class World:
     def start(self, node_id: int) -> None:
         """The first step of a node."""
         node = self.nodes[node_id]
-        node.carry_out(node.raft.start(self.now))
+        node.carry_out(node.raft.start(node.now))
 
     def crash(self, node_id: int) -> None:
         """Lose the node with everything that it had not flushed, and all messages to and from it."""
-        node = self.nodes.pop(node_id)
+        self.crashed[node_id] = self.nodes.pop(node_id).disk
         self.wire = [message for message in self.wire if node_id not in (message.source, message.target)]
-        self.nodes[-node_id] = node
 
-    def restart(self, node_id: int) -> None:
-        """Start the node again from what its disk holds."""
-        disk = self.nodes.pop(-node_id).disk
-        self.nodes[node_id] = Node(self, node_id, disk)
+    def restart(self, node_id: int, *, wiped: bool = False) -> None:
+        """Start the node again from what its disk holds, or from nothing."""
+        disk = self.crashed.pop(node_id)
+        self.nodes[node_id] = Node(self, node_id, Disk() if wiped else disk)
         self.start(node_id)
 
     def running(self) -> list[Node]:
         """Nodes that are up, in order."""
-        return [self.nodes[node_id] for node_id in sorted(self.nodes) if node_id > 0 or node_id == 0]
+        return [self.nodes[node_id] for node_id in sorted(self.nodes)]
 
     def deliver(self, message: Message) -> None:
         """Hand one message to its target, unless the link is cut or nobody is there."""
         self.wire.remove(message)
+        if (message.source, message.target) in self.cuts:
+            return
         node = self.nodes.get(message.target)
-        if node is None or (message.source, message.target) in self.cuts:
-            self._bounce(message)
+        if message.is_request and (node is None or self._is_too_new(message)):
+            self._fail(message, ErrorCode.BROKER_NOT_AVAILABLE if node is None else ErrorCode.UNSUPPORTED_VERSION)
             return
         self.say(tell.message(message.source, message.target, message.body))
+        if node is not None:
+            self._hand_over(node, message)
+
+    def ask(self, node_id: int, body: messages.Request) -> None:
+        """A request from outside; it is on the wire, and so will be its answer."""
+        message = Message(
+            source=OUTSIDER,
+            target=node_id,
+            peer_id=node_id,
+            correlation_id=0,
+            body=body,
+            is_request=True,
+            after=Io(0),
+        )
+        self.wire.append(message)
+
+    def _hand_over(self, node: Node, message: Message) -> None:
         if message.is_request:
             assert not isinstance(message.body, messages.Response)
             request_id, self._next_request_id = self._next_request_id, self._next_request_id + 1
@@ -270,15 +313,23 @@ class World:
         assert isinstance(message.body, messages.Response)
         if isinstance(message.body, messages.FetchResponse):
             node.fetched = message.body.batches
-        node.step(
-            events.ResponseReceived(peer_id=message.source, correlation_id=message.correlation_id, message=message.body)
+        answer = events.ResponseReceived(
+            peer_id=message.peer_id, correlation_id=message.correlation_id, message=message.body
         )
+        node.step(answer)
 
-    def _bounce(self, message: Message) -> None:
-        """A request to a node that is down fails at once; over a cut link it is just lost."""
+    def _is_too_new(self, message: Message) -> bool:
+        """True for a pre-vote to a node whose software is older than pre-votes."""
+        is_pre_vote = isinstance(message.body, messages.VoteRequest) and message.body.pre_vote
+        return is_pre_vote and message.target in self.without_pre_vote
+
+    def _fail(self, message: Message, error: ErrorCode) -> None:
+        """The sender of a request hears that there will be no answer."""
+        self.say(f"  {message.source}->{message.target} fails: {error.name}")
         sender = self.nodes.get(message.source)
-        if message.is_request and sender is not None and message.target not in self.nodes:
-            sender.step(events.SendFailed(peer_id=message.target, correlation_id=message.correlation_id, error=8))
+        if sender is not None:
+            failed = events.SendFailed(peer_id=message.peer_id, correlation_id=message.correlation_id, error=int(error))
+            sender.step(failed)
 
     def propose(self, node_id: int, count: int) -> None:
         """The application of this node proposes records."""

@@ -1,0 +1,96 @@
+"""Requests that no node of a scenario sends: an operator's, a Java voter's, an impostor's.
+
+Each takes its numbers by name; what is not named has the value that a correct sender would use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pykraft.core import messages
+from pykraft.types import (
+    Endpoint,
+    Epoch,
+    Listeners,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    ReplicaKey,
+    Uuid,
+    VersionRange,
+)
+
+Numbers = Mapping[str, int]
+
+
+def _key(numbers: Numbers) -> ReplicaKey:
+    node_id = numbers.get("id", 3)
+    return ReplicaKey(NodeId(node_id), Uuid(bytes([node_id + 100]) * 16))
+
+
+def _listeners(node_id: int) -> Listeners:
+    return Listeners((("CONTROLLER", Endpoint(f"n{node_id}", 9_000 + node_id)),))
+
+
+def _place(numbers: Numbers) -> OffsetAndEpoch:
+    return OffsetAndEpoch(Offset(numbers.get("end", 0)), Epoch(numbers.get("last", 0)))
+
+
+def _vote(numbers: Numbers, *, pre_vote: bool) -> messages.VoteRequest:
+    return messages.VoteRequest(
+        epoch=Epoch(numbers["epoch"]), candidate=_key(numbers), voter=None, last=_place(numbers), pre_vote=pre_vote
+    )
+
+
+def _begin(numbers: Numbers) -> messages.BeginQuorumEpochRequest:
+    leader_id = NodeId(numbers["leader"])
+    return messages.BeginQuorumEpochRequest(
+        epoch=Epoch(numbers["epoch"]), leader_id=leader_id, voter=None, listeners=_listeners(leader_id)
+    )
+
+
+def _fetch(numbers: Numbers) -> messages.FetchRequest:
+    return messages.FetchRequest(
+        replica=_key(numbers) if "id" in numbers else None,
+        epoch=Epoch(numbers["epoch"]),
+        fetch_offset=Offset(numbers.get("end", 0)),
+        last_fetched_epoch=Epoch(numbers.get("last", 0)),
+        wait_ms_max=numbers.get("wait", 500),
+        size_bytes_max=1_048_576,
+        high_watermark=numbers.get("hw"),
+    )
+
+
+def _fetch_snapshot(numbers: Numbers) -> messages.FetchSnapshotRequest:
+    return messages.FetchSnapshotRequest(
+        replica=_key(numbers),
+        epoch=Epoch(numbers["epoch"]),
+        snapshot_id=_place(numbers),
+        position=0,
+        size_bytes_max=1_048_576,
+    )
+
+
+def _add_voter(numbers: Numbers) -> messages.AddVoterRequest:
+    key = _key(numbers)
+    return messages.AddVoterRequest(voter=key, listeners=_listeners(key.id), timeout_ms=1_000)
+
+
+def _update_voter(numbers: Numbers) -> messages.UpdateVoterRequest:
+    key = _key(numbers)
+    return messages.UpdateVoterRequest(
+        epoch=Epoch(numbers["epoch"]), voter=key, listeners=_listeners(key.id), kraft_version=VersionRange(0, 1)
+    )
+
+
+REQUESTS: Mapping[str, Callable[[Numbers], messages.Request]] = {
+    "vote": lambda numbers: _vote(numbers, pre_vote=False),
+    "pre-vote": lambda numbers: _vote(numbers, pre_vote=True),
+    "begin": _begin,
+    "fetch": _fetch,
+    "fetch-snapshot": _fetch_snapshot,
+    "describe": lambda _: messages.DescribeQuorumRequest(),
+    "add-voter": _add_voter,
+    "remove-voter": lambda numbers: messages.RemoveVoterRequest(voter=_key(numbers)),
+    "update-voter": _update_voter,
+}
