@@ -12,6 +12,7 @@ from typing import assert_never
 
 from pykraft.core.appending import drain_if_due, may_drain
 from pykraft.core.effects import CompleteShutdown, Report
+from pykraft.core.election import NEVER_MS
 from pykraft.core.moves import give_up_campaign, to_prospective, to_resigned, to_unattached
 from pykraft.core.on.asking import (
     ask_for_votes,
@@ -88,14 +89,16 @@ def _why_resign(replica: Replica, leader: Leader, now: Instant) -> str | None:
         return "the application asked for it"
     if leader.check_quorum_deadline_ms <= now.mono_ms:
         return f"no majority has fetched for {replica.config.fetch_timeout_ms * 3 // 2} ms"
-    oldest_ms = replica.outbox.oldest_unfinished_ms()
-    if (
-        oldest_ms is not None
-        and now.mono_ms - oldest_ms >= replica.config.fetch_timeout_ms
-        and not replica.is_only_voter
-    ):
-        return f"storage has not finished a write for {now.mono_ms - oldest_ms} ms"
+    stalled_ms = _stalled_deadline_ms(replica)
+    if stalled_ms is not None and stalled_ms <= now.mono_ms:
+        return f"storage has not finished a write for {now.mono_ms - stalled_ms + replica.config.fetch_timeout_ms} ms"
     return None
+
+
+def _stalled_deadline_ms(replica: Replica) -> int | None:
+    """When the oldest unfinished write takes too long for a leader (mono ms); an only voter waits for ever."""
+    oldest_ms = replica.outbox.oldest_unfinished_ms()
+    return None if oldest_ms is None or replica.is_only_voter else oldest_ms + replica.config.fetch_timeout_ms
 
 
 def _answer_expired(replica: Replica, now: Instant) -> None:
@@ -148,7 +151,7 @@ def next_deadline_ms(replica: Replica) -> int | None:
         replica.shutdown_deadline_ms,
         *_state_deadlines_ms(replica),
     ]
-    return min((deadline for deadline in deadlines if deadline is not None), default=None)
+    return min((deadline for deadline in deadlines if deadline not in (None, NEVER_MS)), default=None)
 
 
 def _state_deadlines_ms(replica: Replica) -> list[int | None]:
@@ -156,10 +159,13 @@ def _state_deadlines_ms(replica: Replica) -> list[int | None]:
     campaigns = replica.is_voter and not replica.is_shutting_down
     match state:
         case Leader():
-            oldest_ms = replica.outbox.oldest_unfinished_ms()
-            stalled_ms = None if oldest_ms is None else oldest_ms + replica.config.fetch_timeout_ms
             drain_ms = state.accumulation.due_ms() if may_drain(replica) else None
-            return [state.check_quorum_deadline_ms, state.begin_quorum_deadline_ms, stalled_ms, drain_ms]
+            return [
+                state.check_quorum_deadline_ms,
+                state.begin_quorum_deadline_ms,
+                _stalled_deadline_ms(replica),
+                drain_ms,
+            ]
         case Unattached() | Prospective() | Candidate():
             return [state.election_deadline_ms] if campaigns else []
         case Follower():
