@@ -6,6 +6,7 @@
         ConfigError            a property: key, value, what is allowed
         NotLeaderError         retry at the leader that it names
         BufferFullError        retry later: the leader cannot write as fast as it is asked to
+      LocalQuorumError         processes that were started here did not do what they should
       StorageError             the disk's: path, position, expected and found
         CorruptionError        bytes that are not what was written
         ForeignDirectoryError  a directory of another node or cluster
@@ -112,3 +113,7 @@ class ForeignDirectoryError(StorageError):
 
 class FatalError(PykraftError):
     """Going on could lose what was acknowledged: the node stops. No file and no caller is to blame."""
+
+
+class LocalQuorumError(PykraftError):
+    """Processes of a local quorum did not do what was waited for, or their logs are not what they must be."""

@@ -14,6 +14,7 @@ import click
 from pykraft.cli.errors import run_with_exit_codes
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
+    "demo": ("pykraft.cli.demo", "Run a quorum, kill its leader, find every record again with Spark."),
     "dump": ("pykraft.cli.dump", "Print log, index, checkpoint and quorum-state files."),
     "server": ("pykraft.cli.server", "Run a node."),
     "sim": ("pykraft.cli.sim", "Run the simulator."),

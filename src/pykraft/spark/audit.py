@@ -120,25 +120,27 @@ def are_identical(records: DataFrame) -> bool:
     return by_offset.where(differs).isEmpty()
 
 
-def audit(records: DataFrame, acknowledged: DataFrame) -> Audit:
+def audit(records: DataFrame, acknowledged: DataFrame, *, until_offset: int) -> Audit:
     """All checks at once. In: the source's rows of all replicas; `acknowledged_frame`.
 
-    Order, duplicates and gaps are looked for in the replica with the longest log; the others must equal it.
+    Order, duplicates and gaps are looked for in the replica with the longest log. The others must equal it up to
+    ``until_offset`` (exclusive), the end of what was acknowledged: behind it a replica that was stopped may
+    hold what was never committed.
     """
-    ends = records.groupBy("replica").agg(F.max("offset").alias("last_offset"), F.count("*").alias("rows"))
-    rows = sorted((row["last_offset"], row["replica"]) for row in ends.collect())
-    longest, common_last_offset = rows[-1][1], rows[0][0]
+    ends = records.groupBy("replica").agg(F.max("offset").alias("last_offset"))
+    longest = max((row["last_offset"], row["replica"]) for row in ends.collect())[1]
+    committed = records.where(F.col("offset") < until_offset)
     payloads = payload_columns(records.where(F.col("replica") == longest)).cache()
     data = records.where((F.col("replica") == longest) & ~F.col("is_control"))
     result = Audit(
-        committed_records=data.where(F.col("offset") <= common_last_offset).count(),
+        committed_records=data.where(F.col("offset") < until_offset).count(),
         acknowledged=acknowledged.count(),
         spark_rows=data.count(),
         duplicates=count_duplicates(payloads),
         missing=count_missing(payloads, acknowledged),
         out_of_order=count_out_of_order(payloads),
         leader_epochs=records.where(F.col("replica") == longest).select("epoch").distinct().count(),
-        replicas_identical=are_identical(records),
+        replicas_identical=are_identical(committed),
     )
     payloads.unpersist()
     return result

@@ -1,0 +1,102 @@
+"""`pykraft demo`: the first main job, told while it runs and summed up at the end. Also reached as `bin/demo`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from pykraft.errors import UsageError
+from pykraft.spark.demo.result import Result
+from pykraft.spark.demo.run import DemoOptions, run_demo
+
+
+@click.command()
+@click.option("--seconds", default=20.0, show_default=True, help="How long the load lasts.")
+@click.option("--kill-leader", is_flag=True, help="Kill the leader with -9 half-way and start it again.")
+@click.option("--nodes", default=3, show_default=True, help="Voters.")
+@click.option("--throughput", default=5_000, show_default=True, help="Records a second.")
+@click.option("--record-size", default=256, show_default=True, help="Bytes of each record.")
+@click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the result there.")
+@click.option("--data", "data_path", type=click.Path(file_okay=False, path_type=Path), help="Keep all files there.")
+def demo(
+    *,
+    seconds: float,
+    kill_leader: bool,
+    nodes: int,
+    throughput: int,
+    record_size: int,
+    json_path: Path | None,
+    data_path: Path | None,
+) -> None:
+    """Three nodes, a load, a killed leader; then Spark looks for every acknowledged record. Exit code 0: all found."""
+    options = DemoOptions(
+        seconds=seconds, nodes=nodes, throughput=throughput, record_size_bytes=record_size, kill_leader=kill_leader
+    )
+    console = Console(stderr=True, highlight=False)
+    folder = _folder(data_path)
+    begun = time.monotonic()
+    is_kept = True
+    try:
+        with console.status("") as status:
+
+            def tell(text: str) -> None:
+                status.update(text)
+                console.print(f"[dim]{time.monotonic() - begun:6.1f} s[/dim]  {text}")
+
+            result = run_demo(options, folder, tell)
+        is_kept = bool(result.problems) or data_path is not None
+    except Exception as error:
+        for note in getattr(error, "__notes__", []):
+            console.print(note, markup=False)
+        raise
+    finally:
+        if is_kept:
+            console.print(f"everything that the nodes wrote is in {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    if json_path is not None:
+        json_path.write_text(json.dumps(result.as_json(), indent=2) + "\n", encoding="utf-8")
+    Console(highlight=False).print(_summary(result))
+    for problem in result.problems:
+        console.print(f"[red]FAILED[/red] {problem}")
+    if result.problems:
+        sys.exit(1)
+
+
+def _folder(wanted: Path | None) -> Path:
+    """An empty folder for the run. Errors: UsageError when it holds something."""
+    if wanted is None:
+        return Path(tempfile.mkdtemp(prefix="pykraft-demo-"))
+    wanted.mkdir(parents=True, exist_ok=True)
+    if any(wanted.iterdir()):
+        raise UsageError(f"--data {wanted}: it is not empty; the demo wants a folder of its own")
+    return wanted
+
+
+def _summary(result: Result) -> Table:
+    audit = result.audit
+    table = Table(title="every acknowledged record, found again by Spark" if not result.problems else "FAILED")
+    table.add_column("what")
+    table.add_column("value", justify="right")
+    failover = "no leader was killed" if result.failover_ms is None else f"{result.failover_ms} ms"
+    rows = {
+        "records acknowledged": f"{audit.acknowledged:,}",
+        "records in the log, read by Spark": f"{audit.spark_rows:,}",
+        "duplicates / missing / out of order": f"{audit.duplicates} / {audit.missing} / {audit.out_of_order}",
+        "replicas identical": "yes" if audit.replicas_identical else "NO",
+        "epochs with a leader": str(audit.leader_epochs),
+        "fail-over, kill to first commit": failover,
+        "acknowledged records a second": f"{audit.acknowledged / result.seconds:,.0f}",
+        "commit latency p50 / p99": f"{result.latency_ms['p50']:.1f} / {result.latency_ms['p99']:.1f} ms",
+    }
+    for what, value in rows.items():
+        table.add_row(what, value)
+    return table

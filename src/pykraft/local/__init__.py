@@ -1,0 +1,1 @@
+"""A quorum of nodes as processes on this machine, and what they acknowledged, kept outside of them."""

@@ -1,0 +1,131 @@
+"""Processes that we start: each with a log file, each ended by its own pid, none left behind.
+
+Owns the processes and their logs. Invariant: when a `Children` block ends, in whatever way, every process started in it
+is dead and reaped; the ends of their logs were then reported, if somebody wants them. It refuses to know what the
+processes are.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+LOG_TAIL_LINES = 60
+REAP_TIMEOUT_S = 20.0
+
+
+class Child:
+    """One process. Standard output and standard error go to ``log_path``, after what a former process wrote there."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log_path: Path,
+        *,
+        pass_fds: Sequence[int] = (),
+        environment: dict[str, str],
+    ) -> None:
+        self.name = name
+        self.log_path = log_path
+        with log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=pass_fds,
+                env=os.environ | environment,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Process id; it belongs to this process until it was reaped."""
+        return self._process.pid
+
+    @property
+    def status(self) -> int | None:
+        """Exit status, negative for a signal, None while it runs."""
+        return self._process.poll()
+
+    def log(self) -> str:
+        """Everything that was written to the log so far."""
+        return self.log_path.read_text(errors="replace")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to this very process; nothing happens when it has ended."""
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone. Works on a paused process too."""
+        self.signal(signal.SIGKILL)
+        self._process.wait(REAP_TIMEOUT_S)
+
+    def terminate(self) -> None:
+        """SIGTERM: ask it to end gracefully."""
+        self.signal(signal.SIGTERM)
+
+    def stop(self, *, timeout_s: float = REAP_TIMEOUT_S) -> int:
+        """Ask it to end, and wait; the exit status. Errors: subprocess.TimeoutExpired when it does not end."""
+        self.terminate()
+        return self.wait(timeout_s=timeout_s)
+
+    def wait(self, *, timeout_s: float) -> int:
+        """The exit status of a process that ends by itself. Errors: subprocess.TimeoutExpired."""
+        return self._process.wait(timeout_s)
+
+    def pause(self) -> None:
+        """SIGSTOP: it holds its connections and says nothing."""
+        self.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self.signal(signal.SIGCONT)
+
+
+class Children:
+    """All processes that belong together, as a block; ``report`` gets the ends of their logs when it is over."""
+
+    def __init__(self, report: Callable[[str], None] | None = None) -> None:
+        self._report = report
+        self._children: list[Child] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for child in self._children:
+            child.signal(signal.SIGKILL)
+        for child in self._children:
+            child.wait(timeout_s=REAP_TIMEOUT_S)
+        if self._report is not None:
+            self._report(self.log_ends())
+
+    def log_ends(self) -> str:
+        """The last lines of every log."""
+        ends: list[str] = []
+        for path, name in {child.log_path: child.name for child in self._children}.items():
+            ends += [f"--- the end of {name}'s log, {path}"]
+            ends += path.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
+        return "\n".join(ends)
+
+    def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        log_path: Path,
+        *,
+        pass_fds: Sequence[int] = (),
+        environment: dict[str, str] | None = None,
+    ) -> Child:
+        """Start a process that lives no longer than this block; ``environment`` is added to our own."""
+        child = Child(name, command, log_path, pass_fds=pass_fds, environment=environment or {})
+        self._children.append(child)
+        return child

@@ -1,0 +1,151 @@
+"""`pykraft server` nodes as processes: one voter, or a quorum of them with a journal.
+
+Owns folders, properties and processes. Invariant: a node's acknowledgements go to a pipe that the node does not hold
+the other end of, so that nothing a kill does to the node or its files touches the journal. A node is started with our
+own interpreter and sources. It refuses to know the protocol.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pykraft
+from pykraft.client.journal import Led
+from pykraft.client.journal_check import Verdict, check_journal, stretches
+from pykraft.local.child import Child, Children
+from pykraft.local.journal_keeper import JournalKeeper
+from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
+from pykraft.local.ports import free_ports
+from pykraft.local.voters import PARTITION, voter_properties, write_properties
+from pykraft.types import Uuid, uuid_text
+
+SOURCES = Path(pykraft.__file__).resolve().parents[1]
+QUICK = {"controller.quorum.election.timeout.ms": "500", "controller.quorum.fetch.timeout.ms": "1000"}
+"""Timeouts for those who kill leaders: half of the defaults."""
+
+
+def server_command(config: Path, *options: str) -> list[str]:
+    """The command that runs a node with this properties file."""
+    return [sys.executable, "-m", "pykraft", "server", "--config", str(config), *options]
+
+
+class PykraftNode:
+    """A node that can be started, stopped, killed, paused and started again in the same folder."""
+
+    def __init__(  # noqa: PLR0913 - all by name, and each is the command line of a node
+        self,
+        children: Children,
+        journal: JournalKeeper,
+        home: Path,
+        *,
+        node_id: int,
+        ports: Mapping[int, int],
+        throughput: int = 2_000,
+        record_size_bytes: int = 100,
+        properties: Mapping[str, str] | None = None,
+        cluster_id: str | None = None,
+    ) -> None:
+        """``ports`` are those of all voters by node id, this node's included; ``throughput`` in records a second.
+
+        Without a cluster id it is that of every Kafka TestRaftServer.
+        """
+        home.mkdir(parents=True)
+        self.node_id = node_id
+        self.port = ports[node_id]
+        self.partition = home / "data" / PARTITION
+        self.log_path = home / "node.log"
+        self._children = children
+        self._journal = journal
+        self._child: Child | None = None
+        values = voter_properties(home / "data", node_id=node_id, ports=ports, extra=properties)
+        config = write_properties(home / "server.properties", values)
+        load = ("--throughput", str(throughput), "--record-size", str(record_size_bytes))
+        identity = ("--cluster-id", cluster_id) if cluster_id is not None else ()
+        self._command = server_command(config, *load, *identity)
+
+    @property
+    def process(self) -> Child:
+        """The process as it was started last."""
+        assert self._child is not None, f"node {self.node_id} was not started"
+        return self._child
+
+    def start(self) -> None:
+        """Start it, the first time or again; it serves when the journal has its `Started`."""
+        assert self._child is None or self._child.status is not None, f"node {self.node_id} already runs"
+        reading, writing = os.pipe()
+        self._journal.attach(reading)
+        try:
+            self._child = self._children.start(
+                f"node {self.node_id}",
+                [*self._command, "--ack-fd", str(writing)],
+                self.log_path,
+                pass_fds=[writing],
+                environment={"PYTHONPATH": str(SOURCES)},
+            )
+        finally:
+            os.close(writing)
+
+
+class Cluster:
+    """A static quorum of nodes 1 to ``size`` with a random cluster id, and its journal."""
+
+    def __init__(
+        self,
+        children: Children,
+        folder: Path,
+        *,
+        size: int = 3,
+        throughput: int = 2_000,
+        record_size_bytes: int = 100,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        ports = dict(enumerate(free_ports(size), start=1))
+        cluster_id = uuid_text(Uuid(os.urandom(16)))
+        self.journal = JournalKeeper(folder / "journal.jsonl")
+        self.nodes = {
+            node_id: PykraftNode(
+                children,
+                self.journal,
+                folder / f"n{node_id}",
+                node_id=node_id,
+                ports=ports,
+                throughput=throughput,
+                record_size_bytes=record_size_bytes,
+                properties=properties,
+                cluster_id=cluster_id,
+            )
+            for node_id in ports
+        }
+
+    def start(self) -> Led:
+        """Start all nodes; returns the first leader that the journal names."""
+        mark = self.journal.mark()
+        for node in self.nodes.values():
+            node.start()
+        return self.journal.wait_for_leader(since=mark, alive=[node.process for node in self.nodes.values()])
+
+    def wait_until_caught_up(self) -> int:
+        """Wait until every replica's log holds all that is acknowledged by now; returns the end of that."""
+        end_offset = self.journal.end_offset
+        for node in self.nodes.values():
+            wait_for_end_offset(node.partition, end_offset, node.process)
+        return end_offset
+
+    def stop(self) -> dict[int, int]:
+        """End all nodes gracefully, at one time; returns their exit statuses."""
+        for node in self.nodes.values():
+            node.process.terminate()
+        return {node_id: node.process.wait(timeout_s=20) for node_id, node in self.nodes.items()}
+
+    def check(self, *, caught_up_offset: int) -> Verdict:
+        """Compare the logs of the replicas, all stopped, and hold the journal against the one that goes furthest.
+
+        Errors: LocalQuorumError when the logs are not identical, or do not all reach ``caught_up_offset``.
+        """
+        streams = {f"node {node_id}": read_stream(node.partition) for node_id, node in self.nodes.items()}
+        require_identical(streams, end_offset=caught_up_offset)
+        furthest = max(streams.values(), key=lambda stream: (stream.last_epoch, stream.end_offset))
+        return check_journal(self.journal.acknowledgements(), stretches(furthest.data))

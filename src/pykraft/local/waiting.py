@@ -1,0 +1,39 @@
+"""Waiting for what another process does: look again and again until a deadline, never for a fixed time.
+
+Owns the deadline and what is said when it passes. Invariant: a wait that cannot end well ends at once, when the process
+that should bring the result about has died. It refuses to know what is waited for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from threading import Event
+from typing import TypeVar
+
+from pykraft.errors import LocalQuorumError
+from pykraft.local.child import Child
+
+T = TypeVar("T")
+
+POLL_INTERVAL_S = 0.02
+
+
+def wait_until(look: Callable[[], T | None], what: str, *, timeout_s: float = 30.0, alive: Sequence[Child] = ()) -> T:
+    """The first result of ``look`` that is neither None nor False.
+
+    Errors: LocalQuorumError with ``what`` when the time is over, and as soon as one of the processes that are to stay
+    ``alive`` has ended; whatever ``look`` raises.
+    """
+    deadline = time.monotonic() + timeout_s
+    pause = Event()
+    while True:
+        result = look()
+        if result is not None and result is not False:
+            return result
+        ended = [f"{child.name} ended with {child.status}" for child in alive if child.status is not None]
+        if ended:
+            raise LocalQuorumError(f"while waiting for {what}: {', '.join(ended)}")
+        if time.monotonic() >= deadline:
+            raise LocalQuorumError(f"waited {timeout_s:g} s for {what}")
+        pause.wait(POLL_INTERVAL_S)
