@@ -23,6 +23,8 @@ JAVA_VERSION_MIN = 17
 PACKAGE = "openjdk-17-jre-headless"
 LOG_CONFIG = Path(__file__).resolve().parent / "log4j2.properties"
 FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Djava.awt.headless=true")
+TALKATIVE = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+"""Variables that make every JVM print a line first, which a tool's output must not have."""
 
 
 class Main(Enum):
@@ -78,6 +80,7 @@ class Kafka:
             capture_output=True,
             text=True,
             errors="replace",
+            env={key: value for key, value in os.environ.items() if key not in TALKATIVE},
             timeout=timeout_s,
             check=False,
         )

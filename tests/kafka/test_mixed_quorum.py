@@ -78,7 +78,6 @@ class MixedQuorum:
 
 
 @pytest.mark.kafka
-@pytest.mark.processes
 def test_ours_follows_java_is_elected_and_java_follows_ours(kafka: Kafka, children: Children, tmp_path: Path) -> None:
     quorum = MixedQuorum(kafka, children, tmp_path)
     leader, follower, epoch = quorum.start_java_first()
