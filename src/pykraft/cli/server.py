@@ -1,9 +1,16 @@
-"""`pykraft server`: run a node, as Kafka's test server does, with its options and property names."""
+"""`pykraft server`: run a node, as Kafka's test server does, with its options and property names.
+
+Owns the reading of the properties file, the log of the process (standard error), and what options say instead of
+properties. The node is imported only when it is to run: ``--help`` and a bad property do not wait for it.
+
+Source: Kafka's ``TestRaftServer`` (options and their defaults).
+"""
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +20,7 @@ import click
 from pykraft.config import NodeConfig
 from pykraft.errors import ConfigError, UsageError
 from pykraft.properties import node_config, parse_properties
-from pykraft.server.run import ServerOptions, serve
-from pykraft.server.workload import Load
-from pykraft.types import uuid_parse
+from pykraft.types import Uuid, uuid_parse
 
 CONFIG_SIZE_BYTES_MAX = 1024 * 1024
 LEVELS = ("debug", "info", "warning", "error")
@@ -57,6 +62,9 @@ def server(  # noqa: PLR0913 - one argument for each option
     log_format: str,
 ) -> None:
     """Run a node; while it leads it writes a steady load. SIGTERM hands leadership over and ends it."""
+    from pykraft.server.run import ServerOptions, serve
+    from pykraft.server.workload import Load
+
     _set_up_logging(log_level, log_format)
     config = _read_config(config_path, replica_directory_id, cluster_id)
     load = None if no_workload else Load(records_per_s=throughput, record_size_bytes=record_size)
@@ -68,27 +76,39 @@ def _read_config(path: Path, directory_id: str | None, cluster_id: str | None) -
 
     Errors: UsageError for an unreadable file, ConfigError for a bad value.
     """
-    try:
-        with path.open("rb") as file:
-            content = file.read(CONFIG_SIZE_BYTES_MAX + 1)
-        text = content.decode("utf-8")
-    except OSError as error:
-        raise UsageError(f"--config {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"--config {path}: not a text file in UTF-8") from error
-    if len(content) > CONFIG_SIZE_BYTES_MAX:
-        raise UsageError(f"--config {path}: larger than {CONFIG_SIZE_BYTES_MAX} bytes, not a properties file")
-    parsed = node_config(parse_properties(text))
+    parsed = node_config(parse_properties(_read_text(path)))
     for warning in parsed.warnings:
         logger.warning(warning)
     config = parsed.config
     if directory_id is not None:
-        config = replace(config, directory_id=uuid_parse(directory_id))
+        config = replace(config, directory_id=_parse_directory_id(directory_id))
     if cluster_id is not None:
-        if not cluster_id.strip():
-            raise ConfigError("--cluster-id", cluster_id, "give a text that is not empty")
+        if not re.fullmatch(r"[\w.-]{1,255}", cluster_id, re.ASCII):
+            raise ConfigError("--cluster-id", cluster_id, "1 to 255 letters, digits, '_', '-' and '.'")
         config = replace(config, cluster_id=cluster_id)
     return config
+
+
+def _read_text(path: Path) -> str:
+    """A text file in UTF-8, or in Latin-1 as Java reads it. Errors: UsageError."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(CONFIG_SIZE_BYTES_MAX + 1)
+    except OSError as error:
+        raise UsageError(f"--config {path}: {error.strerror}") from error
+    if len(content) > CONFIG_SIZE_BYTES_MAX or b"\0" in content:
+        raise UsageError(f"--config {path}: a properties file is text of at most {CONFIG_SIZE_BYTES_MAX} bytes")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
+
+
+def _parse_directory_id(text: str) -> Uuid:
+    try:
+        return uuid_parse(text)
+    except UsageError as error:
+        raise ConfigError("--replica-directory-id", text, "22 characters of URL-safe base64 (16 bytes)") from error
 
 
 def _set_up_logging(level: str, form: str) -> None:

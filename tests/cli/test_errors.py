@@ -1,0 +1,90 @@
+"""Errors as an operator sees them: one line and an exit code; a bug keeps its traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+import pytest
+
+from pykraft.cli.errors import exit_code, run_with_exit_codes
+from pykraft.errors import (
+    BufferFullError,
+    ConfigError,
+    CorruptionError,
+    FatalError,
+    ForeignDirectoryError,
+    NotLeaderError,
+    ProtocolError,
+    StorageError,
+    UsageError,
+)
+
+CASES: list[tuple[Exception, int]] = [
+    (UsageError("do it otherwise"), 2),
+    (ConfigError("node.id", "x", "a whole number"), 2),
+    (NotLeaderError(None, 3), 2),
+    (BufferFullError("later"), 2),
+    (StorageError("/data", "no space left on device"), 3),
+    (CorruptionError("/data/log", position=4, expected="a", found="b"), 4),
+    (ForeignDirectoryError("/data", "belongs to node 2"), 4),
+    (ProtocolError("garbage"), 1),
+    (FatalError("two leaders"), 1),
+    (OSError(2, "No such file or directory", "absent"), 1),
+]
+
+
+def run(body: Callable[[], object], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """The exit status of a command with this body."""
+
+    @click.command()
+    @click.option("--number", type=int)
+    def command(number: int | None) -> object:
+        del number
+        return body()
+
+    monkeypatch.setattr("sys.argv", ["pykraft", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        run_with_exit_codes(command)
+    assert isinstance(caught.value.code, int)
+    return caught.value.code
+
+
+def raises(error: BaseException) -> Callable[[], object]:
+    def body() -> object:
+        raise error
+
+    return body
+
+
+@pytest.mark.parametrize(("error", "code"), CASES, ids=lambda case: type(case).__name__)
+def test_an_error_is_one_line_and_a_code(
+    error: Exception, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(error) == code
+    assert run(raises(error), monkeypatch) == code
+    assert capsys.readouterr() == ("", f"pykraft: {error}\n")
+
+
+def test_success_is_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(lambda: None, monkeypatch) == 0
+
+
+def test_a_command_may_choose_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(lambda: 1, monkeypatch) == 1
+
+
+def test_wrong_arguments_are_2(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(lambda: None, monkeypatch, "--number", "x") == 2
+    assert "'x' is not a valid integer" in capsys.readouterr().err
+    assert run(lambda: None, monkeypatch, "--unheard-of") == 2
+
+
+def test_an_interrupt_is_1_and_no_story(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(raises(KeyboardInterrupt()), monkeypatch) == 1
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AssertionError, match="ours"):
+        run(raises(AssertionError("ours")), monkeypatch)

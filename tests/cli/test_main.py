@@ -1,0 +1,62 @@
+"""The group of commands knows its commands without importing them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from pykraft.cli.main import COMMANDS, main, pykraft
+
+SOURCES = Path(__file__).parents[2] / "src"
+
+
+def test_help_names_every_command_and_what_it_does() -> None:
+    result = CliRunner().invoke(pykraft, ["--help"])
+    assert result.exit_code == 0
+    for name, (_, text) in COMMANDS.items():
+        assert name in result.output
+        assert text.split()[0] in result.output
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_that_begins_as_the_groups(name: str) -> None:
+    command = pykraft.get_command(click.Context(pykraft), name)
+    assert command is not None
+    assert command.name == name
+    result = CliRunner().invoke(pykraft, [name, "--help"])
+    assert result.exit_code == 0
+
+
+def test_an_unknown_command_is_refused_by_name() -> None:
+    result = CliRunner().invoke(pykraft, ["sever"])
+    assert result.exit_code == 2
+    assert "sever" in result.output
+
+
+def test_help_imports_no_command() -> None:
+    code = """
+import sys
+from pykraft.cli.main import main
+sys.argv = ["pykraft", "--help"]
+try:
+    main()
+except SystemExit:
+    print("imported:", *sorted({"asyncio", "pykraft.config", "pykraft.protocol"} & set(sys.modules)))
+"""
+    environment = {"PYTHONPATH": str(SOURCES)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert "Commands:" in done.stdout
+    assert done.stdout.splitlines()[-1] == "imported:"
+
+
+def test_main_leaves_the_process(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["pykraft", "version"])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 0
+    assert capsys.readouterr().out

@@ -1,0 +1,144 @@
+"""``pykraft server``: what its options and its properties file come to, without running a node."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from pykraft.cli.server import CONFIG_SIZE_BYTES_MAX, server
+from pykraft.config import TEST_CLUSTER_ID, NodeConfig
+from pykraft.errors import ConfigError, UsageError
+from pykraft.server import run
+from pykraft.server.run import ServerOptions
+from pykraft.server.workload import Load
+from pykraft.types import uuid_parse
+
+DIRECTORY_ID = "-nkij_D9XRiYKNb41SiJoA"
+PROPERTIES = """
+node.id=1
+listeners=PLAINTEXT://localhost:9092
+controller.listener.names=PLAINTEXT
+controller.quorum.voters=1@localhost:9092
+log.dirs=data
+"""
+
+
+@pytest.fixture
+def config_path(tmp_path: Path) -> Path:
+    path = tmp_path / "server.properties"
+    path.write_text(PROPERTIES)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[NodeConfig, ServerOptions]]]:
+    """What the command asked to be served; the log is put back afterwards."""
+    served: list[tuple[NodeConfig, ServerOptions]] = []
+    monkeypatch.setattr(run, "serve", lambda config, options: served.append((config, options)))
+    logger = logging.getLogger("pykraft")
+    before = (list(logger.handlers), logger.level, logger.propagate)
+    yield served
+    logger.handlers, logger.level, logger.propagate = before
+
+
+def invoke(path: Path, *options: str) -> Any:
+    return CliRunner().invoke(server, ["--config", str(path), *options])
+
+
+def refused(path: Path, *options: str) -> str:
+    result = invoke(path, *options)
+    assert isinstance(result.exception, UsageError), result.output
+    return str(result.exception)
+
+
+def test_defaults_are_those_of_kafkas_test_server(
+    config_path: Path, served: list[tuple[NodeConfig, ServerOptions]]
+) -> None:
+    assert invoke(config_path).exit_code == 0
+    [(config, options)] = served
+    assert options == ServerOptions(load=Load(records_per_s=5_000, record_size_bytes=256))
+    assert (config.cluster_id, config.directory_id, config.node_id) == (TEST_CLUSTER_ID, None, 1)
+
+
+def test_options_count_before_properties(config_path: Path, served: list[tuple[NodeConfig, ServerOptions]]) -> None:
+    options = ["--replica-directory-id", DIRECTORY_ID, "--cluster-id", "my-cluster.1", "--throughput", "-1"]
+    options += ["--record-size", "100", "--ack-fd", "7", "--loop", "asyncio"]
+    assert invoke(config_path, *options).exit_code == 0
+    [(config, chosen)] = served
+    assert (config.cluster_id, config.directory_id) == ("my-cluster.1", uuid_parse(DIRECTORY_ID))
+    load = Load(records_per_s=-1, record_size_bytes=100)
+    assert chosen == ServerOptions(load=load, ack_descriptor=7, loop="asyncio")
+
+
+def test_a_node_may_go_without_load(config_path: Path, served: list[tuple[NodeConfig, ServerOptions]]) -> None:
+    assert invoke(config_path, "--no-workload").exit_code == 0
+    assert served[0][1].load is None
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--throughput", "-2"], "--throughput -2"),
+        (["--record-size", "19"], "--record-size 19"),
+        (["--replica-directory-id", "short"], "--replica-directory-id"),
+        (["--cluster-id", ""], "--cluster-id"),
+        (["--cluster-id", "a\nversion=2"], "--cluster-id"),
+        (["--cluster-id", "x" * 256], "--cluster-id"),
+    ],
+)
+def test_a_wrong_option_is_named(config_path: Path, options: list[str], says: str) -> None:
+    assert says in refused(config_path, *options)
+
+
+def test_the_file_is_named_when_it_cannot_be_read(tmp_path: Path) -> None:
+    assert refused(tmp_path / "absent") == f"--config {tmp_path / 'absent'}: No such file or directory"
+    assert refused(tmp_path) == f"--config {tmp_path}: Is a directory"
+
+
+@pytest.mark.parametrize("content", [b"node.id=1\n\0", b"#" * (CONFIG_SIZE_BYTES_MAX + 1)])
+def test_a_file_that_cannot_be_properties_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "binary"
+    path.write_bytes(content)
+    assert "a properties file is text" in refused(path)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1"])
+def test_text_is_read_in_the_encodings_that_occur(
+    tmp_path: Path, encoding: str, served: list[tuple[NodeConfig, ServerOptions]]
+) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(PROPERTIES.replace("=data", "=Bücher"), encoding=encoding)
+    assert invoke(path).exit_code == 0
+    assert served[0][0].log_dir == Path("Bücher")
+
+
+def test_a_bad_property_is_an_error_of_the_caller(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(PROPERTIES + "node.id=one\n")
+    result = invoke(path)
+    assert isinstance(result.exception, ConfigError)
+    assert (result.exception.key, result.exception.value) == ("node.id", "one")
+
+
+@pytest.mark.parametrize(("level", "is_told"), [("info", True), ("warning", True), ("error", False)])
+def test_warnings_about_properties_go_to_standard_error(tmp_path: Path, level: str, is_told: bool) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(PROPERTIES + "some.key=1\n")
+    result = invoke(path, "--log-level", level)
+    assert ("WARNING property some.key has no effect here" in result.stderr) is is_told
+    assert result.stdout == ""
+
+
+def test_the_log_can_be_json(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(PROPERTIES + "some.key=1\n")
+    [line] = invoke(path, "--log-format", "json").stderr.splitlines()
+    fields = json.loads(line)
+    assert fields.pop("wall_ms") > 0
+    assert fields == {"level": "WARNING", "message": "property some.key has no effect here"}
