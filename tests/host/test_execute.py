@@ -12,7 +12,7 @@ from pykraft.core.events import RequestReceived
 from pykraft.core.messages import FetchResponse, VoteResponse
 from pykraft.errors import ErrorCode, FatalError, UsageError
 from pykraft.host import execute as module
-from pykraft.host.execute import Step, execute
+from pykraft.host.execute import Step, execute, stop
 from pykraft.host.inbox import NO_BATCHES
 from pykraft.host.parts import Parts, assemble
 from pykraft.host.ports import ConnectionId
@@ -43,7 +43,6 @@ class Desk:
 
     def __init__(self) -> None:
         self.ports = FakePorts()
-        self.stops: list[Exception | None] = []
         self.parts: Parts = assemble(
             self.ports,
             config(1),
@@ -51,8 +50,7 @@ class Desk:
             log=FakeLog([batch(offset) for offset in range(5)]),
             start_offset=Offset(0),
             end_offset=Offset(5),
-            describe_cluster=lambda request, _: request,
-            stop=self.stops.append,
+            leader_id=lambda: None,
         )
         self.parts.inbound.on_accepted(ConnectionId(1), LISTENER)
 
@@ -232,13 +230,22 @@ def test_what_an_operator_should_know_is_reported() -> None:
 def test_the_end_of_a_shutdown_stops_the_node_without_an_error(*, graceful: bool) -> None:
     desk = Desk()
     desk.do(effects.CompleteShutdown(graceful=graceful))
-    assert desk.stops == [None]
+    assert desk.ports.stops == [None]
+    assert desk.parts.inbox.is_closed
     assert len(desk.ports.reports) == 1
+
+
+def test_the_end_decides_every_proposal() -> None:
+    desk = Desk()
+    outcomes: list[Outcome] = []
+    desk.parts.producers.propose([b"a"], epoch=Epoch(1), on_outcome=outcomes.append)
+    stop(desk.parts, None)
+    assert len(outcomes) == 1
 
 
 def test_what_is_unsafe_stops_the_node_with_the_reason() -> None:
     desk = Desk()
     desk.do(effects.Fatal(reason="it would lose records"))
-    (error,) = desk.stops
+    (error,) = desk.ports.stops
     assert isinstance(error, FatalError)
     assert str(error) == "it would lose records"

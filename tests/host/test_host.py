@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from pykraft.errors import BufferFullError, FatalError, NotLeaderError, UsageError
+from pykraft.errors import BufferFullError, NotLeaderError, UsageError
 from pykraft.host import producers
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
@@ -15,7 +15,7 @@ from pykraft.log.lane import AppendBatches
 from pykraft.protocol.api import ApiKey, encode_request
 from pykraft.types import Epoch, Offset
 from tests.host.cluster import Cluster, Machine
-from tests.host.fakes import LISTENER, FakeListener, FakePorts, at, config
+from tests.host.fakes import LISTENER, FakeListener, FakePorts
 from tests.log.page_cache_fs import PageCacheFs
 
 
@@ -272,27 +272,6 @@ def test_a_lonely_voter_leads_and_commits_what_it_has_flushed() -> None:
     assert node.running.high_watermark == 2
 
 
-def test_listeners_and_producers_may_propose_from_within_their_calls() -> None:
-    cluster = Cluster(voters=1)
-    node = cluster[1]
-    outcomes: list[Outcome] = []
-
-    def again() -> None:
-        if len(node.listener.values) < 5:
-            outcomes.extend(node.propose(b"from a listener"))
-
-    node.listener.on_each = again
-
-    def decided(outcome: Outcome) -> None:
-        outcomes.append(outcome)
-        node.propose(b"from an outcome")
-
-    node.running.propose([b"first"], epoch=Epoch(1), now=cluster.now, on_outcome=decided)
-    cluster.settle()
-    assert node.listener.values[0] == b"first"
-    assert set(node.listener.values[1:]) == {b"from a listener", b"from an outcome"}
-
-
 def test_a_late_listener_is_given_everything() -> None:
     cluster = Cluster(voters=1)
     node = cluster[1]
@@ -322,19 +301,6 @@ def test_before_the_start_the_disk_says_how_things_are() -> None:
     host = Host.open(leader.fs, FakePorts(), leader.config, rng=Random(1))
     assert (host.epoch, host.role, host.leader_id, host.high_watermark) == (1, "unattached", None, None)
     assert (host.log_start_offset, host.log_end_offset) == (0, 1)
-
-
-def test_what_arrives_before_the_start_is_answered_after_it() -> None:
-    ports = FakePorts()
-    host = Host.open(PageCacheFs(), ports, config(1), rng=Random(1))
-    host.on_accepted(ConnectionId(5), LISTENER, at(0))
-    topics = [{"topic_name": "a-topic", "partitions": [{"partition_index": 0}]}]
-    parts = encode_request(ApiKey.DESCRIBE_QUORUM, 2, 9, None, {"topics": topics})
-    host.on_frame(ConnectionId(5), b"".join(bytes(part) for part in parts), at(0))
-    assert ports.sent == []
-    host.start(at(10))
-    host.on_io(host.lane.perform(ports.jobs), at(11))
-    assert [connection for connection, _ in ports.sent] == [5]
 
 
 def test_describe_cluster_names_the_leader() -> None:
@@ -384,43 +350,6 @@ def test_a_request_that_no_correct_replica_sends_closes_its_connection() -> None
     assert leader.running.role == "leader"
 
 
-def test_after_the_end_nothing_happens_any_more() -> None:
-    cluster = Cluster(voters=1)
-    node = cluster[1]
-    waiting = node.propose(b"a")
-    node.running.shutdown(1_000, cluster.now)
-    assert node.stops == [None]
-    assert isinstance(waiting[0], OutcomeUnknown)
-    sent, jobs = len(node.sent), len(node.jobs)
-    node.running.on_tick(at(10_000))
-    node.running.on_frame(ConnectionId(1), b"", at(10_000))
-    (outcome,) = node.propose(b"b")
-    assert isinstance(outcome, Rejected)
-    node.flush()
-    assert (len(node.sent), len(node.jobs), node.stops) == (sent, 0, [None])
-    assert jobs > 0
-
-
-def test_a_truncation_of_committed_records_stops_the_node() -> None:
-    """All voters but one lose their disks: the one that has not must not give up what was acknowledged."""
-    cluster = Cluster()
-    leader = cluster.leader()
-    leader.propose(b"committed")
-    cluster.run_until_committed(2)
-    survivor, *losers = sorted(cluster.machines.values(), key=lambda machine: machine is leader)
-    for loser in losers:
-        loser.crash()
-        loser.fs = PageCacheFs()
-        loser.start()
-
-    cluster.cut(survivor)
-    cluster.run_until(lambda: any(loser.running.role == "leader" for loser in losers))
-    cluster.heal()
-    cluster.run_until(lambda: bool(survivor.stops))
-    assert isinstance(survivor.stops[0], FatalError)
-    assert survivor.running.log_end_offset == 2
-
-
 def test_closing_gives_up_the_lock_and_keeps_the_log() -> None:
     cluster = Cluster(voters=1)
     node = cluster[1]
@@ -436,3 +365,15 @@ def test_a_directory_is_used_by_one_host_at_a_time() -> None:
     node: Machine = Cluster(voters=1)[1]
     with pytest.raises(Exception, match="lock"):
         Host.open(node.fs, FakePorts(), node.config, rng=Random(1))
+
+
+def test_what_recovery_found_is_reported() -> None:
+    cluster = Cluster(voters=1)
+    node = cluster[1]
+    node.propose(b"a")
+    node.flush()
+    node.crash()
+    segment = node.config.partition_directory / f"{0:020d}.log"
+    node.fs.write(segment, node.log_bytes() + b"torn")
+    node.start()
+    assert any("torn tail" in text for text in node.reports)

@@ -17,8 +17,11 @@ def test_events_come_out_in_the_order_in_which_they_happened() -> None:
     assert inbox.take() is None
 
 
-def test_cleared_events_never_happen() -> None:
+def test_a_closed_inbox_forgets_what_waits_and_what_comes() -> None:
     inbox = Inbox()
     inbox.put(TimerDue())
-    inbox.clear()
+    assert not inbox.is_closed
+    inbox.close()
+    inbox.put(TimerDue())
+    assert inbox.is_closed
     assert inbox.take() is None

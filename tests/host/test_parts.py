@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pykraft.core.events import TimerDue
 from pykraft.host.parts import assemble
+from pykraft.host.ports import ConnectionId
+from pykraft.protocol.api import ApiKey, decode_response, encode_request
 from pykraft.types import NodeId, Offset
-from tests.host.fakes import FakeLog, FakePorts, config
+from tests.host.fakes import LISTENER, FakeLog, FakePorts, config
 
 
 def test_all_parts_begin_where_the_recovered_log_ends() -> None:
-    stops: list[Exception | None] = []
     parts = assemble(
         FakePorts(),
         config(1),
@@ -17,12 +17,29 @@ def test_all_parts_begin_where_the_recovered_log_ends() -> None:
         log=FakeLog(),
         start_offset=Offset(3),
         end_offset=Offset(9),
-        describe_cluster=lambda request, listener: {"request": request, "listener": listener},
-        stop=stops.append,
+        leader_id=lambda: NodeId(2),
     )
     assert (parts.recent.start_offset, parts.recent.end_offset) == (9, 9)
     assert parts.delivery.high_watermark == 3
     assert len(parts.held) == len(parts.producers) == 0
-    parts.inbox.put(TimerDue())
-    parts.stop(None)
-    assert stops == [None]
+    assert parts.inbox.take() is None
+
+
+def test_who_leads_is_asked_at_the_time_of_the_question() -> None:
+    leaders: list[NodeId | None] = [None]
+    ports = FakePorts()
+    parts = assemble(
+        ports,
+        config(1),
+        node_id=NodeId(1),
+        log=FakeLog(),
+        start_offset=Offset(0),
+        end_offset=Offset(0),
+        leader_id=lambda: leaders[-1],
+    )
+    parts.inbound.on_accepted(ConnectionId(1), LISTENER)
+    request = encode_request(ApiKey.DESCRIBE_CLUSTER, 2, 9, None, {"endpoint_type": 2})
+    for expected in (-1, 3):
+        parts.inbound.on_frame(ConnectionId(1), b"".join(bytes(part) for part in request))
+        assert decode_response(ApiKey.DESCRIBE_CLUSTER, 2, ports.sent[-1][1])[1]["controller_id"] == expected
+        leaders.append(NodeId(3))

@@ -231,6 +231,14 @@ def test_a_connection_that_breaks_fails_what_was_asked_and_the_next_request_dial
     assert len(desk.ports.dialed) == 2
 
 
+def test_a_connection_that_is_not_known_is_no_news() -> None:
+    desk = Desk()
+    desk.peers.on_connected(ConnectionId(77))
+    desk.peers.on_closed(ConnectionId(77))
+    assert desk.ports.sent == []
+    assert desk.events() == []
+
+
 def test_an_idle_connection_that_breaks_is_no_news() -> None:
     desk = Desk()
     desk.send()
@@ -284,7 +292,9 @@ def test_the_core_can_close_a_peer() -> None:
     desk.peers.close(9, "nobody")
     assert desk.ports.closed == [connection]
     assert desk.events() == []
-    assert desk.ports.reports == ["closing the connection to peer 2 at node2:9002: two leaders in epoch 3"]
+    desk.peers.close(2, "it is closed already")
+    assert desk.ports.closed == [connection]
+    assert desk.ports.reports[0] == "closing the connection to peer 2 at node2:9002: two leaders in epoch 3"
 
 
 def test_fetched_batches_reach_the_core_as_headers_and_go_beside_it_as_slices() -> None:

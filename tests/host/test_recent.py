@@ -78,6 +78,16 @@ def test_a_truncation_within_a_batch_forgets_the_batch() -> None:
     assert offsets(recent.take(Offset(0), Offset(2), ALL)) == [0]
 
 
+def test_letting_go_of_many_keeps_the_rest_in_place() -> None:
+    size_bytes = len(batch(1_000)[1])
+    recent = RecentBatches(end_offset=Offset(1_000), size_bytes_max=100 * size_bytes)
+    recent.append([batch(offset) for offset in range(1_000, 2_000)])
+    for flushed in range(1_000, 2_001, 50):
+        recent.evict(Offset(flushed))
+    assert recent.start_offset == 1_900
+    assert offsets(recent.take(Offset(1_950), Offset(2_000), ALL)) == list(range(1_950, 2_000))
+
+
 @given(st.lists(st.tuples(st.sampled_from(["append", "append", "append", "truncate", "evict"]), st.integers(0, 600))))
 def test_it_answers_as_a_plain_list_of_everything_would(acts: list[tuple[str, int]]) -> None:
     recent = RecentBatches(end_offset=Offset(0), size_bytes_max=20 * len(batch(0, b"x")[1]))

@@ -41,6 +41,13 @@ def execute(parts: Parts, effect: Effect, step: Step) -> None:
     _TABLE[type(effect)](parts, effect, step)
 
 
+def stop(parts: Parts, error: Exception | None) -> None:
+    """End the node: no step follows, every proposal gets its outcome, and the world is told why."""
+    parts.inbox.close()
+    parts.producers.end()
+    parts.ports.stop(error)
+
+
 def _write_election_state(parts: Parts, effect: effects.WriteElectionState, _: Step) -> None:
     job = WriteElection(
         io=effect.io, election=effect.election, voters=effect.voters, kraft_version=effect.kraft_version
@@ -130,7 +137,7 @@ def _notify_role(parts: Parts, effect: effects.NotifyRole, _: Step) -> None:
 
 def _complete_shutdown(parts: Parts, effect: effects.CompleteShutdown, _: Step) -> None:
     parts.ports.report("left the quorum" if effect.graceful else "leaving the quorum took too long: nobody else leads")
-    parts.stop(None)
+    stop(parts, None)
 
 
 def _report(parts: Parts, effect: effects.Report, _: Step) -> None:
@@ -138,7 +145,7 @@ def _report(parts: Parts, effect: effects.Report, _: Step) -> None:
 
 
 def _fatal(parts: Parts, effect: effects.Fatal, _: Step) -> None:
-    parts.stop(FatalError(effect.reason))
+    stop(parts, FatalError(effect.reason))
 
 
 _TABLE: Final[Mapping[type[Effect], Callable[[Parts, Any, Step], None]]] = {

@@ -4,7 +4,7 @@ A handler of a frame, an effect that fails at once and a listener that proposes 
 them one by one, so that no step begins within another. Fetched records travel beside their event: the core is
 shown headers only, and the effect that appends them comes out of the same step.
 
-Source: KIP-595 does not say; the shape is dask's ``worker_state_machine`` (instructions out, events in).
+Source: the shape is dask's ``worker_state_machine`` (instructions out, events in).
 """
 
 from __future__ import annotations
@@ -32,15 +32,23 @@ class Inbox:
 
     def __init__(self) -> None:
         self._arrivals: deque[Arrival] = deque()
+        self._is_closed = False
+
+    @property
+    def is_closed(self) -> bool:
+        """True once the core takes no more steps."""
+        return self._is_closed
 
     def put(self, event: Event, fetched: Sequence[Batch] = NO_BATCHES) -> None:
-        """Note an event for the next step."""
-        self._arrivals.append(Arrival(event, fetched))
+        """Note an event for the next step, if there will be one."""
+        if not self._is_closed:
+            self._arrivals.append(Arrival(event, fetched))
 
     def take(self) -> Arrival | None:
         """The oldest event, or None."""
         return self._arrivals.popleft() if self._arrivals else None
 
-    def clear(self) -> None:
-        """Forget everything: the core takes no more steps."""
+    def close(self) -> None:
+        """The core takes no more steps: forget what waits and what comes."""
+        self._is_closed = True
         self._arrivals.clear()

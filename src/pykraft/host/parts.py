@@ -1,7 +1,7 @@
 """What a node is made of below its core: the parts that effects act upon, put together once.
 
 Invariant: the parts know each other only as far as their constructors say; what goes from one to another goes
-through an effect or through the inbox. Source: design of pykraft, no Kafka class.
+through an effect or through the inbox. Source: Kafka's ``KafkaRaftManager`` builds the same from a configuration.
 """
 
 from __future__ import annotations
@@ -11,21 +11,23 @@ from dataclasses import dataclass
 
 from pykraft.config import NodeConfig
 from pykraft.host.delivery import Delivery
+from pykraft.host.describe_cluster import describe_cluster
 from pykraft.host.fetch_read import FetchReads, ReadableLog
-from pykraft.host.inbound import Describe, Inbound
+from pykraft.host.inbound import Inbound
 from pykraft.host.inbox import Inbox
 from pykraft.host.io import HeldMessages
 from pykraft.host.peers import Peers
 from pykraft.host.ports import Ports
 from pykraft.host.producers import Producers
 from pykraft.host.recent import RecentBatches
+from pykraft.protocol.schema import Body
 from pykraft.rpc.context import RpcContext
 from pykraft.types import NodeId, Offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """One of each; ``stop`` ends the node, with what made going on unsafe or None."""
+    """One of each."""
 
     ports: Ports
     inbox: Inbox
@@ -36,7 +38,6 @@ class Parts:
     peers: Peers
     producers: Producers
     delivery: Delivery
-    stop: Callable[[Exception | None], None]
 
 
 def assemble(
@@ -47,10 +48,12 @@ def assemble(
     log: ReadableLog,
     start_offset: Offset,
     end_offset: Offset,
-    describe_cluster: Describe,
-    stop: Callable[[Exception | None], None],
+    leader_id: Callable[[], NodeId | None],
 ) -> Parts:
-    """The parts of a node whose recovered log goes from ``start_offset`` to ``end_offset`` (exclusive)."""
+    """The parts of a node whose recovered log goes from ``start_offset`` to ``end_offset`` (exclusive).
+
+    ``leader_id`` tells at any time who leads as far as the core knows.
+    """
     inbox, held = Inbox(), HeldMessages()
     recent = RecentBatches(end_offset=end_offset)
     context = RpcContext(
@@ -59,13 +62,19 @@ def assemble(
         topic_id=config.topic_id,
         default_listener=config.default_listener.upper(),
     )
+
+    def describe(request: Body, listener: str) -> Body:
+        return describe_cluster(
+            request, cluster_id=config.cluster_id, listener=listener, leader_id=leader_id(), voters=config.voters
+        )
+
     return Parts(
         ports=ports,
         inbox=inbox,
         held=held,
         recent=recent,
         reads=FetchReads(ports, log, recent),
-        inbound=Inbound(ports, inbox, held, context=context, describe_cluster=describe_cluster),
+        inbound=Inbound(ports, inbox, held, context=context, describe_cluster=describe),
         peers=Peers(
             ports,
             inbox,
@@ -76,5 +85,4 @@ def assemble(
         ),
         producers=Producers(batch_size_bytes_max=config.raft.batch_size_bytes_max),
         delivery=Delivery(ports, log, recent, start_offset),
-        stop=stop,
     )

@@ -1,0 +1,62 @@
+"""Steps of the core, one at a time, each carried out before the next begins.
+
+Invariant: no step begins within another. A listener that proposes, or a send that fails at once, puts an event into
+the inbox, and the loop that is already running takes it. After the last event the next wake-up is what the core
+asks for. Once the inbox is closed there are no steps.
+
+It refuses to know where events come from. Source: Kafka's ``KafkaRaftClient.poll``; dask's ``BaseWorker``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pykraft.core.effects import Effect
+from pykraft.core.raft import Raft
+from pykraft.host.execute import LEADER, Step, execute
+from pykraft.host.inbox import NO_BATCHES
+from pykraft.host.parts import Parts
+from pykraft.host.recent import Batch
+from pykraft.types import Instant
+
+
+class Stepping:
+    """Joins the core, once it begins, with the parts that carry out its effects."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._raft: Raft | None = None
+        self._is_running = False
+
+    @property
+    def raft(self) -> Raft | None:
+        """The core, to look at; None before it begins."""
+        return self._raft
+
+    def begin(self, raft: Raft, now: Instant) -> None:
+        """Take the core's first step, then one for each event that waits already."""
+        assert self._raft is None, "a host starts once"
+        self._raft = raft
+        self._carry_out(raft, raft.start(now), NO_BATCHES, now)
+        self.run(now)
+
+    def run(self, now: Instant) -> None:
+        """Take a step for each event that waits; before the core begins, and within a step, they go on waiting."""
+        raft, inbox = self._raft, self._parts.inbox
+        if raft is None or self._is_running:
+            return
+        while (arrival := inbox.take()) is not None:
+            self._carry_out(raft, raft.step(arrival.event, now), arrival.fetched, now)
+        if not inbox.is_closed:
+            self._parts.ports.wake_at(raft.next_deadline_ms())
+
+    def _carry_out(self, raft: Raft, effects: Sequence[Effect], fetched: Sequence[Batch], now: Instant) -> None:
+        """All effects of one step; then whoever proposed to a leader that is none any more hears of it."""
+        self._is_running = True
+        step = Step(now=now, flushed_end_offset=raft.log.flushed_end_offset, fetched=fetched)
+        for effect in effects:
+            execute(self._parts, effect, step)
+            if self._parts.inbox.is_closed:
+                break
+        self._parts.producers.lost(raft.epoch if raft.role == LEADER else None)
+        self._is_running = False

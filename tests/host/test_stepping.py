@@ -1,0 +1,100 @@
+"""One step at a time, whoever calls from within one; none before the start, none after the end."""
+
+from __future__ import annotations
+
+from random import Random
+
+from pykraft.errors import FatalError
+from pykraft.host.host import Host
+from pykraft.host.ports import ConnectionId
+from pykraft.host.producers import Outcome, OutcomeUnknown, Rejected
+from pykraft.protocol.api import ApiKey, encode_request
+from pykraft.types import Epoch
+from tests.host.cluster import Cluster
+from tests.host.fakes import LISTENER, FakePorts, at, config
+from tests.log.page_cache_fs import PageCacheFs
+
+
+def test_listeners_and_producers_may_propose_from_within_their_calls() -> None:
+    cluster = Cluster(voters=1)
+    node = cluster[1]
+    outcomes: list[Outcome] = []
+
+    def again() -> None:
+        if len(node.listener.values) < 5:
+            outcomes.extend(node.propose(b"from a listener"))
+
+    node.listener.on_each = again
+
+    def decided(outcome: Outcome) -> None:
+        outcomes.append(outcome)
+        node.propose(b"from an outcome")
+
+    node.running.propose([b"first"], epoch=Epoch(1), now=cluster.now, on_outcome=decided)
+    cluster.settle()
+    assert node.listener.values[0] == b"first"
+    assert set(node.listener.values[1:]) == {b"from a listener", b"from an outcome"}
+
+
+def test_what_arrives_before_the_start_is_answered_after_it() -> None:
+    ports = FakePorts()
+    host = Host.open(PageCacheFs(), ports, config(1), rng=Random(1))
+    host.on_accepted(ConnectionId(5), LISTENER, at(0))
+    topics = [{"topic_name": "a-topic", "partitions": [{"partition_index": 0}]}]
+    parts = encode_request(ApiKey.DESCRIBE_QUORUM, 2, 9, None, {"topics": topics})
+    host.on_frame(ConnectionId(5), b"".join(bytes(part) for part in parts), at(0))
+    assert ports.sent == []
+    host.start(at(10))
+    host.on_io(host.lane.perform(ports.jobs), at(11))
+    assert [connection for connection, _ in ports.sent] == [5]
+
+
+def test_after_the_end_nothing_happens_any_more() -> None:
+    cluster = Cluster(voters=1)
+    node = cluster[1]
+    waiting = node.propose(b"a")
+    node.running.shutdown(1_000, cluster.now)
+    assert node.stops == [None]
+    assert isinstance(waiting[0], OutcomeUnknown)
+    sent, jobs = len(node.sent), len(node.jobs)
+    node.running.on_tick(at(10_000))
+    node.running.on_frame(ConnectionId(1), b"", at(10_000))
+    (outcome,) = node.propose(b"b")
+    assert isinstance(outcome, Rejected)
+    node.flush()
+    assert (len(node.sent), len(node.jobs), node.stops) == (sent, 0, [None])
+    assert jobs > 0
+
+
+def test_a_truncation_of_committed_records_stops_the_node() -> None:
+    """All voters but one lose their disks: the one that has not must not give up what was acknowledged."""
+    cluster = Cluster()
+    leader = cluster.leader()
+    leader.propose(b"committed")
+    cluster.run_until_committed(2)
+    survivor, *losers = sorted(cluster.machines.values(), key=lambda machine: machine is leader)
+    for loser in losers:
+        loser.crash()
+        loser.fs = PageCacheFs()
+        loser.start()
+
+    cluster.cut(survivor)
+    cluster.run_until(lambda: any(loser.running.role == "leader" for loser in losers))
+    cluster.heal()
+    cluster.run_until(lambda: bool(survivor.stops))
+    assert isinstance(survivor.stops[0], FatalError)
+    assert survivor.running.log_end_offset == 2
+
+
+def test_after_each_call_the_next_wake_up_is_what_the_core_asks_for() -> None:
+    ports = FakePorts()
+    host = Host.open(PageCacheFs(), ports, config(1), rng=Random(1))
+    assert ports.wake_ms is None
+    host.start(at(1_000))
+    first = ports.wake_ms
+    assert first is not None
+    assert 1_000 < first <= 3_000
+    host.on_io(host.lane.perform(ports.jobs), at(1_001))
+    host.on_tick(at(first))
+    assert ports.wake_ms is not None
+    assert ports.wake_ms > first
