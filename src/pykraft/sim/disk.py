@@ -3,7 +3,8 @@
 The contract of `pykraft.log.fs`, made hostile: after `VirtualDisk.lose_power` each unsynced page is kept or
 lost on its own, a page may be torn at a sector, an unsynced size may be anything in between, and of the
 renames, creations and removals in a directory since its last sync only a random number of the first
-survive. A kill (`drop_handles`) loses nothing: the page cache belongs to the kernel.
+survive. A kill (`drop_handles`) loses nothing: the page cache belongs to the kernel. Either may come in the
+middle of any operation that changes the disk (`interrupt_within`).
 
 Source: ALICE (OSDI 2014) and the fsync studies after it; dragonboat's power loss tests.
 """
@@ -22,8 +23,12 @@ PAGE_SIZE_BYTES = 4_096
 SECTOR_SIZE_BYTES = 512
 
 
-class PowerLost(BaseException):
-    """The power went in the middle of a file operation; not an error that a program could catch."""
+class Interrupted(BaseException):
+    """The process ended in the middle of a file operation; not an error that a program could catch."""
+
+    def __init__(self, *, loses_power: bool) -> None:
+        super().__init__("power lost" if loses_power else "killed")
+        self.loses_power = loses_power
 
 
 @dataclass(slots=True, eq=False)
@@ -103,12 +108,14 @@ class VirtualFile:
         return bytes(self._inode.cached[position : position + size_bytes])
 
     def pwrite(self, parts: Sequence[Buffer], position: int) -> int:
-        """See `pykraft.log.fs.File`; when the power goes, a first part may be in the cache."""
+        """See `pykraft.log.fs.File`; when the process ends in it, a first part may be in the cache."""
         self._alive()
         data = b"".join(parts)
-        if self._disk.is_power_going():
+        try:
+            self._disk.operate()
+        except Interrupted:
             self._inode.write(data[: self._disk.rng.randint(0, len(data))], position)
-            raise PowerLost
+            raise
         self._inode.write(data, position)
         return len(data)
 
@@ -141,7 +148,7 @@ Change = tuple[tuple[str, Inode | None], ...]
 
 
 @dataclass(slots=True, kw_only=True)
-class _Directory:
+class Directory:
     """Names: as the kernel shows them, as the platter has them, and what was changed in between."""
 
     cached: dict[str, Inode] = field(default_factory=dict)
@@ -192,10 +199,10 @@ class VirtualDisk:
     def __init__(self, rng: Random) -> None:
         self.rng = rng
         self.incarnation = 0
-        self.syncs = 0
-        self._directories: dict[Path, _Directory] = {}
+        self._directories: dict[Path, Directory] = {}
         self._locks: set[Path] = set()
         self._operations_left: int | None = None
+        self._loses_power = False
 
     def drop_handles(self) -> None:
         """The process is killed: its handles and locks are gone, its writes are not."""
@@ -213,35 +220,26 @@ class VirtualDisk:
             for inode in inodes.values():
                 inode.lose(self.rng)
 
-    def lose_power_within(self, operations: int) -> None:
-        """Let the power go in the middle of the operation that many from now."""
+    def interrupt_within(self, operations: int, *, loses_power: bool) -> None:
+        """Let the process end in the middle of the operation that many from now, killed or without power."""
         self._operations_left = operations
+        self._loses_power = loses_power
 
-    def keep_power(self) -> None:
-        """Take back what `lose_power_within` announced."""
+    def let_be(self) -> None:
+        """Take back what `interrupt_within` announced."""
         self._operations_left = None
 
-    def is_power_going(self) -> bool:
-        """Count one operation; True when the power goes during it."""
-        if self._operations_left is None:
-            return False
-        self._operations_left -= 1
-        return self._operations_left < 0
-
     def operate(self) -> None:
-        """Count one operation that either happens or does not. Raises PowerLost when it does not."""
-        if self.is_power_going():
-            raise PowerLost
+        """Count one operation. Raises Interrupted when it is the one that does not happen."""
+        if self._operations_left is None:
+            return
+        self._operations_left -= 1
+        if self._operations_left < 0:
+            raise Interrupted(loses_power=self._loses_power)
 
-    def synced_file(self, path: Path) -> Inode | None:
-        """What a power loss now could not take away from this name, for oracles; None without such a file."""
-        directory = self._directories.get(path.parent)
-        return directory.synced.get(path.name) if directory else None
-
-    def synced_names(self, path: Path) -> list[str]:
-        """Durable names of a directory, sorted, for oracles."""
-        directory = self._directories.get(path)
-        return sorted(directory.synced) if directory else []
+    def directory(self, path: Path) -> Directory | None:
+        """A directory as it is, for oracles; None while there is none."""
+        return self._directories.get(path)
 
     def open(self, path: Path, *, create: bool = False, write: bool = False) -> VirtualFile:
         """See `pykraft.log.fs.Fs`."""
@@ -267,7 +265,7 @@ class VirtualDisk:
     def mkdir(self, path: Path) -> None:
         """See `pykraft.log.fs.Fs`."""
         for directory in (path, *path.parents):
-            self._directories.setdefault(directory, _Directory())
+            self._directories.setdefault(directory, Directory())
 
     def rename(self, old: Path, new: Path) -> None:
         """See `pykraft.log.fs.Fs`."""
@@ -301,10 +299,10 @@ class VirtualDisk:
         if path in self._locks:
             raise StorageError(path, "cannot lock: it is held")
         self._locks.add(path)
-        self._directories.setdefault(path.parent, _Directory()).cached.setdefault(path.name, Inode())
+        self._directories.setdefault(path.parent, Directory()).cached.setdefault(path.name, Inode())
         return VirtualLock(self._locks, path)
 
-    def _directory(self, path: Path) -> _Directory:
+    def _directory(self, path: Path) -> Directory:
         if path not in self._directories:
             raise StorageError(path, "no such directory")
         return self._directories[path]

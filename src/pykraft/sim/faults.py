@@ -1,8 +1,10 @@
-"""What goes wrong in a world: nodes killed or without power, links cut in one direction or both.
+"""What goes wrong in a world: nodes killed or without power, links cut in one direction or both, leaders that leave.
 
-Each kind has its place in one table; a run draws from it at random times until the faults are told to stop.
+Each kind has its place in one table. A world draws some of the kinds and a pace of its own, so that worlds differ
+in more than their dice; then it does harm at random times until the faults are told to stop. A node that is down
+starts again after a while, whatever made it go down.
 
-Source: FoundationDB's simulation (swizzle-clogging); TigerBeetle's VOPR.
+Source: FoundationDB's simulation (swizzle-clogging); TigerBeetle's VOPR; swarm testing (Groce et al., ISSTA 2012).
 """
 
 from __future__ import annotations
@@ -16,10 +18,12 @@ if TYPE_CHECKING:
     from pykraft.sim.node import Node
     from pykraft.sim.world import World
 
-PERIOD_US_MIN = 50_000
-PERIOD_US_MAX = 700_000
+PERIOD_US_MIN = 20_000
+PERIODS_US_MAX = (150_000, 400_000, 800_000)
 OPERATIONS_MAX = 12
-RESTART_US_MAX = 1_000_000
+RESTARTS_US_MAX = (5_000, 100_000, 1_000_000)
+SHUTDOWN_MS = 300
+KIND_PROBABILITY = 0.7
 
 
 class Faults:
@@ -30,29 +34,52 @@ class Faults:
         self._world = world
         self._rng = rng
         self._is_over = False
-        self._kinds: list[tuple[str, Callable[[], bool]]] = [
+        self._waits_for_commit = False
+        self._period_us_max = rng.choice(PERIODS_US_MAX)
+        kinds: list[tuple[str, Callable[[], bool]]] = [
             ("kill", self._kill),
+            ("kill while writing", lambda: self._interrupt(loses_power=False)),
             ("power loss", self._lose_power),
-            ("power loss while writing", self._lose_power_while_writing),
+            ("power loss while writing", lambda: self._interrupt(loses_power=True)),
             ("all down", self._all_down),
+            ("all down after a commit", self._await_commit),
             ("isolated", self._isolate),
             ("one-way cut", self._cut_one_way),
             ("split", self._split),
-            ("heal", self._heal),
+            ("resign", self._resign),
+            ("shutdown", self._shut_down),
         ]
+        drawn = [kind for kind in kinds if rng.random() < KIND_PROBABILITY]
+        self._kinds = [*(drawn or kinds), ("heal", self._heal), ("heal", self._heal)]
 
     def begin(self) -> None:
         """Plan the first one."""
-        self._world.clock.after(self._rng.randint(PERIOD_US_MIN, PERIOD_US_MAX), self._turn)
+        self._world.clock.after(self._rng.randint(PERIOD_US_MIN, self._period_us_max), self._turn)
 
     def stop(self) -> None:
         """No more harm: links heal, nodes that are down start."""
         self._is_over = True
+        self._waits_for_commit = False
         self._world.network.heal()
         for node in self._world.nodes.values():
-            node.disk.keep_power()
+            node.disk.let_be()
             if node.process is None:
                 node.start()
+
+    def ended(self, node: Node) -> None:
+        """A node went down, for whatever reason."""
+
+        def start() -> None:
+            if node.process is None:
+                node.start()
+
+        self._world.clock.after(self._rng.randint(0, self._rng.choice(RESTARTS_US_MAX)), start)
+
+    def committed(self) -> None:
+        """A node learned of a commit."""
+        if self._waits_for_commit:
+            self._waits_for_commit = False
+            self._world.clock.after(0, self._end_all)
 
     def _turn(self) -> None:
         if self._is_over:
@@ -60,7 +87,7 @@ class Faults:
         name, happens = self._rng.choice(self._kinds)
         if happens():
             self.counts[name] += 1
-        self._world.clock.after(self._rng.randint(PERIOD_US_MIN, PERIOD_US_MAX), self._turn)
+        self._world.clock.after(self._rng.randint(PERIOD_US_MIN, self._period_us_max), self._turn)
 
     def _kill(self) -> bool:
         node = self._any_node()
@@ -68,7 +95,6 @@ class Faults:
             return False
         self._world.trace.note(node.node_id, "is killed")
         node.kill()
-        self._start_later(node.node_id)
         return True
 
     def _lose_power(self) -> bool:
@@ -77,23 +103,26 @@ class Faults:
             return False
         self._world.trace.note(node.node_id, "loses power")
         node.lose_power()
-        self._start_later(node.node_id)
         return True
 
-    def _lose_power_while_writing(self) -> bool:
-        node = self._any_node()
-        if node.process is None:
-            return False
-        node.disk.lose_power_within(self._rng.randrange(OPERATIONS_MAX))
-        self._start_later(node.node_id)
+    def _interrupt(self, *, loses_power: bool) -> bool:
+        self._any_node().disk.interrupt_within(self._rng.randrange(OPERATIONS_MAX), loses_power=loses_power)
         return True
 
     def _all_down(self) -> bool:
+        self._end_all()
+        return True
+
+    def _await_commit(self) -> bool:
+        is_news = not self._waits_for_commit
+        self._waits_for_commit = True
+        return is_news
+
+    def _end_all(self) -> None:
         self._world.trace.note(None, "the power of all nodes goes")
         for node in self._world.nodes.values():
-            node.lose_power()
-            self._start_later(node.node_id)
-        return True
+            if node.process is not None:
+                node.lose_power()
 
     def _isolate(self) -> bool:
         victim = self._any_node().node_id
@@ -125,14 +154,21 @@ class Faults:
         self._world.network.heal()
         return is_needed
 
+    def _resign(self) -> bool:
+        leader = self._world.newest_leader()
+        if leader is not None:
+            self._world.touch(self._world.nodes[leader.node_id])
+            leader.resign(leader.epoch, self._world.clock.instant)
+        return leader is not None
+
+    def _shut_down(self) -> bool:
+        node = self._any_node()
+        if node.host is None:
+            return False
+        self._world.trace.note(node.node_id, "is asked to leave")
+        self._world.touch(node)
+        node.host.shutdown(SHUTDOWN_MS, self._world.clock.instant)
+        return True
+
     def _any_node(self) -> Node:
         return self._rng.choice(list(self._world.nodes.values()))
-
-    def _start_later(self, node_id: int) -> None:
-        def start() -> None:
-            node = self._world.nodes[node_id]
-            if node.process is None:
-                self._world.trace.note(node_id, "starts")
-                node.start()
-
-        self._world.clock.after(self._rng.randint(0, RESTART_US_MAX), start)

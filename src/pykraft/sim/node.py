@@ -3,6 +3,8 @@
 It is an adapter of the host like the server: `Process` implements `pykraft.host.ports.Ports` with virtual
 time, network and disk, and hands what arrives to the host. The ordered lane takes all queued jobs at once,
 as the server's thread does, and each turn takes a while of virtual time.
+
+Every call into the host tells the world that something happened to this node.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ from pykraft.config import NodeConfig
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
 from pykraft.log.lane import Job
-from pykraft.sim.disk import PowerLost, VirtualDisk
+from pykraft.sim.disk import Interrupted, VirtualDisk
 from pykraft.sim.settings import LISTENER
-from pykraft.sim.spoken import spoken_epoch
+from pykraft.sim.spoken import VoteAsked, spoken_in_answer, spoken_in_request, vote_asked
 from pykraft.types import Buffer, Endpoint
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ class Process:
         self._lane_is_busy = False
         self._wake = 0
         self._dialed: set[ConnectionId] = set()
+        self._votes_asked: dict[ConnectionId, VoteAsked] = {}
         self.is_running = True
         self.host = Host.open(node.disk, self, node.config, rng=Random(node.rng.random()))
 
@@ -48,6 +51,7 @@ class Process:
     def start(self) -> None:
         """The first step."""
         self._world.network.attach(self)
+        self._world.touch(self._node)
         self.host.start(self._world.clock.instant)
 
     def end(self) -> None:
@@ -61,15 +65,24 @@ class Process:
 
     def connected(self, connection: ConnectionId) -> None:
         """See `pykraft.sim.network.Station`."""
+        self._world.touch(self._node)
         self.host.on_connected(connection, self._world.clock.instant)
 
     def closed(self, connection: ConnectionId) -> None:
         """See `pykraft.sim.network.Station`."""
         if self.is_running:
+            self._world.touch(self._node)
+            self._votes_asked.pop(connection, None)
             self.host.on_closed(connection, self._world.clock.instant)
 
     def received(self, connection: ConnectionId, frame: bytes) -> None:
-        """See `pykraft.sim.network.Station`."""
+        """See `pykraft.sim.network.Station`; a question for a vote is noted, for the oracle of its answer."""
+        self._world.touch(self._node)
+        self._world.trace.absorb(frame)
+        if connection not in self._dialed:
+            asked = vote_asked(frame)
+            if asked is not None:
+                self._votes_asked[connection] = asked
         self.host.on_frame(connection, frame, self._world.clock.instant)
 
     def dial(self, endpoint: Endpoint) -> ConnectionId:
@@ -79,10 +92,14 @@ class Process:
         return connection
 
     def send(self, connection: ConnectionId, parts: Sequence[Buffer]) -> None:
-        """See `Ports`; oracles look at every request before it leaves."""
-        epoch = spoken_epoch(parts) if connection in self._dialed else None
-        if epoch is not None:
-            self._world.before_request(self._node, epoch)
+        """See `Ports`; oracles look at requests and votes before they leave."""
+        if connection in self._dialed:
+            spoken = spoken_in_request(parts)
+        else:
+            asked = self._votes_asked.pop(connection, None)
+            spoken = spoken_in_answer(asked, parts) if asked is not None else None
+        if spoken is not None:
+            self._world.before_send(self._node, spoken)
         self._world.network.send(connection, parts)
 
     def close(self, connection: ConnectionId) -> None:
@@ -98,7 +115,12 @@ class Process:
 
     def submit_read(self, read: Callable[[], T], then: Callable[[T], None]) -> None:
         """See `Ports`."""
-        self._later(self._node.lane_delay_us(), lambda: then(read()))
+
+        def act() -> None:
+            self._world.touch(self._node)
+            then(read())
+
+        self._later(self._node.lane_delay_us(), act)
 
     def wake_at(self, mono_ms: int | None) -> None:
         """See `Ports`."""
@@ -123,18 +145,21 @@ class Process:
 
     def _tick(self, wake: int) -> None:
         if wake == self._wake:
+            self._world.touch(self._node)
             self.host.on_tick(self._world.clock.instant)
 
     def _perform(self) -> None:
-        """One turn of the ordered lane; the power may go in the middle of it."""
+        """One turn of the ordered lane; the process may end in the middle of it."""
+        self._world.touch(self._node)
         jobs, self._queue = self._queue, []
         try:
             io = self.host.lane.perform(jobs)
-        except PowerLost:
-            self._world.trace.note(self.node_id, "loses power while writing")
-            self._node.lose_power()
+        except Interrupted as interruption:
+            self._node.interrupted(interruption, "writing")
             return
         self._lane_is_busy = bool(self._queue)
+        if not self._lane_is_busy:
+            self._world.persisted(self._node)
         self.host.on_io(io, self._world.clock.instant)
         if self._queue:
             self._lane_is_busy = True
@@ -159,16 +184,25 @@ class Node:
         return self.process.host if self.process is not None else None
 
     def start(self) -> None:
-        """Run the program, from what the disk holds; the power may go during recovery, too."""
+        """Run the program, from what the disk holds; it may end during recovery, too."""
         assert self.process is None
+        self._world.trace.note(self.node_id, "starts")
+        self._world.touch(self)
         try:
             self.process = Process(self._world, self)
-        except PowerLost:
-            self._world.trace.note(self.node_id, "loses power while it recovers")
-            self.disk.lose_power()
+        except Interrupted as interruption:
+            self.interrupted(interruption, "recovering")
             return
         self._world.started(self)
         self.process.start()
+
+    def interrupted(self, interruption: Interrupted, doing: str) -> None:
+        """The process ended in the middle of something."""
+        self._world.trace.note(self.node_id, f"{interruption} while {doing}")
+        if interruption.loses_power:
+            self.lose_power()
+        else:
+            self.kill()
 
     def kill(self) -> None:
         """Kill -9: the process ends, what it wrote is in the page cache."""
@@ -182,16 +216,30 @@ class Node:
 
     def stopped(self, error: Exception | None) -> None:
         """The host gave up or is done; in a world without disk errors it has no reason to give up."""
-        self._world.clock.after(0, self.kill)
+        process = self.process
         if error is not None:
             self._world.fail(f"node {self.node_id} stopped: {error}")
+        self._world.clock.after(0, lambda: self._leave(process))
 
     def lane_delay_us(self) -> int:
         """How long one turn of a lane takes; now and then the disk is slow."""
         return self.rng.randint(100, 1_500) if self.rng.random() < 0.98 else self.rng.randint(5_000, 60_000)
 
+    def _leave(self, process: Process | None) -> None:
+        """The program ends by itself; with all jobs done it closes its files first, else somebody was impatient."""
+        if process is None or self.process is not process:
+            return
+        try:
+            if process.is_lane_idle:
+                process.host.close()
+        except Interrupted as interruption:
+            self.interrupted(interruption, "closing")
+            return
+        self.kill()
+
     def _end(self) -> None:
+        self._world.touch(self)
         if self.process is not None:
             self.process.end()
             self.process = None
-            self._world.ended(self)
+        self._world.ended(self)

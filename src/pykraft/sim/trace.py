@@ -1,6 +1,7 @@
 """What happened in a world, as lines of fixed columns, and a digest that two runs of a seed share.
 
-Lines are kept only when somebody will read them; the digest always covers all of them.
+Lines are kept only when somebody will read them; the digest always covers all of them, and every byte
+that arrived anywhere.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ class Trace:
         line = f"{self._clock.now_us / 1e6:12.6f} {where}  {text}"
         self._digest.update(line.encode())
         self.lines.append(line)
+
+    def absorb(self, frame: bytes) -> None:
+        """Bytes that arrived somewhere: part of the digest, not of the lines."""
+        self._digest.update(frame)
 
     @property
     def digest(self) -> str:

@@ -1,7 +1,8 @@
 """A whole cluster in one thread and one seed: nodes, network, clock, workload, faults and oracles.
 
 Everything random comes from the seed, through generators of their own for each part, so that a change in
-one part does not change the dice of the others. After every event all invariants are asked.
+one part does not change the dice of the others. After every event all invariants look at the nodes that it
+concerned (`World.touch`).
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from pykraft.sim.invariants import ALL, Invariant, ViolationError
 from pykraft.sim.invariants.committed import CommittedOnce
 from pykraft.sim.network import Network, Weather
 from pykraft.sim.node import Node
-from pykraft.sim.oracle import Platter
+from pykraft.sim.oracle import DurableElection, Platter
 from pykraft.sim.settings import node_configs
+from pykraft.sim.spoken import Spoken
 from pykraft.sim.trace import Trace
 from pykraft.sim.workload import Workload
 from pykraft.types import Epoch, NodeId
@@ -86,6 +88,7 @@ class World:
         self._committed_once = CommittedOnce()
         self._invariants: list[Invariant] = [self._committed_once if kind is CommittedOnce else kind() for kind in ALL]
         self._ends: dict[int, int] = {}
+        self._touched: dict[int, Node] = {}
         self._failure: str | None = None
 
     def run(self) -> Outcome:
@@ -132,18 +135,27 @@ class World:
         leaders = [host for host in self.hosts() if host.role == "leader"]
         return max(leaders, key=lambda host: host.epoch, default=None)
 
-    def durable_epoch(self, node: Node) -> int:
-        """Epoch that a power loss now would leave on this node."""
-        return self._platters[node.node_id].epoch()
+    def durable_election(self, node: Node) -> DurableElection:
+        """Election that a power loss now would leave on this node."""
+        return self._platters[node.node_id].election()
 
     def durable_end_offset(self, node: Node) -> int:
         """Log end that a power loss now would leave on this node."""
         return self._platters[node.node_id].end_offset()
 
-    def before_request(self, node: Node, epoch: int) -> None:
-        """A request is about to leave."""
+    def touch(self, node: Node) -> None:
+        """Something happens to this node: look at it once the event is over."""
+        self._touched[int(node.node_id)] = node
+
+    def before_send(self, node: Node, spoken: Spoken) -> None:
+        """A frame of the quorum is about to leave."""
         for invariant in self._invariants:
-            invariant.before_request(self, node, epoch)
+            invariant.before_send(self, node, spoken)
+
+    def persisted(self, node: Node) -> None:
+        """All storage jobs of a node are done."""
+        for invariant in self._invariants:
+            invariant.persisted(self, node)
 
     def started(self, node: Node) -> None:
         """A process begins; its application listens from the first record on."""
@@ -151,17 +163,20 @@ class World:
         self._ends[node.node_id] = 0
         for invariant in self._invariants:
             invariant.started(node)
+        self.persisted(node)
         node.host.register(Listener(self, node))
 
     def ended(self, node: Node) -> None:
         """A process is gone."""
         self._ends.pop(node.node_id, None)
+        self.faults.ended(node)
 
     def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
         """A listener was given batches."""
         for invariant in self._invariants:
             invariant.delivered(node, batches)
         self._ends[node.node_id] = int(batches[-1].end_offset)
+        self.faults.committed()
 
     def fail(self, reason: str) -> None:
         """Something that must not happen did."""
@@ -172,8 +187,10 @@ class World:
             raise ViolationError("Liveness", "nothing is left to happen")
         if self._failure is not None:
             raise ViolationError("NodeStopped", self._failure)
-        for invariant in self._invariants:
-            invariant.after_event(self)
+        for node in self._touched.values():
+            for invariant in self._invariants:
+                invariant.after_event(self, node)
+        self._touched.clear()
 
     def _committed(self) -> int:
         return max(self._ends.values(), default=0)

@@ -12,6 +12,7 @@ from pykraft.core.quorum import majority_of
 from pykraft.sim.invariants.invariant import Invariant
 
 if TYPE_CHECKING:
+    from pykraft.sim.node import Node
     from pykraft.sim.world import World
 
 
@@ -22,10 +23,11 @@ class MonotonicHighWatermark(Invariant):
         self._highest = 0
         self._epoch = 0
 
-    def after_event(self, world: World) -> None:
+    def after_event(self, world: World, node: Node) -> None:
         """Look at the newest leader there ever was only: an older one may still live and not know."""
-        leader = world.newest_leader()
-        if leader is None or leader.epoch < self._epoch or leader.high_watermark is None:
+        del world
+        leader = node.host
+        if leader is None or leader.epoch < self._epoch or leader.high_watermark is None or leader.role != "leader":
             return
         self._epoch = leader.epoch
         if leader.high_watermark < self._highest:
@@ -43,11 +45,12 @@ class MajorityHoldsHighWatermark(Invariant):
     def __init__(self) -> None:
         self._checked = 0
 
-    def after_event(self, world: World) -> None:
-        """Look when the newest leader's high watermark moved."""
-        leader = world.newest_leader()
-        if leader is None or leader.high_watermark is None or leader.high_watermark <= self._checked:
+    def after_event(self, world: World, node: Node) -> None:
+        """Look when a leader's high watermark moved beyond all before it."""
+        leader = node.host
+        if leader is None or (leader.high_watermark or 0) <= self._checked or leader.role != "leader":
             return
+        assert leader.high_watermark is not None
         self._checked = leader.high_watermark
         ends = {node.node_id: world.durable_end_offset(node) for node in world.voters()}
         holding = sum(end >= self._checked for end in ends.values())

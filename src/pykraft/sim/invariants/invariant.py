@@ -1,6 +1,7 @@
 """What every invariant is: told what happened, raising when it must not have.
 
-An invariant reads hosts and disks and remembers what it needs; it never touches the world.
+An invariant reads hosts and disks and remembers what it needs; it never touches the world. An event changes one
+node at most, so only that node is looked at.
 
 Source: Kafka ``RaftEventSimulationTest.Invariant``; openraft ``tests-turmoil``.
 """
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pykraft.host.delivery import CommittedBatch
     from pykraft.sim.node import Node
+    from pykraft.sim.spoken import Spoken
     from pykraft.sim.world import World
 
 
@@ -27,11 +29,14 @@ class ViolationError(AssertionError):
 class Invariant:
     """Told of every event; each override looks at what concerns it."""
 
-    def after_event(self, world: World) -> None:
-        """Something happened anywhere."""
+    def after_event(self, world: World, node: Node) -> None:
+        """Something happened to this node."""
 
-    def before_request(self, world: World, node: Node, epoch: int) -> None:
-        """A request of this epoch is about to leave a node."""
+    def before_send(self, world: World, node: Node, spoken: Spoken) -> None:
+        """A frame of the quorum is about to leave a node."""
+
+    def persisted(self, world: World, node: Node) -> None:
+        """Every storage job of this node is done; or it has recovered, and there was none."""
 
     def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
         """A listener of this node was given committed batches."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pykraft.sim.invariants.invariant import Invariant
 
 if TYPE_CHECKING:
+    from pykraft.sim.node import Node
     from pykraft.sim.world import World
 
 
@@ -19,10 +20,12 @@ class SingleLeader(Invariant):
     def __init__(self) -> None:
         self._leaders: dict[int, int] = {}
 
-    def after_event(self, world: World) -> None:
-        """Compare every running node's view with what was seen before."""
-        for host in world.hosts():
-            leader_id = host.leader_id
-            if leader_id is not None and self._leaders.setdefault(host.epoch, leader_id) != leader_id:
-                known = self._leaders[host.epoch]
+    def after_event(self, world: World, node: Node) -> None:
+        """Compare the node's view with what was seen before."""
+        del world
+        host = node.host
+        leader_id = host.leader_id if host is not None else None
+        if host is not None and leader_id is not None:
+            known = self._leaders.setdefault(host.epoch, leader_id)
+            if known != leader_id:
                 raise self.violated(f"epoch {host.epoch} has leaders {known} and {leader_id}")

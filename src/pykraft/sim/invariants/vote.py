@@ -1,0 +1,37 @@
+"""A vote is on disk before it is spoken of, and none is cast twice in an epoch: not even across restarts.
+
+Votes for oneself count: asking for votes is a promise, too.
+
+Source: Raft paper §5.2 (each server votes for at most one candidate in a term) and §5.1 (votedFor is persistent).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.node import Node
+    from pykraft.sim.spoken import Spoken
+    from pykraft.sim.world import World
+
+
+class OneVote(Invariant):
+    """Whom each node said that it votes for, by epoch."""
+
+    def __init__(self) -> None:
+        self._votes: dict[tuple[int, int], int] = {}
+
+    def before_send(self, world: World, node: Node, spoken: Spoken) -> None:
+        """Compare a vote with the platter and with what was said before."""
+        if spoken.candidate_id is None:
+            return
+        election = world.durable_election(node)
+        if election.epoch == spoken.epoch and election.voted_id != spoken.candidate_id:
+            seen = f"node {node.node_id} votes for {spoken.candidate_id} in epoch {spoken.epoch}"
+            raise self.violated(f"{seen}, its disk knows a vote for {election.voted_id}")
+        before = self._votes.setdefault((int(node.node_id), spoken.epoch), spoken.candidate_id)
+        if before != spoken.candidate_id:
+            seen = f"node {node.node_id} votes for {spoken.candidate_id} in epoch {spoken.epoch}"
+            raise self.violated(f"{seen}, and voted for {before} before")
