@@ -123,24 +123,25 @@ def are_identical(records: DataFrame) -> bool:
 def audit(records: DataFrame, acknowledged: DataFrame, *, until_offset: int) -> Audit:
     """All checks at once. In: the source's rows of all replicas; `acknowledged_frame`.
 
-    Order, duplicates and gaps are looked for in the replica with the longest log. The others must equal it up to
-    ``until_offset`` (exclusive), the end of what was acknowledged: behind it a replica that was stopped may
-    hold what was never committed.
+    Order, duplicates and gaps are looked for in the most up-to-date replica. The others must equal it up to
+    ``until_offset`` (exclusive), where they had all arrived: behind it, one that was stopped first is shorter,
+    or holds what was never committed. Committed is what was acknowledged and all before it.
     """
-    ends = records.groupBy("replica").agg(F.max("offset").alias("last_offset"))
-    longest = max((row["last_offset"], row["replica"]) for row in ends.collect())[1]
-    committed = records.where(F.col("offset") < until_offset)
+    ends = records.groupBy("replica").agg(F.max("epoch").alias("epoch"), F.max("offset").alias("last_offset"))
+    longest = max((row["epoch"], row["last_offset"], row["replica"]) for row in ends.collect())[2]
+    last_acknowledged = _number(acknowledged.agg(F.max("offset")))
+    common = records.where(F.col("offset") < until_offset)
     payloads = payload_columns(records.where(F.col("replica") == longest)).cache()
     data = records.where((F.col("replica") == longest) & ~F.col("is_control"))
     result = Audit(
-        committed_records=data.where(F.col("offset") < until_offset).count(),
+        committed_records=data.where(F.col("offset") <= last_acknowledged).count(),
         acknowledged=acknowledged.count(),
         spark_rows=data.count(),
         duplicates=count_duplicates(payloads),
         missing=count_missing(payloads, acknowledged),
         out_of_order=count_out_of_order(payloads),
         leader_epochs=records.where(F.col("replica") == longest).select("epoch").distinct().count(),
-        replicas_identical=are_identical(committed),
+        replicas_identical=are_identical(common),
     )
     payloads.unpersist()
     return result

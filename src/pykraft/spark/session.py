@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CORES = 2
+LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
 
 def local_session(name: str, *, cores: int = CORES) -> SparkSession:
@@ -41,11 +42,10 @@ def local_session(name: str, *, cores: int = CORES) -> SparkSession:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "1g")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOG_CONFIG}")
         .config("spark.sql.shuffle.partitions", str(cores * 2))
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.log.level", "ERROR")
         .getOrCreate()
     )
-    spark.sparkContext.setLogLevel("ERROR")
     register(spark)
     return spark
