@@ -2,7 +2,8 @@
 
 Nothing is random but the hosts' own seeded generators: the same test is the same run. A network of TCP-like
 connections: in order and whole, until they break; a cut holds back what is sent over it. A disk writes at once
-unless it is stalled; a crash keeps the page cache, as kill -9 does.
+unless it is stalled; a crash keeps the page cache, as kill -9 does. Every request is looked at on its way out: it may
+say nothing that is not durable.
 """
 
 from __future__ import annotations
@@ -17,10 +18,20 @@ from pykraft.config import NodeConfig
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
 from pykraft.host.producers import Outcome
+from pykraft.log.lane import AppendBatches, Job, Truncate, WriteElection
+from pykraft.protocol.api import ApiKey, decode_request_body, decode_request_header
 from pykraft.protocol.batch import scan
 from pykraft.types import Buffer, Endpoint, Instant
 from tests.host.fakes import LISTENER, FakeListener, FakePorts, at, config
 from tests.log.page_cache_fs import PageCacheFs
+
+EPOCH_FIELDS = {
+    ApiKey.VOTE: "replica_epoch",
+    ApiKey.BEGIN_QUORUM_EPOCH: "leader_epoch",
+    ApiKey.END_QUORUM_EPOCH: "leader_epoch",
+    ApiKey.FETCH: "current_leader_epoch",
+}
+"""Where a request has its sender's epoch."""
 
 
 @dataclass(slots=True, eq=False)
@@ -46,7 +57,8 @@ class Machine(FakePorts):
         self.host: Host | None = None
         self.listener = FakeListener()
         self.is_disk_stalled = False
-        self.are_reads_stalled = False
+        self.durable_epoch = 0
+        self.durable_end_offset = 0
 
     @property
     def running(self) -> Host:
@@ -56,6 +68,7 @@ class Machine(FakePorts):
     def start(self) -> None:
         """Start the program on what the disk holds, with a new listener."""
         self.host = Host.open(self.fs, self, self.config, rng=Random(self.node_id + self.cluster.now.mono_ms))
+        self.durable_epoch, self.durable_end_offset = 0, int(self.host.log_end_offset)
         self.listener = FakeListener()
         self.host.register(self.listener)
         self.host.start(self.cluster.now)
@@ -75,7 +88,10 @@ class Machine(FakePorts):
         """Let the disk do everything that waits for it."""
         if self.jobs:
             jobs, self.jobs = self.jobs, []
-            self.running.on_io(self.running.lane.perform(jobs), self.cluster.now)
+            io = self.running.lane.perform(jobs)
+            for job in jobs:
+                self._note_durable(job)
+            self.running.on_io(io, self.cluster.now)
 
     def propose(self, *values: bytes) -> list[Outcome]:
         """Propose in the present epoch; the outcome will be in the list."""
@@ -99,10 +115,33 @@ class Machine(FakePorts):
 
     def send(self, connection: ConnectionId, parts: Sequence[Buffer]) -> None:
         super().send(connection, parts)
-        self.cluster.send(self, connection, self.sent[-1][1])
+        frame = self.sent[-1][1]
+        if self.cluster.is_dialed_by(self, connection):
+            self._check_spoken(frame)
+        self.cluster.send(self, connection, frame)
 
     def close(self, connection: ConnectionId) -> None:
         self.cluster.break_wire(connection, closed_by=self)
+
+    def _note_durable(self, job: Job) -> None:
+        match job:
+            case WriteElection():
+                self.durable_epoch = job.election.epoch
+            case AppendBatches():
+                self.durable_end_offset = job.batches[-1][0].end_offset
+            case Truncate():
+                self.durable_end_offset = job.offset
+
+    def _check_spoken(self, frame: bytes) -> None:
+        """Nothing is said that the disk would not say again: the epoch, and what a Fetch acknowledges."""
+        header = decode_request_header(frame)
+        field = EPOCH_FIELDS.get(ApiKey(header.api_key))
+        if field is None:
+            return
+        partition = decode_request_body(header, frame)["topics"][0]["partitions"][0]
+        assert partition[field] <= self.durable_epoch, "an epoch is spoken of before it is durable"
+        if header.api_key == ApiKey.FETCH:
+            assert partition["fetch_offset"] <= self.durable_end_offset, "a record is acknowledged before it is durable"
 
     def _forget(self) -> None:
         self.host = None
@@ -237,6 +276,10 @@ class Cluster:
 
         self._due.append(arrive)
 
+    def is_dialed_by(self, machine: Machine, connection: ConnectionId) -> bool:
+        wire = self._wires.get(connection)
+        return wire is not None and wire.dialer is machine
+
     def break_wire(self, connection: ConnectionId, *, closed_by: Machine | None) -> None:
         """Both ends hear of it, but for the one that did it."""
         wire = self._wires.pop(connection, None)
@@ -256,7 +299,7 @@ class Cluster:
             if machine.jobs and not machine.is_disk_stalled:
                 machine.flush()
                 return True
-            if machine.reads and not machine.are_reads_stalled:
+            if machine.reads:
                 machine.finish_read()
                 return True
         return False
