@@ -140,9 +140,11 @@ class Network:
         near.station.connected(near.connection)
 
     def _flow(self, end: _End) -> None:
-        """Deliver the next frame of this direction, unless it is held back."""
+        """Deliver the next frame of this direction, unless it is held back or nobody is there to take it."""
         peer = end.peer
         if peer is None or not end.outgoing or end.connection not in self._ends:
+            return
+        if peer.connection not in self._ends:
             return
         if (end.station.node_id, peer.station.node_id) in self._cut:
             return

@@ -77,6 +77,7 @@ class Process:
 
     def received(self, connection: ConnectionId, frame: bytes) -> None:
         """See `pykraft.sim.network.Station`; a question for a vote is noted, for the oracle of its answer."""
+        assert self.is_running, "a process that is gone hears nothing"
         self._world.touch(self._node)
         self._world.trace.absorb(frame)
         if connection not in self._dialed:
@@ -238,6 +239,7 @@ class Node:
         self.kill()
 
     def _end(self) -> None:
+        """Whatever ran is gone; also what ended before it had recovered."""
         self._world.touch(self)
         if self.process is not None:
             self.process.end()
