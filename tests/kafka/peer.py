@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from pykraft.local.child import Child, Children
+from pykraft.local.voters import PARTITION, voter_properties, write_properties
 from pykraft.types import Uuid, uuid_text
 from tests.kafka.java import Kafka, Main
-from tests.processes.child import Child, Children
-from tests.processes.voters import PARTITION, voter_properties, write_properties
 
 STOPPED_BY_SIGTERM = 143
 

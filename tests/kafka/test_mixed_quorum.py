@@ -21,15 +21,15 @@ from pathlib import Path
 import pytest
 
 from pykraft.client.journal_check import check_journal, stretches
+from pykraft.local.child import Children
+from pykraft.local.cluster import PykraftNode
+from pykraft.local.journal_keeper import JournalKeeper
+from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
+from pykraft.local.ports import free_ports
 from tests.kafka.dump import dump_log
 from tests.kafka.java import Kafka
 from tests.kafka.peer import STOPPED_BY_SIGTERM, JavaNode
-from tests.processes.child import Children
-from tests.processes.cluster import PykraftNode
 from tests.processes.elections import wait_for_known_leader
-from tests.processes.journal_keeper import JournalKeeper
-from tests.processes.logs import assert_identical, read_stream, wait_for_end_offset
-from tests.processes.ports import free_ports
 
 OURS = 1
 THROUGHPUT = 200
@@ -108,7 +108,7 @@ def test_ours_follows_java_is_elected_and_java_follows_ours(kafka: Kafka, childr
     assert {node.process.stop() for node in quorum.java.values()} == {STOPPED_BY_SIGTERM}
 
     streams = {f"node {node_id}": read_stream(node.partition) for node_id, node in quorum.nodes.items()}
-    assert_identical(streams, end_offset=caught_up_offset)
+    require_identical(streams, end_offset=caught_up_offset)
     verdict = check_journal(quorum.journal.acknowledgements(), stretches(streams[f"node {OURS}"].data))
     assert verdict.is_clean, verdict
     indexed = sorted(path for path in ours.partition.iterdir() if path.suffix in (".log", ".index", ".timeindex"))

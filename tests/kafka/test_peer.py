@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from pykraft.local.child import Children
+from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
+from pykraft.local.ports import free_ports
 from tests.kafka.java import Kafka
 from tests.kafka.peer import STOPPED_BY_SIGTERM, JavaNode
-from tests.processes.child import Children
 from tests.processes.elections import wait_for_known_leader
-from tests.processes.logs import assert_identical, read_stream, wait_for_end_offset
-from tests.processes.ports import free_ports
 
 pytestmark = pytest.mark.kafka
 
@@ -33,4 +33,4 @@ def test_two_java_nodes_form_a_quorum_and_go_on_after_a_kill(kafka: Kafka, child
         wait_for_end_offset(node.partition, end + 20, node.process)
 
     assert {node.process.stop() for node in nodes.values()} == {STOPPED_BY_SIGTERM}
-    assert_identical({str(i): read_stream(node.partition) for i, node in nodes.items()}, end_offset=end)
+    require_identical({str(i): read_stream(node.partition) for i, node in nodes.items()}, end_offset=end)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
 
-from tests.processes.child import Children
+from pykraft.local.child import Children
 
 
 @pytest.fixture
 def children() -> Iterator[Children]:
-    """The processes of one test; dead, and their logs shown, when it ends."""
-    with Children() as children:
+    """The processes of one test; dead, and their logs shown if it failed, when it ends."""
+    with Children(report=lambda ends: print(ends, file=sys.stderr)) as children:
         yield children

@@ -9,8 +9,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.processes.child import Child
-from tests.processes.waiting import wait_until
+from pykraft.local.child import Child
+from pykraft.local.waiting import wait_until
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

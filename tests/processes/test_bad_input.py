@@ -11,14 +11,14 @@ import pytest
 
 from pykraft.config import TEST_TOPIC_ID, TEST_TOPIC_NAME
 from pykraft.errors import ErrorCode
+from pykraft.local.child import Children
+from pykraft.local.cluster import PykraftNode
+from pykraft.local.journal_keeper import JournalKeeper
+from pykraft.local.ports import free_ports
+from pykraft.local.waiting import wait_until
 from pykraft.protocol.api import decode_response
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
-from tests.processes.child import Children
-from tests.processes.cluster import PykraftNode
-from tests.processes.journal_keeper import JournalKeeper
-from tests.processes.ports import free_ports
-from tests.processes.waiting import wait_until
 from tests.processes.wire import CORRELATION_ID, Wire, framed, request
 
 pytestmark = pytest.mark.processes

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.child import Children
-from tests.processes.cluster import SOURCES, Cluster, server_command
-from tests.processes.ports import HOST, free_ports
-from tests.processes.voters import PARTITION, voter_properties, write_properties
+from pykraft.local.child import Children
+from pykraft.local.cluster import SOURCES, Cluster, PykraftNode, server_command
+from pykraft.local.journal_keeper import JournalKeeper
+from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import PARTITION, voter_properties, write_properties
 
 pytestmark = pytest.mark.processes
 
@@ -24,13 +25,14 @@ EXIT_DIRECTORY = 4
 def used_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data directory of a node 1 that led twice, wrote and was stopped."""
     folder = tmp_path_factory.mktemp("used")
+    journal = JournalKeeper(folder / "journal.jsonl")
     with Children() as children:
-        cluster = Cluster(children, folder, size=1)
+        node = PykraftNode(children, journal, folder / "n1", node_id=1, ports={1: free_ports(1)[0]})
         for _ in range(2):
-            cluster.start()
-            cluster.journal.wait_for_acknowledged(100, since=cluster.journal.mark())
-            assert cluster.stop() == {1: 0}
-    return cluster.nodes[1].partition.parent
+            node.start()
+            journal.wait_for_acknowledged(100, since=journal.mark())
+            assert node.process.stop() == 0
+    return node.partition.parent
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.child import Children
-from tests.processes.cluster import QUICK, Cluster
+from pykraft.local.child import Children
+from pykraft.local.cluster import QUICK, Cluster
 
 CYCLES = 20
 RECORDS_BETWEEN_KILLS = 500

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from pykraft.local.ports import HOST
 from pykraft.protocol.api import decode_response, encode_request
 from pykraft.protocol.frame import frame
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.types import Buffer
-from tests.processes.ports import HOST
 
 TIMEOUT_S = 10.0
 CORRELATION_ID = 7

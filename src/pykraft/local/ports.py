@@ -1,7 +1,7 @@
 """TCP ports for nodes that are told their ports before they start.
 
-Owns the choice, and for each chosen port a lock file that stays locked until the test process ends. Invariant: two test
-runs on one machine never hold the same port, not even while the node that listens on it is down; without that, a killed
+Owns the choice, and for each chosen port a lock file that stays locked until our process ends. Invariant: two runs
+on one machine never hold the same port, not even while the node that listens on it is down; without that, a killed
 node's port could go to a stranger. Kafka's TestRaftServer has one fixed cluster id, so that a stranger's quorum would
 take it in without a word.
 
@@ -38,10 +38,10 @@ def free_ports(count: int) -> list[int]:
     folder.mkdir(mode=0o700, exist_ok=True)
     ports: list[int] = []
     for port in random.SystemRandom().sample(range(PORT_MIN, PORT_END), _TRIES_MAX):
-        if len(ports) == count:
-            return ports
         if port not in _held and _hold(folder, port):
             ports.append(port)
+        if len(ports) == count:
+            return ports
     raise LocalQuorumError(f"{_TRIES_MAX} ports were tried, {len(ports)} of the {count} needed were free")
 
 

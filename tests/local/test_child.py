@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.child import Child, Children
-from tests.processes.waiting import wait_until
+from pykraft.local.child import Child, Children
+from pykraft.local.waiting import wait_until
 
 READY = "print('ready', flush=True); signal.pause()"
 POLITE = f"import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); {READY}"
@@ -38,11 +38,12 @@ def test_a_paused_child_can_be_resumed_and_killed(children: Children, tmp_path: 
     assert child.stop() == 7
 
 
-def test_nothing_is_left_behind_even_when_a_test_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_left_behind_even_when_a_test_fails(tmp_path: Path) -> None:
     started: list[Child] = []
+    reports: list[str] = []
 
     def fail() -> None:
-        with Children() as children:
+        with Children(report=reports.append) as children:
             started.append(start(children, DEAF, tmp_path / "log"))
             started[0].pause()
             raise ZeroDivisionError
@@ -50,6 +51,4 @@ def test_nothing_is_left_behind_even_when_a_test_fails(tmp_path: Path, capsys: p
     with pytest.raises(ZeroDivisionError):
         fail()
     assert started[0].status == -signal.SIGKILL
-    shown = capsys.readouterr().err
-    assert str(tmp_path / "log") in shown
-    assert "ready" in shown
+    assert reports == [f"--- the end of a child's log, {tmp_path / 'log'}\nready"]

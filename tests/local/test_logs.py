@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.errors import ProtocolError
+from pykraft.errors import LocalQuorumError, ProtocolError
+from pykraft.local.logs import Stream, read_stream, require_identical
 from pykraft.protocol.records import encode_batch
 from pykraft.types import Epoch, Offset
-from tests.processes.logs import Stream, assert_identical, read_stream
 
 RECORDED = Path(__file__).resolve().parents[1] / "golden"
 
@@ -33,14 +33,14 @@ def test_segments_are_one_stream_however_they_are_cut(tmp_path: Path) -> None:
 
 def test_holes_lost_ends_steps_back_and_damage_are_found(tmp_path: Path) -> None:
     segment(tmp_path, 0, batch(0), batch(2))
-    with pytest.raises(AssertionError, match=r"offset 2 at byte .* follows 1"):
+    with pytest.raises(LocalQuorumError, match=r"offset 2 at byte .* follows 1"):
         read_stream(tmp_path)
     segment(tmp_path, 0, batch(0, epoch=2), batch(1))
-    with pytest.raises(AssertionError, match=r"epoch 1 at byte .* follows 2"):
+    with pytest.raises(LocalQuorumError, match=r"epoch 1 at byte .* follows 2"):
         read_stream(tmp_path)
     segment(tmp_path, 0, batch(0), batch(1)[:-1])
     segment(tmp_path, 1, batch(1))
-    with pytest.raises(AssertionError, match="after the last whole batch"):
+    with pytest.raises(LocalQuorumError, match="after the last whole batch"):
         read_stream(tmp_path)
     segment(tmp_path, 0, batch(0)[:-2] + b"\1\1")
     with pytest.raises(ProtocolError):
@@ -52,7 +52,7 @@ def test_recorded_replicas_of_kafka_are_identical(tmp_path: Path) -> None:
     full = [node for node in nodes if (node / f"{0:020}.log").exists()]
     assert len(full) > 1
     streams = {str(node): read_stream(node) for node in full}
-    assert_identical(streams, end_offset=min(stream.end_offset for stream in streams.values()))
+    require_identical(streams, end_offset=min(stream.end_offset for stream in streams.values()))
 
 
 def test_a_difference_below_the_offset_is_found_and_one_above_is_not(tmp_path: Path) -> None:
@@ -60,8 +60,8 @@ def test_a_difference_below_the_offset_is_found_and_one_above_is_not(tmp_path: P
     shutil.copytree(tmp_path, tmp_path / "other")
     segment(tmp_path / "other", 0, batch(0), batch(1), batch(2, value=b"VALUE"))
     streams = {"one": read_stream(tmp_path), "other": read_stream(tmp_path / "other")}
-    assert_identical(streams, end_offset=2)
-    with pytest.raises(AssertionError, match="one and other differ at bytes"):
-        assert_identical(streams, end_offset=3)
-    with pytest.raises(AssertionError, match="ends at 3, before 4"):
-        assert_identical(streams, end_offset=4)
+    require_identical(streams, end_offset=2)
+    with pytest.raises(LocalQuorumError, match="one and other differ at bytes"):
+        require_identical(streams, end_offset=3)
+    with pytest.raises(LocalQuorumError, match="ends at 3, before 4"):
+        require_identical(streams, end_offset=4)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from pykraft.client.journal import Started, Stopped
+from pykraft.errors import LocalQuorumError
+from pykraft.local.journal_keeper import JournalKeeper
 from pykraft.types import NodeId
-from tests.processes.journal_keeper import JournalKeeper
 
 STARTED = b'{"event":"started","node":4,"run":"0011223344556677","pid":9,"port":15000}\n'
 STOPPED = b'{"event":"stopped","node":4}\n'
@@ -38,11 +39,11 @@ def test_lines_are_kept_however_they_were_cut_and_half_a_line_is_not(tmp_path: P
 def test_a_line_that_is_none_fails_the_test(tmp_path: Path) -> None:
     journal = JournalKeeper(tmp_path / "journal.jsonl")
     tell(journal, b"hello\n")
-    with pytest.raises(AssertionError, match="not a line of a journal"):
+    with pytest.raises(LocalQuorumError, match="not a line of a journal"):
         journal.wait_for(lambda _: None, "anything")
 
 
 def test_what_is_never_told_is_named(tmp_path: Path) -> None:
     journal = JournalKeeper(tmp_path / "journal.jsonl")
-    with pytest.raises(AssertionError, match="for a leader"):
+    with pytest.raises(LocalQuorumError, match="for a leader"):
         journal.wait_for(lambda _: None, "a leader", timeout_s=0.05)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.child import Children
-from tests.processes.waiting import wait_until
+from pykraft.errors import LocalQuorumError
+from pykraft.local.child import Children
+from pykraft.local.waiting import wait_until
 
 
 def test_it_returns_the_first_result() -> None:
@@ -19,11 +20,11 @@ def test_it_returns_the_first_result() -> None:
 
 
 def test_it_names_what_did_not_happen() -> None:
-    with pytest.raises(AssertionError, match="for a miracle"):
+    with pytest.raises(LocalQuorumError, match="for a miracle"):
         wait_until(lambda: None, "a miracle", timeout_s=0.05)
 
 
 def test_it_ends_with_the_process_that_it_waits_for(children: Children, tmp_path: Path) -> None:
     child = children.start("a short life", [sys.executable, "-c", "raise SystemExit(3)"], tmp_path / "log")
-    with pytest.raises(AssertionError, match="a short life ended with 3"):
+    with pytest.raises(LocalQuorumError, match="a short life ended with 3"):
         wait_until(lambda: None, "a miracle", alive=[child])

@@ -1,0 +1,38 @@
+"""A quorum of processes starts, is stopped and checked; and the check finds what is wrong with its logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pykraft.errors import LocalQuorumError
+from pykraft.local.child import Children
+from pykraft.local.cluster import QUICK, Cluster
+
+pytestmark = pytest.mark.processes
+
+
+def test_a_quorum_is_started_stopped_and_checked(children: Children, tmp_path: Path) -> None:
+    cluster = Cluster(children, tmp_path, throughput=500, properties=QUICK)
+    led = cluster.start()
+    assert led.node == cluster.journal.leader_id()
+    cluster.journal.wait_for_acknowledged(200, since=0)
+    caught_up_offset = cluster.wait_until_caught_up()
+    assert cluster.stop() == {1: 0, 2: 0, 3: 0}
+
+    verdict = cluster.check(caught_up_offset=caught_up_offset)
+    assert verdict.is_clean
+    assert verdict.acknowledged >= 200
+
+    follower = next(node for node_id, node in cluster.nodes.items() if node_id != led.node)
+    (segment,) = follower.partition.glob("*.log")
+    segment.write_bytes(segment.read_bytes()[:1_000])
+    with pytest.raises(LocalQuorumError, match=f"node {follower.node_id} ends at"):
+        cluster.check(caught_up_offset=caught_up_offset)
+
+
+def test_a_quorum_that_cannot_start_says_which_process_ended(children: Children, tmp_path: Path) -> None:
+    cluster = Cluster(children, tmp_path, properties={"controller.quorum.election.timeout.ms": "soon"})
+    with pytest.raises(LocalQuorumError, match=r"node \d ended with 2"):
+        cluster.start()

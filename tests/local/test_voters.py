@@ -1,0 +1,21 @@
+"""A voter's properties name the voter, its listener, its log directory and the whole quorum."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pykraft.local.voters import voter_properties, write_properties
+from pykraft.properties import node_config, parse_properties
+
+
+def test_the_properties_are_those_of_a_node_of_a_static_quorum(tmp_path: Path) -> None:
+    ports = {1: 15_001, 2: 15_002}
+    extra = {"controller.quorum.fetch.timeout.ms": "700"}
+    path = write_properties(tmp_path / "p", voter_properties(tmp_path / "data", node_id=2, ports=ports, extra=extra))
+    parsed = node_config(parse_properties(path.read_text()))
+    assert parsed.warnings == ()
+    assert parsed.config.node_id == 2
+    assert parsed.config.log_dir == tmp_path / "data"
+    assert parsed.config.voters.ids == (1, 2)
+    assert parsed.config.raft.fetch_timeout_ms == 700
+    assert [endpoint.port for _, endpoint in parsed.config.listeners] == [15_002]
