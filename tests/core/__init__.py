@@ -1,0 +1,1 @@
+"""Tests of ``pykraft.core``: small ones for each module, one machine for all of it; stories are in ``scenarios``."""

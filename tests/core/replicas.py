@@ -1,0 +1,236 @@
+"""Replicas in any state: the first of three voters, in epoch 5, with a log that ends at 10 in epoch 3.
+
+A test sets the state it wants, calls one function, and looks at the effects that `done` collects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import TypeVar
+
+from pykraft.config import RaftConfig
+from pykraft.core import effects, messages
+from pykraft.core.accumulation import Accumulation
+from pykraft.core.effects import Effect
+from pykraft.core.election import Tally
+from pykraft.core.events import RequestReceived, ResponseReceived
+from pykraft.core.log_view import LogView
+from pykraft.core.on.dispatch import on_request, on_response
+from pykraft.core.progress import Progress
+from pykraft.core.replica import LocalReplica, Replica
+from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
+from pykraft.types import (
+    Endpoint,
+    Epoch,
+    EpochStart,
+    Instant,
+    Listeners,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    ReplicaKey,
+    Uuid,
+    Voter,
+    VoterSet,
+)
+
+NOW = Instant(mono_ms=10_000, wall_ms=1_000_000)
+LATER_MS = 10_500
+"""When the election or fetch timeout of a state made here is over."""
+EPOCH = Epoch(5)
+END = OffsetAndEpoch(Offset(10), Epoch(3))
+CONFIG = RaftConfig(append_linger_ms=0)
+LISTENER = "CONTROLLER"
+
+T = TypeVar("T", bound=Effect)
+
+
+def later(ms: int) -> Instant:
+    return Instant(mono_ms=NOW.mono_ms + ms, wall_ms=NOW.wall_ms + ms)
+
+
+def directory(node_id: int) -> Uuid:
+    return Uuid(bytes([node_id]) * 16)
+
+
+def key(node_id: int) -> ReplicaKey:
+    return ReplicaKey(NodeId(node_id), directory(node_id))
+
+
+def listeners(node_id: int, *more: str) -> Listeners:
+    return Listeners(tuple((name, Endpoint(f"n{node_id}", 9_000 + node_id)) for name in (LISTENER, *more)))
+
+
+def voter_set(*node_ids: int) -> VoterSet:
+    return VoterSet.of(Voter(key=key(node_id), listeners=listeners(node_id)) for node_id in node_ids)
+
+
+def tally(granted: Sequence[int] = (1,), rejected: Sequence[int] = (), voters: Sequence[int] = (1, 2, 3)) -> Tally:
+    return Tally(
+        voters=frozenset(map(NodeId, voters)),
+        granted=frozenset(map(NodeId, granted)),
+        rejected=frozenset(map(NodeId, rejected)),
+    )
+
+
+def unattached(*, epoch: int = EPOCH, leader_id: int | None = None, voted: int | None = None) -> Unattached:
+    return Unattached(
+        epoch=Epoch(epoch),
+        leader_id=None if leader_id is None else NodeId(leader_id),
+        voted=None if voted is None else key(voted),
+        high_watermark=Offset(4),
+        election_deadline_ms=LATER_MS,
+    )
+
+
+def prospective(
+    *, epoch: int = EPOCH, leader_id: int | None = None, voted: int | None = None, count: Tally | None = None
+) -> Prospective:
+    return Prospective(
+        epoch=Epoch(epoch),
+        leader_id=None if leader_id is None else NodeId(leader_id),
+        leader_listeners=Listeners() if leader_id is None else listeners(leader_id),
+        voted=None if voted is None else key(voted),
+        high_watermark=Offset(4),
+        election_deadline_ms=LATER_MS,
+        tally=count or tally(),
+    )
+
+
+def candidate(*, epoch: int = EPOCH, count: Tally | None = None) -> Candidate:
+    return Candidate(
+        epoch=Epoch(epoch),
+        voted=key(1),
+        high_watermark=Offset(4),
+        election_deadline_ms=LATER_MS,
+        tally=count or tally(),
+    )
+
+
+def leader(*, epoch: int = EPOCH, voters: VoterSet | None = None, high_watermark: int | None = None) -> Leader:
+    """A leader whose epoch starts at the log end: nothing of it is written yet."""
+    return Leader(
+        epoch=Epoch(epoch),
+        leader_id=NodeId(1),
+        epoch_start_offset=END.offset,
+        granting_voters=(NodeId(1), NodeId(2)),
+        progress=Progress(voters or voter_set(1, 2, 3)),
+        accumulation=Accumulation(
+            epoch=Epoch(epoch), base_offset=END.offset, linger_ms=0, size_bytes_max=1_061, waiting_max=2
+        ),
+        check_quorum_deadline_ms=NOW.mono_ms + 3_000,
+        begin_quorum_deadline_ms=NOW.mono_ms + 1_000,
+        high_watermark=None if high_watermark is None else Offset(high_watermark),
+    )
+
+
+def follower(
+    *, epoch: int = EPOCH, leader_id: int = 2, voted: int | None = None, has_fetched: bool = False
+) -> Follower:
+    return Follower(
+        epoch=Epoch(epoch),
+        leader_id=NodeId(leader_id),
+        leader_listeners=listeners(leader_id),
+        voted=None if voted is None else key(voted),
+        high_watermark=Offset(4),
+        fetch_deadline_ms=LATER_MS,
+        has_fetched=has_fetched,
+    )
+
+
+def resigned(*, epoch: int = EPOCH) -> Resigned:
+    return Resigned(
+        epoch=Epoch(epoch),
+        leader_id=NodeId(1),
+        unacknowledged=frozenset({NodeId(2), NodeId(3)}),
+        successors=(key(3), key(2)),
+        election_deadline_ms=LATER_MS,
+    )
+
+
+STATES: Mapping[str, Callable[[], State]] = {
+    "unattached": unattached,
+    "unattached-voted": lambda: unattached(voted=3),
+    "unattached-led": lambda: unattached(leader_id=2),
+    "prospective": prospective,
+    "prospective-voted": lambda: prospective(voted=3),
+    "prospective-led": lambda: prospective(leader_id=2),
+    "candidate": candidate,
+    "leader": leader,
+    "follower": follower,
+    "follower-fetched": lambda: follower(has_fetched=True),
+    "resigned": resigned,
+}
+
+
+def log_to_10() -> LogView:
+    """Epoch 1 from 0, epoch 3 from 6; all flushed."""
+    starts = [EpochStart(epoch=Epoch(1), start_offset=Offset(0)), EpochStart(epoch=Epoch(3), start_offset=Offset(6))]
+    return LogView(start_offset=Offset(0), end_offset=END.offset, epochs=starts)
+
+
+def replica(
+    state: State | None = None,
+    *,
+    local_id: int | None = 1,
+    voters: VoterSet | None = None,
+    bootstrap: tuple[Endpoint, ...] = (),
+    config: RaftConfig = CONFIG,
+    log: LogView | None = None,
+) -> Replica:
+    """A replica whose election is durable already."""
+    made = Replica(
+        config=config,
+        local=LocalReplica(
+            id=None if local_id is None else NodeId(local_id),
+            directory_id=directory(local_id or 0x77),
+            listeners=listeners(local_id or 0),
+            default_listener=LISTENER,
+        ),
+        voters=voters or voter_set(1, 2, 3),
+        bootstrap=bootstrap,
+        log=log or log_to_10(),
+        rng=Random(1),
+        state=state or unattached(),
+    )
+    made.told_leader = (made.epoch, made.leader_id)
+    made.told_role = (made.role, made.epoch)
+    return made
+
+
+def done(made: Replica) -> list[Effect]:
+    """End the step: what was to be done."""
+    return made.outbox.take(NOW.mono_ms)
+
+
+def only(found: Sequence[Effect], kind: type[T]) -> T:
+    """The one effect of this kind."""
+    (one,) = [effect for effect in found if isinstance(effect, kind)]
+    return one
+
+
+def kinds(found: Sequence[Effect]) -> list[str]:
+    return [type(effect).__name__ for effect in found]
+
+
+def ask(made: Replica, message: messages.Request, now: Instant = NOW) -> list[Effect]:
+    """Let a request arrive."""
+    on_request(made, RequestReceived(request_id=7, listener=LISTENER, message=message), now)
+    return done(made)
+
+
+def answer(made: Replica, message: messages.Response, *, peer_id: int = 2, now: Instant = NOW) -> list[Effect]:
+    """Let the answer to a request arrive that was sent to this peer."""
+    if not made.connections.is_ready(peer_id):
+        made.connections.reset()
+    correlation_id = made.connections.sent(peer_id, now.mono_ms)
+    assert made.connections.received(peer_id, correlation_id)
+    event = ResponseReceived(peer_id=peer_id, correlation_id=correlation_id, message=message)
+    on_response(made, event, now)
+    return done(made)
+
+
+def sent(found: Sequence[Effect]) -> list[tuple[int, str]]:
+    """To whom which requests go."""
+    return [(one.peer.id, type(one.message).__name__) for one in found if isinstance(one, effects.Send)]

@@ -1,0 +1,94 @@
+"""Proposals gather in batches: dense offsets, whole proposals, bounds, and the linger time."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykraft.core.accumulation import BATCH_HEADER_SIZE_BYTES, Accumulation
+from pykraft.core.effects import PlannedBatch
+from pykraft.types import Epoch, Offset
+from tests.core.replicas import NOW, later
+
+
+def accumulation(*, size_bytes_max: int = 100, waiting_max: int = 3, linger_ms: int = 20) -> Accumulation:
+    return Accumulation(
+        epoch=Epoch(5),
+        base_offset=Offset(7),
+        linger_ms=linger_ms,
+        size_bytes_max=BATCH_HEADER_SIZE_BYTES + size_bytes_max,
+        waiting_max=waiting_max,
+    )
+
+
+def test_proposals_share_a_batch_that_is_dated_by_the_first() -> None:
+    gathered = accumulation()
+    assert gathered.due_ms() is None
+    assert gathered.add(handle=1, count=2, size_bytes=50, now=NOW) == 7
+    assert gathered.due_ms() == NOW.mono_ms + 20
+    assert gathered.add(handle=2, count=1, size_bytes=50, now=later(5)) == 9
+    assert gathered.due_ms() == NOW.mono_ms + 20
+    (batch,) = gathered.drain()
+    assert (batch.base_offset, batch.end_offset, batch.handles) == (7, 10, (1, 2))
+    assert (batch.epoch, batch.timestamp_ms, batch.control) == (5, NOW.wall_ms, ())
+    assert gathered.drain() == ()
+    assert gathered.due_ms() is None
+
+
+def test_a_full_batch_is_due_at_once() -> None:
+    gathered = accumulation()
+    gathered.add(handle=1, count=1, size_bytes=60, now=NOW)
+    gathered.add(handle=2, count=1, size_bytes=41, now=NOW)
+    assert gathered.due_ms() == 0
+    assert [batch.handles for batch in gathered.drain()] == [(1,), (2,)]
+
+
+def test_what_waits_is_bounded_and_what_is_refused_takes_no_offset() -> None:
+    gathered = accumulation(waiting_max=1)
+    for handle in (1, 2):
+        assert gathered.add(handle=handle, count=1, size_bytes=100, now=NOW) is not None or handle == 2
+    assert gathered.next_offset == 8
+    assert [batch.handles for batch in gathered.drain()] == [(1,)]
+    assert gathered.add(handle=3, count=1, size_bytes=100, now=NOW) == 8
+
+
+def test_the_end_of_a_term_gives_all_handles_back() -> None:
+    gathered = accumulation()
+    for handle in (1, 2, 3):
+        gathered.add(handle=handle, count=1, size_bytes=60, now=NOW)
+    assert gathered.close() == (1, 2, 3)
+
+
+@pytest.mark.parametrize(("count", "size_bytes"), [(0, 1), (1, 101)])
+def test_what_cannot_be_a_batch_is_not_offered(count: int, size_bytes: int) -> None:
+    gathered = accumulation()
+    assert gathered.fits(100)
+    assert not gathered.fits(101)
+    with pytest.raises(AssertionError):
+        gathered.add(handle=1, count=count, size_bytes=size_bytes, now=NOW)
+
+
+@given(st.lists(st.one_of(st.none(), st.tuples(st.integers(1, 5), st.integers(0, 100)))))
+def test_offsets_are_dense_and_batches_small_enough(steps: list[tuple[int, int] | None]) -> None:
+    """None drains; a pair proposes."""
+    gathered = accumulation()
+    drained: list[PlannedBatch] = []
+    sizes: dict[int, int] = {}
+    counts: dict[int, int] = {}
+    for handle, step in enumerate(steps):
+        if step is None:
+            drained += gathered.drain()
+            continue
+        count, size_bytes = step
+        if gathered.add(handle=handle, count=count, size_bytes=size_bytes, now=NOW) is not None:
+            sizes[handle], counts[handle] = size_bytes, count
+    drained += gathered.drain()
+    next_offset = 7
+    for batch in drained:
+        assert batch.base_offset == next_offset
+        next_offset += sum(counts[handle] for handle in batch.handles)
+        assert batch.end_offset == next_offset
+        assert sum(sizes[handle] for handle in batch.handles) <= 100
+    assert [handle for batch in drained for handle in batch.handles] == list(counts)
+    assert gathered.next_offset == next_offset

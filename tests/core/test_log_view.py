@@ -1,0 +1,196 @@
+"""The log as the core sees it, against a naive twin: lists of records, one in memory, one on a disk that lags.
+
+Every record of the twin is unique, so that what was cut off and what took its place can never be confused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from pykraft.core.log_view import LogView
+from pykraft.types import Epoch, EpochStart, Io, Offset, OffsetAndEpoch
+from tests.core.replicas import END, log_to_10
+
+Record = tuple[int, int]
+"""Epoch, and a number that no other record has."""
+
+
+def common(one: list[Record], other: list[Record]) -> int:
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+class LogAndDisk(RuleBasedStateMachine):
+    """Appends and truncations are planned at once and done later, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.view = LogView(start_offset=Offset(0), end_offset=Offset(0))
+        self.memory: list[Record] = []
+        self.disk: list[Record] = []
+        self.jobs: list[tuple[int, Callable[[list[Record]], list[Record]]]] = []
+        self.ios = count(1)
+        self.numbers = count()
+
+    def _submit(self, job: Callable[[list[Record]], list[Record]]) -> None:
+        io = next(self.ios)
+        self.jobs.append((io, job))
+        self.memory = job(self.memory)
+        self.view.submit(Io(io))
+
+    @rule(step=st.integers(0, 2), sizes=st.lists(st.integers(1, 3), min_size=1, max_size=3))
+    def append(self, step: int, sizes: list[int]) -> None:
+        epoch = max(1, self.view.last_epoch + step)
+        added: list[Record] = []
+        for size in sizes:
+            base = self.view.end_offset
+            self.view.append(base_offset=base, end_offset=Offset(base + size), epoch=Epoch(epoch))
+            added += [(epoch, next(self.numbers)) for _ in range(size)]
+        self._submit(lambda records: [*records, *added])
+
+    @rule(share=st.floats(0, 1))
+    def truncate(self, share: float) -> None:
+        end = int(share * len(self.memory))
+        self.view.truncate_to(Offset(end))
+        self._submit(lambda records: records[:end])
+
+    @precondition(lambda self: self.jobs)
+    @rule(share=st.floats(0, 1))
+    def flush(self, share: float) -> None:
+        done = self.jobs[: 1 + int(share * (len(self.jobs) - 1))]
+        self.jobs = self.jobs[len(done) :]
+        for _, job in done:
+            self.disk = job(self.disk)
+        self.view.persist(Io(done[-1][0]))
+
+    @invariant()
+    def the_flushed_end_is_where_disk_and_memory_part(self) -> None:
+        assert self.view.flushed_end_offset == common(self.disk, self.memory)
+        assert self.view.unflushed_count == len(self.jobs)
+
+    @invariant()
+    def ends_and_epochs_are_those_of_the_records(self) -> None:
+        epochs = [epoch for epoch, _ in self.memory]
+        assert self.view.end == OffsetAndEpoch(Offset(len(epochs)), Epoch(epochs[-1] if epochs else 0))
+        assert [(entry.epoch, entry.start_offset) for entry in self.view.epochs] == [
+            (epoch, epochs.index(epoch)) for epoch in sorted(set(epochs))
+        ]
+
+
+TestLogAndDisk = LogAndDisk.TestCase
+
+
+def test_a_late_completion_of_an_append_does_not_count_for_another_at_its_offsets() -> None:
+    log = LogView(
+        start_offset=Offset(0), end_offset=Offset(5), epochs=[EpochStart(epoch=Epoch(1), start_offset=Offset(0))]
+    )
+    log.append(base_offset=Offset(5), end_offset=Offset(10), epoch=Epoch(1))
+    log.submit(Io(1))
+    log.truncate_to(Offset(5))
+    log.submit(Io(2))
+    log.append(base_offset=Offset(5), end_offset=Offset(10), epoch=Epoch(2))
+    log.submit(Io(3))
+    flushed = []
+    for io in (1, 2, 3):
+        log.persist(Io(io))
+        flushed.append(log.flushed_end_offset)
+    assert flushed == [5, 5, 10]
+
+
+RUNS = st.lists(st.tuples(st.integers(1, 2), st.integers(1, 4)), max_size=4)
+
+
+def view_of(epochs: list[int]) -> LogView:
+    starts = [EpochStart(epoch=Epoch(epoch), start_offset=Offset(epochs.index(epoch))) for epoch in sorted(set(epochs))]
+    return LogView(start_offset=Offset(0), end_offset=Offset(len(epochs)), epochs=starts)
+
+
+def epochs_of(runs: list[tuple[int, int]], epoch: int = 0) -> list[int]:
+    epochs = []
+    for step, size in runs:
+        epoch += step
+        epochs += [epoch] * size
+    return epochs
+
+
+@given(RUNS, st.integers(0, 12), st.integers(0, 8))
+def test_a_log_is_a_prefix_when_its_last_record_is_here(
+    runs: list[tuple[int, int]], offset: int, last_epoch: int
+) -> None:
+    epochs = epochs_of(runs)
+    is_prefix = offset == 0 or (offset <= len(epochs) and epochs[offset - 1] == last_epoch)
+    told = view_of(epochs).diverging_from(Offset(offset), Epoch(last_epoch))
+    if is_prefix:
+        assert told is None
+    elif told is None:
+        # The epoch is below every one known here, or begins later: no record of a follower can be there.
+        assert offset <= next((at for at, epoch in enumerate(epochs) if epoch > last_epoch), len(epochs))
+
+
+@given(st.data(), RUNS, RUNS, RUNS)
+def test_two_logs_agree_after_rounds_of_divergence_and_no_common_record_is_cut(
+    data: st.DataObject, shared: list[tuple[int, int]], ours: list[tuple[int, int]], theirs: list[tuple[int, int]]
+) -> None:
+    """Epochs above the shared ones belong to one log or the other, as with two leaders."""
+    prefix = epochs_of(shared)
+    last = prefix[-1] if prefix else 0
+    own = prefix + [2 * (epoch - last) + last for epoch in epochs_of(ours, last)]
+    leader = prefix + [2 * (epoch - last) + last + 1 for epoch in epochs_of(theirs, last)]
+    follower_view, leader_view = view_of(own), view_of(leader)
+    for _ in range(12):
+        end = follower_view.end
+        diverging = leader_view.diverging_from(end.offset, end.epoch)
+        if diverging is None:
+            break
+        cut = follower_view.truncation_point(diverging)
+        assert len(prefix) <= cut < end.offset
+        follower_view.truncate_to(cut)
+    assert leader_view.diverging_from(follower_view.end_offset, follower_view.last_epoch) is None
+    assert own[: follower_view.end_offset] == leader[: follower_view.end_offset]
+
+
+@pytest.mark.parametrize(
+    ("diverging", "expected"),
+    [((4, 1), 4), ((8, 1), 6), ((7, 3), 7), ((99, 3), 10), ((5, 2), 6), ((2, 0), 2), ((99, 0), 10), ((99, 9), 10)],
+)
+def test_where_to_cut(diverging: tuple[int, int], expected: int) -> None:
+    offset, epoch = diverging
+    assert log_to_10().truncation_point(OffsetAndEpoch(Offset(offset), Epoch(epoch))) == expected
+
+
+def test_a_new_leaders_epoch_begins_at_the_end() -> None:
+    log = log_to_10()
+    log.begin_epoch(Epoch(7))
+    assert log.epochs[-1] == EpochStart(epoch=Epoch(7), start_offset=END.offset)
+
+
+def test_a_log_that_begins_later_diverges_from_an_empty_one() -> None:
+    log = LogView(
+        start_offset=Offset(4), end_offset=Offset(9), epochs=[EpochStart(epoch=Epoch(2), start_offset=Offset(4))]
+    )
+    assert log.diverging_from(Offset(0), Epoch(1)) is None
+    assert log.diverging_from(Offset(0), Epoch(9)) == log.end
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda log: log.append(base_offset=Offset(9), end_offset=Offset(11), epoch=Epoch(3)),
+        lambda log: log.append(base_offset=Offset(10), end_offset=Offset(10), epoch=Epoch(3)),
+        lambda log: log.append(base_offset=Offset(10), end_offset=Offset(11), epoch=Epoch(2)),
+        lambda log: log.truncate_to(Offset(11)),
+        lambda log: (log.submit(Io(2)), log.submit(Io(2))),
+        lambda _: LogView(start_offset=Offset(3), end_offset=Offset(2)),
+        lambda _: LogView(
+            start_offset=Offset(0), end_offset=Offset(2), epochs=[EpochStart(epoch=Epoch(1), start_offset=Offset(3))]
+        ),
+    ],
+)
+def test_holes_and_steps_back_are_our_bugs(wrong: Callable[[LogView], object]) -> None:
+    with pytest.raises(AssertionError):
+        wrong(log_to_10())

@@ -1,0 +1,40 @@
+"""Quorum arithmetic against its brute-force twin: every subset of voters is tried."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykraft.core.quorum import majority_end_offset, majority_of
+from pykraft.types import Offset
+
+ENDS = st.lists(st.one_of(st.none(), st.integers(0, 6).map(Offset)), min_size=1, max_size=7)
+
+
+@pytest.mark.parametrize("count", range(1, 9))
+def test_a_majority_is_the_smallest_number_with_which_any_two_sets_meet(count: int) -> None:
+    def always_meet(size: int) -> bool:
+        sets = [set(chosen) for chosen in combinations(range(count), size)]
+        return all(one & other for one in sets for other in sets)
+
+    assert majority_of(count) == next(size for size in range(1, count + 1) if always_meet(size))
+
+
+@given(ENDS)
+def test_the_majority_end_is_the_highest_that_some_majority_has_reached(ends: list[Offset | None]) -> None:
+    reached = [
+        min(offset for offset in chosen if offset is not None)
+        for chosen in combinations(ends, majority_of(len(ends)))
+        if None not in chosen
+    ]
+    assert majority_end_offset(ends) == max(reached, default=None)
+
+
+@pytest.mark.parametrize("call", [lambda: majority_of(0), lambda: majority_end_offset([])])
+def test_a_quorum_has_voters(call: object) -> None:
+    assert callable(call)
+    with pytest.raises(AssertionError):
+        call()

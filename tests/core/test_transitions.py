@@ -1,0 +1,222 @@
+"""The table of moves, every pair of it; and what comes with a transition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from pykraft.core.effects import NotifyLeaderChange, NotifyRole, Reply, WriteElectionState
+from pykraft.core.messages import FetchResponse
+from pykraft.core.parked import ParkedFetch
+from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
+from pykraft.core.transitions import MOVES, become, is_durable, why_illegal
+from pykraft.errors import ErrorCode
+from pykraft.types import Election, NodeId
+from tests.core.replicas import (
+    EPOCH,
+    LISTENER,
+    candidate,
+    done,
+    follower,
+    key,
+    kinds,
+    leader,
+    listeners,
+    only,
+    prospective,
+    replica,
+    resigned,
+    tally,
+    unattached,
+)
+from tests.core.said import fetch
+
+WON = tally(granted=(1, 2))
+MAKERS: Mapping[type[State], Callable[..., State]] = {
+    Unattached: unattached,
+    Prospective: prospective,
+    Candidate: lambda *, epoch: candidate(epoch=epoch, count=WON),
+    Leader: leader,
+    Follower: follower,
+    Resigned: resigned,
+}
+LEGAL = {
+    # from, to: within the epoch, into a higher one. KIP-595 and KIP-996 drawn once more, by hand.
+    "Unattached Unattached": "both",
+    "Unattached Prospective": "same",
+    "Unattached Follower": "both",
+    "Prospective Unattached": "both",
+    "Prospective Prospective": "same",
+    "Prospective Candidate": "higher",
+    "Prospective Follower": "both",
+    "Candidate Unattached": "higher",
+    "Candidate Prospective": "same",
+    "Candidate Leader": "same",
+    "Candidate Follower": "both",
+    "Leader Unattached": "higher",
+    "Leader Follower": "higher",
+    "Leader Resigned": "same",
+    "Follower Unattached": "higher",
+    "Follower Prospective": "same",
+    "Follower Follower": "both",
+    "Resigned Unattached": "higher",
+    "Resigned Prospective": "same",
+    "Resigned Follower": "higher",
+}
+
+
+def fresh(old: State, new: State) -> State:
+    """What the rules within an epoch ask for besides: a first vote, or a leader that says more."""
+    if type(old) is type(new) and isinstance(new, Unattached | Prospective) and new.epoch == old.epoch:
+        return replace(new, voted=key(3))
+    if isinstance(new, Follower):
+        return replace(new, leader_listeners=listeners(2, "OTHER"))
+    return new
+
+
+@pytest.mark.parametrize(("old_type", "new_type", "step"), list(product(MAKERS, MAKERS, (-1, 0, 1))))
+def test_every_pair_of_states(old_type: type[State], new_type: type[State], step: int) -> None:
+    old = MAKERS[old_type](epoch=EPOCH)
+    new = fresh(old, MAKERS[new_type](epoch=EPOCH + step))
+    allowed = LEGAL.get(f"{old_type.__name__} {new_type.__name__}", "")
+    is_legal = {-1: False, 0: allowed in ("same", "both"), 1: allowed in ("higher", "both")}[step]
+    problem = why_illegal(old, new, is_voter=True)
+    assert (problem is None) == is_legal, problem
+    made = replica(old)
+    if is_legal:
+        become(made, new)
+        assert made.state is new
+    else:
+        with pytest.raises(AssertionError):
+            become(made, new)
+        assert made.state is old
+
+
+def test_the_table_holds_nothing_else() -> None:
+    assert {f"{old.__name__} {new.__name__}" for old, new in MOVES} == set(LEGAL)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_voter", "reason"),
+    [
+        (leader(), candidate(epoch=6), True, "no such move"),
+        (candidate(), leader(epoch=6), True, "not in this epoch"),
+        (unattached(), prospective(), False, "an observer does not campaign"),
+        (prospective(), candidate(epoch=6), False, "an observer does not campaign"),
+        (candidate(count=WON), leader(), False, "an observer does not campaign"),
+        (candidate(), leader(), True, "without a majority"),
+        (unattached(voted=2), unattached(voted=3), True, "the vote of an epoch is cast once"),
+        (unattached(), unattached(), True, "the vote of an epoch is cast once"),
+        (prospective(voted=2), prospective(voted=3), True, "the vote of an epoch is cast once"),
+        (prospective(), prospective(), True, "the vote of an epoch is cast once"),
+        (follower(), replace(follower(), leader_id=NodeId(3)), True, "an epoch has one leader"),
+        (follower(), follower(), True, "nothing new is known of the leader"),
+    ],
+)
+def test_why_not(old: State, new: State, is_voter: bool, reason: str) -> None:
+    problem = why_illegal(old, new, is_voter=is_voter)
+    assert problem is not None
+    assert problem.endswith(reason)
+
+
+def test_nobody_follows_itself() -> None:
+    with pytest.raises(AssertionError):
+        become(replica(unattached()), follower(leader_id=1))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (prospective(), unattached(), True),
+        (prospective(), candidate(epoch=6), True),
+        (candidate(count=WON), leader(), True),
+        (unattached(), follower(), True),
+        (unattached(), prospective(), False),
+        (prospective(), prospective(voted=3), True),
+        (leader(), resigned(), False),
+    ],
+)
+def test_what_is_durable(old: State, new: State, expected: bool) -> None:
+    assert is_durable(old, new) is expected
+    made = replica(old)
+    become(made, new)
+    assert ("WriteElectionState" in kinds(done(made))) is expected
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (prospective(), candidate(epoch=6), Election(epoch=candidate(epoch=6).epoch, voted=key(1))),
+        (candidate(count=WON), leader(), Election(epoch=EPOCH, leader_id=NodeId(1))),
+        (unattached(voted=3), follower(voted=3), Election(epoch=EPOCH, leader_id=NodeId(2), voted=key(3))),
+        (
+            unattached(leader_id=2),
+            unattached(leader_id=2, voted=3),
+            Election(epoch=EPOCH, leader_id=NodeId(2), voted=key(3)),
+        ),
+    ],
+)
+def test_what_is_written(old: State, new: State, expected: Election) -> None:
+    made = replica(old)
+    become(made, new)
+    written = only(done(made), WriteElectionState)
+    assert written.election == expected
+    assert written.voters == (1, 2, 3)
+    assert written.kraft_version == 0
+
+
+def test_every_transition_forgets_the_requests_in_flight() -> None:
+    made = replica(unattached())
+    late = made.connections.sent(2, 0)
+    made.connections.back_off(3, 0)
+    become(made, prospective())
+    assert not made.connections.received(2, late)
+    assert made.connections.is_ready(3)
+
+
+@pytest.mark.parametrize("new", [resigned(), unattached(epoch=6), follower(epoch=6)])
+def test_fetches_that_wait_are_refused_when_leadership_ends(new: State) -> None:
+    made = replica(leader())
+    made.parked.park(ParkedFetch(request_id=4, listener=LISTENER, request=fetch(), deadline_ms=99))
+    become(made, new)
+    reply = only(done(made), Reply)
+    assert isinstance(reply.message, FetchResponse)
+    assert (reply.request_id, reply.message.error) == (4, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert (reply.message.epoch, reply.message.leader_id, reply.message.high_watermark) == (
+        new.epoch,
+        made.leader_id,
+        None,
+    )
+    assert made.parked.take_all() == []
+
+
+def test_listeners_hear_of_a_higher_epoch_and_of_its_leader_once() -> None:
+    made = replica(unattached())
+    told = []
+    for state in (
+        follower(),
+        prospective(leader_id=2),
+        candidate(epoch=6, count=tally(granted=(1, 2))),
+        leader(epoch=6),
+        resigned(epoch=6),
+        unattached(epoch=7),
+        follower(epoch=8),
+    ):
+        become(made, state)
+        told += [
+            (one.epoch, one.leader_id, one.epoch_start_offset)
+            for one in done(made)
+            if isinstance(one, NotifyLeaderChange)
+        ]
+    assert told == [(5, 2, None), (6, None, None), (6, 1, 10), (7, None, None), (8, 2, None)]
+
+
+def test_the_role_is_told_when_it_changes() -> None:
+    made = replica(unattached())
+    become(made, unattached(voted=3))
+    assert only(done(made), NotifyRole) == NotifyRole(role="unattached-voted", epoch=EPOCH)
+    become(made, unattached(epoch=6, voted=3))
+    assert only(done(made), NotifyRole).epoch == 6
