@@ -8,7 +8,8 @@
     (blank line)
 
 A file begins with ``cluster voters=3`` and perhaps ``observers=1``, ``anonymous`` (an observer without id, node 0),
-``linger=20``, ``election=1000``, ``bootstrap=2,3``, ``old=3`` (node 3 knows no pre-votes), ``flushed-only``; all nodes are started.
+``linger=20``, ``election=1000``, ``bootstrap=2,3``, ``old=3`` (node 3 knows no pre-votes),
+``flushed-only``; all nodes are started.
 
 Time: ``timeout N`` (node N's clock runs on until it changes its state; nobody else notices) · ``tick MS`` (time
 passes for all, nothing moves) · ``run MS`` (time passes, disks and network work) · ``stabilize`` (they work until

@@ -67,9 +67,11 @@ class Connections:
         return True
 
     def back_off(self, peer_id: int, now_ms: int) -> None:
-        """The last request brought nothing: leave the peer alone for the retry back-off."""
-        if self._retry_backoff_ms:
-            self._backing_off[peer_id] = now_ms + self._retry_backoff_ms
+        """The last request brought nothing: leave the peer alone for the retry back-off.
+
+        At least 1 ms: else a silent leader would be asked again at once, and no bootstrap server ever.
+        """
+        self._backing_off[peer_id] = now_ms + max(1, self._retry_backoff_ms)
 
     def expire(self, now_ms: int) -> None:
         """End pauses that are over; requests out of time count as failed."""

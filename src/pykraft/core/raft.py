@@ -79,7 +79,7 @@ class Raft:
         if isinstance(replica.state, Candidate):
             if replica.state.tally.is_won:
                 to_leader(replica, now)
-        elif replica.is_only_voter:
+        elif replica.is_only_voter and replica.may_campaign:
             to_prospective(replica, now)
         poll(replica, now)
         return replica.outbox.take(now.mono_ms)

@@ -21,6 +21,7 @@ from pykraft.core.outbox import Outbox
 from pykraft.core.parked import ParkedFetches
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
 from pykraft.types import (
+    EPOCH_MAX,
     NO_LISTENERS,
     ZERO_UUID,
     Endpoint,
@@ -147,6 +148,11 @@ class Replica:
         return self.shutdown_deadline_ms is not None
 
     @property
+    def may_campaign(self) -> bool:
+        """True when this replica's timeouts lead to elections; after the last epoch there is none to campaign for."""
+        return self.is_voter and not self.is_shutting_down and self.epoch < EPOCH_MAX
+
+    @property
     def role(self) -> str:
         """Name of the state as Kafka's current-state metric has it."""
         match self.state:
@@ -166,8 +172,8 @@ class Replica:
                 assert_never(self.state)
 
     def draw_election_deadline_ms(self, now: Instant) -> int:
-        """A new random election deadline (mono ms)."""
-        return now.mono_ms + draw_election_timeout_ms(self.rng, self.config.election_timeout_ms)
+        """A new random election deadline (mono ms), never now: a timeout of 0 must not end what it begins."""
+        return now.mono_ms + max(1, draw_election_timeout_ms(self.rng, self.config.election_timeout_ms))
 
     def voter_peer(self, node_id: NodeId) -> Peer | None:
         """How to reach a voter on the default listener; None when its endpoint is not known."""

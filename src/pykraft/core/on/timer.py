@@ -24,7 +24,7 @@ from pykraft.core.on.asking import (
 from pykraft.core.replica import Replica
 from pykraft.core.serving import serve
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, Unattached
-from pykraft.types import Epoch, Instant
+from pykraft.types import EPOCH_MAX, Epoch, Instant
 
 TURNS_MAX = 8
 """More transitions in one step than any replica makes."""
@@ -52,7 +52,7 @@ def poll(replica: Replica, now: Instant) -> None:
 def _pass_deadlines(replica: Replica, now: Instant) -> None:
     """At most one transition, if a deadline of the present state is over."""
     state = replica.state
-    campaigns = replica.is_voter and not replica.is_shutting_down
+    campaigns = replica.may_campaign
     match state:
         case Unattached():
             if campaigns and state.election_deadline_ms <= now.mono_ms:
@@ -72,10 +72,15 @@ def _pass_deadlines(replica: Replica, now: Instant) -> None:
                 replica.outbox.add(Report(text=f"resigning from epoch {state.epoch}: {reason}"))
                 to_resigned(replica, now)
         case Resigned():
-            if not replica.is_shutting_down and state.election_deadline_ms <= now.mono_ms:
+            if _may_open_epoch(replica) and state.election_deadline_ms <= now.mono_ms:
                 to_unattached(replica, Epoch(state.epoch + 1), now)
         case _:
             assert_never(state)
+
+
+def _may_open_epoch(replica: Replica) -> bool:
+    """True when a resigned leader goes on in the next epoch, also one that is no voter any more."""
+    return not replica.is_shutting_down and replica.epoch < EPOCH_MAX
 
 
 def _why_resign(replica: Replica, leader: Leader, now: Instant) -> str | None:
@@ -156,7 +161,7 @@ def next_deadline_ms(replica: Replica) -> int | None:
 
 def _state_deadlines_ms(replica: Replica) -> list[int | None]:
     state = replica.state
-    campaigns = replica.is_voter and not replica.is_shutting_down
+    campaigns = replica.may_campaign
     match state:
         case Leader():
             drain_ms = state.accumulation.due_ms() if may_drain(replica) else None
@@ -171,6 +176,6 @@ def _state_deadlines_ms(replica: Replica) -> list[int | None]:
         case Follower():
             return [state.fetch_deadline_ms] if campaigns else []
         case Resigned():
-            return [] if replica.is_shutting_down else [state.election_deadline_ms]
+            return [state.election_deadline_ms] if _may_open_epoch(replica) else []
         case _:
             assert_never(state)
