@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
-from pykraft.log.lane import Job, OrderedLane
+from pykraft.log.lane import Job
 from pykraft.types import Io
 
 T = TypeVar("T")
@@ -27,11 +27,23 @@ IDLE_S: Final = 0.2
 """An ordered lane without work for this long settles what can wait."""
 
 
+class Lane(Protocol):
+    """What does the jobs: `pykraft.log.lane.OrderedLane`."""
+
+    def perform(self, jobs: Sequence[Job]) -> Io:
+        """Carry out the jobs; all are durable when it returns the last one's io. Errors: StorageError."""
+        ...
+
+    def settle(self) -> None:
+        """Use an idle moment. Errors: StorageError."""
+        ...
+
+
 class OrderedThread:
-    """Runs an `OrderedLane` off the loop."""
+    """Runs a `Lane` off the loop."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, lane: OrderedLane, *, done: Callable[[Io], None], failed: Failed
+        self, loop: asyncio.AbstractEventLoop, lane: Lane, *, done: Callable[[Io], None], failed: Failed
     ) -> None:
         """``done`` is called on the loop with the io of the last job that is durable."""
         self._loop = loop

@@ -69,6 +69,16 @@ class LinkLimits:
     held_size_bytes_max: int = HELD_SIZE_BYTES_MAX
 
 
+def addresses_to_bind(endpoint: Endpoint) -> list[str]:
+    """The numeric addresses that a host to listen on stands for; an empty one for all of each kind.
+
+    Errors: OSError.
+    """
+    host = endpoint.host or None
+    found = socket.getaddrinfo(host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
 class Links:
     """All connections of a node."""
 
@@ -100,12 +110,9 @@ class Links:
 
         Errors: OSError when an address is taken, or there is none.
         """
-        found = socket.getaddrinfo(
-            endpoint.host or None, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
         absent: OSError | None = None
         before = len(self._servers)
-        for address in dict.fromkeys(str(address[0]) for *_, address in found):
+        for address in addresses_to_bind(endpoint):
             try:
                 server = await self._loop.create_server(
                     lambda: self._new_link(name), address, endpoint.port, ssl=self._tls, reuse_address=True

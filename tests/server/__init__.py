@@ -1,0 +1,1 @@
+"""Tests of the server: real sockets on the loopback interface, real threads, both loops."""

@@ -1,0 +1,275 @@
+"""Lanes: order, group commit, and a disk that stalls or fails and holds up nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from pykraft.errors import StorageError
+from pykraft.log.lane import Job, Truncate
+from pykraft.server import lanes
+from pykraft.server.lanes import BulkThread, OrderedThread
+from pykraft.types import Io, Offset
+
+TIMEOUT_S = 10.0
+
+
+def job(number: int) -> Job:
+    return Truncate(io=Io(number), offset=Offset(0))
+
+
+class FakeLane:
+    """Does jobs as fast as the gate lets it, and fails at one if it is told to."""
+
+    def __init__(self) -> None:
+        self.turns: list[list[int]] = []
+        self.settled = threading.Event()
+        self.has_begun = threading.Event()
+        self.gate = threading.Event()
+        self.gate.set()
+        self.fails_at: int | None = None
+        self.settle_error: Exception | None = None
+
+    def perform(self, jobs: Sequence[Job]) -> Io:
+        self.turns.append([each.io for each in jobs])
+        self.has_begun.set()
+        assert self.gate.wait(TIMEOUT_S)
+        if any(each.io == self.fails_at for each in jobs):
+            raise StorageError("log", "no space left on device")
+        return jobs[-1].io
+
+    def settle(self) -> None:
+        self.settled.set()
+        if self.settle_error is not None:
+            raise self.settle_error
+
+
+class Told:
+    """What lanes tell on the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.durable: list[int] = []
+        self.results: list[object] = []
+        self.failures: list[BaseException] = []
+        self._loop = loop
+        self._changed = asyncio.Event()
+
+    def done(self, io: Io) -> None:
+        self.durable.append(io)
+        self._note()
+
+    def result(self, result: object) -> None:
+        self.results.append(result)
+        self._note()
+
+    def failed(self, error: BaseException) -> None:
+        self.failures.append(error)
+        self._note()
+
+    async def wait_for(self, look: Callable[[], bool]) -> None:
+        async with asyncio.timeout(TIMEOUT_S):
+            while not look():
+                await self._changed.wait()
+                self._changed.clear()
+
+    def _note(self) -> None:
+        assert asyncio.get_running_loop() is self._loop
+        self._changed.set()
+
+
+def test_jobs_are_done_in_order_and_told_on_the_loop(runner: asyncio.Runner) -> None:
+    lane = FakeLane()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        told = Told(loop)
+        thread = OrderedThread(loop, lane, done=told.done, failed=told.failed)
+        for number in range(1, 100):
+            thread.submit(job(number))
+        await told.wait_for(lambda: told.durable[-1:] == [99])
+        assert thread.stop(TIMEOUT_S)
+        assert told.durable == sorted(told.durable)
+        assert [number for turn in lane.turns for number in turn] == list(range(1, 100))
+        assert told.failures == []
+
+    runner.run(main())
+
+
+def test_what_waits_while_the_disk_is_busy_is_done_in_one_turn(runner: asyncio.Runner) -> None:
+    lane = FakeLane()
+    lane.gate.clear()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        told = Told(loop)
+        thread = OrderedThread(loop, lane, done=told.done, failed=told.failed)
+        thread.submit(job(1))
+        assert lane.has_begun.wait(TIMEOUT_S)
+        for number in range(2, 50):
+            thread.submit(job(number))
+        assert told.durable == []
+        lane.gate.set()
+        await told.wait_for(lambda: told.durable == [1, 49])
+        assert lane.turns == [[1], list(range(2, 50))]
+        assert thread.stop(TIMEOUT_S)
+
+    runner.run(main())
+
+
+def test_an_idle_lane_settles_once(runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "IDLE_S", 0.001)
+    lane = FakeLane()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        told = Told(loop)
+        thread = OrderedThread(loop, lane, done=told.done, failed=told.failed)
+        assert lane.settled.wait(TIMEOUT_S)
+        thread.submit(job(1))
+        await told.wait_for(lambda: told.durable == [1])
+        assert thread.stop(TIMEOUT_S)
+
+    runner.run(main())
+
+
+def test_a_failure_is_told_and_ends_the_lane(runner: asyncio.Runner) -> None:
+    lane = FakeLane()
+    lane.fails_at = 2
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        told = Told(loop)
+        thread = OrderedThread(loop, lane, done=told.done, failed=told.failed)
+        thread.submit(job(1))
+        await told.wait_for(lambda: told.durable == [1])
+        thread.submit(job(2))
+        await told.wait_for(lambda: bool(told.failures))
+        thread.submit(job(3))
+        assert thread.stop(TIMEOUT_S)
+        assert lane.turns[-1] == [2]
+        assert isinstance(told.failures[0], StorageError)
+
+    runner.run(main())
+
+
+def test_a_failure_to_settle_is_a_failure(runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "IDLE_S", 0.001)
+    lane = FakeLane()
+    lane.settle_error = StorageError("recovery-point", "input/output error")
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        told = Told(loop)
+        thread = OrderedThread(loop, lane, done=told.done, failed=told.failed)
+        await told.wait_for(lambda: told.failures == [lane.settle_error])
+        assert thread.stop(TIMEOUT_S)
+
+    runner.run(main())
+
+
+def test_stopping_does_what_is_queued_and_nothing_later(runner: asyncio.Runner) -> None:
+    lane = FakeLane()
+    lane.gate.clear()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        told = Told(loop)
+        thread = OrderedThread(loop, lane, done=told.done, failed=told.failed)
+        thread.submit(job(1))
+        assert lane.has_begun.wait(TIMEOUT_S)
+        thread.submit(job(2))
+        assert not thread.stop(0.01), "the disk stalls, and the loop is not held up for ever"
+        thread.submit(job(3))
+        lane.gate.set()
+        assert thread.stop(TIMEOUT_S)
+        assert lane.turns == [[1], [2]]
+
+    runner.run(main())
+
+
+def test_a_lane_that_outlives_its_loop_tells_nobody(runner: asyncio.Runner) -> None:
+    lane = FakeLane()
+    lane.gate.clear()
+    reading, may_return = threading.Event(), threading.Event()
+
+    def slow_read() -> None:
+        reading.set()
+        assert may_return.wait(TIMEOUT_S)
+
+    async def main() -> tuple[OrderedThread, BulkThread, Told]:
+        loop = asyncio.get_running_loop()
+        told = Told(loop)
+        return (
+            OrderedThread(loop, lane, done=told.done, failed=told.failed),
+            BulkThread(loop, failed=told.failed),
+            told,
+        )
+
+    ordered, bulk, told = runner.run(main())
+    ordered.submit(job(1))
+    bulk.submit(slow_read, told.result)
+    assert lane.has_begun.wait(TIMEOUT_S)
+    assert reading.wait(TIMEOUT_S)
+    runner.close()
+    lane.gate.set()
+    may_return.set()
+    assert ordered.stop(TIMEOUT_S)
+    assert bulk.stop(TIMEOUT_S)
+    assert (told.durable, told.results, told.failures) == ([], [], [])
+
+
+def test_reads_come_back_to_the_loop_in_order(runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        told = Told(loop)
+        bulk = BulkThread(loop, failed=told.failed)
+        for number in range(10):
+            bulk.submit(lambda number=number: (number, threading.current_thread().name), told.result)  # type: ignore[misc]
+        await told.wait_for(lambda: len(told.results) == 10)
+        assert told.results == [(number, "pykraft-bulk-lane") for number in range(10)]
+        assert bulk.stop(TIMEOUT_S)
+
+    runner.run(main())
+
+
+def test_a_read_that_fails_is_told(runner: asyncio.Runner) -> None:
+    def read() -> None:
+        raise StorageError("log", "input/output error")
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        told = Told(loop)
+        bulk = BulkThread(loop, failed=told.failed)
+        bulk.submit(read, told.result)
+        await told.wait_for(lambda: bool(told.failures))
+        assert bulk.stop(TIMEOUT_S)
+        assert isinstance(told.failures[0], StorageError)
+        assert told.results == []
+
+    runner.run(main())
+
+
+def test_reads_that_have_not_begun_are_dropped_at_the_end(runner: asyncio.Runner) -> None:
+    gate, begun = threading.Event(), threading.Event()
+    late: list[int] = []
+
+    def first() -> None:
+        begun.set()
+        assert gate.wait(TIMEOUT_S)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        told = Told(loop)
+        bulk = BulkThread(loop, failed=told.failed)
+        bulk.submit(first, told.result)
+        assert begun.wait(TIMEOUT_S)
+        bulk.submit(lambda: late.append(1), told.result)
+        assert not bulk.stop(0.01)
+        gate.set()
+        assert bulk.stop(TIMEOUT_S)
+        assert late == []
+
+    runner.run(main())

@@ -1,0 +1,242 @@
+"""One connection without a network: what is passed on, when it is muted, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Iterable
+
+import pytest
+
+from pykraft.host.ports import ConnectionId
+from pykraft.protocol.frame import frame
+from pykraft.server.link import FIRST_FRAME_SIZE_BYTES_MAX, LAST_WORDS_TIMEOUT_S, Link
+from pykraft.types import Buffer
+from tests.server.manual_loop import ManualLoop
+
+FRAME_SIZE_BYTES_MAX = 2 * 1024 * 1024
+
+
+class FakeTransport(asyncio.Transport):
+    """Notes what is asked of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self.unsent_size_bytes = 0
+        self.is_reading_paused = False
+        self.is_closed = False
+        self.is_aborted = False
+
+    def writelines(self, list_of_data: Iterable[Buffer]) -> None:
+        self.written.append(b"".join(list_of_data))
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent_size_bytes
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        self.is_reading_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_reading_paused = False
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_closed = self.is_aborted = True
+
+
+class Owner:
+    """Notes what it is told; may answer each frame, or close the link at one."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.received: list[bytes] = []
+        self.held_size_bytes = 0
+        self.mutes_at: int | None = None
+        self.closes_at: int | None = None
+
+    def link_made(self, link: Link) -> None:
+        self.told.append(f"made {link.connection}")
+
+    def link_received(self, link: Link, frame: Buffer) -> None:
+        self.received.append(bytes(frame))
+        if len(self.received) == self.mutes_at:
+            link.pause_writing()
+        if len(self.received) == self.closes_at:
+            link.close()
+
+    def link_held(self, link: Link, change_bytes: int) -> None:
+        self.held_size_bytes += change_bytes
+        assert self.held_size_bytes == link.held_size_bytes
+
+    def link_refused(self, link: Link, reason: str) -> None:
+        assert not link.is_open
+        self.told.append(reason)
+
+    def link_lost(self, link: Link) -> None:
+        self.told.append(f"lost {link.connection}")
+
+
+class World:
+    """A link with everything around it."""
+
+    def __init__(self, *, listener: str | None = "PLAINTEXT") -> None:
+        self.loop = ManualLoop()
+        self.owner = Owner()
+        self.transport = FakeTransport()
+        self.link = Link(
+            self.owner,
+            ConnectionId(1),
+            listener=listener,
+            loop=self.loop.as_loop,
+            frame_size_bytes_max=FRAME_SIZE_BYTES_MAX,
+        )
+        self.link.connection_made(self.transport)
+
+    def receive(self, *messages: bytes) -> None:
+        self.link.data_received(framed(*messages))
+
+
+def framed(*messages: bytes) -> bytes:
+    return b"".join(b"".join(frame([message])) for message in messages)
+
+
+def test_frames_are_passed_on_in_order_however_they_are_cut() -> None:
+    world = World()
+    messages = [b"one", b"two" * 3_000, b"three"]
+    stream = framed(*messages)
+    for at in range(0, len(stream), 7):
+        world.link.data_received(stream[at : at + 7])
+    assert world.owner.received == messages
+    assert world.owner.held_size_bytes == 0
+    assert world.owner.told == ["made 1"]
+
+
+def test_what_is_sent_is_written() -> None:
+    world = World()
+    world.link.send([b"size", b"head", memoryview(b"records")])
+    assert world.transport.written == [b"sizeheadrecords"]
+
+
+def test_a_link_that_is_not_made_sends_nothing_and_closes() -> None:
+    link = Link(Owner(), ConnectionId(2), listener=None, loop=ManualLoop().as_loop, frame_size_bytes_max=100)
+    link.send([b"x"])
+    link.close()
+    link.abort()
+    assert not link.is_open
+
+
+@pytest.mark.parametrize("listener", ["PLAINTEXT", None])
+def test_only_a_client_must_begin_small(listener: str | None) -> None:
+    world = World(listener=listener)
+    world.link.data_received(struct.pack(">i", FIRST_FRAME_SIZE_BYTES_MAX + 1))
+    assert world.link.is_open is (listener is None)
+
+
+def test_a_client_whose_first_request_was_taken_may_send_large_ones() -> None:
+    world = World()
+    world.receive(b"x" * FIRST_FRAME_SIZE_BYTES_MAX)
+    world.receive(b"x" * FRAME_SIZE_BYTES_MAX)
+    assert [len(each) for each in world.owner.received] == [FIRST_FRAME_SIZE_BYTES_MAX, FRAME_SIZE_BYTES_MAX]
+    world.link.data_received(struct.pack(">i", FRAME_SIZE_BYTES_MAX + 1))
+    assert not world.link.is_open
+
+
+@pytest.mark.parametrize(
+    ("garbage", "says"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00", "TLS"),
+        (b"GET / HTTP/1.1\r\n\r\n", "HTTP"),
+        (struct.pack(">i", -1), "-1 bytes"),
+        (struct.pack(">i", 0), "0 bytes"),
+        (b"\xff" * 100, "-1 bytes"),
+    ],
+)
+def test_what_is_no_frame_is_refused_once(garbage: bytes, says: str) -> None:
+    world = World()
+    world.receive(b"good")
+    world.link.data_received(garbage[:2])
+    world.link.data_received(garbage[2:])
+    world.link.data_received(garbage)
+    assert world.transport.is_closed
+    refusals = [text for text in world.owner.told if says in text]
+    assert len(refusals) == 1
+    assert world.owner.held_size_bytes == world.link.held_size_bytes
+
+
+def test_a_peer_that_does_not_read_is_not_listened_to() -> None:
+    world = World()
+    world.owner.mutes_at = 2
+    world.receive(b"1", b"2", b"3", b"4")
+    assert world.owner.received == [b"1", b"2"]
+    assert world.transport.is_reading_paused
+    world.owner.mutes_at = 3
+    world.link.resume_writing()
+    assert world.owner.received == [b"1", b"2", b"3"]
+    assert world.transport.is_reading_paused
+    world.link.resume_writing()
+    assert world.owner.received == [b"1", b"2", b"3", b"4"]
+    assert not world.transport.is_reading_paused
+
+
+def test_nothing_is_passed_on_after_the_link_was_closed() -> None:
+    world = World()
+    world.owner.closes_at = 2
+    world.receive(b"1", b"2", b"3")
+    world.receive(b"4")
+    world.link.send([b"x"])
+    assert world.owner.received == [b"1", b"2"]
+    assert world.transport.written == []
+    assert world.transport.is_closed
+    world.link.pause_writing()
+    world.link.resume_writing()
+    assert not world.transport.is_reading_paused
+
+
+def test_last_words_have_a_moment_to_leave() -> None:
+    world = World()
+    world.transport.unsent_size_bytes = 1
+    world.link.close()
+    assert not world.transport.is_aborted
+    world.loop.run_until(LAST_WORDS_TIMEOUT_S)
+    assert world.transport.is_aborted
+
+
+def test_without_last_words_nothing_is_left_behind() -> None:
+    world = World()
+    world.link.close()
+    assert world.transport.is_closed
+    assert world.loop.is_idle
+
+
+def test_an_abort_waits_for_nothing() -> None:
+    world = World()
+    world.transport.unsent_size_bytes = 1
+    world.link.abort()
+    assert world.transport.is_aborted
+    assert not world.link.is_open
+
+
+def test_the_end_is_told() -> None:
+    world = World()
+    world.owner.mutes_at = 1
+    world.receive(b"1", b"2")
+    world.link.connection_lost(None)
+    world.link.resume_writing()
+    assert world.owner.told == ["made 1", "lost 1"]
+    assert world.owner.received == [b"1"]
+
+
+def test_when_a_peer_was_heard_of_last() -> None:
+    world = World()
+    world.loop.run_until(5.0)
+    world.link.data_received(b"\0")
+    assert world.link.heard_s == 5.0

@@ -1,0 +1,416 @@
+"""All connections of a node, over real sockets: what its user hears, and what is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pykraft.host.ports import ConnectionId
+from pykraft.local.ports import HOST, free_ports
+from pykraft.protocol.frame import frame
+from pykraft.server.links import LinkLimits, Links
+from pykraft.server.names import Names
+from pykraft.types import Buffer, Endpoint
+
+TIMEOUT_S = 10.0
+LISTENER = "PLAINTEXT"
+LIMITS = LinkLimits(frame_size_bytes_max=8 * 1024 * 1024, idle_ms_max=600_000, dial_ms_max=5_000, accepted_max=100)
+
+
+class User:
+    """Notes what it hears; answers frames if it is told how."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, int]] = []
+        self.frames: list[bytes] = []
+        self.reports: list[str] = []
+        self.failures: list[BaseException] = []
+        self.answer: Callable[[ConnectionId, bytes], None] = lambda connection, frame: None
+        self._changed = asyncio.Event()
+
+    def link_accepted(self, connection: ConnectionId, listener: str) -> None:
+        assert listener == LISTENER
+        self._note("accepted", connection)
+
+    def link_connected(self, connection: ConnectionId) -> None:
+        self._note("connected", connection)
+
+    def link_closed(self, connection: ConnectionId) -> None:
+        self._note("closed", connection)
+
+    def link_received(self, connection: ConnectionId, frame: Buffer) -> None:
+        self.frames.append(bytes(frame))
+        self._changed.set()
+        self.answer(connection, bytes(frame))
+
+    def report(self, text: str) -> None:
+        self.reports.append(text)
+
+    def fail(self, error: BaseException) -> None:
+        self.failures.append(error)
+        self._changed.set()
+
+    async def wait_for(self, look: Callable[[], bool]) -> None:
+        async with asyncio.timeout(TIMEOUT_S):
+            while not look():
+                await self._changed.wait()
+                self._changed.clear()
+
+    async def hears(self, *events: tuple[str, int]) -> None:
+        await self.wait_for(lambda: len(self.heard) >= len(events))
+        assert self.heard == list(events)
+
+    def _note(self, event: str, connection: ConnectionId) -> None:
+        self.heard.append((event, connection))
+        self._changed.set()
+
+
+class Station:
+    """Links with a user, and the endpoint where they listen."""
+
+    def __init__(self, links: Links, user: User, endpoint: Endpoint) -> None:
+        self.links = links
+        self.user = user
+        self.endpoint = endpoint
+
+    async def client(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection(self.endpoint.host, self.endpoint.port)
+
+
+def on_station(
+    runner: asyncio.Runner,
+    main: Callable[[Station], Coroutine[Any, Any, None]],
+    *,
+    names: Callable[[asyncio.AbstractEventLoop], Names] = Names,
+    **limits: int,
+) -> User:
+    """Run a test with links that listen; everything is closed afterwards, and nothing was our bug."""
+
+    async def body() -> User:
+        loop = asyncio.get_running_loop()
+        unexpected: list[dict[str, Any]] = []
+        loop.set_exception_handler(lambda _, context: unexpected.append(context))
+        [port] = free_ports(1)
+        user = User()
+        links = Links(loop, user, replace(LIMITS, **limits), names=names(loop))
+        await links.listen(LISTENER, Endpoint(HOST, port))
+        try:
+            await main(Station(links, user, Endpoint(HOST, port)))
+        finally:
+            links.close_all()
+        await asyncio.wait_for(everything_closed(loop), TIMEOUT_S)
+        assert unexpected == []
+        return user
+
+    return runner.run(body())
+
+
+async def everything_closed(loop: asyncio.AbstractEventLoop) -> None:
+    """Let the loop tell all transports that they are closed."""
+    for _ in range(10):
+        turn = loop.create_future()
+        loop.call_soon(turn.set_result, None)
+        await turn
+
+
+async def closed_by_peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Wait until the other end closes, then close too."""
+    async with asyncio.timeout(TIMEOUT_S):
+        with suppress(ConnectionError):
+            while await reader.read(65_536):
+                pass
+    await hang_up(writer)
+
+
+async def hang_up(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+def framed(message: bytes) -> bytes:
+    return b"".join(frame([message]))
+
+
+def test_a_client_is_accepted_heard_answered_and_gone(runner: asyncio.Runner) -> None:
+    async def main(station: Station) -> None:
+        station.user.answer = lambda connection, message: station.links.send(connection, frame([message * 2]))
+        reader, writer = await station.client()
+        writer.write(framed(b"abc") + framed(b"d"))
+        assert await asyncio.wait_for(reader.readexactly(4 + 6 + 4 + 2), TIMEOUT_S) == framed(b"abcabc") + framed(b"dd")
+        await hang_up(writer)
+        await station.user.hears(("accepted", 1), ("closed", 1))
+        station.links.send(ConnectionId(1), [b"nobody"])
+        station.links.close(ConnectionId(1))
+
+    on_station(runner, main)
+
+
+def test_two_nodes_talk_over_a_dialed_connection(runner: asyncio.Runner) -> None:
+    async def main(station: Station) -> None:
+        links, user = station.links, station.user
+        user.answer = lambda connection, message: (
+            links.send(connection, frame([b"pong"])) if message == b"ping" else None
+        )
+        dialed = links.dial(station.endpoint)
+        await user.wait_for(lambda: len(user.heard) == 2)
+        assert sorted(user.heard) == [("accepted", 2), ("connected", 1)]
+        links.send(dialed, frame([b"ping"]))
+        await user.wait_for(lambda: user.frames == [b"ping", b"pong"])
+        links.close(dialed)
+        await user.wait_for(lambda: len(user.heard) == 3)
+        assert user.heard[-1] == ("closed", 2)
+
+    on_station(runner, main)
+
+
+def test_small_requests_are_not_held_back(runner: asyncio.Runner) -> None:
+    async def main(station: Station) -> None:
+        no_delay: list[int] = []
+
+        def look(connection: ConnectionId, message: bytes) -> None:
+            transport = station.links._links[connection]._transport
+            assert transport is not None
+            raw = transport.get_extra_info("socket")
+            no_delay.append(raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+        station.user.answer = look
+        station.links.send(station.links.dial(station.endpoint), [])
+        await station.user.wait_for(lambda: len(station.user.heard) == 2)
+        station.links.send(ConnectionId(1), frame([b"x"]))
+        await station.user.wait_for(lambda: bool(no_delay))
+        assert no_delay[0] != 0
+
+    on_station(runner, main)
+
+
+def test_a_dial_that_is_refused_is_closed(runner: asyncio.Runner) -> None:
+    async def main(station: Station) -> None:
+        [port] = free_ports(1)
+        dialed = station.links.dial(Endpoint(HOST, port))
+        await station.user.hears(("closed", dialed))
+
+    on_station(runner, main)
+
+
+def test_a_host_without_addresses_is_closed(runner: asyncio.Runner) -> None:
+    async def main(station: Station) -> None:
+        dialed = station.links.dial(Endpoint("kafka", 9_092))
+        await station.user.hears(("closed", dialed))
+
+    on_station(runner, main, names=lambda loop: Names(loop, lookup=lambda endpoint: []))
+
+
+def test_the_next_address_of_a_host_is_tried(runner: asyncio.Runner) -> None:
+    async def main(station: Station) -> None:
+        station.links.dial(Endpoint("kafka", station.endpoint.port))
+        await station.user.wait_for(lambda: len(station.user.heard) == 2)
+        assert ("connected", 1) in station.user.heard
+
+    addresses = ["127.0.0.99", HOST]
+    on_station(runner, main, names=lambda loop: Names(loop, lookup=lambda endpoint: addresses))
+
+
+def test_a_dial_takes_no_longer_than_it_may(runner: asyncio.Runner) -> None:
+    gate = threading.Event()
+
+    def never(endpoint: Endpoint) -> list[str]:
+        assert gate.wait(TIMEOUT_S)
+        return []
+
+    async def main(station: Station) -> None:
+        dialed = station.links.dial(Endpoint("kafka", 9_092))
+        await station.user.hears(("closed", dialed))
+        gate.set()
+
+    on_station(runner, main, dial_ms_max=10, names=lambda loop: Names(loop, lookup=never))
+
+
+def test_of_a_dial_that_was_closed_nothing_is_heard(runner: asyncio.Runner) -> None:
+    async def main(station: Station) -> None:
+        station.links.close(station.links.dial(station.endpoint))
+        other = station.links.dial(station.endpoint)
+        await station.user.wait_for(lambda: ("connected", other) in station.user.heard)
+        assert not [event for event, connection in station.user.heard if connection == other - 1]
+
+    on_station(runner, main)
+
+
+def test_a_bug_in_a_dial_is_not_lost(runner: asyncio.Runner) -> None:
+    class BrokenNames(Names):
+        async def addresses(self, endpoint: Endpoint) -> list[str]:
+            raise AssertionError(f"a bug at {endpoint}")
+
+    async def main(station: Station) -> None:
+        station.links.dial(station.endpoint)
+        await station.user.wait_for(lambda: bool(station.user.failures))
+
+    user = on_station(runner, main, names=BrokenNames)
+    assert "a bug at" in str(user.failures[0])
+
+
+@pytest.mark.parametrize("garbage", [b"\x16\x03\x01\x02\0\x01\0", b"GET / HTTP/1.1\r\n\r\n", struct.pack(">i", 2**30)])
+def test_garbage_closes_its_connection_with_one_line(runner: asyncio.Runner, garbage: bytes) -> None:
+    async def main(station: Station) -> None:
+        reader, writer = await station.client()
+        writer.write(garbage)
+        await closed_by_peer(reader, writer)
+        await station.user.hears(("accepted", 1), ("closed", 1))
+
+    user = on_station(runner, main)
+    assert len(user.reports) == 1
+    assert user.reports[0].startswith("closing connection 1 on PLAINTEXT: a frame of")
+
+
+def test_one_client_too_many_costs_the_most_silent_one_its_place(runner: asyncio.Runner) -> None:
+    async def main(station: Station) -> None:
+        user = station.user
+        clients = []
+        for number in range(2):
+            clients.append(await station.client())
+            await user.wait_for(lambda number=number: len(user.heard) == number + 1)  # type: ignore[misc]
+        links = station.links._links
+        links[ConnectionId(1)].heard_s += 1
+        clients.append(await station.client())
+        await closed_by_peer(*clients[1])
+        assert user.heard == [("accepted", 1), ("accepted", 2), ("closed", 2), ("accepted", 3)]
+        for _, writer in (clients[0], clients[2]):
+            await hang_up(writer)
+
+    user = on_station(runner, main, accepted_max=2)
+    [report] = user.reports
+    assert report == "closing connection 2 on PLAINTEXT: 2 connections are open, and it was silent for the longest time"
+
+
+def test_silent_clients_are_closed_after_a_while_and_dialed_connections_are_not(runner: asyncio.Runner) -> None:
+    async def main(station: Station) -> None:
+        dialed = station.links.dial(station.endpoint)
+        await station.user.wait_for(lambda: ("connected", dialed) in station.user.heard)
+        station.links._links[dialed].heard_s -= 1_000
+        reader, writer = await station.client()
+        await closed_by_peer(reader, writer)
+        await station.user.wait_for(lambda: [event for event, _ in station.user.heard].count("closed") >= 2)
+
+    user = on_station(runner, main, idle_ms_max=40)
+    closed = [connection for event, connection in user.heard if event == "closed"]
+    assert sorted(closed) == [1, 2, 3]
+    assert user.heard.index(("closed", 2)) < user.heard.index(("closed", 1)), "the client's end goes first"
+
+
+def test_unfinished_frames_of_all_clients_are_bounded_together(runner: asyncio.Runner) -> None:
+    async def main(station: Station) -> None:
+        user = station.user
+        small_reader, small = await station.client()
+        small.write(struct.pack(">i", 1_000) + b"x" * 900)
+        reader, large = await station.client()
+        large.write(struct.pack(">i", 400_000) + b"x" * 300_000)
+        await closed_by_peer(reader, large)
+        small.write(b"x" * 100)
+        await user.wait_for(lambda: user.frames == [b"x" * 1_000])
+        assert ("closed", 2) in user.heard
+        assert station.links._held_size_bytes == 0
+        await hang_up(small)
+        await closed_by_peer(small_reader, small)
+
+    user = on_station(runner, main, held_size_bytes_max=200_000)
+    assert "unfinished frames take" in user.reports[0]
+
+
+def test_a_peer_that_does_not_read_costs_one_buffer(runner: asyncio.Runner) -> None:
+    requests = 2_000
+
+    async def main(station: Station) -> None:
+        user = station.user
+        user.answer = lambda connection, message: station.links.send(connection, frame([b"x" * 65_536]))
+        reader, writer = await station.client()
+        writer.write(framed(b"request") * requests)
+        await user.wait_for(lambda: bool(user.frames))
+        await everything_closed(asyncio.get_running_loop())
+        assert len(user.frames) < requests / 2, "it was not read from while its answers wait"
+        for _ in range(requests):
+            await asyncio.wait_for(reader.readexactly(4 + 65_536), TIMEOUT_S)
+        assert len(user.frames) == requests
+        await hang_up(writer)
+
+    on_station(runner, main)
+
+
+def test_what_was_written_before_the_close_arrives(runner: asyncio.Runner) -> None:
+    answer = b"x" * 5_000_000
+
+    async def main(station: Station) -> None:
+        def answer_and_close(connection: ConnectionId, message: bytes) -> None:
+            station.links.send(connection, frame([answer]))
+            station.links.close(connection)
+
+        station.user.answer = answer_and_close
+        reader, writer = await station.client()
+        writer.write(framed(b"request") + framed(b"one more"))
+        assert await asyncio.wait_for(reader.readexactly(4 + len(answer)), TIMEOUT_S) == framed(answer)
+        await closed_by_peer(reader, writer)
+        assert station.user.frames == [b"request"]
+        assert station.user.heard == [("accepted", 1)]
+
+    on_station(runner, main)
+
+
+def test_an_address_that_is_taken_is_an_error(runner: asyncio.Runner) -> None:
+    async def main(station: Station) -> None:
+        with pytest.raises(OSError, match="address already in use"):
+            await station.links.listen(LISTENER, station.endpoint)
+
+    on_station(runner, main)
+
+
+def test_an_address_of_another_machine_is_an_error(runner: asyncio.Runner) -> None:
+    async def main(station: Station) -> None:
+        with pytest.raises(OSError, match=r"[Cc]annot assign|not available"):
+            await station.links.listen(LISTENER, Endpoint("192.0.2.1", station.endpoint.port))
+
+    on_station(runner, main)
+
+
+@pytest.mark.parametrize("host", ["localhost", ""])
+def test_a_name_listens_on_the_addresses_that_the_machine_has(runner: asyncio.Runner, host: str) -> None:
+    async def main(station: Station) -> None:
+        [port] = free_ports(1)
+        await station.links.listen(LISTENER, Endpoint(host, port))
+        dialed = station.links.dial(Endpoint("127.0.0.1", port))
+        await station.user.wait_for(lambda: ("connected", dialed) in station.user.heard)
+
+    on_station(runner, main)
+
+
+def test_an_address_that_is_absent_is_passed_over_for_one_that_is_there(
+    runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main(station: Station) -> None:
+        [port] = free_ports(1)
+        with monkeypatch.context() as patch:
+            patch.setattr("pykraft.server.links.addresses_to_bind", lambda endpoint: ["192.0.2.1", HOST])
+            await station.links.listen(LISTENER, Endpoint("both", port))
+        dialed = station.links.dial(Endpoint(HOST, port))
+        await station.user.wait_for(lambda: ("connected", dialed) in station.user.heard)
+
+    on_station(runner, main)
+
+
+def test_after_the_end_nobody_is_accepted_or_told(runner: asyncio.Runner) -> None:
+    async def main(station: Station) -> None:
+        reader, writer = await station.client()
+        await station.user.hears(("accepted", 1))
+        station.links.close_all()
+        await closed_by_peer(reader, writer)
+        with pytest.raises(OSError, match=r"refused|failed|Connect"):
+            await station.client()
+        assert station.user.heard == [("accepted", 1)]
+
+    on_station(runner, main)

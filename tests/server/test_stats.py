@@ -1,0 +1,53 @@
+"""The printout of a leader, as Kafka's test server words it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.server.stats import LATENCY_MS_MAX, Stats
+
+
+def test_the_line_is_kafkas() -> None:
+    stats = Stats(100.0)
+    stats.committed(750, 75_000, 24.2)
+    stats.committed(240, 24_000, 142.0)
+    stats.committed(10, 1_000, 249.0)
+    line = stats.line_if_due(105.0)
+    assert line == "Throughput (bytes/second): 20000.00, Latency (ms): 24.0 p75 142.0 p99 249.0 p999"
+
+
+def test_a_line_comes_every_five_seconds_in_which_something_was_committed() -> None:
+    stats = Stats(0.0)
+    stats.committed(1, 100, 5.0)
+    assert stats.line_if_due(4.9) is None
+    assert stats.line_if_due(5.0) is not None
+    assert stats.line_if_due(20.0) is None
+    stats.committed(1, 100, 5.0)
+    assert stats.line_if_due(21.0) is None
+    line = stats.line_if_due(25.0)
+    assert line is not None
+    assert line.startswith("Throughput (bytes/second): 20.00,")
+
+
+def test_a_reset_begins_anew() -> None:
+    stats = Stats(0.0)
+    stats.committed(1, 100, 5.0)
+    stats.reset(4.0)
+    assert stats.line_if_due(5.0) is None
+    assert stats.line_if_due(9.0) is None
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.0, 1.0), (0.5, 1.0), (0.51, 2.0), (0.75, 2.0), (1.0, 9.0)])
+def test_percentiles_count_records(share: float, expected: float) -> None:
+    stats = Stats(0.0)
+    stats.committed(50, 1, 1.0)
+    stats.committed(25, 1, 2.0)
+    stats.committed(25, 1, 9.0)
+    assert stats.percentile_ms(share) == expected
+
+
+def test_latencies_are_bounded() -> None:
+    stats = Stats(0.0)
+    assert stats.percentile_ms(0.99) == 0.0
+    stats.committed(1, 1, 10.0 * LATENCY_MS_MAX)
+    assert stats.percentile_ms(0.99) == LATENCY_MS_MAX

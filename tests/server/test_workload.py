@@ -1,0 +1,308 @@
+"""The load of a leader: what is in its records, how fast it goes, and what it says of their fate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from pykraft.errors import BufferFullError, NotLeaderError, UsageError
+from pykraft.host.producers import Committed, Outcome, OutcomeUnknown, Rejected
+from pykraft.server.workload import (
+    IN_FLIGHT_SIZE_BYTES_MAX,
+    PERIOD_S,
+    PROPOSAL_SIZE_BYTES_MAX,
+    RECORD_HEAD,
+    RECORD_SIZE_BYTES_MAX,
+    Load,
+    Workload,
+)
+from pykraft.types import Epoch, Instant, NodeId, Offset
+from tests.server.manual_loop import ManualLoop
+
+NODE = NodeId(1)
+EPOCH = Epoch(7)
+RUN_ID = bytes(range(1, 9))
+BATCH_SIZE_BYTES_MAX = 8 * 1024 * 1024
+
+
+@dataclass(slots=True, kw_only=True)
+class Proposal:
+    """What the host was asked to append."""
+
+    values: list[bytes]
+    epoch: Epoch
+    on_outcome: Callable[[Outcome], None]
+
+    @property
+    def first_sequence(self) -> int:
+        return int(RECORD_HEAD.unpack_from(self.values[0])[2])
+
+
+class FakeHost:
+    """Takes proposals, and refuses them while it has an error."""
+
+    node_id = NODE
+
+    def __init__(self) -> None:
+        self.proposals: list[Proposal] = []
+        self.error: Exception | None = None
+        self.end_offset = 100
+
+    @property
+    def records(self) -> list[bytes]:
+        return [value for proposal in self.proposals for value in proposal.values]
+
+    def propose(
+        self, values: Sequence[bytes], *, epoch: Epoch, now: Instant, on_outcome: Callable[[Outcome], None]
+    ) -> int:
+        if self.error is not None:
+            on_outcome(Rejected(error=self.error))
+        else:
+            self.proposals.append(Proposal(values=list(values), epoch=epoch, on_outcome=on_outcome))
+        return 0
+
+    def commit(self) -> None:
+        """Everything that was proposed so far."""
+        proposals, self.proposals = self.proposals, []
+        for proposal in proposals:
+            count = len(proposal.values)
+            base_offset, self.end_offset = Offset(self.end_offset), self.end_offset + count
+            proposal.on_outcome(Committed(base_offset=base_offset, epoch=proposal.epoch, count=count))
+
+
+@dataclass(slots=True, kw_only=True)
+class World:
+    """A workload with everything around it."""
+
+    load: Load
+    batch_size_bytes_max: int = BATCH_SIZE_BYTES_MAX
+    loop: ManualLoop = field(default_factory=ManualLoop)
+    host: FakeHost = field(default_factory=FakeHost)
+    told: list[tuple[str, dict[str, object]]] = field(default_factory=list)
+    failures: list[BaseException] = field(default_factory=list)
+    workload: Workload = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.workload = Workload(
+            self.host,
+            self.loop.as_loop,
+            self.load,
+            run_id=RUN_ID,
+            batch_size_bytes_max=self.batch_size_bytes_max,
+            tell=lambda event, **fields: self.told.append((event, fields)),
+            failed=self.failures.append,
+        )
+
+    def lead(self, epoch: Epoch = EPOCH) -> None:
+        self.workload.on_leader_change(epoch, NODE)
+
+    def acks(self) -> list[dict[str, object]]:
+        return [fields for event, fields in self.told if event == "ack"]
+
+
+def test_a_record_says_which_it_is() -> None:
+    world = World(load=Load(records_per_s=1_000, record_size_bytes=100))
+    world.lead()
+    world.loop.run_until(0.1)
+    count = len(world.host.records)
+    assert count == pytest.approx(100, abs=5)
+    for sequence, record in enumerate(world.host.records):
+        assert len(record) == 100
+        assert RECORD_HEAD.unpack_from(record) == (RUN_ID, EPOCH, sequence)
+    assert len({record[RECORD_HEAD.size :] for record in world.host.records}) == count
+    assert {proposal.epoch for proposal in world.host.proposals} == {EPOCH}
+
+
+def test_the_smallest_record_is_its_head() -> None:
+    world = World(load=Load(records_per_s=1_000, record_size_bytes=RECORD_HEAD.size))
+    world.lead()
+    world.loop.run_until(0.01)
+    assert {len(record) for record in world.host.records} == {RECORD_HEAD.size}
+
+
+@pytest.mark.parametrize("records_per_s", [1, 250, 5_000, 100_000])
+def test_the_rate_follows_the_time_since_the_claim(records_per_s: int) -> None:
+    world = World(load=Load(records_per_s=records_per_s, record_size_bytes=20))
+    world.loop.run_until(50.0)
+    world.lead()
+    world.loop.run_until(52.0)
+    assert len(world.host.records) == pytest.approx(2 * records_per_s, abs=1 + records_per_s * 2 * PERIOD_S)
+
+
+def test_nobody_writes_without_leading() -> None:
+    world = World(load=Load())
+    world.workload.on_leader_change(EPOCH, NodeId(2))
+    world.loop.run_until(1.0)
+    world.workload.on_leader_change(EPOCH, None)
+    world.loop.run_until(2.0)
+    assert world.host.records == []
+    assert world.told == []
+    assert world.loop.is_idle
+    world.workload.on_commit([])
+
+
+def test_a_rate_of_zero_is_no_load() -> None:
+    world = World(load=Load(records_per_s=0))
+    world.lead()
+    world.loop.run_until(1.0)
+    assert world.host.records == []
+
+
+def test_what_is_in_flight_is_bounded_and_made_up_for() -> None:
+    world = World(load=Load(records_per_s=1_000_000, record_size_bytes=1_024))
+    world.lead()
+    world.loop.run_until(1.0)
+    assert sum(map(len, world.host.records)) == IN_FLIGHT_SIZE_BYTES_MAX
+    world.host.commit()
+    world.loop.run_until(1.0 + PERIOD_S)
+    assert sum(map(len, world.host.records)) == IN_FLIGHT_SIZE_BYTES_MAX
+
+
+def test_proposals_are_of_moderate_size() -> None:
+    world = World(load=Load(records_per_s=-1, record_size_bytes=100))
+    world.lead()
+    world.loop.run_until(0.0)
+    assert len(world.host.proposals) > 1
+    assert all(sum(map(len, each.values)) <= PROPOSAL_SIZE_BYTES_MAX for each in world.host.proposals)
+    assert [each.first_sequence for each in world.host.proposals] == sorted(
+        each.first_sequence for each in world.host.proposals
+    )
+
+
+def test_a_load_without_limit_goes_on_as_soon_as_there_is_room() -> None:
+    world = World(load=Load(records_per_s=-1, record_size_bytes=1_024))
+    world.lead()
+    world.loop.run_until(0.001)
+    for _ in range(3):
+        world.host.commit()
+        assert world.host.proposals == []
+        world.loop.run_until(0.001)
+        assert sum(map(len, world.host.records)) == IN_FLIGHT_SIZE_BYTES_MAX
+
+
+def test_each_commit_is_acknowledged_with_its_place() -> None:
+    world = World(load=Load(records_per_s=1_000, record_size_bytes=100))
+    world.lead()
+    world.loop.run_until(0.02)
+    world.host.commit()
+    acks = world.acks()
+    assert world.told[0] == ("leader", {"node": NODE, "run": RUN_ID.hex(), "epoch": EPOCH})
+    assert sum(int(str(ack["count"])) for ack in acks) == 20
+    next_sequence, next_offset = 0, 100
+    for ack in acks:
+        assert (ack["first_sequence"], ack["base_offset"]) == (next_sequence, next_offset)
+        assert (ack["node"], ack["run"], ack["epoch"]) == (NODE, RUN_ID.hex(), EPOCH)
+        assert float(str(ack["latency_ms"])) >= 0
+        assert int(str(ack["wall_ms"])) > 1_700_000_000_000
+        next_sequence += int(str(ack["count"]))
+        next_offset += int(str(ack["count"]))
+
+
+def test_what_may_or_may_not_be_committed_is_not_acknowledged() -> None:
+    world = World(load=Load(records_per_s=1_000, record_size_bytes=100))
+    world.lead()
+    world.loop.run_until(0.02)
+    for proposal in world.host.proposals:
+        proposal.on_outcome(OutcomeUnknown(base_offset=Offset(0), epoch=EPOCH))
+    assert world.acks() == []
+
+
+def test_the_end_of_a_claim_is_told_and_the_next_begins_at_zero() -> None:
+    world = World(load=Load(records_per_s=1_000, record_size_bytes=100))
+    world.lead()
+    world.loop.run_until(0.1)
+    world.workload.on_leader_change(Epoch(8), None)
+    before = len(world.host.records)
+    world.loop.run_until(1.0)
+    assert len(world.host.records) == before
+    assert world.told[-1] == ("resigned", {"node": NODE, "epoch": EPOCH})
+    world.host.proposals.clear()
+    world.lead(Epoch(9))
+    world.loop.run_until(1.1)
+    assert world.told[-1] == ("leader", {"node": NODE, "run": RUN_ID.hex(), "epoch": 9})
+    assert RECORD_HEAD.unpack_from(world.host.records[0]) == (RUN_ID, 9, 0)
+    assert len(world.host.records) == pytest.approx(100, abs=10)
+
+
+def test_the_next_own_claim_ends_the_one_before() -> None:
+    world = World(load=Load(records_per_s=1_000, record_size_bytes=100))
+    world.lead(Epoch(7))
+    world.lead(Epoch(8))
+    world.loop.run_until(0.1)
+    assert [event for event, _ in world.told] == ["leader", "resigned", "leader"]
+    assert {proposal.epoch for proposal in world.host.proposals} == {8}
+
+
+@pytest.mark.parametrize("error", [BufferFullError("later"), NotLeaderError(2, 8)])
+def test_sequences_that_were_rejected_are_proposed_again(error: Exception) -> None:
+    world = World(load=Load(records_per_s=1_000, record_size_bytes=100))
+    world.lead()
+    world.loop.run_until(0.01)
+    world.host.commit()
+    world.host.error = error
+    world.loop.run_until(0.1)
+    world.host.error = None
+    world.loop.run_until(0.2)
+    sequences = [RECORD_HEAD.unpack_from(record)[2] for record in world.host.records]
+    assert sequences == list(range(10, 10 + len(sequences)))
+    assert 190 <= 10 + len(sequences) <= 200
+    assert world.failures == []
+
+
+def test_a_late_rejection_leaves_a_hole_and_never_a_double() -> None:
+    world = World(load=Load(records_per_s=1_000, record_size_bytes=100))
+    world.lead()
+    world.loop.run_until(0.02)
+    world.host.proposals.pop(0).on_outcome(Rejected(error=NotLeaderError(2, 8)))
+    world.loop.run_until(0.04)
+    sequences = [RECORD_HEAD.unpack_from(record)[2] for record in world.host.records]
+    assert sequences == sorted(set(sequences))
+    assert sequences[0] > 0
+
+
+def test_any_other_rejection_is_our_bug() -> None:
+    world = World(load=Load(records_per_s=1_000, record_size_bytes=100))
+    world.host.error = UsageError("too large a batch")
+    world.lead()
+    world.loop.run_until(PERIOD_S)
+    assert world.failures == [world.host.error]
+
+
+def test_a_leader_prints_throughput_and_latency(capsys: pytest.CaptureFixture[str]) -> None:
+    world = World(load=Load(records_per_s=1_000, record_size_bytes=100))
+    world.lead()
+    for step in range(1, 106):
+        world.loop.run_until(step * 0.05)
+        world.host.commit()
+    [line] = capsys.readouterr().out.splitlines()
+    assert line.startswith("Throughput (bytes/second): ")
+    assert float(line.split()[2].rstrip(",")) == pytest.approx(100_000, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("records_per_s", "record_size_bytes", "says"),
+    [
+        (-2, 100, "--throughput -2"),
+        (1, RECORD_HEAD.size - 1, "--record-size 19"),
+        (1, 0, "--record-size 0"),
+        (1, RECORD_SIZE_BYTES_MAX + 1, f"--record-size {RECORD_SIZE_BYTES_MAX + 1}"),
+    ],
+)
+def test_a_load_that_cannot_be_is_refused(records_per_s: int, record_size_bytes: int, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        Load(records_per_s=records_per_s, record_size_bytes=record_size_bytes)
+
+
+def test_a_record_must_fit_into_a_batch() -> None:
+    with pytest.raises(UsageError, match="--record-size 1000"):
+        World(load=Load(record_size_bytes=1_000), batch_size_bytes_max=1_024)
+    world = World(load=Load(records_per_s=-1, record_size_bytes=400), batch_size_bytes_max=1_024)
+    world.lead()
+    world.loop.run_until(0.0)
+    assert max(len(proposal.values) for proposal in world.host.proposals) == 2
+    largest = World(load=Load(records_per_s=-1, record_size_bytes=RECORD_SIZE_BYTES_MAX))
+    largest.lead()
+    largest.loop.run_until(0.0)
+    assert {len(proposal.values) for proposal in largest.host.proposals} == {1}
