@@ -1,0 +1,1 @@
+"""Tests of the simulator: its parts, its invariants, and the bugs that it must notice."""

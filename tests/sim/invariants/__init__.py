@@ -1,0 +1,1 @@
+"""Each invariant sees what was planted for it and accepts what is right."""
