@@ -1,4 +1,4 @@
-"""Three nodes under load, a random one killed with -9 again and again: nothing that was acknowledged is lost."""
+"""Nodes killed with -9 under load: what was acknowledged is never lost, what only a dead leader had was never told."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from pykraft.local.child import Children
 from pykraft.local.cluster import QUICK, Cluster
+from pykraft.local.logs import read_stream, wait_for_end_offset
 
 CYCLES = 20
 RECORDS_BETWEEN_KILLS = 500
@@ -39,3 +40,28 @@ def test_twenty_kills_lose_no_acknowledged_record(children: Children, tmp_path: 
     assert verdict.is_clean
     assert verdict.acknowledged > 2 * CYCLES * RECORDS_BETWEEN_KILLS
     assert not [node for node in cluster.nodes.values() if "Traceback" in node.log_path.read_text()]
+
+
+@pytest.mark.processes
+def test_what_only_a_killed_leader_had_was_never_acknowledged(children: Children, tmp_path: Path) -> None:
+    cluster = Cluster(children, tmp_path, properties=QUICK)
+    leader = cluster.nodes[cluster.start().node]
+    followers = [node for node in cluster.nodes.values() if node is not leader]
+    cluster.journal.wait_for_acknowledged(RECORDS_BETWEEN_KILLS, since=0)
+
+    for follower in followers:
+        follower.process.pause()
+    replicated = max(read_stream(follower.partition).end_offset for follower in followers)
+    wait_for_end_offset(leader.partition, replicated + RECORDS_BETWEEN_KILLS, leader.process)
+    leader.process.kill()
+    mark = cluster.journal.mark()
+    for follower in followers:
+        follower.process.resume()
+    cluster.journal.wait_for_acknowledged(RECORDS_BETWEEN_KILLS, since=mark, except_by=leader.node_id)
+    leader.start()
+    cluster.journal.wait_for_started(leader.node_id, since=mark, process=leader.process)
+
+    caught_up_offset = cluster.wait_until_caught_up()
+    assert cluster.stop() == dict.fromkeys(cluster.nodes, 0)
+    verdict = cluster.check(caught_up_offset=caught_up_offset)
+    assert verdict.is_clean, verdict
