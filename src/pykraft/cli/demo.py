@@ -8,14 +8,16 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 from rich.table import Table
 
 from pykraft.errors import UsageError
-from pykraft.spark.demo.result import Result
-from pykraft.spark.demo.run import DemoOptions, run_demo
+
+if TYPE_CHECKING:
+    from pykraft.spark.demo.result import Result
 
 
 @click.command()
@@ -37,6 +39,10 @@ def demo(
     data_path: Path | None,
 ) -> None:
     """Three nodes, a load, a killed leader; then Spark looks for every acknowledged record. Exit code 0: all found."""
+    try:
+        from pykraft.spark.demo.run import DemoOptions, run_demo
+    except ImportError as error:
+        raise UsageError(f"the demo needs Spark ({error}): run bin/demo, or pip install 'pykraft[spark]'") from error
     options = DemoOptions(
         seconds=seconds, nodes=nodes, throughput=throughput, record_size_bytes=record_size, kill_leader=kill_leader
     )
