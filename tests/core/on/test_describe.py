@@ -1,0 +1,39 @@
+"""DescribeQuorum: who has what, in the leader's eyes."""
+
+from __future__ import annotations
+
+from pykraft.core import messages
+from pykraft.core.effects import Reply
+from pykraft.core.messages import DescribedReplica
+from pykraft.errors import ErrorCode
+from pykraft.types import Offset
+from tests.core.replicas import NOW, ask, follower, key, later, leader, only, replica
+
+
+def test_the_leader_describes_itself_its_voters_and_its_observers() -> None:
+    state = leader(high_watermark=9)
+    state.progress.of(key(3)).fetched(Offset(9), Offset(10), NOW)
+    state.progress.of(key(8)).fetched(Offset(10), Offset(10), NOW)
+    made = replica(state)
+    now = later(50)
+    message = only(ask(made, messages.DescribeQuorumRequest(), now), Reply).message
+
+    def row(node_id: int, end: int, fetched_ms: int, caught_up_ms: int) -> DescribedReplica:
+        return DescribedReplica(
+            key=key(node_id), log_end_offset=end, last_fetch_timestamp=fetched_ms, last_caught_up_timestamp=caught_up_ms
+        )
+
+    assert message == messages.DescribeQuorumResponse(
+        error=0,
+        leader_id=made.local.id,
+        epoch=made.epoch,
+        high_watermark=Offset(9),
+        voters=(row(1, 10, now.wall_ms, now.wall_ms), row(2, -1, -1, -1), row(3, 9, NOW.wall_ms, -1)),
+        observers=(row(8, 10, NOW.wall_ms, NOW.wall_ms),),
+        nodes=made.voters.voters,
+    )
+
+
+def test_only_the_leader_knows() -> None:
+    message = only(ask(replica(follower()), messages.DescribeQuorumRequest()), Reply).message
+    assert message == messages.DescribeQuorumResponse(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)

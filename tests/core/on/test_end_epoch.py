@@ -1,0 +1,112 @@
+"""EndQuorumEpoch: who campaigns when, and when a resigned leader has said it to all."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.core import messages
+from pykraft.core.effects import Effect, Reply
+from pykraft.core.state import Follower, Resigned, State, Unattached
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.types import EPOCH_MAX
+from tests.core.replicas import (
+    LATER_MS,
+    NOW,
+    STATES,
+    answer,
+    ask,
+    follower,
+    leader,
+    only,
+    replica,
+    resigned,
+    unattached,
+)
+from tests.core.said import end, ended
+
+
+def told(found: list[Effect]) -> messages.EndQuorumEpochResponse:
+    message = only(found, Reply).message
+    assert isinstance(message, messages.EndQuorumEpochResponse)
+    return message
+
+
+@pytest.mark.parametrize(
+    ("successors", "wait_ms"),
+    [((1, 3), 0), ((3, 1), 500), ((3, 2, 1), 500), ((2, 1, 3), 250), ((2, 3), 1_000), ((), 1_000)],
+)
+def test_a_follower_campaigns_in_the_order_of_successors(successors: tuple[int, ...], wait_ms: int) -> None:
+    made = replica(follower(has_fetched=True))
+    assert told(ask(made, end(successors=successors))).error == 0
+    assert isinstance(made.state, Follower)
+    assert made.state.fetch_deadline_ms == NOW.mono_ms + wait_ms
+
+
+def test_a_leader_that_said_goodbye_is_not_known_to_be_alive() -> None:
+    made = replica(follower(has_fetched=True))
+    ask(made, end())
+    assert isinstance(made.state, Follower)
+    assert not made.state.has_fetched
+
+
+def test_a_follower_without_id_has_nothing_to_hurry_for() -> None:
+    made = replica(follower(), local_id=None)
+    ask(made, end())
+    assert isinstance(made.state, Follower)
+    assert made.state.fetch_deadline_ms == LATER_MS
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_a_higher_epoch_is_adopted_with_its_leader(name: str) -> None:
+    made = replica(STATES[name]())
+    response = told(ask(made, end(epoch=6, successors=(1,))))
+    assert isinstance(made.state, Follower)
+    assert (response.error, response.epoch, response.leader_id) == (0, 6, 2)
+    assert made.state.fetch_deadline_ms == NOW.mono_ms
+
+
+def test_a_leader_that_nobody_can_reach_is_remembered() -> None:
+    made = replica(unattached())
+    ask(made, end(epoch=6, leader_id=9))
+    assert isinstance(made.state, Unattached)
+    assert (made.epoch, made.leader_id) == (6, 9)
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (end(epoch=4, leader_id=-1), ErrorCode.FENCED_LEADER_EPOCH),
+        (end(leader_id=-1), ErrorCode.INVALID_REQUEST),
+        (end(epoch=EPOCH_MAX + 1), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_checks_come_in_their_order(request_: messages.EndQuorumEpochRequest, error: ErrorCode) -> None:
+    made = replica(follower())
+    before = made.state
+    assert told(ask(made, request_)).error == error
+    assert made.state is before
+
+
+@pytest.mark.parametrize("state", [leader(), follower(leader_id=3), resigned()])
+def test_a_second_leader_of_the_epoch_is_refused(state: State) -> None:
+    made = replica(state)
+    with pytest.raises(ProtocolError):
+        ask(made, end())
+    assert made.state is state
+
+
+def test_a_voter_that_acknowledged_is_not_told_again() -> None:
+    made = replica(resigned())
+    answer(made, ended(), peer_id=3)
+    assert isinstance(made.state, Resigned)
+    assert made.state.unacknowledged == {2}
+    answer(made, ended(error=ErrorCode.UNKNOWN_SERVER_ERROR), peer_id=2)
+    assert isinstance(made.state, Resigned)
+    assert made.state.unacknowledged == {2}
+
+
+def test_an_acknowledgement_without_a_resignation_is_ignored() -> None:
+    made = replica(follower())
+    before = made.state
+    answer(made, ended(leader_id=2))
+    assert made.state is before

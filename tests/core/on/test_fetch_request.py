@@ -1,0 +1,170 @@
+"""Fetch at the leader: what is refused, what counts as an acknowledgement, what waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.core import messages
+from pykraft.core.effects import Effect, NotifyHighWatermark, Reply, ReplyFetch
+from pykraft.core.log_view import LogView
+from pykraft.core.on.fetch_request import note_sign_of_life
+from pykraft.core.parked import PARKED_FETCHES_MAX, ParkedFetch
+from pykraft.core.replica import Replica
+from pykraft.core.state import Leader
+from pykraft.errors import ErrorCode
+from pykraft.types import Epoch, EpochStart, Io, NodeId, Offset, ReplicaKey
+from tests.core.replicas import (
+    LISTENER,
+    NOW,
+    STATES,
+    ask,
+    directory,
+    done,
+    key,
+    kinds,
+    later,
+    leader,
+    only,
+    replica,
+    voter_set,
+)
+from tests.core.said import fetch
+
+
+def leading(*, voters: int = 3) -> Replica:
+    """A leader of epoch 5 whose first record, at 10, is flushed."""
+    members = voter_set(*range(1, voters + 1))
+    made = replica(leader(voters=members), voters=members)
+    made.log.append(base_offset=Offset(10), end_offset=Offset(11), epoch=Epoch(5))
+    made.log.submit(Io(1))
+    made.log.persist(Io(1))
+    return made
+
+
+def state_of(made: Replica) -> Leader:
+    assert isinstance(made.state, Leader)
+    return made.state
+
+
+def error_of(found: list[Effect]) -> int:
+    message = only(found, Reply).message
+    assert isinstance(message, messages.FetchResponse)
+    assert (message.high_watermark, message.log_start_offset, message.batches) == (None, -1, ())
+    return message.error
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (fetch(wait_ms=-1, epoch=4), ErrorCode.INVALID_REQUEST),
+        (fetch(at=(-1, 0), epoch=6), ErrorCode.INVALID_REQUEST),
+        (fetch(at=(1, -1)), ErrorCode.INVALID_REQUEST),
+        (fetch(at=(1, 6)), ErrorCode.INVALID_REQUEST),
+        (fetch(epoch=-1, at=(0, 0)), ErrorCode.INVALID_REQUEST),
+        (fetch(epoch=4, replica=1), ErrorCode.FENCED_LEADER_EPOCH),
+        (fetch(epoch=6, replica=1), ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (fetch(replica=1), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_what_is_refused_and_in_which_order(request_: messages.FetchRequest, error: ErrorCode) -> None:
+    made = leading()
+    assert error_of(ask(made, request_)) == error
+    assert state_of(made).progress.voters[NodeId(2)].end_offset is None
+    assert made.epoch == 5
+
+
+@pytest.mark.parametrize("name", [name for name in STATES if name != "leader"])
+def test_only_the_leader_serves(name: str) -> None:
+    assert error_of(ask(replica(STATES[name]()), fetch())) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_leader_that_leaves_does_not_serve() -> None:
+    made = leading()
+    made.shutdown_deadline_ms = 0
+    assert error_of(ask(made, fetch())) == ErrorCode.BROKER_NOT_AVAILABLE
+
+
+def test_what_was_cleaned_away_cannot_be_fetched() -> None:
+    log = LogView(
+        start_offset=Offset(4), end_offset=Offset(9), epochs=[EpochStart(epoch=Epoch(2), start_offset=Offset(4))]
+    )
+    assert error_of(ask(replica(leader(), log=log), fetch(at=(3, 1)))) == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_fetch_below_the_end_is_answered_at_once_and_one_at_the_end_waits() -> None:
+    made = leading()
+    served = only(ask(made, fetch(at=(10, 3))), ReplyFetch)
+    assert (served.fetch_offset, served.end_offset, served.size_bytes_max) == (10, 11, 1_000)
+    assert ask(made, fetch(at=(11, 5), replica=None)) == []
+    (parked,) = made.parked.take_all()
+    assert (parked.request_id, parked.listener, parked.deadline_ms) == (7, LISTENER, NOW.mono_ms + 500)
+
+
+def test_one_more_than_may_wait_is_answered_at_once() -> None:
+    made = leading()
+    for request_id in range(PARKED_FETCHES_MAX):
+        made.parked.park(ParkedFetch(request_id=request_id, listener=LISTENER, request=fetch(), deadline_ms=0))
+    assert kinds(ask(made, fetch(at=(11, 5), replica=None))) == ["ReplyFetch"]
+
+
+def test_a_voters_fetch_acknowledges_what_is_below_it() -> None:
+    made = leading()
+    found = ask(made, fetch(at=(11, 5)))
+    assert only(found, NotifyHighWatermark).high_watermark == 11
+    assert state_of(made).high_watermark == 11
+    voter = state_of(made).progress.voters[NodeId(2)]
+    assert (voter.end_offset, voter.fetched_mono_ms) == (11, NOW.mono_ms)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        fetch(at=(11, 5), replica=4),
+        fetch(at=(11, 5), replica=ReplicaKey(NodeId(2), directory(9))),
+        fetch(at=(11, 5), replica=None),
+        fetch(at=(11, 4)),
+        fetch(at=(12, 5)),
+        fetch(at=(9, 1)),
+    ],
+)
+def test_observers_and_logs_that_part_acknowledge_nothing(request_: messages.FetchRequest) -> None:
+    made = leading()
+    ask(made, request_)
+    assert state_of(made).high_watermark is None
+    assert state_of(made).progress.voters[NodeId(2)].end_offset is None
+    assert state_of(made).fetched_voters == set()
+
+
+def test_an_observer_is_remembered_and_one_without_id_leaves_no_trace() -> None:
+    made = leading()
+    ask(made, fetch(at=(11, 5), replica=None))
+    assert state_of(made).progress.observers(NOW) == []
+    ask(made, fetch(at=(11, 5), replica=4))
+    assert [(seen.key, seen.end_offset) for seen in state_of(made).progress.observers(NOW)] == [(key(4), 11)]
+
+
+@pytest.mark.parametrize(("voters", "needed"), [(2, 1), (3, 1), (4, 2), (5, 2)])
+def test_a_majority_with_the_leader_keeps_it_in_office(voters: int, needed: int) -> None:
+    made = leading(voters=voters)
+    before_ms = state_of(made).check_quorum_deadline_ms
+    for node_id in range(2, 2 + needed):
+        assert state_of(made).check_quorum_deadline_ms == before_ms
+        note_sign_of_life(made, state_of(made), key(node_id), later(70))
+    assert state_of(made).check_quorum_deadline_ms == NOW.mono_ms + 70 + 3_000
+    assert state_of(made).fetched_voters == set()
+
+
+def test_the_same_voter_twice_is_no_majority() -> None:
+    made = leading(voters=5)
+    for _ in range(2):
+        note_sign_of_life(made, state_of(made), key(2), later(70))
+    assert state_of(made).fetched_voters == {2}
+
+
+def test_who_is_no_voter_keeps_nobody_in_office() -> None:
+    made = leading()
+    before_ms = state_of(made).check_quorum_deadline_ms
+    for other in (key(4), ReplicaKey(NodeId(2), directory(9))):
+        note_sign_of_life(made, state_of(made), other, later(70))
+    assert state_of(made).check_quorum_deadline_ms == before_ms
+    assert done(made) == []

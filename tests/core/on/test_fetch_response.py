@@ -1,0 +1,145 @@
+"""Fetch at the follower: what is appended, where it is cut, what it never does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from pykraft.core import messages
+from pykraft.core.effects import AppendFetched, Fatal, NotifyHighWatermark, Report, TruncateTo
+from pykraft.core.on.fetch_response import valid_prefix
+from pykraft.core.replica import Replica
+from pykraft.core.state import Follower
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.types import Offset
+from tests.core.replicas import LATER_MS, NOW, answer, follower, kinds, only, prospective, replica
+from tests.core.said import batch, fetched
+
+
+def following() -> Replica:
+    """Follows 2 in epoch 5; its log ends at 10 in epoch 3, everything below 4 is committed."""
+    return replica(follower())
+
+
+def state_of(made: Replica) -> Follower:
+    assert isinstance(made.state, Follower)
+    return made.state
+
+
+def test_records_are_appended_and_the_leader_is_alive() -> None:
+    made = following()
+    found = answer(made, fetched(batch(10, 12, 3), batch(12, 15, 5), high_watermark=11))
+    appended = only(found, AppendFetched)
+    assert (appended.count, appended.end_offset) == (2, 15)
+    assert (made.log.end_offset, made.log.last_epoch, made.log.flushed_end_offset) == (15, 5, 10)
+    assert only(found, NotifyHighWatermark).high_watermark == 11
+    assert (state_of(made).has_fetched, state_of(made).fetch_deadline_ms) == (True, NOW.mono_ms + 2_000)
+
+
+def test_nothing_new_is_a_sign_of_life_too() -> None:
+    made = following()
+    assert answer(made, fetched(high_watermark=None)) == []
+    assert state_of(made).has_fetched
+
+
+@pytest.mark.parametrize(
+    ("batches", "count"),
+    [
+        ([(10, 12, 5), (12, 13, 6)], 1),
+        ([(10, 12, 6)], 0),
+        ([(10, 12, 2)], 0),
+        ([(10, 12, 5), (12, 13, 4)], 1),
+        ([(10, 12, 5), (13, 14, 5)], 1),
+        ([(11, 12, 5)], 0),
+        ([(10, 12, -1)], 0),
+        ([(10, 12, 3), (12, 13, 3), (13, 14, 5)], 3),
+    ],
+)
+def test_only_batches_that_continue_this_log_in_epochs_up_to_its_own_are_appended(
+    batches: Sequence[tuple[int, int, int]], count: int
+) -> None:
+    made = following()
+    given = [batch(*numbers) for numbers in batches]
+    found = answer(made, fetched(*given))
+    assert made.log.end_offset == (given[count - 1].end_offset if count else 10)
+    assert ("AppendFetched" in kinds(found)) == (count > 0)
+    assert ("Report" in kinds(found)) == (count < len(given))
+    assert made.connections.is_backing_off(2) == (count == 0)
+    assert state_of(made).has_fetched
+
+
+def test_bytes_that_are_no_batches_are_reported_and_those_before_them_appended() -> None:
+    made = following()
+    found = answer(made, fetched(batch(10, 11, 5), invalid="a crc at byte 80", high_watermark=11))
+    assert only(found, AppendFetched).count == 1
+    assert "a crc at byte 80" in only(found, Report).text
+    assert state_of(made).high_watermark == 11
+    assert not made.connections.is_backing_off(2)
+
+
+def test_a_batch_below_the_log_end_is_no_answer_to_this_fetch() -> None:
+    made = following()
+    before = made.state
+    with pytest.raises(ProtocolError):
+        answer(made, fetched(batch(9, 11, 5)))
+    assert made.state is before
+    assert made.log.end_offset == 10
+    assert valid_prefix((), made.log.end, made) == ()
+
+
+@pytest.mark.parametrize(("told", "expected"), [(None, 4), (3, 4), (4, 4), (5, 5), (10, 10), (99, 10)])
+def test_the_high_watermark_rises_as_far_as_the_log_reaches_and_never_falls(told: int | None, expected: int) -> None:
+    made = following()
+    found = answer(made, fetched(high_watermark=told))
+    assert state_of(made).high_watermark == expected
+    assert ("NotifyHighWatermark" in kinds(found)) == (expected > 4)
+
+
+@pytest.mark.parametrize(("diverging", "end"), [((4, 1), 4), ((8, 1), 6), ((7, 3), 7), ((7, 2), 6)])
+def test_the_log_is_cut_where_it_parts_from_the_leaders(diverging: tuple[int, int], end: int) -> None:
+    made = following()
+    found = answer(made, fetched(diverging=diverging, high_watermark=99))
+    assert only(found, TruncateTo).end_offset == end
+    assert (made.log.end_offset, made.log.flushed_end_offset, made.log.unflushed_count) == (end, end, 1)
+    assert kinds(found) == ["TruncateTo"]
+    assert state_of(made).has_fetched
+
+
+def test_committed_records_are_never_cut() -> None:
+    made = following()
+    found = answer(made, fetched(diverging=(3, 1)))
+    assert "below 4 is committed" in only(found, Fatal).reason
+    assert made.log.end_offset == 10
+
+
+@pytest.mark.parametrize("diverging", [(10, 3), (99, 9), (-1, 3), (4, -1)])
+def test_a_divergence_that_cuts_nothing_makes_no_sense(diverging: tuple[int, int]) -> None:
+    made = following()
+    with pytest.raises(ProtocolError):
+        answer(made, fetched(diverging=diverging))
+    assert made.log.end_offset == 10
+
+
+def test_a_snapshot_is_reported_and_keeps_no_follower_quiet() -> None:
+    made = following()
+    found = answer(made, fetched(snapshot=(30, 5)))
+    assert "snapshot" in only(found, Report).text
+    assert made.connections.is_backing_off(2)
+    assert (state_of(made).has_fetched, state_of(made).fetch_deadline_ms) == (False, LATER_MS)
+
+
+@pytest.mark.parametrize(
+    "message", [fetched(batch(10, 11, 5), error=ErrorCode.UNKNOWN_SERVER_ERROR), fetched(batch(10, 11, 4), epoch=4)]
+)
+def test_an_error_or_an_older_epoch_brings_nothing(message: messages.FetchResponse) -> None:
+    made = following()
+    assert answer(made, message) == []
+    assert made.log.end_offset == 10
+    assert not state_of(made).has_fetched
+
+
+def test_only_a_follower_takes_records() -> None:
+    made = replica(prospective(leader_id=2))
+    assert answer(made, fetched(batch(10, 11, 5))) == []
+    assert made.log.end_offset == Offset(10)

@@ -1,0 +1,248 @@
+"""Vote and PreVote: the checks in their order, who grants what in which state, and what answers decide."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pykraft.core import messages
+from pykraft.core.effects import Effect, Reply, WriteElectionState
+from pykraft.core.events import RequestReceived
+from pykraft.core.on.vote import on_vote_request
+from pykraft.core.state import Candidate, Follower, Leader, Prospective, State, Unattached
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.types import EPOCH_MAX, NO_IO, Listeners, NodeId, ReplicaKey
+from tests.core.replicas import (
+    NOW,
+    STATES,
+    answer,
+    ask,
+    candidate,
+    directory,
+    done,
+    follower,
+    key,
+    kinds,
+    listeners,
+    only,
+    prospective,
+    replica,
+    tally,
+    unattached,
+)
+from tests.core.said import vote, voted
+
+OTHER_DIRECTORY = ReplicaKey(NodeId(1), directory(9))
+
+
+def told(found: list[Effect]) -> messages.VoteResponse:
+    message = only(found, Reply).message
+    assert isinstance(message, messages.VoteResponse)
+    return message
+
+
+@pytest.mark.parametrize(
+    ("request_", "error", "epoch"),
+    [
+        (vote(end=(-1, 0)), ErrorCode.INVALID_REQUEST, 5),
+        (vote(end=(1, -1)), ErrorCode.INVALID_REQUEST, 5),
+        (vote(end=(1, 6)), ErrorCode.INVALID_REQUEST, 5),
+        (vote(end=(1, 7), pre_vote=True), ErrorCode.INVALID_REQUEST, 5),
+        (vote(epoch=4, end=(-1, 0)), ErrorCode.INVALID_REQUEST, 5),
+        (vote(epoch=4), ErrorCode.FENCED_LEADER_EPOCH, 5),
+        (vote(epoch=4, candidate=-1), ErrorCode.FENCED_LEADER_EPOCH, 5),
+        (vote(epoch=4, voter=OTHER_DIRECTORY), ErrorCode.FENCED_LEADER_EPOCH, 5),
+        (vote(candidate=-1), ErrorCode.INVALID_REQUEST, 5),
+        (vote(epoch=EPOCH_MAX + 1), ErrorCode.INVALID_REQUEST, 5),
+        (vote(candidate=-1, voter=OTHER_DIRECTORY), ErrorCode.INVALID_REQUEST, 5),
+        (vote(voter=OTHER_DIRECTORY), ErrorCode.INVALID_VOTER_KEY, 6),
+        (vote(voter=key(2)), ErrorCode.INVALID_VOTER_KEY, 6),
+        (vote(voter=key(1)), ErrorCode.NONE, 6),
+        (vote(voter=ReplicaKey(NodeId(1))), ErrorCode.NONE, 6),
+        (vote(end=(10, 6), pre_vote=True), ErrorCode.NONE, 6),
+        (vote(epoch=EPOCH_MAX), ErrorCode.NONE, EPOCH_MAX),
+    ],
+)
+def test_checks_come_in_their_order_and_the_voters_key_after_the_epoch(
+    request_: messages.VoteRequest, error: ErrorCode, epoch: int
+) -> None:
+    made = replica(unattached())
+    response = told(ask(made, request_))
+    assert (response.error, response.epoch, made.epoch) == (error, epoch, epoch)
+    assert not (response.error and response.vote_granted)
+
+
+GRANTS = {  # state: standard vote of the epoch to 3, pre-vote
+    "unattached": (True, True),
+    "unattached-voted": (True, True),
+    "unattached-led": (False, True),
+    "prospective": (True, True),
+    "prospective-voted": (True, True),
+    "prospective-led": (False, True),
+    "candidate": (False, True),
+    "leader": (False, False),
+    "follower": (False, True),
+    "follower-fetched": (False, False),
+    "resigned": (False, True),
+}
+
+
+@pytest.mark.parametrize("pre_vote", [False, True])
+@pytest.mark.parametrize("name", STATES)
+def test_who_grants_within_the_epoch(name: str, pre_vote: bool) -> None:
+    made = replica(STATES[name]())
+    before = made.state
+    found = ask(made, vote(epoch=5, pre_vote=pre_vote))
+    response = told(found)
+    assert response.vote_granted == GRANTS[name][pre_vote]
+    assert (response.error, response.epoch, response.leader_id) == (0, 5, made.leader_id)
+    casts = GRANTS[name][0] and not pre_vote and not name.endswith("voted")
+    assert ("WriteElectionState" in kinds(found)) == casts
+    assert casts or made.state is before
+    assert not casts or made.voted == key(3)
+
+
+@pytest.mark.parametrize("name", [name for name in STATES if GRANTS[name][1]])
+def test_a_shorter_log_gets_no_pre_vote(name: str) -> None:
+    assert not told(ask(replica(STATES[name]()), vote(epoch=5, end=(9, 3), pre_vote=True))).vote_granted
+
+
+@pytest.mark.parametrize(
+    ("end", "granted"), [((10, 3), True), ((11, 3), True), ((1, 4), True), ((9, 3), False), ((99, 2), False)]
+)
+@pytest.mark.parametrize("state", [unattached(), prospective()])
+def test_a_vote_goes_to_a_log_at_least_as_long(state: State, end: tuple[int, int], granted: bool) -> None:
+    made = replica(state)
+    assert told(ask(made, vote(epoch=5, end=end))).vote_granted == granted
+    assert (made.voted is not None) == granted
+
+
+@pytest.mark.parametrize("state", [unattached(voted=3), prospective(voted=3)])
+def test_a_vote_is_given_again_to_the_same_candidate_only_whatever_its_log(state: State) -> None:
+    made = replica(state)
+    assert told(ask(made, vote(epoch=5, end=(0, 0)))).vote_granted
+    assert not told(ask(made, vote(epoch=5, candidate=2))).vote_granted
+    assert made.state is state
+
+
+def test_a_vote_remembered_without_directory_goes_to_any_with_its_id() -> None:
+    assert told(ask(replica(replace(unattached(), voted=ReplicaKey(NodeId(3)))), vote(epoch=5))).vote_granted
+
+
+@pytest.mark.parametrize("pre_vote", [False, True])
+@pytest.mark.parametrize("name", STATES)
+def test_a_higher_epoch_is_adopted_whether_or_not_it_is_granted(name: str, pre_vote: bool) -> None:
+    made = replica(STATES[name]())
+    found = ask(made, vote(epoch=6, end=(9, 3), pre_vote=pre_vote))
+    assert isinstance(made.state, Unattached)
+    assert (made.epoch, made.voted, told(found).vote_granted, told(found).epoch) == (6, None, False, 6)
+    assert only(found, Reply).after == only(found, WriteElectionState).io
+
+
+def test_a_grant_waits_for_the_vote_and_a_denial_or_pre_vote_only_for_its_epoch() -> None:
+    made = replica(unattached())
+    made.outbox.persist(only(ask(made, vote(epoch=6, pre_vote=True)), WriteElectionState).io)
+    found = ask(made, vote(epoch=6))
+    assert only(found, Reply).after == only(found, WriteElectionState).io
+    assert only(ask(made, vote(epoch=6)), Reply).after == only(found, WriteElectionState).io
+    assert only(ask(made, vote(epoch=6, candidate=2)), Reply).after == NO_IO
+    assert only(ask(made, vote(epoch=6, pre_vote=True)), Reply).after == NO_IO
+
+
+@pytest.mark.parametrize("epoch", [5, 6])
+def test_a_candidate_with_this_nodes_id_is_refused_before_its_epoch_is_believed(epoch: int) -> None:
+    made = replica(unattached())
+    with pytest.raises(ProtocolError):
+        ask(made, vote(epoch=epoch, candidate=1))
+    assert made.epoch == 5
+
+
+def test_an_observer_with_an_id_may_vote_and_one_without_may_not() -> None:
+    assert told(ask(replica(unattached(), local_id=4), vote())).vote_granted
+    assert not told(ask(replica(unattached(), local_id=None), vote())).vote_granted
+
+
+def test_the_answer_names_the_leader_on_the_listener_that_was_asked() -> None:
+    made = replica(follower())
+    assert told(ask(made, vote(epoch=5))).listeners == listeners(2)
+    on_vote_request(made, RequestReceived(request_id=7, listener="OTHER", message=vote()), vote(epoch=5), NOW)
+    assert told(done(made)).listeners == Listeners()
+
+
+def test_a_majority_of_pre_votes_opens_the_next_epoch() -> None:
+    made = replica(prospective(leader_id=2, voted=3))
+    answer(made, voted(leader_id=2))
+    assert isinstance(made.state, Candidate)
+    assert made.epoch == 6
+
+
+def test_pre_votes_that_cannot_win_are_given_up_at_once() -> None:
+    made = replica(prospective(count=tally(rejected=(3,))))
+    answer(made, voted(granted=False))
+    assert isinstance(made.state, Unattached)
+    led = replica(prospective(leader_id=3, count=tally(rejected=(3,))))
+    answer(led, voted(granted=False, leader_id=3))
+    assert isinstance(led.state, Follower)
+
+
+def test_a_pre_vote_may_be_changed_as_long_as_nothing_is_decided() -> None:
+    made = replica(prospective(count=tally(voters=(1, 2, 3, 4, 5), rejected=(2,))))
+    answer(made, voted())
+    assert isinstance(made.state, Prospective)
+    assert made.state.tally == tally(voters=(1, 2, 3, 4, 5), granted=(1, 2))
+
+
+def test_a_majority_of_votes_makes_a_leader() -> None:
+    made = replica(candidate())
+    answer(made, voted())
+    assert isinstance(made.state, Leader)
+    assert made.state.granting_voters == (1, 2)
+
+
+def test_a_lost_candidacy_is_sat_out() -> None:
+    made = replica(candidate(count=tally(rejected=(3,))))
+    answer(made, voted(granted=False))
+    assert isinstance(made.state, Candidate)
+    assert made.state.tally.is_lost
+
+
+def test_a_vote_once_counted_stays() -> None:
+    made = replica(candidate(count=tally(rejected=(2,))))
+    before = made.state
+    answer(made, voted())
+    assert made.state is before
+
+
+@pytest.mark.parametrize("state", [unattached(), follower(leader_id=2), prospective(), candidate()])
+def test_answers_that_belong_to_no_campaign_are_ignored(state: State) -> None:
+    made = replica(state)
+    answer(made, voted(leader_id=made.leader_id), peer_id=9)
+    if not isinstance(state, Prospective | Candidate):
+        answer(made, voted(leader_id=made.leader_id))
+    assert made.state is state
+
+
+def test_a_pre_vote_that_names_the_leader_ends_the_campaign() -> None:
+    made = replica(prospective())
+    answer(made, voted(leader_id=3))
+    assert isinstance(made.state, Follower)
+    assert made.leader_id == 3
+
+
+@pytest.mark.parametrize("error", [ErrorCode.INVALID_VOTER_KEY, ErrorCode.UNKNOWN_SERVER_ERROR])
+def test_an_error_is_no_answer(error: ErrorCode) -> None:
+    made = replica(candidate())
+    before = made.state
+    answer(made, voted(error=error))
+    assert made.state is before
+    assert made.connections.is_backing_off(2)
+
+
+def test_without_support_for_pre_votes_the_standard_election_begins() -> None:
+    made = replica(prospective())
+    answer(made, messages.TopLevelError(error=ErrorCode.UNSUPPORTED_VERSION))
+    assert isinstance(made.state, Candidate)
+    waiting = replica(unattached())
+    answer(waiting, messages.TopLevelError(error=ErrorCode.UNSUPPORTED_VERSION))
+    assert isinstance(waiting.state, Unattached)
