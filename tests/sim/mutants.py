@@ -152,9 +152,7 @@ def former_leader_campaigns_in_its_old_epoch(patch: Patch) -> None:
         if not isinstance(state, Resigned) or key is None:
             return state
         tally = Tally.begin(given["voters"].ids, key.id)
-        return Candidate(
-            epoch=state.epoch, voted=key, election_deadline_ms=state.election_deadline_ms, tally=tally
-        )
+        return Candidate(epoch=state.epoch, voted=key, election_deadline_ms=state.election_deadline_ms, tally=tally)
 
     patch.setattr(raft, "initial_state", begin)
 

@@ -36,15 +36,20 @@ def write_durably(made: VirtualDisk, data: bytes, path: Path = PATH) -> None:
     made.sync_dir(DIRECTORY)
 
 
-def fates(prepare: Callable[[VirtualDisk], object]) -> set[bytes | None]:
+def fates(*acts: Callable[[VirtualDisk], object]) -> set[bytes | None]:
     """What a power loss can make of the file; None: no file."""
     found = set()
     for seed in SEEDS:
         made = disk(seed)
-        prepare(made)
+        for act in acts:
+            act(made)
         made.lose_power()
         found.add(made.read(PATH) if made.exists(PATH) else None)
     return found
+
+
+def durably(data: bytes) -> Callable[[VirtualDisk], object]:
+    return lambda made: write_durably(made, data)
 
 
 steps = st.lists(
@@ -104,14 +109,14 @@ def test_a_file_that_was_synced_with_its_directory_survives_whole(data: bytes, s
 
 def test_each_unsynced_page_is_kept_or_lost_on_its_own() -> None:
     old, new = b"o" * 2 * PAGE_SIZE_BYTES, b"n" * 2 * PAGE_SIZE_BYTES
-    found = fates(lambda made: (write_durably(made, old), write(made, new)))
+    found = fates(durably(old), lambda made: write(made, new))
     halves = {(content or b"")[::PAGE_SIZE_BYTES] for content in found}
     assert halves == {b"oo", b"on", b"no", b"nn"}
 
 
 def test_a_page_is_torn_at_a_sector_and_nowhere_else() -> None:
     old, new = b"o" * PAGE_SIZE_BYTES, b"n" * PAGE_SIZE_BYTES
-    sizes = {(content or b"").count(b"n") for content in fates(lambda made: (write_durably(made, old), write(made, new)))}
+    sizes = {(content or b"").count(b"n") for content in fates(durably(old), lambda made: write(made, new))}
     assert {0, PAGE_SIZE_BYTES} < sizes
     assert all(size % SECTOR_SIZE_BYTES == 0 for size in sizes)
 
@@ -146,7 +151,7 @@ def test_a_synced_file_without_a_synced_name_may_be_gone() -> None:
 
 
 def test_a_removal_may_not_have_happened() -> None:
-    assert fates(lambda made: (write_durably(made, b"data"), made.remove(PATH))) == {None, b"data"}
+    assert fates(durably(b"data"), lambda made: made.remove(PATH)) == {None, b"data"}
 
 
 def test_changes_of_a_directory_survive_in_their_order() -> None:
@@ -276,7 +281,7 @@ def test_names_are_those_of_the_kernel_until_the_power_goes() -> None:
         lambda made: made.remove(PATH),
         lambda made: made.rename(PATH, DIRECTORY / "b"),
         lambda made: made.listdir(Path("/nowhere")),
-        lambda made: (made.lock(PATH), made.lock(PATH)),
+        lambda made: [made.lock(PATH) for _ in range(2)],
     ],
 )
 def test_what_a_file_system_refuses_is_refused(refused: Callable[[VirtualDisk], object]) -> None:

@@ -1,4 +1,4 @@
-"""Lines are kept as far as they are wanted; the digest covers them all, and all that arrived."""
+"""The last lines are kept, all are told to whoever asked; the digest covers them all, and all that arrived."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ def test_a_line_has_time_node_and_text_in_fixed_columns() -> None:
     clock = Clock()
     clock.after(1_234_567, lambda: None)
     clock.advance()
-    trace = Trace(clock, is_kept=True)
+    trace = Trace(clock)
     trace.note(3, "is killed")
     trace.note(None, "the network heals")
     assert list(trace.lines) == ["    1.234567   3  is killed", "    1.234567   *  the network heals"]
 
 
-def test_only_the_last_lines_are_kept_unless_all_were_asked_for() -> None:
-    for is_kept, expected in ((False, LINES_KEPT), (True, LINES_KEPT + 5)):
-        trace = Trace(Clock(), is_kept=is_kept)
-        for number in range(LINES_KEPT + 5):
-            trace.note(1, str(number))
-        assert len(trace.lines) == expected
-        assert trace.lines[-1].endswith(str(LINES_KEPT + 4))
+def test_the_last_lines_are_kept_and_all_are_told() -> None:
+    told: list[str] = []
+    trace = Trace(Clock(), told.append)
+    for number in range(LINES_KEPT + 5):
+        trace.note(1, str(number))
+    assert len(told) == LINES_KEPT + 5
+    assert list(trace.lines) == told[5:]
 
 
 def test_the_digest_covers_every_line_and_every_frame() -> None:
-    def digest(*, text: str = "a", frame: bytes = b"b", is_kept: bool = False) -> str:
-        trace = Trace(Clock(), is_kept=is_kept)
+    def digest(*, text: str = "a", frame: bytes = b"b") -> str:
+        trace = Trace(Clock())
         trace.note(1, text)
         trace.absorb(frame)
         return trace.digest
 
-    assert digest() == digest(is_kept=True)
+    assert digest() == digest()
     assert len({digest(), digest(text="c"), digest(frame=b"c")}) == 3

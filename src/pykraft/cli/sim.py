@@ -8,12 +8,16 @@ import sys
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
+from functools import partial
 
 import click
 
 from pykraft.errors import UsageError
 from pykraft.sim.run import Failure, replay_command, simulate, simulate_all
 from pykraft.sim.world import Outcome
+
+SEEDS_MAX = 100_000
+"""Seeds of one call; more are for more calls."""
 
 
 @click.group()
@@ -22,9 +26,9 @@ def sim() -> None:
 
 
 @sim.command()
-@click.option("--seeds", "seeds_text", default="0:100", show_default=True, help="A:B runs seeds A to B-1.")
-@click.option("--workers", default=os.cpu_count() or 1, show_default=True, help="Processes.")
-@click.option("--trace", is_flag=True, help="Print everything that happens.")
+@click.option("--seeds", "seeds_text", default="0:100", show_default=True, help="A:B runs seeds A to B-1; A alone one.")
+@click.option("--workers", default=os.cpu_count() or 1, show_default=True, help="Processes; --trace takes one.")
+@click.option("--trace", is_flag=True, help="Print everything that happens (with --json to the standard error).")
 @click.option("--json", "is_json", is_flag=True, help="One JSON object a seed.")
 def run(seeds_text: str, workers: int, *, trace: bool, is_json: bool) -> None:
     """Run a range of seeds; a failure prints the command that replays it, and the exit code is 1."""
@@ -33,22 +37,22 @@ def run(seeds_text: str, workers: int, *, trace: bool, is_json: bool) -> None:
         raise UsageError(f"--workers {workers}: give at least 1")
     results: Iterable[Outcome | Failure]
     if trace:
-        results = (simulate(seed, is_trace_kept=True) for seed in seeds)
+        results = map(partial(simulate, tell=partial(click.echo, err=is_json)), seeds)
     else:
-        results = simulate_all(seeds, workers=workers) if len(seeds) > 1 else map(simulate, seeds)
+        results = simulate_all(seeds, workers=min(workers, len(seeds)))
     failures = 0
     totals: Counter[str] = Counter()
-    is_live = sys.stderr.isatty() and not is_json
+    is_live = sys.stderr.isatty() and not (is_json or trace)
     with click.progressbar(results, length=len(seeds), label="seeds", file=sys.stderr, hidden=not is_live) as bar:
         for result in bar:
             if isinstance(result, Failure):
                 failures += 1
-                _tell_failure(result, is_json=is_json)
-            else:
-                totals.update(result.faults)
-                totals.update(records=result.committed, acknowledged=result.acknowledged, virtual_ms=result.virtual_ms)
-                if is_json:
-                    click.echo(json.dumps(asdict(result)))
+                _tell_failure(result, is_json=is_json, is_told=trace)
+                continue
+            totals.update(result.faults)
+            totals.update(records=result.committed, acknowledged=result.acknowledged, virtual_ms=result.virtual_ms)
+            if is_json:
+                click.echo(json.dumps(asdict(result)))
     if not is_json:
         click.echo(_summary(len(seeds), failures, totals))
     if failures:
@@ -58,20 +62,28 @@ def run(seeds_text: str, workers: int, *, trace: bool, is_json: bool) -> None:
 def parse_seeds(text: str) -> range:
     """``A:B`` or one number. Errors: UsageError."""
     first, separator, end = text.partition(":")
-    if not first.isdecimal() or (separator and not end.isdecimal()):
-        raise UsageError(f"--seeds {text}: give A:B with whole numbers, or one number")
+    if not _is_number(first) or (separator and not _is_number(end)):
+        raise UsageError(f"--seeds {text}: give A:B with whole numbers of at most 18 digits, or one number")
     seeds = range(int(first), int(end) if separator else int(first) + 1)
     if not seeds:
         raise UsageError(f"--seeds {text}: there is no seed in this range")
+    if len(seeds) > SEEDS_MAX:
+        raise UsageError(f"--seeds {text}: at most {SEEDS_MAX} seeds at a time")
     return seeds
 
 
-def _tell_failure(failure: Failure, *, is_json: bool) -> None:
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 18
+
+
+def _tell_failure(failure: Failure, *, is_json: bool, is_told: bool) -> None:
+    """The last lines of the trace unless they were told, the traceback, and what to type."""
     if is_json:
         fields = {"seed": failure.seed, "failure": failure.reason, "replay": replay_command(failure.seed)}
         click.echo(json.dumps(fields))
         return
-    click.echo("\n".join(failure.trace))
+    if not is_told:
+        click.echo("\n".join(failure.trace))
     click.echo(failure.story)
     click.echo(f"seed {failure.seed} failed: {failure.reason}\nreplay it: {replay_command(failure.seed)}")
 

@@ -2,7 +2,7 @@
 
 It is an adapter of the host like the server: `Process` implements `pykraft.host.ports.Ports` with virtual
 time, network and disk, and hands what arrives to the host. The ordered lane takes all queued jobs at once,
-as the server's thread does, and each turn takes a while of virtual time.
+as the server's thread does, and each turn takes a while of virtual time; what is submitted meanwhile waits.
 
 Every call into the host tells the world that something happened to this node.
 """
@@ -20,7 +20,7 @@ from pykraft.log.lane import Job
 from pykraft.sim.disk import Interrupted, VirtualDisk
 from pykraft.sim.settings import LISTENER
 from pykraft.sim.spoken import VoteAsked, spoken_in_answer, spoken_in_request, vote_asked
-from pykraft.types import Buffer, Endpoint
+from pykraft.types import Buffer, Endpoint, Io
 
 if TYPE_CHECKING:
     from pykraft.sim.world import World
@@ -111,8 +111,7 @@ class Process:
         """See `Ports`."""
         self._queue.append(job)
         if not self._lane_is_busy:
-            self._lane_is_busy = True
-            self._later(self._node.lane_delay_us(), self._perform)
+            self._begin()
 
     def submit_read(self, read: Callable[[], T], then: Callable[[T], None]) -> None:
         """See `Ports`."""
@@ -149,22 +148,32 @@ class Process:
             self._world.touch(self._node)
             self.host.on_tick(self._world.clock.instant)
 
-    def _perform(self) -> None:
-        """One turn of the ordered lane; the process may end in the middle of it."""
-        self._world.touch(self._node)
+    def _begin(self) -> None:
+        """One turn of the ordered lane: 1. it takes all jobs that wait, and 2. carries them out."""
+        self._lane_is_busy = True
         jobs, self._queue = self._queue, []
+        duration_us = self._node.lane_delay_us()
+        until_done_us = self._node.rng.randrange(duration_us)
+        self._later(until_done_us, lambda: self._perform(jobs, duration_us - until_done_us))
+
+    def _perform(self, jobs: Sequence[Job], until_told_us: int) -> None:
+        """The process may end in the middle of it; else 3. the host is told, a little later."""
+        self._world.touch(self._node)
         try:
             io = self.host.lane.perform(jobs)
         except Interrupted as interruption:
             self._node.interrupted(interruption, "writing")
             return
-        self._lane_is_busy = bool(self._queue)
-        if not self._lane_is_busy:
+        self._later(until_told_us, lambda: self._end_turn(io))
+
+    def _end_turn(self, io: Io) -> None:
+        self._world.touch(self._node)
+        self._lane_is_busy = False
+        if self._queue:
+            self._begin()
+        else:
             self._world.persisted(self._node)
         self.host.on_io(io, self._world.clock.instant)
-        if self._queue:
-            self._lane_is_busy = True
-            self._later(self._node.lane_delay_us(), self._perform)
 
 
 class Node:

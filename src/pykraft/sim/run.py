@@ -8,8 +8,9 @@ Source: TigerBeetle's VOPR (seed replay); madsim.
 
 from __future__ import annotations
 
+import signal
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -30,11 +31,11 @@ class Failure:
     trace: tuple[str, ...]
 
 
-def simulate(seed: int, *, is_trace_kept: bool = False) -> Outcome | Failure:
-    """Live through one world."""
+def simulate(seed: int, tell: Callable[[str], None] | None = None) -> Outcome | Failure:
+    """Live through one world; ``tell`` is given each line of its trace."""
     world: World | None = None
     try:
-        world = World(seed, is_trace_kept=is_trace_kept)
+        world = World(seed, tell)
         return world.run()
     except (AssertionError, PykraftError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
         trace = tuple(world.trace.lines) if world is not None else ()
@@ -43,14 +44,22 @@ def simulate(seed: int, *, is_trace_kept: bool = False) -> Outcome | Failure:
 
 
 def simulate_all(seeds: range, *, workers: int) -> Iterator[Outcome | Failure]:
-    """Outcomes in order of the seeds, from that many processes."""
+    """Outcomes in order of the seeds, from that many processes; whoever stops listening stops them."""
     if workers == 1:
         yield from map(simulate, seeds)
         return
-    with ProcessPoolExecutor(max_workers=workers, mp_context=get_context("spawn")) as pool:
+    pool = ProcessPoolExecutor(max_workers=workers, mp_context=get_context("spawn"), initializer=_leave_interrupts)
+    try:
         yield from pool.map(simulate, seeds, chunksize=SEEDS_A_TASK)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _leave_interrupts() -> None:
+    """Ctrl-C is for the process that collects the outcomes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def replay_command(seed: int) -> str:
     """What to type to see it again."""
-    return f"bin/pykraft sim run --seeds {seed}:{seed + 1} --trace"
+    return f"bin/pykraft sim run --seeds {seed} --trace"

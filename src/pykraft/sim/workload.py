@@ -35,9 +35,10 @@ class Workload:
         self._world.clock.after(PERIOD_US, self._turn)
 
     def _turn(self) -> None:
-        for host in self._world.hosts():
-            if host.role == "leader":
-                self._propose(host)
+        for node in self._world.nodes.values():
+            if node.host is not None and node.host.role == "leader":
+                self._world.touch(node)
+                self._propose(node.host)
         self._world.clock.after(self._rng.randint(PERIOD_US // 2, PERIOD_US * 2), self._turn)
 
     def _propose(self, host: Host) -> None:

@@ -7,7 +7,7 @@ concerned (`World.touch`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -62,17 +62,19 @@ class Listener:
 
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
         """News of a leader."""
-        self._world.trace.note(self._node.node_id, f"hears that {leader_id} leads epoch {epoch}")
+        news = f"epoch {epoch}" if leader_id is None else f"leader {leader_id} of epoch {epoch}"
+        self._world.trace.note(self._node.node_id, f"hears of {news}")
 
 
 class World:
     """Built from a seed; `run` lives through it once."""
 
-    def __init__(self, seed: int, *, is_trace_kept: bool = False) -> None:
+    def __init__(self, seed: int, tell: Callable[[str], None] | None = None) -> None:
+        """``tell`` is given each line of the trace."""
         rng = Random(seed)
         self.seed = seed
         self.clock = Clock()
-        self.trace = Trace(self.clock, is_kept=is_trace_kept)
+        self.trace = Trace(self.clock, tell)
         self.network = Network(
             self.clock, Random(rng.random()), Weather(latency_us_max=rng.choice((500, 2_000, 10_000)))
         )
