@@ -70,15 +70,15 @@ class Node:
         )
         self._links = Links(loop, self, limits)
 
-    async def run(self, *, started: Callable[[], None] = lambda: None) -> None:
-        """Listen, take the first step, call ``started``, and serve until the host ends; then close everything.
+    async def run(self, *, begin: Callable[[], None] = lambda: None) -> None:
+        """Listen, call ``begin``, take the first step, and serve until the host ends; then close everything.
 
         What storage was given is finished first, unless the disk takes too long.
 
         Errors: ConfigError for an address that cannot be bound; whatever ended the node, if it was no shutdown.
         """
         try:
-            await self._serve(started)
+            await self._serve(begin)
         except BaseException:
             with suppress(Exception):  # a second failure must not hide the first
                 self._close()
@@ -153,12 +153,12 @@ class Node:
         if not self._ended.done():
             self._ended.set_result(error)
 
-    async def _serve(self, started: Callable[[], None]) -> None:
+    async def _serve(self, begin: Callable[[], None]) -> None:
         self._loop.set_exception_handler(self._on_loop_exception)
         await self._listen()
         self._watch_lag(self._loop.time())
+        self._guarded(begin)
         self._guarded(self.host.start, now())
-        self._guarded(started)
         error = await self._ended
         if error is not None:
             raise error

@@ -87,34 +87,39 @@ def accepted_max() -> int:
 async def _serve(config: NodeConfig, options: ServerOptions) -> None:
     loop = asyncio.get_running_loop()
     run_id = os.urandom(RUN_ID_SIZE_BYTES)
-    node = Node(config, loop, accepted_max=accepted_max())
     acks: AckPipe | None = None
-    if options.ack_descriptor is not None:
-        acks = AckPipe(loop, options.ack_descriptor, failed=node.fail)
-    tell = acks.tell if acks is not None else _tell_nobody
-    if options.load is not None:
-        workload = Workload(
-            node.host,
-            loop,
-            options.load,
-            run_id=run_id,
-            batch_size_bytes_max=config.raft.batch_size_bytes_max,
-            tell=tell,
-            failed=node.fail,
-        )
-        node.host.register(workload)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, node.shut_down)
 
-    def started() -> None:
+    def unread(error: BaseException) -> None:
+        node.fail(error)
+
+    if options.ack_descriptor is not None:
+        acks = AckPipe(loop, options.ack_descriptor, failed=unread)
+    tell = acks.tell if acks is not None else _tell_nobody
+    node = Node(config, loop, accepted_max=accepted_max())
+
+    def begin() -> None:
+        if options.load is not None:
+            batch_size_bytes_max = config.raft.batch_size_bytes_max
+            workload = Workload(
+                node.host,
+                loop,
+                options.load,
+                run_id=run_id,
+                batch_size_bytes_max=batch_size_bytes_max,
+                tell=tell,
+                failed=node.fail,
+            )
+            node.host.register(workload)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, node.shut_down)
         port = config.listeners.entries[0][1].port
         tell("started", node=config.node_id, run=run_id.hex(), pid=os.getpid(), port=port)
         told = ", ".join(f"{name}://{endpoint}" for name, endpoint in config.listeners)
         logger.info("node %s serves %s", config.node_id, told)
-        gc.freeze()
+        gc.freeze()  # what is there now stays: no collection needs to look at it again
 
     try:
-        await node.run(started=started)
+        await node.run(begin=begin)
     finally:
         if acks is not None:
             acks.tell("stopped", node=config.node_id)

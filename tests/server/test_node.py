@@ -1,0 +1,320 @@
+"""Nodes over real sockets, files and threads: they serve, they leave, and what goes wrong ends them with its story."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykraft.config import NodeConfig
+from pykraft.errors import ConfigError, StorageError
+from pykraft.host.producers import Committed, Outcome
+from pykraft.log.os_fs import OsFs
+from pykraft.protocol.api import decode_response, encode_request
+from pykraft.protocol.frame import frame
+from pykraft.protocol.messages import ApiKey
+from pykraft.server import node as node_module
+from pykraft.server.clock import now
+from pykraft.server.node import Node
+from pykraft.types import Epoch, NodeId
+from tests.server.nodes import QUICK, TIMEOUT_S, Watcher, node_configs
+from tests.server.stalling_fs import StallingFs
+
+
+class Served:
+    """One node that runs, its listener and the task that ends with it."""
+
+    def __init__(self, config: NodeConfig, *, fs: OsFs | None = None) -> None:
+        self.config = config
+        self.node = Node(config, asyncio.get_running_loop(), fs=fs)
+        self.watcher = Watcher()
+        self.node.host.register(self.watcher)
+        self.task = asyncio.create_task(self.node.run())
+
+    async def ended(self) -> None:
+        """Wait for the end. Errors: what ended the node."""
+        await asyncio.wait_for(self.task, TIMEOUT_S)
+
+    async def leave(self) -> None:
+        """A graceful shutdown."""
+        self.node.shut_down()
+        await self.ended()
+
+    async def leave_at_once(self) -> None:
+        """Without handing over: asked twice."""
+        self.node.shut_down()
+        await self.leave()
+
+    def propose(self, *values: bytes, epoch: Epoch) -> asyncio.Future[Outcome]:
+        """Append these values; the future is their outcome."""
+        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self.node.host.propose(values, epoch=epoch, now=now(), on_outcome=outcome.set_result)
+        return outcome
+
+    async def api_keys(self) -> set[int]:
+        """What the node says it serves, over a connection of its own."""
+        _, endpoint = next(iter(self.config.listeners))
+        reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+        writer.writelines(frame(encode_request(ApiKey.API_VERSIONS, 0, 1, "test", {})))
+        size_bytes = int.from_bytes(await asyncio.wait_for(reader.readexactly(4), TIMEOUT_S), "big")
+        _, body = decode_response(ApiKey.API_VERSIONS, 0, await reader.readexactly(size_bytes))
+        writer.close()
+        await writer.wait_closed()
+        return {api["api_key"] for api in body["api_keys"]}
+
+
+Serve = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
+
+
+@pytest.fixture
+def serve(runner: asyncio.Runner) -> Serve:
+    """Run a test; the loop's exception handler is the default one again before the loop ends."""
+
+    def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        runner.run(main())
+
+    return run
+
+
+async def within_time(awaitable: Awaitable[Outcome]) -> Committed:
+    outcome = await asyncio.wait_for(awaitable, TIMEOUT_S)
+    assert isinstance(outcome, Committed)
+    return outcome
+
+
+def test_one_node_serves_and_remembers(serve: Serve, tmp_path: Path) -> None:
+    [config] = node_configs(tmp_path, 1)
+
+    async def main() -> None:
+        first = Served(config)
+        epoch, _ = await first.watcher.leader()
+        committed = await within_time(first.propose(b"a", b"b", epoch=epoch))
+        assert (committed.base_offset, committed.count) == (1, 2)
+        assert {1, 18, 52, 53, 54, 55} <= await first.api_keys()
+        await first.leave()
+
+        second = Served(config)
+        await second.watcher.wait_for(lambda: second.watcher.values == [b"a", b"b"])
+        assert (await second.watcher.leader())[0] > epoch
+        await second.leave()
+
+    serve(main)
+
+
+def test_three_nodes_elect_replicate_and_hand_over(serve: Serve, tmp_path: Path) -> None:
+    async def main() -> None:
+        nodes = {config.node_id: Served(config) for config in node_configs(tmp_path, 3)}
+        leaders = [await served.watcher.leader() for served in nodes.values()]
+        epoch, leader_id = max(leaders)
+        values = [str(number).encode() for number in range(100)]
+        outcomes = [nodes[leader_id].propose(value, epoch=epoch) for value in values]
+        for outcome in outcomes:
+            await within_time(outcome)
+        for served in nodes.values():
+            await served.watcher.wait_for(lambda served=served: served.watcher.values == values)  # type: ignore[misc]
+
+        await nodes.pop(leader_id).leave()
+        for served in nodes.values():
+            news = served.watcher.leaders
+            await served.watcher.wait_for(lambda news=news: news[-1][0] > epoch and news[-1][1] is not None)  # type: ignore[misc]
+        for served in nodes.values():
+            await served.leave_at_once()
+
+    serve(main)
+
+
+def test_a_disk_that_stalls_holds_up_nothing_but_what_waits_for_it(serve: Serve, tmp_path: Path) -> None:
+    [config] = node_configs(tmp_path, 1, raft=replace(QUICK, fetch_timeout_ms=60_000))
+    fs = StallingFs()
+
+    async def main() -> None:
+        served = Served(config, fs=fs)
+        epoch, _ = await served.watcher.leader()
+        fs.gate.clear()
+        outcome = served.propose(b"a", epoch=epoch)
+        while not fs.is_stalled.is_set():
+            await asyncio.wait([outcome], timeout=0.001)
+        assert await served.api_keys()
+        assert not outcome.done()
+        fs.gate.set()
+        await within_time(outcome)
+        await served.leave()
+
+    serve(main)
+
+
+def test_a_disk_that_never_comes_back_does_not_keep_the_node(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(node_module, "LANE_STOP_TIMEOUT_S", 0.01)
+    [config] = node_configs(tmp_path, 1)
+    fs = StallingFs()
+
+    async def main() -> None:
+        served = Served(config, fs=fs)
+        epoch, _ = await served.watcher.leader()
+        fs.gate.clear()
+        outcome = served.propose(b"a", epoch=epoch)
+        while not fs.is_stalled.is_set():
+            await asyncio.wait([served.task], timeout=0.001)
+        await served.leave_at_once()
+        assert not isinstance(outcome.result(), Committed)
+
+    serve(main)
+    assert "the disk did not finish" in caplog.text
+    fs.gate.set()
+    for thread in threading.enumerate():
+        if thread.name == "pykraft-ordered-lane":
+            thread.join(TIMEOUT_S)
+
+
+def test_a_disk_that_fails_ends_the_node(serve: Serve, tmp_path: Path) -> None:
+    [config] = node_configs(tmp_path, 1)
+    fs = StallingFs()
+
+    async def main() -> None:
+        served = Served(config, fs=fs)
+        epoch, _ = await served.watcher.leader()
+        fs.fails = True
+        outcome = served.propose(b"a", epoch=epoch)
+        with pytest.raises(StorageError, match="input/output error"):
+            await served.ended()
+        assert not isinstance(outcome.result(), Committed)
+        fs.fails = False
+        again = Served(config, fs=fs)
+        await again.watcher.leader()
+        await again.leave()
+
+    serve(main)
+
+
+def test_a_bug_below_the_host_ends_the_node(serve: Serve, tmp_path: Path) -> None:
+    [config] = node_configs(tmp_path, 1)
+
+    def break_down(epoch: Epoch, leader_id: NodeId | None) -> None:
+        raise AssertionError(f"a bug in epoch {epoch} of {leader_id}")
+
+    async def main() -> None:
+        served = Served(config)
+        served.watcher.on_news = break_down
+        with pytest.raises(AssertionError, match="a bug in epoch"):
+            await served.ended()
+
+    serve(main)
+
+
+def test_a_bug_in_any_callback_or_task_ends_the_node(serve: Serve, tmp_path: Path) -> None:
+    [config] = node_configs(tmp_path, 1)
+
+    def break_down() -> None:
+        raise AssertionError("a bug of ours")
+
+    async def main() -> None:
+        served = Served(config)
+        await served.watcher.leader()
+        asyncio.get_running_loop().call_soon(break_down)
+        with pytest.raises(AssertionError, match="a bug of ours"):
+            await served.ended()
+
+    serve(main)
+
+
+def test_a_complaint_of_the_loop_without_an_exception_ends_the_node(serve: Serve, tmp_path: Path) -> None:
+    [config] = node_configs(tmp_path, 1)
+
+    async def main() -> None:
+        served = Served(config)
+        await served.watcher.leader()
+        asyncio.get_running_loop().call_exception_handler({"message": "something was lost"})
+        with pytest.raises(RuntimeError, match="something was lost"):
+            await served.ended()
+
+    serve(main)
+
+
+def test_trouble_of_the_network_is_one_line(serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pykraft")
+    [config] = node_configs(tmp_path, 1)
+
+    async def main() -> None:
+        served = Served(config)
+        await served.watcher.leader()
+        error = OSError(24, "Too many open files")
+        asyncio.get_running_loop().call_exception_handler({"message": "accept failed", "exception": error})
+        assert await served.api_keys()
+        await served.leave()
+
+    serve(main)
+    assert "accept failed: [Errno 24] Too many open files" in caplog.text
+
+
+def test_an_address_that_is_taken_is_a_bad_property_and_leaves_nothing_open(serve: Serve, tmp_path: Path) -> None:
+    first_config, second_config = node_configs(tmp_path, 2)
+    taken = replace(second_config, listeners=first_config.listeners)
+
+    async def main() -> None:
+        first = Served(first_config)
+        await asyncio.wait([first.task], timeout=0.001)
+        with pytest.raises(ConfigError) as caught:
+            await Served(taken).ended()
+        assert caught.value.key == "listeners"
+        assert str(next(iter(first_config.listeners))[1]) in str(caught.value.value)
+        second = Served(second_config)
+        await second.watcher.leader()
+        await first.leave_at_once()
+        await second.leave_at_once()
+
+    serve(main)
+
+
+def test_who_is_asked_to_leave_twice_leaves_at_once(serve: Serve, tmp_path: Path) -> None:
+    config, _ = node_configs(tmp_path, 2)
+
+    async def main() -> None:
+        served = Served(config)
+        await asyncio.wait([served.task], timeout=0.001)
+        await served.leave_at_once()
+
+    serve(main)
+
+
+def test_a_failure_while_closing_does_not_hide_what_ended_the_node(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [config] = node_configs(tmp_path, 1)
+
+    async def main() -> None:
+        served = Served(config)
+        await served.watcher.leader()
+        close = served.node.host.close
+
+        def close_and_fail() -> None:
+            close()
+            raise StorageError("log", "a second failure")
+
+        monkeypatch.setattr(served.node.host, "close", close_and_fail)
+        served.node.fail(AssertionError("the first failure"))
+        served.node.fail(AssertionError("a later one"))
+        with pytest.raises(AssertionError, match="the first failure"):
+            await served.ended()
+
+    serve(main)
+
+
+def test_a_loop_that_is_held_up_is_told(serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    [config] = node_configs(tmp_path, 1, raft=replace(QUICK, fetch_timeout_ms=40))
+
+    async def main() -> None:
+        served = Served(config)
+        await served.watcher.leader()
+        threading.Event().wait(node_module.LAG_PERIOD_S + 0.05)
+        await served.leave()
+
+    serve(main)
+    assert "the event loop was held up for" in caplog.text
