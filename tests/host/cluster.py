@@ -47,12 +47,11 @@ class Wire:
 class Machine(FakePorts):
     """One node's ports, disk and, while it runs, host."""
 
-    def __init__(self, cluster: Cluster, node_config: NodeConfig) -> None:
+    def __init__(self, cluster: Cluster, node_id: int, node_config: NodeConfig) -> None:
         super().__init__()
-        assert node_config.node_id is not None
         self.cluster = cluster
         self.config = node_config
-        self.node_id = int(node_config.node_id)
+        self.node_id = node_id
         self.fs = PageCacheFs()
         self.host: Host | None = None
         self.listener = FakeListener()
@@ -155,7 +154,7 @@ class Cluster:
     def __init__(self, voters: int = 3, **raft: Any) -> None:
         self.now: Instant = at(0)
         self.machines = {
-            node_id: Machine(self, config(node_id, voters=voters, **raft)) for node_id in range(1, voters + 1)
+            node_id: Machine(self, node_id, config(node_id, voters=voters, **raft)) for node_id in range(1, voters + 1)
         }
         self._wires: dict[ConnectionId, Wire] = {}
         self._cut: set[frozenset[int]] = set()
@@ -163,6 +162,12 @@ class Cluster:
         self._next = 1
         for machine in self.machines.values():
             machine.start()
+
+    def add(self, node_id: int, node_config: NodeConfig) -> Machine:
+        """One more machine, which starts at once; ``node_id`` says where it stands, not who it claims to be."""
+        machine = self.machines[node_id] = Machine(self, node_id, node_config)
+        machine.start()
+        return machine
 
     def __getitem__(self, node_id: int) -> Machine:
         return self.machines[node_id]

@@ -150,7 +150,6 @@ def test_a_directory_is_opened_once() -> None:
 @pytest.mark.parametrize(
     ("wrong", "key"),
     [
-        ({"node_id": None}, "node.id"),
         ({"voters": VoterSet()}, "controller.quorum.voters"),
         ({"advertised_listeners": Listeners()}, "controller.listener.names"),
     ],

@@ -22,7 +22,7 @@ ID_A, ID_B = Uuid(b"a" * 16), Uuid(b"b" * 16)
 def open_directory(
     fs: PageCacheFs,
     *,
-    node_id: int = 1,
+    node_id: int | None = 1,
     cluster_id: str = "cluster",
     directory_id: Uuid | None = None,
     random_uuid: Callable[[], Uuid] = lambda: ID_A,
@@ -30,7 +30,7 @@ def open_directory(
     return Directory.open(
         fs,
         PATH,
-        node_id=NodeId(node_id),
+        node_id=None if node_id is None else NodeId(node_id),
         cluster_id=cluster_id,
         directory_id=directory_id,
         random_uuid=random_uuid,
@@ -104,3 +104,21 @@ def test_only_one_process_has_a_directory(tmp_path: Path) -> None:
         claim()
     directory.release()
     claim().release()
+
+
+def test_an_observer_without_an_id_leaves_no_identity_behind() -> None:
+    fs = PageCacheFs()
+    first = open_directory(fs, node_id=None)
+    assert first.directory_id == ID_A
+    assert not fs.exists(META)
+    with pytest.raises(StorageError, match="lock"):
+        open_directory(fs, node_id=None)
+    first.release()
+    assert open_directory(fs, node_id=None, directory_id=ID_B).directory_id == ID_B
+
+
+def test_an_observer_without_an_id_does_not_take_a_nodes_directory() -> None:
+    fs = PageCacheFs()
+    open_directory(fs).release()
+    with pytest.raises(ForeignDirectoryError, match=r"observer without node\.id"):
+        open_directory(fs, node_id=None)

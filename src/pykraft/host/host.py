@@ -151,8 +151,8 @@ class Host:
         return self._opened.lane
 
     @property
-    def node_id(self) -> NodeId:
-        """Id of this node."""
+    def node_id(self) -> NodeId | None:
+        """Id of this node; None for an observer without one."""
         return self._opened.node_id
 
     @property

@@ -38,7 +38,7 @@ class Opened:
     """What a node's directory holds, open and recovered."""
 
     config: NodeConfig
-    node_id: NodeId
+    node_id: NodeId | None
     directory: Directory
     log: Log
     view: LogView
@@ -87,12 +87,12 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
     Errors: ConfigError; ForeignDirectoryError for the directory of another node or cluster; CorruptionError for a
     damaged meta.properties, quorum-state or log; StorageError, also when another process holds the lock.
     """
-    node_id = _check(config)
+    _check(config)
     with ExitStack() as undo:
         directory = Directory.open(
             fs,
             config.log_dir,
-            node_id=node_id,
+            node_id=config.node_id,
             cluster_id=config.cluster_id,
             directory_id=config.directory_id,
             random_uuid=lambda: Uuid(rng.randbytes(16)),
@@ -109,7 +109,7 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
         undo.pop_all()
     return Opened(
         config=config,
-        node_id=node_id,
+        node_id=config.node_id,
         directory=directory,
         log=log,
         view=LogView(start_offset=log.start_offset, end_offset=log.end_offset, epochs=log.epochs),
@@ -120,17 +120,14 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
     )
 
 
-def _check(config: NodeConfig) -> NodeId:
-    """Refuse what no quorum can work with; returns the node's id."""
-    if config.node_id is None:
-        raise ConfigError("node.id", None, "a replica with a directory of its own needs an id of 0 or above")
+def _check(config: NodeConfig) -> None:
+    """Refuse what no quorum can work with."""
     if not len(config.voters) and not config.bootstrap_servers:
         raise ConfigError("controller.quorum.voters", "", "name at least one voter as id@host:port")
     if config.advertised_listeners.get(config.default_listener) is None:
         raise ConfigError(
             "controller.listener.names", config.default_listener, "the first one must be among the listeners"
         )
-    return config.node_id
 
 
 def _log_config(settings: LogSettings) -> LogConfig:

@@ -35,14 +35,15 @@ class Directory:
         fs: Fs,
         path: Path,
         *,
-        node_id: NodeId,
+        node_id: NodeId | None,
         cluster_id: str,
         directory_id: Uuid | None,
         random_uuid: Callable[[], Uuid],
     ) -> Directory:
         """Lock the directory; create ``meta.properties``, or check that it is this node's.
 
-        ``directory_id`` is the configured one, None: whatever the file says, or a random one if it says nothing.
+        ``directory_id`` is the configured one, None: whatever the file says, or a random one if it says nothing. An
+        observer without ``node_id`` has no such file and a new directory id each time: nobody remembers it.
 
         Errors: ForeignDirectoryError (file, expected, found, repair) for another node, cluster or directory id;
         CorruptionError for an unreadable file; StorageError when another process holds the lock.
@@ -52,8 +53,12 @@ class Directory:
         fs.mkdir(path)
         lock = fs.lock(path / LOCK_NAME)
         try:
-            wanted = MetaProperties(node_id=node_id, cluster_id=cluster_id, directory_id=directory_id)
-            found_id = _own(fs, path / FILE_NAME, wanted, random_uuid)
+            if node_id is None:
+                _refuse_owned(fs, path / FILE_NAME)
+                found_id = directory_id or _fresh_id(random_uuid)
+            else:
+                wanted = MetaProperties(node_id=node_id, cluster_id=cluster_id, directory_id=directory_id)
+                found_id = _own(fs, path / FILE_NAME, wanted, random_uuid)
         except BaseException:
             lock.release()
             raise
@@ -81,6 +86,15 @@ def _own(fs: Fs, path: Path, wanted: MetaProperties, random_uuid: Callable[[], U
     directory_id = wanted.directory_id or _fresh_id(random_uuid)
     write_atomically(fs, path, encode_meta(replace(found, directory_id=directory_id)))
     return directory_id
+
+
+def _refuse_owned(fs: Fs, path: Path) -> None:
+    if fs.exists(path):
+        raise ForeignDirectoryError(
+            path,
+            "expected none for an observer without node.id, found that of a node",
+            repair="give the observer a directory of its own in log.dirs, or set node.id",
+        )
 
 
 def _refuse_foreign(path: Path, key: str, expected: object, found: object) -> None:

@@ -62,7 +62,7 @@ class Proposer(Protocol):
     """The part of `pykraft.host.host.Host` that a load needs."""
 
     @property
-    def node_id(self) -> NodeId:
+    def node_id(self) -> NodeId | None:
         """Id of this node."""
         ...
 

@@ -157,6 +157,7 @@ class Faults:
     def _resign(self) -> bool:
         leader = self._world.newest_leader()
         if leader is not None:
+            assert leader.node_id is not None
             self._world.touch(self._world.nodes[leader.node_id])
             leader.resign(leader.epoch, self._world.clock.instant)
         return leader is not None
