@@ -103,14 +103,14 @@ class World:
         self.workload.begin()
         self.faults.begin()
         while self.clock.now_us < FAULTS_US:
-            self._turn()
+            self.turn()
         self.trace.note(None, "the faults end")
         self.faults.stop()
         goal = self._committed() + PROGRESS_RECORDS
         while not self._has_healed(goal):
             if self.clock.now_us > FAULTS_US + HEAL_US:
                 raise ViolationError("Healing", f"no progress to {goal} on all nodes, they are at {self._ends}")
-            self._turn()
+            self.turn()
         self._check_acknowledged()
         return Outcome(
             seed=self.seed,
@@ -184,7 +184,8 @@ class World:
         """Something that must not happen did."""
         self._failure = self._failure or reason
 
-    def _turn(self) -> None:
+    def turn(self) -> None:
+        """The next event, then the invariants. Errors: ViolationError, or whatever a host raised."""
         if not self.clock.advance():
             raise ViolationError("Liveness", "nothing is left to happen")
         if self._failure is not None:

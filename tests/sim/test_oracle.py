@@ -1,0 +1,97 @@
+"""The platter shows what was synced and nothing else, up to where it makes sense."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykraft.log.quorum_state import ElectionStore
+from pykraft.protocol.records import encode_batch
+from pykraft.sim.disk import VirtualDisk
+from pykraft.sim.oracle import DurableElection, Platter
+from pykraft.types import Election, Epoch, NodeId, Offset, ReplicaKey
+
+PARTITION = Path("/disk/log")
+
+
+def batch(base_offset: int, *, epoch: int = 1) -> bytes:
+    return encode_batch([b"value"], base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=0)
+
+
+def platter(**segments: bytes) -> tuple[VirtualDisk, Platter]:
+    """A disk with these segments (``s<base offset>``), durable."""
+    disk = VirtualDisk(Random(1))
+    made = Platter(disk, PARTITION)
+    disk.mkdir(PARTITION)
+    for name, content in segments.items():
+        file = disk.open(PARTITION / f"{int(name[1:]):020}.log", create=True)
+        file.pwrite([content], 0)
+        file.sync()
+    disk.sync_dir(PARTITION)
+    return disk, made
+
+
+def test_an_empty_disk_holds_nothing() -> None:
+    oracle = Platter(VirtualDisk(Random(1)), PARTITION)
+    assert oracle.end_offset() == 0
+    assert oracle.election() == DurableElection()
+
+
+def test_the_end_is_that_of_the_last_batch_over_all_segments() -> None:
+    _, oracle = platter(s0=batch(0) + batch(1), s2=batch(2), s3=b"")
+    assert oracle.end_offset() == 3
+
+
+def test_what_is_not_synced_does_not_count_and_counts_as_soon_as_it_is() -> None:
+    disk, oracle = platter(s0=batch(0))
+    file = disk.open(PARTITION / f"{0:020}.log")
+    file.pwrite([batch(1)], file.size())
+    assert oracle.end_offset() == 1
+    file.sync()
+    assert oracle.end_offset() == 2
+    file.truncate(len(batch(0)))
+    assert oracle.end_offset() == 2
+    file.sync()
+    assert oracle.end_offset() == 1
+
+
+def test_a_segment_without_a_durable_name_does_not_count() -> None:
+    disk, oracle = platter(s0=batch(0))
+    file = disk.open(PARTITION / f"{1:020}.log", create=True)
+    file.pwrite([batch(1)], 0)
+    file.sync()
+    assert oracle.end_offset() == 1
+    disk.sync_dir(PARTITION)
+    assert oracle.end_offset() == 2
+
+
+def test_nothing_counts_behind_a_gap_a_lower_epoch_or_bytes_without_sense() -> None:
+    assert platter(s0=batch(0), s2=batch(2))[1].end_offset() == 1
+    assert platter(s0=batch(0) + batch(2))[1].end_offset() == 1
+    assert platter(s0=batch(0, epoch=2) + batch(1, epoch=1))[1].end_offset() == 1
+    assert platter(s0=batch(0) + bytes(100) + batch(1), s1=batch(1))[1].end_offset() == 1
+
+
+@given(st.integers(0, 2 * len(batch(0)) - 1), st.integers(1, 255))
+def test_nothing_counts_from_a_changed_byte_on(position: int, change: int) -> None:
+    content = bytearray(batch(0) + batch(1))
+    content[position] ^= change
+    epoch_bytes = {at % len(batch(0)) for at in range(12, 16)}
+    ends = {0, 1, 2} if position % len(batch(0)) in epoch_bytes else {position // len(batch(0))}
+    assert platter(s0=bytes(content))[1].end_offset() in ends
+
+
+def test_the_election_is_the_one_that_was_made_durable() -> None:
+    disk, oracle = platter()
+    store = ElectionStore(disk, PARTITION)
+    for epoch, voted in ((3, ReplicaKey(NodeId(2))), (4, None)):
+        store.write(Election(epoch=Epoch(epoch), voted=voted), voters=(NodeId(1), NodeId(2)), kraft_version=0)
+        assert oracle.election() == DurableElection(epoch=epoch, voted_id=voted.id if voted else None)
+    file = disk.open(PARTITION / "quorum-state")
+    file.truncate(0)
+    assert oracle.election().epoch == 4
+    file.sync()
+    assert oracle.election() == DurableElection()

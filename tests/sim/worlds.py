@@ -1,0 +1,52 @@
+"""What tests of nodes, faults and invariants need of a world: one that is small, calm and moved by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pykraft.host.host import Host
+from pykraft.sim.node import Node
+from pykraft.sim.world import World
+
+SEED_OF_THREE = 2
+"""A world of three voters."""
+
+
+def calm_world(seed: int = SEED_OF_THREE) -> World:
+    """No faults and no proposals; nothing runs yet."""
+    return World(seed)
+
+
+def started_world(seed: int = SEED_OF_THREE) -> World:
+    """All nodes run; the rest is up to the test."""
+    world = calm_world(seed)
+    for node in world.nodes.values():
+        node.start()
+    return world
+
+
+def led_world(seed: int = SEED_OF_THREE) -> tuple[World, Host]:
+    """A leader is elected and has committed the first record of its epoch everywhere."""
+    world = started_world(seed)
+    run_until(world, lambda: len(committed_nodes(world)) == len(world.nodes))
+    leader = world.newest_leader()
+    assert leader is not None
+    return world, leader
+
+
+def committed_nodes(world: World) -> list[Node]:
+    return [node for node in world.nodes.values() if node.host is not None and node.host.high_watermark]
+
+
+def run_until(world: World, is_done: Callable[[], bool], *, limit_us: int = 5_000_000) -> None:
+    """Let the world go on until this holds."""
+    limit_us += world.clock.now_us
+    while not is_done():
+        assert world.clock.now_us < limit_us, "it does not come to that"
+        world.turn()
+
+
+def run_for(world: World, duration_us: int) -> None:
+    """Let the world go on for a while."""
+    end_us = world.clock.now_us + duration_us
+    run_until(world, lambda: world.clock.now_us >= end_us, limit_us=2 * duration_us + 1)
