@@ -66,3 +66,9 @@ def test_the_configuration_that_the_readme_starts_is_valid() -> None:
     parsed = node_config(parse_properties((ROOT / "config" / "single.properties").read_text()))
     assert parsed.warnings == ()
     assert parsed.config.voters.ids == (1,)
+
+
+def test_every_decision_is_in_the_list() -> None:
+    folder = ROOT / "docs" / "adr"
+    listed = re.findall(r"\]\((\d{3}-[^)]+)\)", (folder / "README.md").read_text())
+    assert listed == sorted(path.name for path in folder.glob("[0-9]*.md"))
