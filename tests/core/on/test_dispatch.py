@@ -1,0 +1,39 @@
+"""The tables of handlers are complete, and errors above the partition are nobody's answer."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from pykraft.core import messages
+from pykraft.core.events import SendFailed
+from pykraft.core.on.dispatch import REQUEST_HANDLERS, RESPONSE_HANDLERS, on_send_failed
+from pykraft.core.state import Candidate, Prospective
+from pykraft.errors import ErrorCode, ProtocolError
+from tests.core.replicas import NOW, answer, prospective, replica
+
+
+def test_every_request_has_a_handler() -> None:
+    assert set(REQUEST_HANDLERS) == set(get_args(messages.Request))
+
+
+def test_an_answer_to_what_is_never_asked_is_the_peers_fault() -> None:
+    never_asked = set(get_args(messages.Response)) - set(RESPONSE_HANDLERS) - {messages.TopLevelError}
+    assert messages.ChangeVoterResponse in never_asked
+    with pytest.raises(ProtocolError, match="ChangeVoterResponse"):
+        answer(replica(), messages.ChangeVoterResponse(error=0))
+
+
+@pytest.mark.parametrize(
+    ("error", "falls_back"),
+    [(ErrorCode.UNSUPPORTED_VERSION, True), (ErrorCode.BROKER_NOT_AVAILABLE, False), (199, False)],
+)
+def test_only_missing_support_for_pre_votes_says_something(error: int, falls_back: bool) -> None:
+    told = replica(prospective())
+    answer(told, messages.TopLevelError(error=error))
+    assert isinstance(told.state, Candidate if falls_back else Prospective)
+    assert told.connections.is_backing_off(2) != falls_back
+    failed = replica(prospective())
+    on_send_failed(failed, SendFailed(peer_id=2, correlation_id=0, error=error), NOW)
+    assert isinstance(failed.state, Candidate if falls_back else Prospective)

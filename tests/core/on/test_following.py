@@ -1,0 +1,174 @@
+"""What any message may teach about epoch and leader, and what contradicts what is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.core import messages
+from pykraft.core.on.following import check_consistent, learn_leader, settle_answer
+from pykraft.core.replica import Replica
+from pykraft.core.state import Follower, State, Unattached
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.types import EPOCH_MAX, Epoch, Listeners, NodeId
+from tests.core.replicas import (
+    NOW,
+    STATES,
+    candidate,
+    follower,
+    leader,
+    listeners,
+    prospective,
+    replica,
+    resigned,
+    unattached,
+)
+from tests.core.said import voted
+
+
+def learn(
+    made: Replica, epoch: int, leader_id: int | None, told: Listeners | None = None
+) -> tuple[str, int, int | None]:
+    known = None if leader_id is None else NodeId(leader_id)
+    learn_leader(made, Epoch(epoch), known, listeners(leader_id or 0) if told is None else told, NOW)
+    return type(made.state).__name__, made.epoch, made.leader_id
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_an_older_epoch_or_the_own_without_a_leader_is_no_news(name: str) -> None:
+    made = replica(STATES[name]())
+    before = made.state
+    learn(made, 4, 3)
+    learn(made, 5, None)
+    assert made.state is before
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_a_higher_epoch_is_always_news(name: str) -> None:
+    assert learn(replica(STATES[name]()), 6, None) == ("Unattached", 6, None)
+    assert learn(replica(STATES[name]()), 6, 2) == ("Follower", 6, 2)
+    assert learn(replica(STATES[name]()), 6, 9, Listeners()) == ("Unattached", 6, 9)
+
+
+def test_endpoints_of_voters_are_known_without_being_told() -> None:
+    made = replica(unattached(leader_id=2))
+    assert learn(made, 5, 2, Listeners()) == ("Follower", 5, 2)
+    assert made.leader_listeners == listeners(2)
+
+
+def test_a_leader_without_endpoints_can_be_followed_once_they_are_told() -> None:
+    made = replica(unattached(leader_id=9))
+    assert learn(made, 5, 9, Listeners()) == ("Unattached", 5, 9)
+    assert learn(made, 5, 9) == ("Follower", 5, 9)
+
+
+def test_a_leader_of_the_own_epoch_keeps_its_office_when_its_name_comes_back() -> None:
+    made = replica(leader())
+    assert learn(made, 5, 1) == ("Leader", 5, 1)
+
+
+@pytest.mark.parametrize(
+    ("state", "epoch", "leader_id", "is_consistent"),
+    [
+        (follower(), 5, 2, True),
+        (follower(), 5, 3, False),
+        (follower(), 4, 3, True),
+        (follower(), 6, 3, True),
+        (follower(), 5, None, True),
+        (unattached(leader_id=9), 5, 3, False),
+        (prospective(leader_id=2), 5, 3, False),
+        (candidate(), 5, 3, True),
+        (leader(), 5, 1, True),
+        (leader(), 5, 2, False),
+        (leader(), 6, 1, False),
+        (resigned(), 5, 1, True),
+        (resigned(), 5, 2, False),
+        (follower(), 4, 1, True),
+        (follower(), 5, 1, False),
+        (unattached(), 6, 1, False),
+        (unattached(), EPOCH_MAX, None, True),
+        (unattached(), EPOCH_MAX + 1, None, False),
+    ],
+)
+def test_one_leader_in_an_epoch_and_nobody_knows_better_whether_this_one_leads(
+    state: State, epoch: int, leader_id: int | None, is_consistent: bool
+) -> None:
+    made = replica(state)
+    known = None if leader_id is None else NodeId(leader_id)
+    if is_consistent:
+        check_consistent(made, Epoch(epoch), known)
+        return
+    with pytest.raises(ProtocolError):
+        check_consistent(made, Epoch(epoch), known)
+    with pytest.raises(ProtocolError):
+        learn(made, epoch, leader_id)
+    assert made.state is state
+
+
+def settle(made: Replica, message: messages.VoteResponse) -> tuple[bool, bool]:
+    """Whether the RPC's own part is to be done, and whether the peer is left alone for a while."""
+    return settle_answer(made, 2, message, NOW), made.connections.is_backing_off(2)
+
+
+@pytest.mark.parametrize(
+    ("state", "message", "expected"),
+    [
+        (follower(), voted(leader_id=2), (True, False)),
+        (follower(), voted(epoch=4), (False, True)),
+        (follower(), voted(error=ErrorCode.UNKNOWN_LEADER_EPOCH, epoch=4), (False, True)),
+        (follower(), voted(error=ErrorCode.UNKNOWN_LEADER_EPOCH), (False, True)),
+        (follower(), voted(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=2), (False, True)),
+        (follower(), voted(error=ErrorCode.BROKER_NOT_AVAILABLE, leader_id=2), (False, True)),
+        (follower(), voted(error=ErrorCode.INVALID_VOTER_KEY, leader_id=2), (False, True)),
+        (follower(), voted(error=199, leader_id=2), (False, True)),
+        (unattached(), voted(), (True, False)),
+        (unattached(leader_id=9), voted(leader_id=9), (True, False)),
+        (leader(), voted(leader_id=1), (True, False)),
+    ],
+)
+def test_without_news_the_peer_is_left_alone_unless_all_is_well(
+    state: State, message: messages.VoteResponse, expected: tuple[bool, bool]
+) -> None:
+    made = replica(state)
+    assert settle(made, message) == expected
+    assert made.state is state
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        voted(epoch=6, leader_id=2),
+        voted(epoch=6, error=ErrorCode.FENCED_LEADER_EPOCH, leader_id=2),
+        voted(leader_id=2),
+        voted(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=2),
+        voted(error=ErrorCode.UNKNOWN_SERVER_ERROR, leader_id=2),
+    ],
+)
+def test_a_leader_that_becomes_known_is_followed_and_nothing_else_done(message: messages.VoteResponse) -> None:
+    made = replica(unattached())
+    assert settle(made, message) == (False, False)
+    assert isinstance(made.state, Follower)
+    assert made.leader_id == 2
+
+
+def test_a_higher_epoch_without_a_leader_is_adopted() -> None:
+    made = replica(candidate())
+    assert settle(made, voted(epoch=6)) == (False, False)
+    assert isinstance(made.state, Unattached)
+    assert made.epoch == 6
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        voted(error=ErrorCode.INVALID_REQUEST, leader_id=2),
+        voted(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=3),
+        voted(epoch=6, leader_id=1),
+        voted(epoch=EPOCH_MAX + 1),
+    ],
+)
+def test_answers_that_cannot_be_true_change_nothing(message: messages.VoteResponse) -> None:
+    made = replica(follower())
+    before = made.state
+    with pytest.raises(ProtocolError):
+        settle(made, message)
+    assert made.state is before

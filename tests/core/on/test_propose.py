@@ -1,0 +1,91 @@
+"""Proposals, resignation and shutdown: what the application may ask for."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.core.effects import AcceptProposal, AppendBatches, Effect, RejectProposal, Report
+from pykraft.core.events import Proposed, ResignRequested, ShutdownRequested
+from pykraft.core.on.propose import on_proposed, on_resign_requested, on_shutdown_requested
+from pykraft.core.replica import Replica
+from pykraft.core.state import Leader, State
+from pykraft.errors import BufferFullError, NotLeaderError, UsageError
+from pykraft.types import Epoch, Io
+from tests.core.replicas import CONFIG, NOW, done, follower, kinds, later, leader, only, replica, resigned
+
+
+def propose(made: Replica, *, handle: int = 1, epoch: int = 5, count: int = 1, size_bytes: int = 10) -> list[Effect]:
+    on_proposed(made, Proposed(handle=handle, epoch=Epoch(epoch), count=count, size_bytes=size_bytes), NOW)
+    return done(made)
+
+
+def test_records_get_their_offsets_at_once_and_are_appended_when_they_need_not_linger() -> None:
+    made = replica(leader())
+    found = propose(made, handle=4, count=3)
+    assert only(found, AcceptProposal) == AcceptProposal(
+        handle=4, base_offset=made.log.flushed_end_offset, epoch=Epoch(5)
+    )
+    (batch,) = only(found, AppendBatches).batches
+    assert (batch.base_offset, batch.end_offset, batch.handles) == (10, 13, (4,))
+    assert made.log.end_offset == 13
+
+
+@pytest.mark.parametrize(
+    ("state", "epoch", "kind"),
+    [
+        (leader(), 4, NotLeaderError),
+        (leader(), 6, UsageError),
+        (follower(), 5, NotLeaderError),
+        (resigned(), 5, NotLeaderError),
+    ],
+)
+def test_only_the_leader_of_the_epoch_appends(state: State, epoch: int, kind: type[Exception]) -> None:
+    made = replica(state)
+    refused = only(propose(made, epoch=epoch), RejectProposal)
+    assert type(refused.error) is kind
+    assert refused.handle == 1
+    if isinstance(refused.error, NotLeaderError):
+        assert refused.error.leader_id == (2 if made.has_remote_leader else None)
+
+
+@pytest.mark.parametrize(("count", "size_bytes"), [(0, 1), (-1, 1), (1, 1_001)])
+def test_what_cannot_be_a_batch_is_refused(count: int, size_bytes: int) -> None:
+    refused = only(propose(replica(leader()), count=count, size_bytes=size_bytes), RejectProposal)
+    assert type(refused.error) is UsageError
+
+
+def test_a_leader_that_is_to_resign_takes_nothing_more() -> None:
+    state = leader()
+    state.resign_requested = True
+    assert isinstance(only(propose(replica(state)), RejectProposal).error, NotLeaderError)
+
+
+def test_storage_that_is_behind_fills_the_buffer_and_then_the_application_hears_of_it() -> None:
+    made = replica(leader())
+    for io in range(1, CONFIG.accumulated_batches_max + 1):
+        made.log.submit(Io(io))
+    found = [propose(made, handle=handle, size_bytes=1_000) for handle in range(1, 5)]
+    assert [kinds(effects) for effects in found] == [["AcceptProposal"]] * 2 + [["RejectProposal"]] * 2
+    assert isinstance(only(found[3], RejectProposal).error, BufferFullError)
+
+
+@pytest.mark.parametrize(("state", "epoch", "asked"), [(leader(), 5, True), (leader(), 4, False), (leader(), 6, False)])
+def test_a_leader_resigns_from_the_epoch_that_was_meant(state: Leader, epoch: int, asked: bool) -> None:
+    on_resign_requested(replica(state), ResignRequested(epoch=Epoch(epoch)), NOW)
+    assert state.resign_requested is asked
+
+
+def test_who_does_not_lead_has_nothing_to_resign_from() -> None:
+    made = replica(follower())
+    before = made.state
+    on_resign_requested(made, ResignRequested(epoch=Epoch(5)), NOW)
+    assert made.state is before
+
+
+def test_a_shutdown_is_begun_once() -> None:
+    made = replica(follower())
+    on_shutdown_requested(made, ShutdownRequested(timeout_ms=50), NOW)
+    assert "follower of epoch 5" in only(done(made), Report).text
+    on_shutdown_requested(made, ShutdownRequested(timeout_ms=50), later(30))
+    assert made.shutdown_deadline_ms == NOW.mono_ms + 50
+    assert done(made) == []

@@ -1,0 +1,277 @@
+"""The core as a whole: every event in every state, start-up, and what belongs to no single handler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import get_args
+
+import pytest
+
+from pykraft.core import events, messages
+from pykraft.core.effects import AppendBatches, ClosePeer, CloseRequester, Effect, NotifyRole, Send, WriteElectionState
+from pykraft.core.events import Event
+from pykraft.core.log_view import LogView
+from pykraft.core.raft import Raft
+from pykraft.core.replica import LocalReplica
+from pykraft.core.state import Candidate, Leader, Prospective, Resigned, State, Unattached
+from pykraft.errors import ErrorCode, UsageError
+from pykraft.types import EPOCH_MAX, Election, Epoch, Io, NodeId, Offset, VoterSet
+from tests.core.replicas import (
+    CONFIG,
+    END,
+    LISTENER,
+    NOW,
+    STATES,
+    directory,
+    follower,
+    key,
+    kinds,
+    later,
+    listeners,
+    log_to_10,
+    only,
+    prospective,
+    sent,
+    unattached,
+    voter_set,
+)
+from tests.core.said import (
+    add_voter,
+    batch,
+    begin,
+    begun,
+    end,
+    ended,
+    fetch,
+    fetch_snapshot,
+    fetched,
+    update_voter,
+    vote,
+    voted,
+)
+
+
+def raft(
+    state: State | None = None,
+    *,
+    election: Election | None = None,
+    voters: VoterSet | None = None,
+    log: LogView | None = None,
+    local_id: int | None = 1,
+) -> Raft:
+    made = Raft(
+        config=CONFIG,
+        local=LocalReplica(
+            id=None if local_id is None else NodeId(local_id),
+            directory_id=directory(1),
+            listeners=listeners(1),
+            default_listener=LISTENER,
+        ),
+        voters=voters or voter_set(1, 2, 3),
+        election=election,
+        log=log or log_to_10(),
+        rng=Random(1),
+        now=NOW,
+    )
+    if state is not None:
+        made._replica.state = state
+    return made
+
+
+def asked(message: messages.Request) -> Event:
+    return events.RequestReceived(request_id=7, listener=LISTENER, message=message)
+
+
+def answered(message: messages.Response) -> Event:
+    return events.ResponseReceived(peer_id=2, correlation_id=0, message=message)
+
+
+REQUESTS = [
+    *(make(epoch=epoch) for make in (vote, begin, end, fetch, fetch_snapshot, update_voter) for epoch in (-1, 4, 5, 6)),
+    *(make(epoch=EPOCH_MAX + 1) for make in (vote, begin, end)),
+    vote(epoch=5, pre_vote=True),
+    vote(candidate=1),
+    vote(candidate=-1),
+    begin(leader_id=1),
+    begin(epoch=5, leader_id=3),
+    end(epoch=5, leader_id=3),
+    fetch(at=(99, 5)),
+    fetch(at=(-1, 0)),
+    add_voter(),
+    messages.RemoveVoterRequest(voter=key(9)),
+    messages.DescribeQuorumRequest(),
+]
+RESPONSES = [
+    *(make(epoch=epoch, leader_id=None) for make in (voted, begun, ended, fetched) for epoch in (-1, 4, 5, 6)),
+    *(
+        make(epoch=epoch, leader_id=node_id)
+        for make in (voted, fetched)
+        for epoch in (5, 6)
+        for node_id in (1, 2, 3, 9)
+    ),
+    *(voted(error=error) for error in (*ErrorCode, 199) if error),
+    voted(epoch=EPOCH_MAX + 1),
+    fetched(batch(10, 11, 5), batch(12, 13, 9)),
+    fetched(batch(3, 11, 5)),
+    fetched(diverging=(6, 1)),
+    fetched(diverging=(1, 1)),
+    fetched(diverging=(-1, 1)),
+    fetched(snapshot=(-1, 3)),
+    messages.ChangeVoterResponse(error=0),
+    messages.DescribeQuorumResponse(error=0),
+    messages.TopLevelError(error=ErrorCode.UNSUPPORTED_VERSION),
+    messages.TopLevelError(error=199),
+]
+EVENTS: Mapping[str, list[Event]] = {
+    "requests": [asked(message) for message in REQUESTS],
+    "responses": [answered(message) for message in RESPONSES],
+    "failures": [events.SendFailed(peer_id=2, correlation_id=0, error=error) for error in (8, 13, 35, 199)],
+    "storage": [events.Persisted(io=Io(io)) for io in (0, 1, 99)],
+    "time": [events.TimerDue()],
+    "application": [
+        *(
+            events.Proposed(handle=1, epoch=Epoch(epoch), count=count, size_bytes=9)
+            for epoch in (4, 5, 6)
+            for count in (0, 1)
+        ),
+        *(events.ResignRequested(epoch=Epoch(epoch)) for epoch in (4, 5, 6)),
+        events.ShutdownRequested(timeout_ms=9),
+    ],
+}
+TWO_LEADERS = "epoch 5 has leader 2, it names 3 as well"
+
+
+def test_the_list_of_events_is_complete() -> None:
+    assert {type(event) for group in EVENTS.values() for event in group} == set(get_args(events.Event))
+    assert {type(request) for request in REQUESTS} == set(get_args(messages.Request))
+
+
+@pytest.mark.parametrize("group", EVENTS)
+@pytest.mark.parametrize("name", STATES)
+def test_no_event_in_any_state_is_too_much(name: str, group: str) -> None:
+    """Whoever cannot be right has its connection closed, and nothing is changed for it."""
+    for event in EVENTS[group]:
+        made = raft(STATES[name]())
+        before, epoch = made.state, made.epoch
+        made._replica.connections.sent(2, NOW.mono_ms)
+        found = made.step(event, NOW)
+        assert made.epoch >= epoch, event
+        closed = [one for one in found if isinstance(one, CloseRequester | ClosePeer)]
+        assert not closed or made.state is before, event
+        answers = kinds(found).count("Reply") + kinds(found).count("ReplyFetch") + len(made._replica.parked.take_all())
+        assert answers == (isinstance(event, events.RequestReceived) and not closed), event
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (
+            asked(begin(epoch=5, leader_id=3)),
+            CloseRequester(request_id=7, reason="epoch 5 has leader 2, it names 3 as well"),
+        ),
+        (
+            answered(fetched(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=3)),
+            ClosePeer(peer_id=2, reason="epoch 5 has leader 2, it names 3 as well"),
+        ),
+    ],
+)
+def test_a_second_leader_loses_its_connection(event: Event, expected: Effect) -> None:
+    made = raft(follower())
+    before = made.state
+    made._replica.connections.sent(2, NOW.mono_ms)
+    assert expected in made.step(event, NOW)
+    assert made.state is before
+    assert isinstance(event, events.RequestReceived) or made._replica.connections.is_backing_off(2)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        events.ResponseReceived(peer_id=2, correlation_id=1, message=voted()),
+        events.ResponseReceived(peer_id=3, correlation_id=0, message=voted()),
+        events.SendFailed(peer_id=2, correlation_id=1, error=ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+def test_late_answers_and_failures_are_ignored(event: Event) -> None:
+    made = raft(prospective())
+    before = made.state
+    made._replica.connections.sent(2, NOW.mono_ms)
+    made._replica.connections.sent(3, NOW.mono_ms)
+    assert made.step(event, NOW) == []
+    assert made.state is before
+
+
+def test_a_failure_is_followed_by_a_pause() -> None:
+    made = raft(prospective())
+    made._replica.connections.sent(2, NOW.mono_ms)
+    made.step(events.SendFailed(peer_id=2, correlation_id=0, error=8), NOW)
+    assert made._replica.connections.is_backing_off(2)
+
+
+def test_the_start_writes_the_election_even_unchanged_before_anything_is_said() -> None:
+    made = raft(election=Election(epoch=Epoch(5)))
+    found = made.start(NOW)
+    assert kinds(found)[0] == "WriteElectionState"
+    assert only(found, WriteElectionState).election == Election(epoch=Epoch(5))
+    assert {one.after for one in found if isinstance(one, Send)} == {only(found, WriteElectionState).io}
+    assert isinstance(made.state, Unattached)
+
+
+def test_a_new_replica_starts_at_epoch_0() -> None:
+    made = raft(log=LogView(start_offset=Offset(0), end_offset=Offset(0)))
+    found = made.start(NOW)
+    assert only(found, WriteElectionState).election == Election()
+    assert only(found, NotifyRole) == NotifyRole(role="unattached", epoch=Epoch(0))
+
+
+@pytest.mark.parametrize(
+    ("election", "epoch"),
+    [
+        (None, 4),
+        (Election(epoch=Epoch(5), leader_id=NodeId(1)), 6),
+        (Election(epoch=Epoch(5), leader_id=NodeId(9)), 6),
+        (Election(epoch=Epoch(5), voted=key(1)), 5),
+    ],
+)
+def test_an_only_voter_leads_when_it_has_started(election: Election | None, epoch: int) -> None:
+    made = raft(election=election, voters=voter_set(1))
+    found = made.start(NOW)
+    assert isinstance(made.state, Leader)
+    assert made.epoch == epoch
+    assert only(found, WriteElectionState).election == Election(epoch=Epoch(epoch), leader_id=NodeId(1))
+    assert only(found, AppendBatches).batches[0].base_offset == END.offset
+
+
+def test_an_only_voter_of_the_last_epoch_waits_for_ever() -> None:
+    made = raft(election=Election(epoch=EPOCH_MAX, leader_id=NodeId(1)), voters=voter_set(1))
+    made.start(NOW)
+    assert isinstance(made.state, Resigned)
+    made.step(events.TimerDue(), later(9_999))
+    assert made.epoch == EPOCH_MAX
+
+
+def test_a_candidate_that_restarts_asks_at_once() -> None:
+    made = raft(election=Election(epoch=Epoch(5), voted=key(1)))
+    assert sent(made.start(NOW)) == [(2, "VoteRequest"), (3, "VoteRequest")]
+    assert isinstance(made.state, Candidate)
+
+
+def test_a_disk_of_another_node_is_refused() -> None:
+    with pytest.raises(UsageError):
+        raft(election=Election(epoch=Epoch(5), voted=key(1)), local_id=None)
+
+
+def test_after_the_shutdown_nothing_happens_any_more() -> None:
+    made = raft(follower())
+    assert "CompleteShutdown" in kinds(made.step(events.ShutdownRequested(timeout_ms=9), NOW))
+    assert made.step(asked(vote()), NOW) == []
+    assert made.next_deadline_ms() is None
+
+
+def test_what_the_host_may_look_at() -> None:
+    made = raft(unattached(leader_id=2))
+    assert (made.role, made.epoch, made.leader_id, made.high_watermark) == ("unattached", 5, 2, 4)
+    assert (made.log.end, made.voters) == (END, voter_set(1, 2, 3))
+    assert not isinstance(made.state, Prospective)
+    assert made.next_deadline_ms() is not None
