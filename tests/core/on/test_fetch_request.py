@@ -49,7 +49,7 @@ def state_of(made: Replica) -> Leader:
 def error_of(found: list[Effect]) -> int:
     message = only(found, Reply).message
     assert isinstance(message, messages.FetchResponse)
-    assert (message.high_watermark, message.log_start_offset, message.batches) == (None, -1, ())
+    assert (message.high_watermark, message.log_start_offset, message.batches) == (None, 0, ())
     return message.error
 
 

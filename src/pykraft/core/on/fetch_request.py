@@ -87,7 +87,7 @@ def _refuse(replica: Replica, event: RequestReceived, error: ErrorCode) -> None:
         epoch=replica.epoch,
         leader_id=replica.leader_id,
         high_watermark=None,
-        log_start_offset=Offset(-1),
+        log_start_offset=replica.log.start_offset,
         listeners=replica.reply_listeners(event.listener),
     )
     reply(replica, event.request_id, response)
