@@ -46,10 +46,10 @@ def state_of(made: Replica) -> Leader:
     return made.state
 
 
-def error_of(found: list[Effect]) -> int:
+def error_of(found: list[Effect], *, log_start_offset: int = 0) -> int:
     message = only(found, Reply).message
     assert isinstance(message, messages.FetchResponse)
-    assert (message.high_watermark, message.log_start_offset, message.batches) == (None, 0, ())
+    assert (message.high_watermark, message.log_start_offset, message.batches) == (None, log_start_offset, ())
     return message.error
 
 
@@ -88,7 +88,8 @@ def test_what_was_cleaned_away_cannot_be_fetched() -> None:
     log = LogView(
         start_offset=Offset(4), end_offset=Offset(9), epochs=[EpochStart(epoch=Epoch(2), start_offset=Offset(4))]
     )
-    assert error_of(ask(replica(leader(), log=log), fetch(at=(3, 1)))) == ErrorCode.OFFSET_OUT_OF_RANGE
+    found = ask(replica(leader(), log=log), fetch(at=(3, 1)))
+    assert error_of(found, log_start_offset=4) == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_a_fetch_below_the_end_is_answered_at_once_and_one_at_the_end_waits() -> None:
