@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 
 import click
@@ -83,6 +84,13 @@ def test_wrong_arguments_are_2(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 def test_an_interrupt_is_1_and_no_story(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(raises(KeyboardInterrupt()), monkeypatch) == 1
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_reader_that_is_gone_is_1_and_no_story(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(raises(BrokenPipeError(errno.EPIPE, "Broken pipe")), monkeypatch) == 1
+    assert capsys.readouterr().err == ""
 
 
 def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,10 @@ def test_help_names_every_command_and_what_it_does() -> None:
         assert text.split()[0] in result.output
 
 
+def test_completion_knows_the_commands() -> None:
+    assert pykraft.list_commands(click.Context(pykraft)) == sorted(COMMANDS)
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_that_begins_as_the_groups(name: str) -> None:
     command = pykraft.get_command(click.Context(pykraft), name)

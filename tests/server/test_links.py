@@ -19,6 +19,7 @@ from pykraft.protocol.frame import frame
 from pykraft.server.links import LinkLimits, Links
 from pykraft.server.names import Names
 from pykraft.types import Buffer, Endpoint
+from tests.server.fake_transport import FakeTransport
 
 TIMEOUT_S = 10.0
 LISTENER = "PLAINTEXT"
@@ -240,6 +241,21 @@ def test_of_a_dial_that_was_closed_nothing_is_heard(runner: asyncio.Runner) -> N
         other = station.links.dial(station.endpoint)
         await station.user.wait_for(lambda: ("connected", other) in station.user.heard)
         assert not [event for event, connection in station.user.heard if connection == other - 1]
+
+    on_station(runner, main)
+
+
+def test_a_dial_that_succeeds_after_it_was_closed_is_given_up(runner: asyncio.Runner) -> None:
+    async def main(station: Station) -> None:
+        dialed = station.links.dial(station.endpoint)
+        link = station.links._new_link(None)
+        link.connection = dialed
+        station.links.close(dialed)
+        transport = FakeTransport()
+        link.connection_made(transport)
+        link.connection_lost(None)
+        assert transport.is_aborted
+        assert station.user.heard == []
 
     on_station(runner, main)
 

@@ -43,9 +43,8 @@ class Proposal:
 class FakeHost:
     """Takes proposals, and refuses them while it has an error."""
 
-    node_id = NODE
-
     def __init__(self) -> None:
+        self.node_id: NodeId | None = NODE
         self.proposals: list[Proposal] = []
         self.error: Exception | None = None
         self.end_offset = 100
@@ -141,6 +140,14 @@ def test_nobody_writes_without_leading() -> None:
     assert world.told == []
     assert world.loop.is_idle
     world.workload.on_commit([])
+
+
+def test_an_observer_without_an_id_never_leads() -> None:
+    world = World(load=Load())
+    world.host.node_id = None
+    world.workload.on_leader_change(EPOCH, None)
+    world.loop.run_until(1.0)
+    assert world.told == []
 
 
 def test_a_rate_of_zero_is_no_load() -> None:

@@ -1,5 +1,7 @@
 """Errors as an operator sees them: one line that says what is wrong, where and what to do, and an exit code.
 
+Owns the table of exit codes. A bug of ours, which is no `PykraftError`, keeps its traceback and ends with 1.
+
 0  done
 1  failed; the line says why
 2  wrong arguments or configuration
@@ -44,9 +46,6 @@ def run_with_exit_codes(command: click.Command) -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(EXIT_FAILED)
     except (PykraftError, OSError) as error:
         click.echo(f"pykraft: {error}", err=True)
         sys.exit(exit_code(error))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Final, Protocol, TypeAlias, TypeVar
 
@@ -126,9 +127,6 @@ class BulkThread:
 
 
 def _tell(loop: asyncio.AbstractEventLoop, act: Callable[[T], None], argument: T) -> None:
-    """Call on the loop; when that is closed nobody waits any more."""
-    try:
+    """Call on the loop; when that is closed (RuntimeError) nobody waits any more."""
+    with suppress(RuntimeError):
         loop.call_soon_threadsafe(act, argument)
-    except RuntimeError:
-        if not loop.is_closed():
-            raise

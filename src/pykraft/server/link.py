@@ -39,8 +39,8 @@ class LinkOwner(Protocol):
         """One whole frame, without its length."""
         ...
 
-    def link_held(self, link: Link, change_bytes: int) -> None:
-        """An unfinished frame grew or went by so many bytes."""
+    def link_held(self, change_bytes: int) -> None:
+        """The unfinished frame of a link grew or went by so many bytes."""
         ...
 
     def link_refused(self, link: Link, reason: str) -> None:
@@ -129,7 +129,7 @@ class Link(asyncio.Protocol):
         except ProtocolError as error:
             fault = error
         if self.held_size_bytes != held_before:
-            self._owner.link_held(self, self.held_size_bytes - held_before)
+            self._owner.link_held(self.held_size_bytes - held_before)
         if fault is not None:
             self.close()
             self._owner.link_refused(self, str(fault))

@@ -1,10 +1,10 @@
 """All TCP connections of a node: who may connect, how many at a time, and how long one may be silent.
 
-Owns the listening sockets, the links and the dials. Invariant: the user hears of each connection that it was accepted
-or connected, then of its frames, then once that it is closed, and nothing after that; of one that it closed itself it
-hears nothing more. Bounded are: the clients' connections (the one that was silent for the longest time goes when one
-too many comes, since the new one may be a voter), and the bytes of all their unfinished frames together. It refuses
-to know what is in a frame.
+Owns the listening sockets, the links and the dials. A link is on the books exactly as long as it is open. Invariant:
+the user hears of each connection that it was accepted or connected, then of its frames, then once that it is closed,
+and nothing after that; of one that it closed itself it hears nothing more. Bounded are: the clients' connections (the
+one that was silent for the longest time goes when one too many comes, since the new one may be a voter), and the bytes
+of all unfinished frames together. It refuses to know what is in a frame.
 
 Source: Kafka's ``SocketServer`` (``ConnectionQuotas``, idle expiry); asyncio's ``loop.create_server``.
 """
@@ -174,13 +174,10 @@ class Links:
 
     def link_received(self, link: Link, frame: Buffer) -> None:
         """See `pykraft.server.link.LinkOwner`."""
-        if link.connection in self._links:
-            self._user.link_received(link.connection, frame)
+        self._user.link_received(link.connection, frame)
 
-    def link_held(self, link: Link, change_bytes: int) -> None:
+    def link_held(self, change_bytes: int) -> None:
         """See `pykraft.server.link.LinkOwner`."""
-        if link.connection not in self._links:
-            return
         self._held_size_bytes += change_bytes
         if self._held_size_bytes > self._limits.held_size_bytes_max:
             largest = max(self._links.values(), key=lambda each: each.held_size_bytes)

@@ -13,6 +13,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeAlias
 
 from pykraft.types import Endpoint
@@ -69,10 +70,8 @@ class Names:
             found = self._lookup(endpoint)
         except OSError as error:
             found = error
-        try:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(self._done, endpoint, found)
-        except RuntimeError:
-            return  # the loop is closed: nobody waits any more
 
     def _done(self, endpoint: Endpoint, found: list[str] | OSError) -> None:
         self._under_way.pop(endpoint).set_result(found)

@@ -130,7 +130,7 @@ class Workload:
             self._claim.is_over = True
             self._tell("resigned", node=node_id, epoch=self._claim.epoch)
             self._claim = None
-        if leader_id == node_id:
+        if leader_id is not None and leader_id == node_id:
             self._claim = _Claim(epoch=epoch, begun_s=self._loop.time())
             self._stats.reset(self._loop.time())
             self._tell("leader", node=node_id, run=self._run_id.hex(), epoch=epoch)
