@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pykraft.host.host import Host
-from pykraft.sim.node import Node
+from pykraft.sim.node import Node, Process
 from pykraft.sim.world import World
 
 SEED_OF_THREE = 2
@@ -25,7 +24,7 @@ def started_world(seed: int = SEED_OF_THREE) -> World:
     return world
 
 
-def led_world(seed: int = SEED_OF_THREE) -> tuple[World, Host]:
+def led_world(seed: int = SEED_OF_THREE) -> tuple[World, Process]:
     """A leader is elected and has committed the first record of its epoch everywhere."""
     world = started_world(seed)
     run_until(world, lambda: len(committed_nodes(world)) == len(world.nodes))

@@ -159,7 +159,7 @@ class Faults:
         if leader is not None:
             assert leader.node_id is not None
             self._world.touch(self._world.nodes[leader.node_id])
-            leader.resign(leader.epoch, self._world.clock.instant)
+            leader.host.resign(leader.host.epoch, self._world.clock.instant)
         return leader is not None
 
     def _shut_down(self) -> bool:

@@ -19,7 +19,7 @@ from pykraft.sim.faults import Faults
 from pykraft.sim.invariants import ALL, Invariant, ViolationError
 from pykraft.sim.invariants.committed import CommittedOnce
 from pykraft.sim.network import Network, Weather
-from pykraft.sim.node import Node
+from pykraft.sim.node import Node, Process
 from pykraft.sim.oracle import DurableElection, Platter
 from pykraft.sim.settings import node_configs
 from pykraft.sim.spoken import Spoken
@@ -111,7 +111,7 @@ class World:
             if self.clock.now_us > FAULTS_US + HEAL_US:
                 raise ViolationError("Healing", f"no progress to {goal} on all nodes, they are at {self._ends}")
             self.turn()
-        self._check_acknowledged()
+        self.check_acknowledged()
         return Outcome(
             seed=self.seed,
             voters=self.voter_count,
@@ -132,10 +132,11 @@ class World:
         """Nodes that vote, running or not."""
         return [node for node in self.nodes.values() if node.node_id <= self.voter_count]
 
-    def newest_leader(self) -> Host | None:
+    def newest_leader(self) -> Process | None:
         """The running leader of the highest epoch."""
-        leaders = [host for host in self.hosts() if host.role == "leader"]
-        return max(leaders, key=lambda host: host.epoch, default=None)
+        processes = (node.process for node in self.nodes.values() if node.process is not None)
+        leaders = [process for process in processes if process.host.role == "leader"]
+        return max(leaders, key=lambda process: process.host.epoch, default=None)
 
     def durable_election(self, node: Node) -> DurableElection:
         """Election that a power loss now would leave on this node."""
@@ -202,7 +203,7 @@ class World:
         goal = max(goal, self.workload.acknowledged_end_offset)
         return len(self._ends) == len(self.nodes) and min(self._ends.values()) >= goal
 
-    def _check_acknowledged(self) -> None:
+    def check_acknowledged(self) -> None:
         """Every acknowledged value is committed where it was acknowledged."""
         committed = self._committed_once.values_by_offset()
         for base_offset, values in self.workload.acknowledged.items():

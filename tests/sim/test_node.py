@@ -1,0 +1,137 @@
+"""A virtual machine: it starts, is killed, loses power, leaves by itself, and starts again with what its disk kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.sim.disk import Interrupted
+from pykraft.sim.spoken import Spoken
+from tests.sim.worlds import calm_world, led_world, run_for, run_until, started_world
+
+
+def test_a_node_runs_one_process_at_a_time() -> None:
+    world = calm_world()
+    node = world.nodes[1]
+    assert node.host is None
+    node.start()
+    assert node.host is not None
+    with pytest.raises(AssertionError):
+        node.start()
+
+
+def test_a_kill_keeps_what_was_written_and_a_power_loss_what_was_synced() -> None:
+    for is_kill in (True, False):
+        world, leader = led_world()
+        node = world.nodes[leader.node_id]
+        end_offset, epoch = world.durable_end_offset(node), leader.host.epoch
+        assert end_offset >= 1
+        (node.kill if is_kill else node.lose_power)()
+        assert node.process is None
+        assert world.durable_end_offset(node) == end_offset
+        node.start()
+        assert node.host is not None
+        assert (node.host.log_end_offset, node.host.epoch) == (end_offset, epoch)
+
+
+def test_what_was_planned_for_a_process_does_not_happen_to_the_next() -> None:
+    world, leader = led_world()
+    node = world.nodes[leader.node_id]
+    former = node.process
+    assert former is not None
+    node.kill()
+    node.start()
+    run_for(world, 100_000)
+    assert not former.is_running
+    with pytest.raises(AssertionError, match="dead"):
+        former.host.close()
+
+
+@pytest.mark.parametrize("loses_power", [False, True])
+def test_a_process_may_end_in_the_middle_of_writing(loses_power: bool) -> None:
+    world, leader = led_world()
+    node = world.nodes[leader.node_id]
+    node.disk.interrupt_within(1, loses_power=loses_power)
+    leader.host.propose([b"value"], epoch=leader.host.epoch, now=world.clock.instant, on_outcome=lambda _: None)
+    run_until(world, lambda: node.process is None)
+    assert any("while writing" in line for line in world.trace.lines)
+    run_until(world, lambda: node.process is not None)
+
+
+def test_a_process_may_end_while_it_recovers_and_is_started_again() -> None:
+    world = calm_world()
+    node = world.nodes[1]
+    node.disk.interrupt_within(3, loses_power=True)
+    node.start()
+    assert node.process is None
+    run_until(world, lambda: node.process is not None)
+    assert any("power lost while recovering" in line for line in world.trace.lines)
+
+
+def test_a_node_that_leaves_closes_its_files_and_is_gone() -> None:
+    world, leader = led_world()
+    node = world.nodes[leader.node_id]
+    leader.host.shutdown(300, world.clock.instant)
+    run_until(world, lambda: node.process is None)
+    assert any("stops: gracefully" in line for line in world.trace.lines)
+
+
+def test_a_node_may_end_while_it_closes_its_files() -> None:
+    world = started_world()
+    run_for(world, 20_000)
+    node = world.nodes[1]
+    node.disk.interrupt_within(0, loses_power=False)
+    node.stopped(None)
+    run_until(world, lambda: node.process is None)
+    assert any("killed while closing" in line for line in world.trace.lines)
+
+
+def test_a_host_that_gives_up_fails_the_world() -> None:
+    world = started_world()
+    world.nodes[2].stopped(OSError("no more"))
+    with pytest.raises(AssertionError, match="NodeStopped: node 2 stopped: no more"):
+        run_for(world, 1_000)
+
+
+def test_the_lane_is_slow_now_and_then_and_never_at_once() -> None:
+    node = calm_world().nodes[1]
+    delays = [node.lane_delay_us() for _ in range(1_000)]
+    assert min(delays) >= 100
+    assert 5_000 < max(delays) <= 60_000
+
+
+def test_jobs_that_come_while_the_lane_is_busy_wait_for_its_next_turn() -> None:
+    world, leader = led_world()
+    node = world.nodes[leader.node_id]
+    process = node.process
+    assert process is not None
+    run_until(world, lambda: process.is_lane_idle)
+    ends = []
+    for value in (b"first", b"second"):
+        leader.host.propose([value], epoch=leader.host.epoch, now=world.clock.instant, on_outcome=lambda _: None)
+        ends.append(leader.host.log_end_offset)
+    if ends[0] == ends[1]:
+        return
+    run_until(world, lambda: world.durable_end_offset(node) >= ends[0])
+    assert world.durable_end_offset(node) == ends[0]
+    assert not process.is_lane_idle
+
+
+def test_oracles_hear_requests_and_votes_before_the_network_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[tuple[int, Spoken]] = []
+    world = calm_world()
+    monkeypatch.setattr(world, "before_send", lambda node, spoken: heard.append((int(node.node_id), spoken)))
+    for node in world.nodes.values():
+        node.start()
+    run_until(world, lambda: world.newest_leader() is not None)
+    leader = world.newest_leader()
+    assert leader is not None
+    voters = {
+        node_id for node_id, spoken in heard if spoken == Spoken(epoch=leader.host.epoch, candidate_id=leader.node_id)
+    }
+    assert leader.node_id in voters
+    assert len(voters) >= 2
+
+
+def test_an_interruption_says_how_it_ended() -> None:
+    assert str(Interrupted(loses_power=True)) == "power lost"
+    assert str(Interrupted(loses_power=False)) == "killed"

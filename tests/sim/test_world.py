@@ -1,0 +1,103 @@
+"""A world is decided by its seed, lives through its faults, and says what is wrong with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.sim.invariants import ViolationError
+from pykraft.sim.world import World
+from tests.sim.worlds import calm_world, led_world, run_for, run_until, started_world
+
+QUICK_SEED = 7
+
+
+def test_the_same_seed_is_the_same_world_and_another_seed_another() -> None:
+    one, again, other = (World(seed).run() for seed in (QUICK_SEED, QUICK_SEED, QUICK_SEED + 1))
+    assert one == again
+    assert one.digest != other.digest
+
+
+def test_a_run_tells_what_it_was_made_of() -> None:
+    told: list[str] = []
+    outcome = World(QUICK_SEED, told.append).run()
+    assert (outcome.seed, outcome.voters, outcome.observers) == (QUICK_SEED, 2, 0)
+    assert outcome.committed >= outcome.acknowledged > 0
+    assert outcome.epochs >= 1
+    assert outcome.faults
+    assert outcome.virtual_ms >= 6_000
+    assert any("the faults end" in line for line in told)
+
+
+def test_worlds_differ_in_size() -> None:
+    sizes = {(World(seed).voter_count, World(seed).observer_count) for seed in range(60)}
+    assert {voters for voters, _ in sizes} == {1, 2, 3, 4, 5}
+    assert {observers for _, observers in sizes} == {0, 1, 2}
+
+
+def test_the_newest_leader_is_the_one_of_the_highest_epoch() -> None:
+    world, former = led_world()
+    for node in world.nodes.values():
+        world.network.cut(former.node_id, int(node.node_id))
+        world.network.cut(int(node.node_id), former.node_id)
+
+    def leaders() -> set[int]:
+        return {int(node.node_id) for node in world.nodes.values() if node.host and node.host.role == "leader"}
+
+    run_until(world, lambda: bool(leaders() - {former.node_id}))
+    newest = world.newest_leader()
+    assert newest is not None
+    assert newest.host.epoch > former.host.epoch
+
+
+def test_a_world_that_does_not_heal_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(QUICK_SEED)
+    monkeypatch.setattr("pykraft.sim.world.FAULTS_US", 100_000)
+    monkeypatch.setattr("pykraft.sim.world.HEAL_US", 300_000)
+    monkeypatch.setattr(world.network, "heal", lambda: world.network.cut(1, 2))
+    monkeypatch.setattr(world.faults, "ended", lambda node: None)
+    world.network.cut(1, 2)
+    with pytest.raises(ViolationError, match="Healing: no progress"):
+        world.run()
+
+
+def test_a_world_in_which_nothing_happens_is_a_failure() -> None:
+    with pytest.raises(ViolationError, match="Liveness"):
+        calm_world().turn()
+
+
+def test_what_was_acknowledged_and_is_not_there_is_found() -> None:
+    world, leader = led_world()
+    world.workload.begin()
+    run_until(world, lambda: bool(world.workload.acknowledged))
+    world.check_acknowledged()
+    base_offset, values = next(iter(world.workload.acknowledged.items()))
+    for lost in ({base_offset: (b"another", *values[1:])}, {(leader.host.high_watermark or 0) + 99: values}):
+        world.workload.acknowledged = lost
+        with pytest.raises(ViolationError, match="Acknowledged"):
+            world.check_acknowledged()
+
+
+def test_what_was_committed_twice_is_found() -> None:
+    world, leader = led_world()
+    for _ in range(2):
+        leader.host.propose(
+            [b"000000000001"], epoch=leader.host.epoch, now=world.clock.instant, on_outcome=lambda _: None
+        )
+    run_until(world, lambda: (leader.host.high_watermark or 0) >= 3)
+    run_for(world, 1_000)
+    with pytest.raises(ViolationError, match="twice"):
+        world.check_acknowledged()
+
+
+def test_all_invariants_look_at_the_nodes_that_something_happened_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = started_world()
+    seen: list[int] = []
+    for invariant in world._invariants:
+        monkeypatch.setattr(invariant, "after_event", lambda _, node: seen.append(int(node.node_id)))
+    world.clock.after(0, lambda: world.touch(world.nodes[2]))
+    world._touched.clear()
+    world.turn()
+    assert seen == [2] * len(world._invariants)
+    world.clock.after(0, lambda: None)
+    world.turn()
+    assert len(seen) == len(world._invariants)
