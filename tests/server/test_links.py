@@ -6,139 +6,25 @@ import asyncio
 import socket
 import struct
 import threading
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
-from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from pykraft.host.ports import ConnectionId
 from pykraft.local.ports import HOST, free_ports
 from pykraft.protocol.frame import frame
-from pykraft.server.links import LinkLimits, Links
 from pykraft.server.names import Names
-from pykraft.types import Buffer, Endpoint
+from pykraft.types import Endpoint
 from tests.server.fake_transport import FakeTransport
-
-TIMEOUT_S = 10.0
-LISTENER = "PLAINTEXT"
-LIMITS = LinkLimits(frame_size_bytes_max=8 * 1024 * 1024, idle_ms_max=600_000, dial_ms_max=5_000, accepted_max=100)
-
-
-class User:
-    """Notes what it hears; answers frames if it is told how."""
-
-    def __init__(self) -> None:
-        self.heard: list[tuple[str, int]] = []
-        self.frames: list[bytes] = []
-        self.reports: list[str] = []
-        self.failures: list[BaseException] = []
-        self.answer: Callable[[ConnectionId, bytes], None] = lambda connection, frame: None
-        self._changed = asyncio.Event()
-
-    def link_accepted(self, connection: ConnectionId, listener: str) -> None:
-        assert listener == LISTENER
-        self._note("accepted", connection)
-
-    def link_connected(self, connection: ConnectionId) -> None:
-        self._note("connected", connection)
-
-    def link_closed(self, connection: ConnectionId) -> None:
-        self._note("closed", connection)
-
-    def link_received(self, connection: ConnectionId, frame: Buffer) -> None:
-        self.frames.append(bytes(frame))
-        self._changed.set()
-        self.answer(connection, bytes(frame))
-
-    def report(self, text: str) -> None:
-        self.reports.append(text)
-
-    def fail(self, error: BaseException) -> None:
-        self.failures.append(error)
-        self._changed.set()
-
-    async def wait_for(self, look: Callable[[], bool]) -> None:
-        async with asyncio.timeout(TIMEOUT_S):
-            while not look():
-                await self._changed.wait()
-                self._changed.clear()
-
-    async def hears(self, *events: tuple[str, int]) -> None:
-        await self.wait_for(lambda: len(self.heard) >= len(events))
-        assert self.heard == list(events)
-
-    def _note(self, event: str, connection: ConnectionId) -> None:
-        self.heard.append((event, connection))
-        self._changed.set()
-
-
-class Station:
-    """Links with a user, and the endpoint where they listen."""
-
-    def __init__(self, links: Links, user: User, endpoint: Endpoint) -> None:
-        self.links = links
-        self.user = user
-        self.endpoint = endpoint
-
-    async def client(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection(self.endpoint.host, self.endpoint.port)
-
-
-def on_station(
-    runner: asyncio.Runner,
-    main: Callable[[Station], Coroutine[Any, Any, None]],
-    *,
-    names: Callable[[asyncio.AbstractEventLoop], Names] = Names,
-    **limits: int,
-) -> User:
-    """Run a test with links that listen; everything is closed afterwards, and nothing was our bug."""
-
-    async def body() -> User:
-        loop = asyncio.get_running_loop()
-        unexpected: list[dict[str, Any]] = []
-        loop.set_exception_handler(lambda _, context: unexpected.append(context))
-        [port] = free_ports(1)
-        user = User()
-        links = Links(loop, user, replace(LIMITS, **limits), names=names(loop))
-        await links.listen(LISTENER, Endpoint(HOST, port))
-        try:
-            await main(Station(links, user, Endpoint(HOST, port)))
-        finally:
-            links.close_all()
-        await asyncio.wait_for(everything_closed(loop), TIMEOUT_S)
-        assert unexpected == []
-        return user
-
-    return runner.run(body())
-
-
-async def everything_closed(loop: asyncio.AbstractEventLoop) -> None:
-    """Let the loop tell all transports that they are closed."""
-    for _ in range(10):
-        turn = loop.create_future()
-        loop.call_soon(turn.set_result, None)
-        await turn
-
-
-async def closed_by_peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Wait until the other end closes, then close too."""
-    async with asyncio.timeout(TIMEOUT_S):
-        with suppress(ConnectionError):
-            while await reader.read(65_536):
-                pass
-    await hang_up(writer)
-
-
-async def hang_up(writer: asyncio.StreamWriter) -> None:
-    writer.close()
-    with suppress(ConnectionError):
-        await writer.wait_closed()
-
-
-def framed(message: bytes) -> bytes:
-    return b"".join(frame([message]))
+from tests.server.station import (
+    LISTENER,
+    TIMEOUT_S,
+    Station,
+    closed_by_peer,
+    everything_closed,
+    framed,
+    hang_up,
+    on_station,
+)
 
 
 def test_a_client_is_accepted_heard_answered_and_gone(runner: asyncio.Runner) -> None:
