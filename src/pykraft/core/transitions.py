@@ -109,7 +109,7 @@ def become(replica: Replica, new: State) -> None:
     if is_durable(old, new):
         write_election(replica)
     replica.connections.reset()
-    if isinstance(old, Leader) and not isinstance(new, Leader):
+    if isinstance(old, Leader):
         _fail_parked(replica)
     announce(replica)
 
