@@ -158,17 +158,19 @@ def test_a_higher_epoch_without_a_leader_is_adopted() -> None:
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("state", "message"),
     [
-        voted(error=ErrorCode.INVALID_REQUEST, leader_id=2),
-        voted(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=3),
-        voted(epoch=6, leader_id=1),
-        voted(epoch=EPOCH_MAX + 1),
+        (follower(), voted(error=ErrorCode.INVALID_REQUEST, leader_id=2)),
+        (follower(), voted(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=3)),
+        (follower(), voted(epoch=6, leader_id=1)),
+        (follower(), voted(epoch=EPOCH_MAX + 1)),
+        (unattached(leader_id=9), voted(leader_id=2)),
+        (prospective(), voted(leader_id=1)),
+        (candidate(), voted(leader_id=1)),
     ],
 )
-def test_answers_that_cannot_be_true_change_nothing(message: messages.VoteResponse) -> None:
-    made = replica(follower())
-    before = made.state
+def test_answers_that_cannot_be_true_change_nothing(state: State, message: messages.VoteResponse) -> None:
+    made = replica(state)
     with pytest.raises(ProtocolError):
         settle(made, message)
-    assert made.state is before
+    assert made.state is state

@@ -87,7 +87,7 @@ def settle_answer(replica: Replica, peer_id: int, answer: QuorumAnswer, now: Ins
         if replica.state is before:
             replica.connections.back_off(peer_id, now.mono_ms)
         return False
-    if leader_id is not None and not replica.has_reachable_leader and leader_id != replica.local.id:
+    if leader_id is not None and not replica.has_reachable_leader:
         learn_leader(replica, epoch, leader_id, told, now)
         if replica.state is not before:
             return False
