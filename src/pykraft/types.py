@@ -1,6 +1,6 @@
 """The words every layer shares: ids, offsets, epochs, replica keys, voter sets, control records.
 
-Pure values, no behaviour beyond look-ups that belong to the value itself. Nothing here knows bytes on
+Pure values, no behavior beyond look-ups that belong to the value itself. Nothing here knows bytes on
 the wire (``protocol``), files (``log``) or rules (``core``).
 
 Source: Kafka's ``OffsetAndEpoch``, ``ReplicaKey``, ``Endpoints`` and ``VoterSet``; KIP-595, KIP-630, KIP-853.
@@ -9,7 +9,7 @@ Source: Kafka's ``OffsetAndEpoch``, ``ReplicaKey``, ``Endpoints`` and ``VoterSet
 from __future__ import annotations
 
 import base64
-import binascii
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NewType, TypeAlias
@@ -33,7 +33,8 @@ EPOCH_ZERO = Epoch(0)
 NO_IO = Io(0)
 ZERO_UUID = Uuid(bytes(16))
 EPOCH_MAX = Epoch(2**31 - 2)
-"""The largest epoch that a peer may speak of (spec: ours, stricter than Kafka)."""
+"""The largest epoch that a peer may speak of; Kafka has no such bound, and would overflow one later."""
+_UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 def uuid_text(value: Uuid) -> str:
@@ -46,13 +47,9 @@ def uuid_parse(text: str) -> Uuid:
 
     Errors: UsageError unless the text is URL-safe base64 of exactly 16 bytes.
     """
-    try:
-        raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):
-        raw = b""
-    if len(raw) != 16:
+    if not _UUID_TEXT.fullmatch(text):
         raise UsageError(f"{text!r} is not a Kafka UUID: expected 22 characters of URL-safe base64 (16 bytes)")
-    return Uuid(raw)
+    return Uuid(base64.urlsafe_b64decode(text + "=="))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,118 @@
+"""The shared words: what matches what, what order there is, and what text stands for a UUID."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykraft.errors import UsageError
+from pykraft.types import (
+    ZERO_UUID,
+    Endpoint,
+    Epoch,
+    Listeners,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    ReplicaKey,
+    Uuid,
+    Voter,
+    VoterSet,
+    uuid_parse,
+    uuid_text,
+)
+
+ONE, TWO = Uuid(bytes(15) + b"\1"), Uuid(bytes(15) + b"\2")
+LISTENERS = Listeners((("CONTROLLER", Endpoint("localhost", 9093)), ("OTHER", Endpoint("::1", 9094))))
+
+
+def key(node_id: int, directory_id: Uuid | None = None) -> ReplicaKey:
+    return ReplicaKey(NodeId(node_id), directory_id)
+
+
+def voter(node_id: int, directory_id: Uuid | None = None, listeners: Listeners = LISTENERS) -> Voter:
+    return Voter(key=key(node_id, directory_id), listeners=listeners)
+
+
+@given(st.binary(min_size=16, max_size=16))
+def test_a_uuid_survives_its_text(raw: bytes) -> None:
+    text = uuid_text(Uuid(raw))
+    assert len(text) == 22
+    assert uuid_parse(text) == raw
+
+
+def test_the_text_of_a_uuid_is_kafkas() -> None:
+    assert uuid_text(ZERO_UUID) == "AAAAAAAAAAAAAAAAAAAAAA"
+    assert uuid_text(Uuid(b"\xff" * 16)) == "_____________________w"
+    assert uuid_text(Uuid(b"\xfb\xef" * 8)) == "--_77_vv--_77_vv--_77w"
+
+
+@pytest.mark.parametrize("text", ["", "A", "A" * 21, "A" * 23, "A" * 21 + "*", "+" * 22, "A" * 22 + "==", "é" * 22])
+def test_other_texts_are_no_uuid(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a Kafka UUID"):
+        uuid_parse(text)
+
+
+def test_a_key_without_a_directory_matches_any_and_only_that_way_around() -> None:
+    assert key(1).matches(key(1, ONE))
+    assert not key(1, ONE).matches(key(1))
+    assert key(1, ONE).matches(key(1, ONE))
+    assert not key(1, ONE).matches(key(1, TWO))
+    assert not key(1).matches(key(2))
+
+
+def test_a_log_is_at_least_another_by_epoch_first() -> None:
+    def place(offset: int, epoch: int) -> OffsetAndEpoch:
+        return OffsetAndEpoch(Offset(offset), Epoch(epoch))
+
+    assert place(1, 2).is_at_least(place(9, 1))
+    assert not place(9, 1).is_at_least(place(1, 2))
+    assert place(5, 1).is_at_least(place(5, 1))
+    assert not place(4, 1).is_at_least(place(5, 1))
+
+
+def test_an_endpoint_is_written_so_that_its_port_can_be_told() -> None:
+    assert str(Endpoint("localhost", 9093)) == "localhost:9093"
+    assert str(Endpoint("::1", 9093)) == "[::1]:9093"
+
+
+def test_a_listener_is_found_in_any_case() -> None:
+    assert LISTENERS.get("controller") == Endpoint("localhost", 9093)
+    assert LISTENERS.get("NONE") is None
+    assert (len(LISTENERS), [name for name, _ in LISTENERS]) == (2, ["CONTROLLER", "OTHER"])
+
+
+def test_a_voter_set_is_sorted_and_the_last_of_two_wins() -> None:
+    voters = VoterSet.of([voter(3), voter(1, ONE), voter(1, TWO)])
+    assert voters.ids == (1, 3)
+    assert voters.get(NodeId(1)) == voter(1, TWO)
+    assert len(voters) == 2
+
+
+@pytest.mark.parametrize("ids", [(2, 1), (1, 1)])
+def test_a_voter_set_out_of_order_is_our_bug(ids: tuple[int, int]) -> None:
+    with pytest.raises(AssertionError):
+        VoterSet(tuple(voter(node_id) for node_id in ids))
+
+
+def test_membership_is_by_key() -> None:
+    voters = VoterSet.of([voter(1, ONE), voter(2)])
+    assert voters.is_voter(key(1, ONE))
+    assert not voters.is_voter(key(1, TWO))
+    assert voters.is_voter(key(2, TWO))
+    assert not voters.is_voter(key(3))
+
+
+def test_who_is_not_in_the_set_has_no_listeners() -> None:
+    voters = VoterSet.of([voter(1)])
+    assert voters.listeners(NodeId(1)) == LISTENERS
+    assert len(voters.listeners(NodeId(2))) == 0
+    assert len(voters.listeners(None)) == 0
+
+
+def test_an_only_voter_is_alone_and_itself() -> None:
+    assert VoterSet.of([voter(1, ONE)]).is_only_voter(key(1, ONE))
+    assert not VoterSet.of([voter(1, ONE)]).is_only_voter(key(1, TWO))
+    assert not VoterSet.of([voter(1), voter(2)]).is_only_voter(key(1))
+    assert not VoterSet().is_only_voter(key(1))
