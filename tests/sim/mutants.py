@@ -3,6 +3,10 @@
 Nothing of this is in the package. A mutant patches what the host runs; the world, its disk and its invariants stay as
 they are. The seeds were found by running worlds one after the other until one failed
 (``python -m tests.sim.mutants [NAME…]`` does it again).
+
+One bug is not here, since 500 worlds lived with it: a core that applies any answer, whatever was asked since. The host
+closes a connection whose answer nobody waits for any more, and every answer carries its epoch: each of the three
+rules covers for the others.
 """
 
 from __future__ import annotations
@@ -18,7 +22,6 @@ import pytest
 
 from pykraft.core import appending, raft
 from pykraft.core.appending import advance_high_watermark
-from pykraft.core.connections import Connections
 from pykraft.core.election import Tally
 from pykraft.core.log_view import LogView
 from pykraft.core.messages import VoteRequest
@@ -219,16 +222,6 @@ def follower_commits_all_that_it_has(patch: Patch) -> None:
     )
 
 
-def stale_answers_are_applied(patch: Patch) -> None:
-    """An answer counts whatever was asked since, in whatever state."""
-
-    def received(self: Connections, peer_id: int, correlation_id: int) -> bool:
-        self._in_flight.pop(peer_id, None)
-        return True
-
-    patch.setattr(Connections, "received", received)
-
-
 def _patch_advance(patch: Patch, advance: Callable[[Replica, Leader], None]) -> None:
     patch.setattr(appending, "advance_high_watermark", advance)
     patch.setattr(fetch_request, "advance_high_watermark", advance)
@@ -274,7 +267,6 @@ MUTANTS: Mapping[str, Mutant] = {
         (half_is_a_majority, 75, "SingleLeader"),
         (completion_counts_for_everything, 1, "MajorityHoldsHighWatermark"),
         (follower_commits_all_that_it_has, 1, "CommittedOnce"),
-        (stale_answers_are_applied, 0, "?"),
     )
 }
 

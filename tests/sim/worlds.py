@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pykraft.sim.node import Node, Process
 from pykraft.sim.world import World
 
-SEED_OF_THREE = 2
-"""A world of three voters."""
+SEED_OF_THREE = 8
+"""A world of three voters whose leader appends at once, without linger."""
 
 
 def calm_world(seed: int = SEED_OF_THREE) -> World:
