@@ -194,3 +194,10 @@ def test_a_log_that_begins_later_diverges_from_an_empty_one() -> None:
 def test_holes_and_steps_back_are_our_bugs(wrong: Callable[[LogView], object]) -> None:
     with pytest.raises(AssertionError):
         wrong(log_to_10())
+
+
+def test_an_epoch_may_begin_at_the_end_without_a_record_yet() -> None:
+    starts = [EpochStart(epoch=Epoch(1), start_offset=Offset(2))]
+    assert LogView(start_offset=Offset(0), end_offset=Offset(2), epochs=starts).end == OffsetAndEpoch(
+        Offset(2), Epoch(1)
+    )

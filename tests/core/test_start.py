@@ -106,3 +106,7 @@ def test_a_new_replica_begins_at_epoch_0_and_waits_an_election_timeout() -> None
     assert isinstance(state, Unattached)
     assert state.epoch == 0
     assert 1_000 <= state.election_deadline_ms - NOW.mono_ms < 2_000
+
+
+def test_an_observer_without_id_does_not_take_an_unknown_leader_for_itself() -> None:
+    assert isinstance(start(election(), local_id=None), Unattached)

@@ -174,3 +174,7 @@ def test_answers_that_cannot_be_true_change_nothing(state: State, message: messa
     with pytest.raises(ProtocolError):
         settle(made, message)
     assert made.state is state
+
+
+def test_a_leader_does_not_follow_itself_however_many_endpoints_it_is_told_to_have() -> None:
+    assert learn(replica(leader()), 5, 1, listeners(1, "OTHER")) == ("Leader", 5, 1)
