@@ -70,10 +70,10 @@ class Process:
 
     def closed(self, connection: ConnectionId) -> None:
         """See `pykraft.sim.network.Station`."""
-        if self.is_running:
-            self._world.touch(self._node)
-            self._votes_asked.pop(connection, None)
-            self.host.on_closed(connection, self._world.clock.instant)
+        assert self.is_running, "a process that is gone hears nothing"
+        self._world.touch(self._node)
+        self._votes_asked.pop(connection, None)
+        self.host.on_closed(connection, self._world.clock.instant)
 
     def received(self, connection: ConnectionId, frame: bytes) -> None:
         """See `pykraft.sim.network.Station`; a question for a vote is noted, for the oracle of its answer."""

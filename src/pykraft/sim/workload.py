@@ -9,7 +9,6 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from pykraft.errors import PykraftError
 from pykraft.host.producers import Committed, Outcome
 
 if TYPE_CHECKING:
@@ -49,10 +48,7 @@ class Workload:
                 self.acknowledged[outcome.base_offset] = values
                 self.acknowledged_end_offset = max(self.acknowledged_end_offset, outcome.base_offset + len(values))
 
-        try:
-            host.propose(values, epoch=host.epoch, now=self._world.clock.instant, on_outcome=decided)
-        except PykraftError:
-            return
+        host.propose(values, epoch=host.epoch, now=self._world.clock.instant, on_outcome=decided)
 
     def _next_value(self) -> bytes:
         self.proposed += 1
