@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -14,9 +13,9 @@ from pykraft.host.ports import ConnectionId
 from pykraft.host.producers import Committed, Outcome, OutcomeUnknown, Rejected
 from pykraft.log.lane import AppendBatches
 from pykraft.protocol.api import ApiKey, encode_request
-from pykraft.types import Epoch, NodeId, Offset
+from pykraft.types import Epoch, Offset
 from tests.host.cluster import Cluster, Machine
-from tests.host.fakes import LISTENER, FakeListener, FakePorts, config
+from tests.host.fakes import LISTENER, FakeListener, FakePorts
 from tests.log.page_cache_fs import PageCacheFs
 
 
@@ -378,35 +377,3 @@ def test_what_recovery_found_is_reported() -> None:
     node.fs.write(segment, node.log_bytes() + b"torn")
     node.start()
     assert any("torn tail" in text for text in node.reports)
-
-
-@pytest.mark.parametrize("node_id", [NodeId(4), None])
-def test_an_observer_with_or_without_an_id_follows_and_never_campaigns(node_id: NodeId | None) -> None:
-    cluster = Cluster()
-    leader = cluster.leader()
-    observer = cluster.add(4, replace(config(4), node_id=node_id))
-    leader.propose(b"seen")
-    cluster.run_until_committed(2)
-    assert observer.listener.values == [b"seen"]
-    assert (observer.running.node_id, observer.running.role) == (node_id, "observer")
-    assert same_logs(cluster)
-    cluster.cut(observer)
-    cluster.run(10_000)
-    assert observer.running.epoch == leader.running.epoch
-    assert observer.running.role == "observer"
-    (outcome,) = observer.propose(b"not here")
-    assert isinstance(outcome, Rejected)
-
-
-def test_an_observer_without_an_id_starts_again_where_its_log_ends() -> None:
-    cluster = Cluster()
-    cluster.leader().propose(b"first")
-    observer = cluster.add(4, replace(config(4), node_id=None, directory_id=None))
-    cluster.run_until_committed(2)
-    cluster.settle()
-    observer.crash()
-    cluster.leader().propose(b"second")
-    observer.start()
-    assert observer.running.log_end_offset == 2
-    cluster.run_until_committed(3)
-    assert observer.listener.values == [b"first", b"second"]
