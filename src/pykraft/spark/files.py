@@ -108,7 +108,7 @@ def batch_ends(segment: Path, *, is_newest: bool) -> Iterator[int]:
             length = int.from_bytes(head[LENGTH_START:LENGTH_END], "big", signed=True)
             end = position + LENGTH_END + length
             if length < HEADER_SIZE_BYTES - LENGTH_END or end > size_bytes:
-                if is_newest:
+                if is_newest and (end > size_bytes or not any(head)):
                     return
                 found = f"a batch length of {length} bytes"
                 raise CorruptionError(segment, position=position, expected="a whole batch", found=found)

@@ -1,0 +1,42 @@
+"""One Spark session for all tests that need one; it takes about 12 s to come up.
+
+Modules that import pyspark are not even collected where it is not installed, as in a stage without Spark. The stage
+that is for Spark then finds no test at all, which pytest reports as an error.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WITHOUT_PYSPARK = {"test_files.py", "test_java.py"}
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out what cannot be imported here."""
+    needs_spark = collection_path.suffix == ".py" and collection_path.name not in WITHOUT_PYSPARK
+    return True if needs_spark and collection_path.name.startswith("test_") and find_spec("pyspark") is None else None
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session as the demo has it; what it changed in the environment is put back."""
+    from pykraft.spark.session import local_session
+
+    before = dict(os.environ)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # pyspark leaves its pipe to the JVM's launcher open
+        session = local_session("pykraft tests")
+    yield session
+    session.stop()
+    os.environ.clear()
+    os.environ.update(before)

@@ -1,0 +1,37 @@
+"""Logs that tests write: batches of known values in segment files, as a replica has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pykraft.log.paths import LOG, segment_file
+from pykraft.protocol.records import encode_batch
+from pykraft.types import Epoch, Offset
+
+START_MS = 1_700_000_000_000
+RUN = bytes.fromhex("00112233445566aa")
+EPOCH = 3
+
+
+def batch(values: Sequence[bytes], *, base_offset: int, epoch: int = EPOCH) -> bytes:
+    """One batch as KRaft writes it."""
+    return encode_batch(values, base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=START_MS)
+
+
+def payload(sequence: int, *, epoch: int = EPOCH, rest: bytes = b"random") -> bytes:
+    """A record of the workload."""
+    return RUN + epoch.to_bytes(4, "big") + sequence.to_bytes(8, "big") + rest
+
+
+def write_segment(partition: Path, data: bytes, *, base_offset: int = 0) -> Path:
+    """A segment file with these bytes."""
+    partition.mkdir(parents=True, exist_ok=True)
+    path = partition / segment_file(Offset(base_offset), LOG)
+    path.write_bytes(data)
+    return path
+
+
+def three_batches() -> list[bytes]:
+    """Offsets 0 to 5, two a batch."""
+    return [batch([b"a%d" % i, b"b%d" % i], base_offset=2 * i) for i in range(3)]
