@@ -1,0 +1,59 @@
+"""``format("pykraft")`` in Spark: Kafka's own directories as rows, of one replica or many; errors that say what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.testing import assertDataFrameEqual, assertSchemaEqual
+
+from pykraft.errors import UsageError
+from pykraft.protocol.records import decode_records, scan
+from pykraft.spark.schema import SCHEMA
+from pykraft.spark.source import LogReader, PiecePartition, PykraftDataSource
+from tests.spark.logs import three_batches, write_segment
+
+pytestmark = pytest.mark.spark
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "static" / "disk"
+
+
+def test_a_quorum_that_kafka_wrote_reads_as_rows_of_its_replicas(spark: SparkSession) -> None:
+    frame = spark.read.format("pykraft").load(f"{GOLDEN}/n*/data/__cluster_metadata-0")
+    assertSchemaEqual(frame.schema, SCHEMA)
+    expected = []
+    for segment in sorted(GOLDEN.glob("n*/data/__cluster_metadata-0/*.log")):
+        data = segment.read_bytes()
+        for position, header in scan(data):
+            for record in decode_records(data[position : position + header.size_bytes]):
+                expected.append((segment.parts[-4], record.offset, header.epoch, header.is_control, record.value))
+    names = ["replica", "offset", "epoch", "is_control", "value"]
+    wanted = spark.createDataFrame(expected, "replica string, offset long, epoch int, is_control boolean, value binary")
+    assert wanted.select("replica").distinct().count() > 1
+    assertDataFrameEqual(frame.select(names), wanted, ignoreNullable=True)
+
+
+@pytest.mark.parametrize("path", [None, " "])
+def test_a_path_must_be_given(path: str | None) -> None:
+    with pytest.raises(UsageError, match=r"\.option\(.path."):
+        PykraftDataSource({} if path is None else {"path": path}).reader(SCHEMA)
+
+
+def test_spark_passes_on_what_is_wrong(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(PySparkException, match="no segment files; give partition directories"):
+        spark.read.format("pykraft").load(str(tmp_path)).count()
+    first, second, third = three_batches()
+    segment = write_segment(tmp_path, first + second[:-1] + b"!" + third)
+    with pytest.raises(PySparkException, match=f"{segment}: at position {len(first)}: expected a valid batch"):
+        spark.read.format("pykraft").load(str(tmp_path)).count()
+
+
+def test_a_reader_has_a_partition_for_each_piece_and_keeps_nothing_of_it(tmp_path: Path) -> None:
+    write_segment(tmp_path, b"".join(three_batches()))
+    reader = LogReader(str(tmp_path))
+    (partition,) = reader.partitions()
+    assert isinstance(partition, PiecePartition)
+    for _ in range(2):
+        assert sum(group.num_rows for group in reader.read(partition)) == 6
