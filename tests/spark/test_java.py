@@ -70,11 +70,11 @@ def test_a_home_without_java_is_passed_over_and_the_wheel_is_taken(
 
 def test_a_wrapped_home_leaves_out_the_option_that_the_runtime_cannot_take(tmp_path: Path) -> None:
     home = runtime(tmp_path / "a home", "21")
-    for _ in range(2):
-        wrapped = wrapped_home(home, tmp_path / "cache")
+    wrapped = wrapped_home(home, tmp_path / "cache")
+    assert wrapped_home(home, tmp_path / "cache") == wrapped
     assert sorted(entry.name for entry in wrapped.iterdir()) == ["bin", "lib", "release"]
     assert (wrapped / "bin" / "keytool").resolve() == home / "bin" / "keytool"
-    command = [wrapped / "bin" / "java", "-cp", "a b", "--add-modules=jdk.incubator.vector", "", "Main", "$x"]
+    command = [str(wrapped / "bin" / "java"), "-cp", "a b", "--add-modules=jdk.incubator.vector", "", "Main", "$x"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "-cp\na b\n\nMain\n$x\n"
     assert [entry.name for entry in (tmp_path / "cache").iterdir()] == ["java"]

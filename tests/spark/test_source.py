@@ -1,4 +1,4 @@
-"""``format("pykraft")`` in Spark: Kafka's own directories as rows, of one replica or many; errors that say what to do."""
+"""``format("pykraft")`` in Spark: Kafka's own directories as rows of its replicas; errors that say what to do."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ def test_a_quorum_that_kafka_wrote_reads_as_rows_of_its_replicas(spark: SparkSes
     for segment in sorted(GOLDEN.glob("n*/data/__cluster_metadata-0/*.log")):
         data = segment.read_bytes()
         for position, header in scan(data):
-            for record in decode_records(data[position : position + header.size_bytes]):
-                expected.append((segment.parts[-4], record.offset, header.epoch, header.is_control, record.value))
+            expected += [
+                (segment.parts[-4], record.offset, header.epoch, header.is_control, record.value)
+                for record in decode_records(data[position : position + header.size_bytes])
+            ]
     names = ["replica", "offset", "epoch", "is_control", "value"]
     wanted = spark.createDataFrame(expected, "replica string, offset long, epoch int, is_control boolean, value binary")
     assert wanted.select("replica").distinct().count() > 1

@@ -46,10 +46,12 @@ def demo(
     options = DemoOptions(
         seconds=seconds, nodes=nodes, throughput=throughput, record_size_bytes=record_size, kill_leader=kill_leader
     )
+    if json_path is not None and not json_path.absolute().parent.is_dir():
+        raise UsageError(f"--json {json_path}: there is no folder {json_path.parent}")
     console = Console(stderr=True, highlight=False)
     folder = _folder(data_path)
     begun = time.monotonic()
-    is_kept = True
+    is_kept = data_path is not None
     try:
         with console.status("") as status:
 
@@ -58,8 +60,9 @@ def demo(
                 console.print(f"[dim]{time.monotonic() - begun:6.1f} s[/dim]  {text}")
 
             result = run_demo(options, folder, tell)
-        is_kept = bool(result.problems) or data_path is not None
+        is_kept = is_kept or bool(result.problems)
     except Exception as error:
+        is_kept = is_kept or not isinstance(error, UsageError)
         for note in getattr(error, "__notes__", []):
             console.print(note, markup=False)
         raise
@@ -98,7 +101,7 @@ def _summary(result: Result) -> Table:
         "records in the log, read by Spark": f"{audit.spark_rows:,}",
         "duplicates / missing / out of order": f"{audit.duplicates} / {audit.missing} / {audit.out_of_order}",
         "replicas identical": "yes" if audit.replicas_identical else "NO",
-        "epochs with a leader": str(audit.leader_epochs),
+        "epochs of leaders in the log": str(audit.leader_epochs),
         "fail-over, kill to first commit": failover,
         "acknowledged records a second": f"{audit.acknowledged / result.seconds:,.0f}",
         "commit latency p50 / p99": f"{result.latency_ms['p50']:.1f} / {result.latency_ms['p99']:.1f} ms",

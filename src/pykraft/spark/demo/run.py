@@ -21,11 +21,13 @@ from pykraft.client.journal import Acknowledged
 from pykraft.errors import UsageError
 from pykraft.local.child import Children
 from pykraft.local.cluster import Cluster
+from pykraft.server.workload import Load
 from pykraft.spark.audit import acknowledged_frame, audit
 from pykraft.spark.demo.result import Result, latencies_ms
 from pykraft.spark.session import local_session
 
 SECONDS_MIN = 2
+SECONDS_MAX = 86_400
 NODES_MAX = 9
 FREE_SIZE_BYTES_MIN = 256 * 1024 * 1024
 POLL_S = 0.25
@@ -42,14 +44,15 @@ class DemoOptions:
     kill_leader: bool = False
 
     def __post_init__(self) -> None:
-        if self.seconds < SECONDS_MIN:
-            raise UsageError(f"--seconds {self.seconds:g}: give at least {SECONDS_MIN}")
+        if not SECONDS_MIN <= self.seconds <= SECONDS_MAX:
+            raise UsageError(f"--seconds {self.seconds:g}: give {SECONDS_MIN} to {SECONDS_MAX}")
         if not 1 <= self.nodes <= NODES_MAX:
             raise UsageError(f"--nodes {self.nodes}: give 1 to {NODES_MAX}")
         if self.kill_leader and self.nodes < 3:
             raise UsageError(f"--kill-leader needs --nodes 3 or more: {self.nodes} cannot go on without one")
         if self.throughput < 1:
             raise UsageError(f"--throughput {self.throughput}: give records per second, at least 1")
+        Load(records_per_s=self.throughput, record_size_bytes=self.record_size_bytes)  # refuses what a node would
 
 
 def run_demo(options: DemoOptions, folder: Path, tell: Callable[[str], None]) -> Result:
