@@ -114,7 +114,7 @@ class _ReaderSource:
         return target
 
     def _run(self, run: list[tuple[Field, str]], path: str) -> None:
-        """Unpack neighbouring fixed-size fields at once."""
+        """Unpack neighboring fixed-size fields at once."""
         if not run:
             return
         kinds = [one.kind for one, _ in run if isinstance(one.kind, Kind)]

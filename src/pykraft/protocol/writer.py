@@ -137,7 +137,7 @@ class _WriterSource:
             self._tagged(schema, of, path)
 
     def _run(self, run: list[Field], of: str) -> None:
-        """Pack neighbouring fixed-size fields at once."""
+        """Pack neighboring fixed-size fields at once."""
         if not run:
             return
         layout = struct.Struct(">" + "".join(one.kind.value for one in run if isinstance(one.kind, Kind)))
