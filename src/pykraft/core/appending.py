@@ -69,5 +69,6 @@ def advance_high_watermark(replica: Replica, leader: Leader) -> None:
         return
     assert offset <= replica.log.end_offset, "a replica acknowledged what this leader never had"
     leader.high_watermark = offset
+    replica.log.commit_to(offset)
     replica.outbox.add(NotifyHighWatermark(high_watermark=offset))
     answer_parked(replica, leader)

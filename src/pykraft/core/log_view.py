@@ -34,6 +34,8 @@ class LogView:
         self.start_offset = start_offset
         self.end_offset = end_offset
         self.flushed_end_offset = end_offset
+        self.committed_end_offset = start_offset
+        """What this process ever knew to be committed, in whatever state it is now (exclusive)."""
         self._epochs = EpochCache(epochs)
         self._unflushed: deque[_Unflushed] = deque()
         latest = self._epochs.latest
@@ -74,11 +76,17 @@ class LogView:
     def truncate_to(self, end_offset: Offset) -> None:
         """Records from ``end_offset`` on were cut; `submit` follows."""
         assert self.start_offset <= end_offset <= self.end_offset
+        assert self.committed_end_offset <= end_offset, "what is committed is never cut"
         self.end_offset = end_offset
         self.flushed_end_offset = min(self.flushed_end_offset, end_offset)
         for write in self._unflushed:
             write.end_offset = min(write.end_offset, end_offset)
         self._epochs.truncate_to(end_offset)
+
+    def commit_to(self, end_offset: Offset) -> None:
+        """Everything below is committed; an older word changes nothing."""
+        assert end_offset <= self.end_offset
+        self.committed_end_offset = max(self.committed_end_offset, end_offset)
 
     def submit(self, io: Io) -> None:
         """Storage job ``io`` will make the log durable up to its present end."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -19,7 +20,9 @@ from tests.core.said import batch, fetched
 
 def following() -> Replica:
     """Follows 2 in epoch 5; its log ends at 10 in epoch 3, everything below 4 is committed."""
-    return replica(follower())
+    made = replica(follower())
+    made.log.commit_to(Offset(4))
+    return made
 
 
 def state_of(made: Replica) -> Follower:
@@ -111,6 +114,12 @@ def test_committed_records_are_never_cut() -> None:
     found = answer(made, fetched(diverging=(3, 1)))
     assert "below 4 is committed" in only(found, Fatal).reason
     assert made.log.end_offset == 10
+
+
+def test_what_was_committed_in_another_state_is_not_cut_either() -> None:
+    made = replica(replace(follower(), high_watermark=None))
+    made.log.commit_to(Offset(4))
+    assert "below 4 is committed" in only(answer(made, fetched(diverging=(3, 1))), Fatal).reason
 
 
 @pytest.mark.parametrize("diverging", [(10, 3), (99, 9), (-1, 3), (4, -1)])

@@ -50,9 +50,9 @@ def _truncate(replica: Replica, diverging: OffsetAndEpoch) -> None:
     end_offset = max(log.truncation_point(diverging), log.start_offset)
     if diverging.offset < 0 or diverging.epoch < 0 or end_offset == log.end_offset:
         raise ProtocolError(f"the diverging answer {diverging} leaves nothing to cut from {log.end}")
-    high_watermark = replica.high_watermark
-    if high_watermark is not None and end_offset < high_watermark:
-        reason = f"the leader wants the log cut to {end_offset}, but everything below {high_watermark} is committed"
+    if end_offset < log.committed_end_offset:
+        known = f"everything below {log.committed_end_offset} is committed"
+        reason = f"the leader wants the log cut to {end_offset}, but {known}"
         replica.outbox.add(Fatal(reason=reason))
         return
     log.truncate_to(end_offset)
@@ -106,4 +106,5 @@ def _raise_high_watermark(replica: Replica, told: Offset | None) -> None:
     if state.high_watermark is not None and high_watermark <= state.high_watermark:
         return
     replica.state = replace(state, high_watermark=high_watermark)
+    replica.log.commit_to(high_watermark)
     replica.outbox.add(NotifyHighWatermark(high_watermark=high_watermark))
