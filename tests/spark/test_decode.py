@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from pykraft.errors import CorruptionError
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, crc_of, read_header
 from pykraft.protocol.records import decode_control, decode_records, encode_control_batch, scan
 from pykraft.spark import decode
 from pykraft.spark.decode import rows_of
-from pykraft.spark.files import Piece, pieces_of, read_piece
+from pykraft.spark.files import Piece, pieces_of, read_parts
 from pykraft.spark.schema import arrow_schema
 from pykraft.types import Epoch, KRaftVersion, Offset
 from tests.spark.logs import EPOCH, START_MS, batch, three_batches, write_segment
@@ -64,8 +65,8 @@ def expected(piece: Piece, data: bytes) -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize("segment", GOLDEN, ids=[str(path.relative_to(TESTS / "golden")) for path in GOLDEN])
 def test_logs_that_kafka_wrote_are_read_field_by_field(segment: Path) -> None:
     for piece in pieces_of("n1", [segment]):
-        data = read_piece(piece)
-        assert rows(piece, data) == list(expected(piece, data))
+        for part, data in read_parts(piece, size_bytes=1_000):
+            assert rows(part, data) == list(expected(part, data))
 
 
 @pytest.mark.parametrize("path", OTHERS, ids=[path.stem for path in OTHERS])
@@ -78,22 +79,25 @@ def test_batches_of_another_client_keep_keys_times_and_offsets(path: Path) -> No
 
 
 def mixed() -> bytes:
-    """Data, control, another client's, data again."""
+    """Data of several sizes, of one size, control, another client's, compressed, data again."""
     control = encode_control_batch(
         [KRaftVersion(level=1)], base_offset=Offset(9), epoch=Epoch(EPOCH), timestamp_ms=START_MS
     )
-    return batch([b"x", b"yy"], base_offset=7) + control + OTHERS[0].read_bytes() + batch([b"z"], base_offset=200)
+    alike = [batch([b"%4d" % place for place in range(80)], base_offset=base) for base in (10, 300)]
+    others = [(TESTS / "protocol" / "batches" / name).read_bytes() for name in ("none.bin", "zstd.bin")]
+    return b"".join([batch([b"x", b"yy"], base_offset=7), alike[0], control, others[0], alike[1], others[1], alike[0]])
 
 
-@pytest.mark.parametrize("rows_max", [1, 3, 50, 1_000])
+@pytest.mark.parametrize("rows_max", [1, 3, 200, 1_000])
 def test_kinds_mix_in_row_groups_of_any_size(rows_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode, "ROWS_MAX", rows_max)
     data = mixed()
     piece = piece_of(data, position=1_000)
     assert rows(piece, data) == list(expected(piece, data))
     sizes = [group.num_rows for group in rows_of(piece, data)]
-    assert all(size <= max(rows_max, 40) for size in sizes)
-    assert (len(sizes) > 1) == (rows_max < 44)
+    assert all(size <= max(rows_max, 80) for size in sizes)
+    assert sizes[-2:] == [40, 80], "a compressed batch is a group of its own"
+    assert (len(sizes) > 3) == (rows_max < 203)
 
 
 def test_a_row_group_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,13 +111,70 @@ def test_nothing_gives_no_row_group() -> None:
     assert list(rows_of(piece_of(b""), b"")) == []
 
 
+def sealed(data: bytes) -> bytes:
+    """The same batch with the CRC that it now needs."""
+    return data[:17] + crc_of(data, 0, read_header(data)).to_bytes(4, "big") + data[21:]
+
+
+def test_a_batch_without_records_has_no_row() -> None:
+    """A cleaner leaves such headers behind."""
+    empty = batch([b"x"], base_offset=5)[:HEADER_SIZE_BYTES]
+    empty = sealed(empty[:8] + (HEADER_SIZE_BYTES - 12).to_bytes(4, "big") + empty[12:57] + bytes(4))
+    data = three_batches()[0] + empty
+    assert len(rows(piece_of(data), data)) == 2
+    assert rows(piece_of(empty), empty) == []
+
+
+def test_a_count_is_not_believed_before_the_records_are_there() -> None:
+    data = (TESTS / "protocol" / "batches" / "gzip.bin").read_bytes()
+    most = (2**31 - 1).to_bytes(4, "big")
+    bomb = sealed(data[:23] + (2**31 - 2).to_bytes(4, "big") + data[27:57] + most + data[61:])
+    with pytest.raises(CorruptionError, match="2147483647 records in"):
+        list(rows_of(piece_of(bomb), bomb))
+
+
+@pytest.mark.parametrize("time_ms", [2**62, -(2**62)])
+def test_a_time_that_the_column_cannot_hold_is_an_error_with_its_place(time_ms: int) -> None:
+    first, second, third = three_batches()
+    far = sealed(second[:27] + time_ms.to_bytes(8, "big", signed=True) * 2 + second[43:])
+    data = first + far + third
+    with pytest.raises(CorruptionError, match=f"one of the time {time_ms} ms") as caught:
+        list(rows_of(piece_of(data, position=1_000), data))
+    assert caught.value.position == 1_000 + len(first)
+
+
+def test_a_control_record_of_a_newer_kafka_is_named_by_its_number() -> None:
+    control = encode_control_batch(
+        [KRaftVersion(level=1)], base_offset=Offset(0), epoch=Epoch(EPOCH), timestamp_ms=START_MS
+    )
+    newer = sealed(control.replace(b"\x00\x00\x00\x05", b"\x00\x00\x00\x09"))
+    assert [row["control_type"] for row in rows(piece_of(newer), newer)] == ["type 9"]
+
+
+def test_a_cut_batch_at_the_end_of_a_piece_is_an_error() -> None:
+    first, second, _ = three_batches()
+    data = first + second[:-1]
+    with pytest.raises(CorruptionError, match="a valid batch") as caught:
+        list(rows_of(piece_of(data), data))
+    assert caught.value.position == len(first)
+
+
+def test_malformed_records_under_a_right_crc_are_an_error_with_their_place() -> None:
+    first, second, third = three_batches()
+    data = first + sealed(second[:-1] + b"\x02") + third
+    with pytest.raises(CorruptionError, match="expected a valid batch") as caught:
+        list(rows_of(piece_of(data), data))
+    assert caught.value.position == len(first)
+
+
 @pytest.mark.parametrize("at", [16, 30, -1], ids=["magic", "header", "value"])
 def test_a_flipped_byte_names_file_and_position(at: int, tmp_path: Path) -> None:
     first, second, third = three_batches()
     damaged = bytearray(second)
     damaged[at] ^= 1
     segment = write_segment(tmp_path, first + damaged + third)
-    (piece,) = pieces_of("n1", [segment])
+    whole = first + damaged + third
+    piece = Piece(replica="n1", path=str(segment), position=0, end_position=len(whole))
     with pytest.raises(CorruptionError, match="expected a valid batch") as caught:
-        list(rows_of(piece, read_piece(piece)))
+        list(rows_of(piece, whole))
     assert (caught.value.path, caught.value.position) == (str(segment), len(first))

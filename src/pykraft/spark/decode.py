@@ -1,111 +1,193 @@
 """Whole batches to Arrow rows, in bulk.
 
-Values come from the protocol's own decoder, one call a batch; the columns that a batch shares by all of its
-records are repeated by numpy. A row group never holds more than `ROWS_MAX` rows or `BATCHES_SIZE_BYTES_MAX`
-of batches, whichever comes first, unless a single batch does. Batches of other clients than KRaft are read record by
-record: theirs may have offsets with gaps, times of their own and keys.
+A row group is a few columns made by numpy: what all records of a batch share is repeated, and the values of batches
+that KRaft wrote with values of one size are found together (`pykraft.spark.bulk`) and gathered by one Arrow ``take``.
+Everything else goes through the protocol's own decoders, batch by batch: values of several sizes, control records, and
+batches of other clients, whose records have times, keys and offsets of their own.
+
+Invariant: a row group holds at most `ROWS_MAX` rows and `BATCHES_SIZE_BYTES_MAX` of batches, unless a single batch
+holds more, and a compressed batch is a row group of its own; so memory is bounded whatever a file says.
 
 Source: KIP-98; Kafka ``DefaultRecordBatch``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from pykraft.errors import CorruptionError, ProtocolError
-from pykraft.protocol.batch import BatchHeader, scan
-from pykraft.protocol.records import decode_control, decode_records, decode_values
+from pykraft.protocol.batch import BatchHeader, open_batch, scan
+from pykraft.protocol.compression import Compression
+from pykraft.protocol.control import TABLES, ControlType, control_type
+from pykraft.protocol.records import Record, decode_records, decode_values
+from pykraft.spark.bulk import Values, find_values
 from pykraft.spark.files import Piece
 from pykraft.spark.schema import arrow_schema
-from pykraft.types import Buffer
 
 ROWS_MAX = 65_536
 BATCHES_SIZE_BYTES_MAX = 16 * 1024 * 1024
 MICROSECONDS_PER_MS = 1_000
+TIMESTAMP_MS_MAX = (2**63 - 1) // MICROSECONDS_PER_MS
+"""What a column of microseconds can hold."""
+
+Batches = Sequence[tuple[int, BatchHeader]]
 
 
-@dataclass(slots=True)
+def rows_of(piece: Piece, data: bytes) -> Iterator[pa.RecordBatch]:
+    """The records of a piece, CRC checked. ``data`` are the bytes of the piece.
+
+    Errors: CorruptionError with file, position and what was found.
+    """
+    for batches in _groups(_checked(piece, data)):
+        yield _Rows(piece, data, batches).to_arrow()
+
+
+def _checked(piece: Piece, data: bytes) -> Iterator[tuple[int, BatchHeader]]:
+    """Position in ``data`` and header of each batch; all of them are whole."""
+    reached = 0
+    try:
+        for position, header in scan(data):
+            reached = position + header.size_bytes
+            yield position, header
+    except ProtocolError as error:
+        raise _damaged(piece, reached, str(error)) from error
+    if reached < len(data):
+        raise _damaged(piece, reached, f"{len(data) - reached} bytes")
+
+
+def _damaged(piece: Piece, position: int, found: str) -> CorruptionError:
+    return CorruptionError(piece.path, position=piece.position + position, expected="a valid batch", found=found)
+
+
+def _groups(batches: Iterator[tuple[int, BatchHeader]]) -> Iterator[Batches]:
+    """Cut into row groups; batches without records are in none."""
+    group: list[tuple[int, BatchHeader]] = []
+    rows_count = size_bytes = 0
+    for position, header in batches:
+        if header.records_count == 0:
+            continue
+        is_alone = header.compression != Compression.NONE
+        rows_count += header.records_count
+        size_bytes += header.size_bytes
+        if group and (is_alone or rows_count > ROWS_MAX or size_bytes > BATCHES_SIZE_BYTES_MAX):
+            yield group
+            group, rows_count, size_bytes = [], header.records_count, header.size_bytes
+        group.append((position, header))
+        if is_alone:
+            yield group
+            group, rows_count, size_bytes = [], 0, 0
+    if group:
+        yield group
+
+
 class _Rows:
-    """The next row group. Lists with an entry for each batch, and behind ``control_types`` for each record."""
+    """The columns of one row group: first as the headers tell, then as the records that say otherwise."""
 
-    counts: list[int] = field(default_factory=list)
-    positions: list[int] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    epochs: list[int] = field(default_factory=list)
-    are_control: list[bool] = field(default_factory=list)
-    offsets: list[np.ndarray] = field(default_factory=list)
-    timestamps: list[np.ndarray] = field(default_factory=list)
-    control_types: list[str | None] = field(default_factory=list)
-    keys: list[bytes | None] = field(default_factory=list)
-    values: list[bytes | None] = field(default_factory=list)
-    rows_count: int = 0
-    size_bytes: int = 0
+    def __init__(self, piece: Piece, data: bytes, batches: Batches) -> None:
+        """Errors: CorruptionError when records are malformed."""
+        _believe_counts(piece, data, batches)
+        headers = [header for _, header in batches]
+        self._piece = piece
+        self._positions = np.array([piece.position + position for position, _ in batches], dtype=np.int64)
+        self._sizes = np.array([header.size_bytes for header in headers], dtype=np.int32)
+        self._epochs = np.array([header.epoch for header in headers], dtype=np.int32)
+        self._are_control = np.array([header.is_control for header in headers], dtype=np.bool_)
+        self._counts = np.array([header.records_count for header in headers], dtype=np.int64)
+        first_rows = np.cumsum(self._counts) - self._counts
+        self._count = int(self._counts.sum())
+        bases = np.array([header.base_offset for header in headers], dtype=np.int64)
+        self._offsets = np.arange(self._count) + np.repeat(bases - first_rows, self._counts)
+        self._timestamps = np.repeat([_timestamp_ms(header) for header in headers], self._counts)
+        self._control_types: dict[int, str] = {}
+        self._keys: dict[int, bytes] = {}
+        found = find_values(data, batches)
+        others: list[bytes | None] = []
+        for index in np.flatnonzero(~found.are_found).tolist():
+            position, header = batches[index]
+            batch = data[position : position + header.size_bytes]
+            try:
+                others += self._read(header, batch, int(first_rows[index]))
+            except ProtocolError as error:
+                raise _damaged(piece, position, str(error)) from error
+        self._values = _gathered(data, found, np.repeat(found.are_found, self._counts), others)
+        self._check_timestamps()
 
-    def has_room_for(self, header: BatchHeader) -> bool:
-        """True when this batch may be added; the first always may."""
-        rows_count = self.rows_count + header.records_count
-        size_bytes = self.size_bytes + header.size_bytes
-        return self.rows_count == 0 or (rows_count <= ROWS_MAX and size_bytes <= BATCHES_SIZE_BYTES_MAX)
+    def _read(self, header: BatchHeader, batch: bytes, first_row: int) -> Sequence[bytes | None]:
+        """Values of one batch; what its records have of their own goes into the columns."""
+        if not header.is_control and (values := _values_of_kraft(batch)) is not None:
+            return values
+        records = decode_records(batch, verify_crc=False)
+        for row, record in enumerate(records, start=first_row):
+            self._offsets[row] = record.offset
+            self._timestamps[row] = record.timestamp_ms
+            if record.key is not None:
+                self._keys[row] = record.key
+            if header.is_control:
+                self._control_types[row] = _control_type(record)
+        return [record.value for record in records]
 
-    def add(self, position: int, header: BatchHeader, batch: Buffer) -> None:
-        """One batch. Errors: ProtocolError when its records are malformed."""
-        values = None if header.is_control else _values_of_kraft(batch)
-        if values is not None:
-            count = len(values)
-            self.offsets.append(np.arange(header.base_offset, header.base_offset + count, dtype=np.int64))
-            self.timestamps.append(np.full(count, header.max_timestamp, dtype=np.int64))
-            self.keys += [None] * count
-            self.values += values
-        else:
-            records = decode_records(batch)
-            count = len(records)
-            self.offsets.append(np.array([record.offset for record in records], dtype=np.int64))
-            self.timestamps.append(np.array([record.timestamp_ms for record in records], dtype=np.int64))
-            self.keys += [record.key for record in records]
-            self.values += [record.value for record in records]
-        if header.is_control:
-            self.control_types += [type(record).__name__ for record in decode_control(batch)]
-        else:
-            self.control_types += [None] * count
-        self.counts.append(count)
-        self.positions.append(position)
-        self.sizes.append(header.size_bytes)
-        self.epochs.append(header.epoch)
-        self.are_control.append(header.is_control)
-        self.rows_count += count
-        self.size_bytes += header.size_bytes
+    def _check_timestamps(self) -> None:
+        if self._timestamps.min() < -TIMESTAMP_MS_MAX or self._timestamps.max() > TIMESTAMP_MS_MAX:
+            row = int(np.argmax(np.abs(self._timestamps.astype(np.float64))))
+            batch = int(np.searchsorted(np.cumsum(self._counts), row, side="right"))
+            position = int(self._positions[batch]) - self._piece.position
+            raise _damaged(self._piece, position, f"one of the time {self._timestamps[row]} ms")
 
-    def to_arrow(self, replica: str, segment: str) -> pa.RecordBatch:
-        """All rows gathered."""
-        total = self.rows_count
-        timestamps = np.concatenate(self.timestamps) * MICROSECONDS_PER_MS
+    def to_arrow(self) -> pa.RecordBatch:
+        """All columns, in the order and with the types of the schema."""
 
-        def repeated(values: list[int] | list[bool], dtype: type) -> pa.Array:
-            return pa.array(np.repeat(np.array(values, dtype=dtype), self.counts))
+        def repeated(values: np.ndarray) -> pa.Array:
+            return pa.array(np.repeat(values, self._counts))
 
         schema = arrow_schema()
         columns = [
-            pa.repeat(replica, total),
-            pa.repeat(segment, total),
-            repeated(self.positions, np.int64),
-            repeated(self.sizes, np.int32),
-            pa.array(np.concatenate(self.offsets)),
-            repeated(self.epochs, np.int32),
-            pa.array(timestamps).cast(schema.field("timestamp").type),
-            repeated(self.are_control, np.bool_),
-            pa.array(self.control_types, pa.string()),
-            pa.array(self.keys, pa.binary()),
-            pa.array(self.values, pa.binary()),
+            pa.repeat(self._piece.replica, self._count),
+            pa.repeat(Path(self._piece.path).name, self._count),
+            repeated(self._positions),
+            repeated(self._sizes),
+            pa.array(self._offsets),
+            repeated(self._epochs),
+            pa.array(self._timestamps * MICROSECONDS_PER_MS).cast(schema.field("timestamp").type),
+            repeated(self._are_control),
+            self._sparse(self._control_types, pa.string()),
+            self._sparse(self._keys, pa.binary()),
+            self._values,
         ]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
+    def _sparse(self, cells: dict[int, str] | dict[int, bytes], kind: pa.DataType) -> pa.Array:
+        """A column that is null but for these rows."""
+        if not cells:
+            return pa.nulls(self._count, kind)
+        return pa.array([cells.get(row) for row in range(self._count)], kind)
 
-def _values_of_kraft(batch: Buffer) -> list[bytes] | None:
+
+def _believe_counts(piece: Piece, data: bytes, batches: Batches) -> None:
+    """Look into compressed batches before room is made for as many records as they say. Errors: CorruptionError."""
+    for position, header in batches:
+        if header.compression != Compression.NONE:
+            try:
+                open_batch(data[position : position + header.size_bytes], verify_crc=False)
+            except ProtocolError as error:
+                raise _damaged(piece, position, str(error)) from error
+
+
+def _timestamp_ms(header: BatchHeader) -> int:
+    """The time of records that have none of their own."""
+    return header.max_timestamp if header.is_log_append_time else header.base_timestamp
+
+
+def _control_type(record: Record) -> str:
+    """Kafka's name of a control record; its number where a newer Kafka wrote it. Errors: ProtocolError."""
+    number = control_type(record.key)
+    return TABLES[ControlType(number)].name if number in TABLES else f"type {number}"
+
+
+def _values_of_kraft(batch: bytes) -> list[bytes] | None:
     """The values of a batch as KRaft writes it; None for another client's, or one that is damaged."""
     try:
         return decode_values(batch)
@@ -113,25 +195,21 @@ def _values_of_kraft(batch: Buffer) -> list[bytes] | None:
         return None
 
 
-def rows_of(piece: Piece, data: bytes) -> Iterator[pa.RecordBatch]:
-    """The records of a piece, CRC checked.
-
-    Errors: CorruptionError with file, position and what was found.
-    """
-    segment = Path(piece.path).name
-    view = memoryview(data)
-    rows = _Rows()
-    reached = 0
-    try:
-        for position, header in scan(view, verify_crc=False):
-            if not rows.has_room_for(header):
-                yield rows.to_arrow(piece.replica, segment)
-                rows = _Rows()
-            rows.add(piece.position + position, header, view[position : position + header.size_bytes])
-            reached = position + header.size_bytes
-    except ProtocolError as error:
-        raise CorruptionError(
-            piece.path, position=piece.position + reached, expected="a valid batch", found=str(error)
-        ) from error
-    if rows.rows_count:
-        yield rows.to_arrow(piece.replica, segment)
+def _gathered(data: bytes, found: Values, are_found: np.ndarray, others: Sequence[bytes | None]) -> pa.BinaryArray:
+    """One column of the values that were found in place (``are_found``, by row) and of the others, in their order."""
+    rows = np.flatnonzero(are_found)
+    rest = pa.array(others, pa.binary())
+    if len(rows) == 0:
+        return rest
+    edges = np.empty(2 * len(rows), dtype=np.int32)
+    edges[0::2] = found.starts[rows]
+    edges[1::2] = edges[0::2] + found.sizes[rows]
+    # Value, what is between, value, ...: of a column over the bytes as they are, every second cell is taken.
+    cells = pa.Array.from_buffers(pa.binary(), len(edges) - 1, [None, pa.py_buffer(edges), pa.py_buffer(data)])
+    values = cells.take(pa.array(np.arange(0, len(edges) - 1, 2)))
+    if not others:
+        return values
+    order = np.empty(len(are_found), dtype=np.int64)
+    order[rows] = np.arange(len(rows))
+    order[~are_found] = np.arange(len(rows), len(are_found))
+    return pa.concat_arrays([values, rest]).take(pa.array(order))

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from pykraft.errors import UsageError
 from pykraft.spark.decode import rows_of
-from pykraft.spark.files import Piece, find_segments, pieces_of, read_piece
+from pykraft.spark.files import Piece, find_segments, pieces_of, read_parts
 from pykraft.spark.schema import SCHEMA
 
 
@@ -47,7 +47,8 @@ class LogReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """See `DataSourceReader`; keeps no state between partitions."""
         assert isinstance(partition, PiecePartition)
-        return rows_of(partition.piece, read_piece(partition.piece))
+        for part, data in read_parts(partition.piece):
+            yield from rows_of(part, data)
 
 
 class PykraftDataSource(DataSource):

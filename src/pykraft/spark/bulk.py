@@ -1,0 +1,171 @@
+"""Finds the values of many batches at once, without looking at one record in Python.
+
+A record of KRaft is, but for its value, known from three numbers: the value's size, its place in the batch, and nothing
+else (`pykraft.protocol.values` has the layout). So where all values of a batch have the size of the first, every record
+stands at a place that can be computed, and what must stand around each value can be compared for all batches together:
+
+1. take the size of each batch's first value; 2. put batches of one size together, and drop those that are not exactly
+as long as records of that size would be; 3. for each width of the offset delta (1 byte for places 0 to 63, 2 to 8,191,
+...) compute where the records begin; 4. compare each byte of their heads and ends with what belongs there.
+
+Invariant: a batch is found only when every byte of it is as `encode_batch` writes it, so what is found is what the
+protocol's own decoder would read; everything else is left to that. It refuses to know CRCs, files and columns.
+
+Source: KIP-595; Kafka's ``BatchBuilder``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pykraft.errors import ProtocolError
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader
+from pykraft.protocol.varint import encode_varint, read_varint, varint_size_bytes
+
+TOGETHER_MIN = 64
+"""Records of one size below which comparing them together takes longer than one by one."""
+_DELTA_ENDS = (64, 8_192, 1_048_576, 134_217_728)
+"""Offset deltas below these take 1, 2, 3, 4 bytes; nothing of 2 GiB holds more records than the last."""
+_BEFORE_DELTA = b"\x00\x00"
+"""Attributes and timestamp delta."""
+_NO_KEY = b"\x01"
+_NO_HEADERS = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Values:
+    """Where values stand.
+
+    ``are_found`` has an entry for each batch, ``starts`` and ``sizes`` (bytes) one for each record of all batches, in
+    order; those of a batch that was not found mean nothing.
+    """
+
+    starts: np.ndarray
+    sizes: np.ndarray
+    are_found: np.ndarray
+
+
+def find_values(data: bytes, batches: Sequence[tuple[int, BatchHeader]]) -> Values:
+    """The values of those batches that have values of one size and are written as KRaft does.
+
+    ``batches`` are positions and headers of whole batches in ``data``, each header checked against its length.
+    """
+    counts = np.array([header.records_count for _, header in batches], dtype=np.int64)
+    bodies = np.array([position + HEADER_SIZE_BYTES for position, _ in batches], dtype=np.int64)
+    bodies_size_bytes = np.array([header.size_bytes - HEADER_SIZE_BYTES for _, header in batches], dtype=np.int64)
+    first_sizes = np.array([_first_size(data, position, header) for position, header in batches], dtype=np.int64)
+    first_rows = np.cumsum(counts) - counts
+    rows_count = int(counts.sum())
+    starts, are_found = np.zeros(rows_count, dtype=np.int64), np.zeros(len(batches), dtype=np.bool_)
+    octets = np.frombuffer(data, dtype=np.uint8)
+    for size in np.unique(first_sizes[first_sizes > 0]).tolist():
+        members = np.flatnonzero(first_sizes == size)
+        members = members[bodies_size_bytes[members] == _bodies_size_bytes(counts[members], size)]
+        if counts[members].sum() < TOGETHER_MIN:
+            continue
+        is_right = np.ones(len(members), dtype=np.bool_)
+        for run in _runs(bodies[members], counts[members], size):
+            which = np.repeat(np.arange(len(members)), run.counts)
+            places = np.arange(len(which)) - np.repeat(np.cumsum(run.counts) - run.counts, run.counts)
+            records = run.begins[which] + places * run.record_size_bytes
+            as_written = _are_as_written(octets, records, places + run.first_delta, run)
+            is_right[which[~as_written]] = False
+            starts[first_rows[members][which] + run.first_delta + places] = records + run.head_size_bytes
+        are_found[members] = is_right
+    return Values(starts=starts, sizes=np.repeat(first_sizes, counts), are_found=are_found)
+
+
+def _first_size(data: bytes, position: int, header: BatchHeader) -> int:
+    """Size of a batch's first value; 0 for a batch that cannot be found here."""
+    count = header.records_count
+    if header.attributes != 0 or count == 0 or count != header.last_offset_delta + 1:
+        return 0
+    try:
+        _, at = read_varint(data, position + HEADER_SIZE_BYTES)
+        size, _ = read_varint(data, at + len(_BEFORE_DELTA) + 1 + len(_NO_KEY))
+    except ProtocolError:
+        return 0
+    return max(0, size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """The part of each batch whose offset deltas take equally many bytes, so that its records have one size."""
+
+    value_size_bytes: int
+    first_delta: int
+    begins: np.ndarray
+    counts: np.ndarray
+
+    @property
+    def delta_size_bytes(self) -> int:
+        return varint_size_bytes(self.first_delta)
+
+    @property
+    def length(self) -> bytes:
+        """The field in front of each record."""
+        return encode_varint(_rest_size_bytes(self.delta_size_bytes, self.value_size_bytes))
+
+    @property
+    def head_size_bytes(self) -> int:
+        """From the begin of a record to its value."""
+        return self.record_size_bytes - self.value_size_bytes - 1
+
+    @property
+    def record_size_bytes(self) -> int:
+        return _record_size_bytes(self.delta_size_bytes, self.value_size_bytes)
+
+
+def _runs(bodies: np.ndarray, counts: np.ndarray, size: int) -> Iterator[_Run]:
+    first_delta, begins = 0, bodies
+    for end_delta in _DELTA_ENDS:
+        run = _Run(
+            value_size_bytes=size,
+            first_delta=first_delta,
+            begins=begins,
+            counts=np.clip(counts, first_delta, end_delta) - first_delta,
+        )
+        if not run.counts.any():
+            return
+        yield run
+        begins = begins + run.counts * run.record_size_bytes
+        first_delta = end_delta
+
+
+def _bodies_size_bytes(counts: np.ndarray, size: int) -> np.ndarray:
+    """What so many records take, each with a value of this size."""
+    total = np.zeros_like(counts)
+    first_delta = 0
+    for width, end_delta in enumerate(_DELTA_ENDS, start=1):
+        total += (np.clip(counts, first_delta, end_delta) - first_delta) * _record_size_bytes(width, size)
+        first_delta = end_delta
+    return total
+
+
+def _rest_size_bytes(delta_size_bytes: int, value_size_bytes: int) -> int:
+    around = len(_BEFORE_DELTA) + delta_size_bytes + len(_NO_KEY) + 1
+    return around + varint_size_bytes(value_size_bytes) + value_size_bytes
+
+
+def _record_size_bytes(delta_size_bytes: int, value_size_bytes: int) -> int:
+    rest_size_bytes = _rest_size_bytes(delta_size_bytes, value_size_bytes)
+    return varint_size_bytes(rest_size_bytes) + rest_size_bytes
+
+
+def _are_as_written(octets: np.ndarray, records: np.ndarray, deltas: np.ndarray, run: _Run) -> np.ndarray:
+    """For each record of a run: whether every byte around its value is the one that belongs there."""
+    before = run.length + _BEFORE_DELTA
+    after = _NO_KEY + encode_varint(run.value_size_bytes)
+    are_right = octets[records + run.record_size_bytes - 1] == _NO_HEADERS
+    for at, octet in enumerate(before):
+        are_right &= octets[records + at] == octet
+    zigzag = deltas * 2
+    for index in range(run.delta_size_bytes):
+        more = 0x80 if index + 1 < run.delta_size_bytes else 0
+        are_right &= octets[records + len(before) + index] == ((zigzag >> 7 * index) & 0x7F | more)
+    for at, octet in enumerate(after, start=len(before) + run.delta_size_bytes):
+        are_right &= octets[records + at] == octet
+    return are_right

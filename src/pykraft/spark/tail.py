@@ -1,0 +1,95 @@
+"""Where a log ends: what a crash may leave behind its last batch, told from damage.
+
+Behind the last whole batch of a replica's newest segment there may be the begin of a batch that was being written, and
+sectors of zeros that were never written: preallocated, or lost with the power while the file had already grown. Both
+are not yet, or no more, part of the log. A byte that changed is something else, also in the newest segment and also
+when it makes a batch look cut off: then records that may have been acknowledged would be gone without a word.
+
+Invariant: what is called torn is the begin of the one batch that must come next, or zeros, up to the end of the file.
+No CRC covers a length; that it is wrong shows by what stands behind it. It refuses to know pieces and Spark.
+
+Source: Kafka's ``LogSegment.recover`` and ``FileRecords`` (preallocated files).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pykraft.errors import ProtocolError
+from pykraft.log.fs import File
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, check_crc, crc_of, read_header
+from pykraft.types import Epoch, Offset
+
+SECTOR_SIZE_BYTES: Final = 512
+TORN_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Twice the largest batch of a quorum: what is longer is not the begin of one batch."""
+_LOOK_SIZE_BYTES: Final = 1024 * 1024
+_OFFSET: Final = struct.Struct(">q")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """The batch that must come next: its base offset, and the epoch that it has at least."""
+
+    base_offset: Offset
+    epoch: Epoch
+
+    def is_met_by(self, header: BatchHeader) -> bool:
+        """True for the header of such a batch."""
+        return header.base_offset == self.base_offset and header.epoch >= self.epoch
+
+
+def written_end(file: File) -> int:
+    """The size of a file without the sectors of zeros at its end."""
+    size_bytes = position = file.size()
+    while position > 0:
+        start = max(0, position - _LOOK_SIZE_BYTES)
+        content = file.pread(position - start, start).rstrip(b"\0")
+        if content:
+            end = start + len(content)
+            return min(size_bytes, -(-end // SECTOR_SIZE_BYTES) * SECTOR_SIZE_BYTES)
+        position = start
+    return 0
+
+
+def is_torn(file: File, position: int, end: int, expected: Expected) -> bool:
+    """Whether a crash explains that no sound batch stands at this position.
+
+    ``end`` is where that which was written ends (`written_end`).
+    """
+    if position >= end:
+        return True
+    if end - position > TORN_SIZE_BYTES_MAX:
+        return False
+    rest = file.pread(end - position, position)
+    if len(rest.rstrip(b"\0")) <= HEADER_SIZE_BYTES:
+        return True  # not more than a header, and no batch ends with it
+    try:
+        header = read_header(rest)
+    except ProtocolError:
+        return False
+    is_cut = header.size_bytes > len(rest)
+    return expected.is_met_by(header) and is_cut and not _is_whole(rest, header) and not _is_followed(rest, header)
+
+
+def _is_whole(rest: bytes, header: BatchHeader) -> bool:
+    """Whether nothing is missing but what the length says: then the length is wrong."""
+    return crc_of(rest, 0, replace(header, size_bytes=len(rest))) == header.crc
+
+
+def _is_followed(rest: bytes, header: BatchHeader) -> bool:
+    """Whether the next batch stands in what should be the records of this one: then the length is wrong, too."""
+    expected = Expected(base_offset=header.end_offset, epoch=header.epoch)
+    at = rest.find(_OFFSET.pack(expected.base_offset), HEADER_SIZE_BYTES)
+    while at >= 0:
+        try:
+            follower = read_header(rest, at)
+            check_crc(rest, at, follower)
+        except ProtocolError:
+            pass
+        else:
+            return expected.is_met_by(follower)
+        at = rest.find(_OFFSET.pack(expected.base_offset), at + 1)
+    return False
