@@ -57,7 +57,8 @@ def audited(spark: SparkSession, folder: Path, logs: Sequence[bytes], *acknowled
         write_segment(folder / f"n{number}" / "p-0", data)
     records = spark.read.format("pykraft").load(f"{folder}/*/p-0")
     frame = acknowledged_frame(spark, acknowledged)
-    return audit(records, frame, until_offset=max(one.end_offset for one in acknowledged))
+    end_offset = max((one.end_offset for one in acknowledged), default=0)
+    return audit(records, frame, replicas=len(logs), until_offset=end_offset)
 
 
 def test_a_clean_log_is_clean(spark: SparkSession, tmp_path: Path) -> None:
@@ -113,6 +114,34 @@ def test_a_tail_that_no_replica_has_is_missing(spark: SparkSession, tmp_path: Pa
     found = audited(spark, tmp_path, [log(CLEAN[:4])] * 2, said())
     assert (found.missing, found.replicas_identical, found.committed_records) == (2, True, 4)
     assert not found.is_clean
+
+
+def test_a_replica_without_a_record_differs(spark: SparkSession, tmp_path: Path) -> None:
+    assert not audited(spark, tmp_path, [log(CLEAN), log(CLEAN), b""], said()).replicas_identical
+
+
+def test_no_replica_with_a_record_is_a_log_that_lacks_everything(spark: SparkSession, tmp_path: Path) -> None:
+    found = audited(spark, tmp_path, [b"", b""], said())
+    assert (found.missing, found.spark_rows, found.committed_records, found.leader_epochs) == (COUNT, 0, 0, 0)
+
+
+def test_a_record_in_a_batch_of_another_epoch_than_it_claims_is_missing(spark: SparkSession, tmp_path: Path) -> None:
+    other = payload(0, epoch=EPOCH - 1)
+    claimed = said(1, epoch=EPOCH - 1, base_offset=BASE_OFFSET + COUNT)
+    found = audited(spark, tmp_path, [log([*CLEAN, other])], said(), claimed)
+    assert (found.missing, found.duplicates, found.out_of_order) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("value", [bytes(40), b"\xff" * 40, b"short"], ids=["Kafka's", "no number", "short"])
+def test_what_is_not_the_workload_s_is_only_a_row(value: bytes, spark: SparkSession, tmp_path: Path) -> None:
+    found = audited(spark, tmp_path, [log([*CLEAN, value, value])], said())
+    assert found.is_clean
+    assert found.spark_rows == COUNT + 2
+
+
+def test_a_log_without_an_acknowledgement_can_be_audited(spark: SparkSession, tmp_path: Path) -> None:
+    found = audited(spark, tmp_path, [log(CLEAN)])
+    assert (found.acknowledged, found.committed_records, found.spark_rows, found.is_clean) == (0, 0, COUNT, False)
 
 
 def test_a_log_of_which_nothing_was_acknowledged_is_not_clean() -> None:

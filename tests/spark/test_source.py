@@ -37,6 +37,13 @@ def test_a_quorum_that_kafka_wrote_reads_as_rows_of_its_replicas(spark: SparkSes
     assertDataFrameEqual(frame.select(names), wanted, ignoreNullable=True)
 
 
+def test_logs_without_a_record_have_no_row(spark: SparkSession, tmp_path: Path) -> None:
+    write_segment(tmp_path, b"")
+    frame = spark.read.format("pykraft").load(str(tmp_path))
+    assertSchemaEqual(frame.schema, SCHEMA)
+    assert frame.collect() == []
+
+
 @pytest.mark.parametrize("path", [None, " "])
 def test_a_path_must_be_given(path: str | None) -> None:
     with pytest.raises(UsageError, match=r"\.option\(.path."):

@@ -87,7 +87,7 @@ def run_demo(options: DemoOptions, folder: Path, tell: Callable[[str], None]) ->
         paths = ",".join(str(node.partition) for node in cluster.nodes.values())
         records = spark.read.format("pykraft").option("path", paths).load()
         tell("asking Spark for every acknowledged record")
-        found = audit(records, acknowledged_frame(spark, said), until_offset=caught_up_offset)
+        found = audit(records, acknowledged_frame(spark, said), replicas=options.nodes, until_offset=caught_up_offset)
     finally:
         spark.stop()
     return Result(audit=found, verdict=verdict, failover_ms=failover_ms, seconds=seconds, latency_ms=latencies_ms(said))
