@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from pykraft.cli.main import main
+from pykraft.errors import LocalQuorumError, UsageError
+from pykraft.spark.demo.options import DemoOptions
+from pykraft.spark.demo.progress import Tell
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
@@ -16,6 +25,52 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
     with pytest.raises(SystemExit) as ended:
         main()
     return ended.value.code
+
+
+class Stages:
+    """What takes the place of `run_demo`: it tells, raises or answers as a test wants."""
+
+    def __init__(self) -> None:
+        self.folder: Path | None = None
+        self.options = DemoOptions()
+        self.error: BaseException | None = None
+        self.signal: signal.Signals | None = None
+        audit = SimpleNamespace(
+            acknowledged=90,
+            spark_rows=91,
+            duplicates=0,
+            missing=0,
+            out_of_order=0,
+            replicas_identical=True,
+            leader_epochs=2,
+        )
+        latency_ms = {"p50": 1.0, "p99": 2.0}
+        self.result: Any = SimpleNamespace(
+            audit=audit, problems=[], failover_ms=800, seconds=2.0, latency_ms=latency_ms, as_json=self._as_json
+        )
+
+    @staticmethod
+    def _as_json() -> dict[str, object]:
+        return {"acknowledged": 90}
+
+    def __call__(self, options: DemoOptions, folder: Path, tell: Tell) -> Any:
+        self.options, self.folder = options, folder
+        (folder / "n1").mkdir()
+        tell("node [1] started")
+        tell("5 records acknowledged", is_passing=True)
+        if self.signal is not None:
+            os.kill(os.getpid(), self.signal)
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+    @property
+    def exists(self) -> bool:
+        """Whether what was written is still there."""
+        assert self.folder is not None
+        kept = self.folder.exists()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return kept
 
 
 def test_without_spark_it_says_how_to_get_it(
@@ -33,7 +88,14 @@ def test_an_unknown_option_is_shown_with_the_usage(
     assert "--secnds" in capsys.readouterr().err
 
 
-@pytest.mark.spark
+@pytest.fixture
+def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
+    """The demo's stages, in place of the real ones; they need no Spark."""
+    stages = Stages()
+    monkeypatch.setitem(sys.modules, "pykraft.spark.demo.run", SimpleNamespace(run_demo=stages))
+    return stages
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
@@ -41,12 +103,14 @@ def test_an_unknown_option_is_shown_with_the_usage(
         (("--nodes", "1", "--kill-leader"), "pykraft: --kill-leader needs --nodes 3 or more: 1 cannot go on"),
         (("--record-size", "3"), "pykraft: --record-size 3: a record holds"),
         (("--json", "{folder}/absent/o.json"), "--json {folder}/absent/o.json: there is no folder {folder}/absent"),
+        (("--json", "{folder}/" + "long" * 100), "File name too long"),
         (("--data", "{folder}"), "--data {folder}: it is not empty"),
     ],
 )
 def test_wrong_input_is_one_line_and_status_2(
     arguments: tuple[str, ...],
     problem: str,
+    stages: Stages,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
@@ -57,3 +121,72 @@ def test_wrong_input_is_one_line_and_status_2(
     assert problem.format(folder=tmp_path) in said
     assert said.count("\n") == 1
     assert "Traceback" not in said
+    assert stages.folder is None
+
+
+def test_a_result_is_summed_up_and_written(
+    stages: Stages, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out.json"
+    assert run(monkeypatch, "--json", str(out), "--kill-leader", "--nodes", "5") == 0
+    said = capsys.readouterr()
+    assert (stages.options.nodes, stages.options.kill_leader) == (5, True)
+    assert json.loads(out.read_text()) == {"acknowledged": 90}
+    assert "node [1] started" in said.err
+    assert "800 ms" in said.out
+    assert "0 / 0 / 0" in said.out
+    assert not stages.exists
+
+
+def test_problems_end_with_1_and_keep_the_files(
+    stages: Stages, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    stages.result.problems = ["the replicas [differ]"]
+    out = tmp_path / "out.json"
+    assert run(monkeypatch, "--json", str(out), "--data", str(tmp_path / "data")) == 1
+    said = capsys.readouterr()
+    assert "FAILED the replicas [differ]" in said.err
+    assert out.exists()
+    assert str(tmp_path / "data") in said.err.replace("\n", "")
+    assert stages.exists
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "is_kept"),
+    [(LocalQuorumError("node 2 ended"), 1, True), (UsageError("no Java"), 2, False), (KeyboardInterrupt(), 1, False)],
+)
+def test_what_ends_it_early_is_told_and_no_old_result_stays(
+    *,
+    error: BaseException,
+    status: int,
+    is_kept: bool,
+    stages: Stages,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    error.add_note("the end of node 2's log [1]")
+    stages.error = error
+    out = tmp_path / "out.json"
+    out.write_text("of yesterday")
+    assert run(monkeypatch, "--json", str(out)) == status
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    if isinstance(error, KeyboardInterrupt):
+        assert "interrupted: all nodes were killed" in said
+    else:
+        assert f"pykraft: {error}\n" in said
+        assert "the end of node 2's log [1]" in said
+    assert not out.exists()
+    assert stages.exists == is_kept
+
+
+def test_sigterm_unwinds_like_ctrl_c(
+    stages: Stages, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    stages.signal = signal.SIGTERM
+    assert run(monkeypatch) == 128 + signal.SIGTERM
+    assert "interrupted: all nodes were killed" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert not stages.exists

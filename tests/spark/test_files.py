@@ -22,15 +22,22 @@ def test_segments_are_found_by_directory_file_and_glob(tmp_path: Path) -> None:
     (later.parent / "00000000000000000010.index").touch()
     (later.parent / "quorum-state").touch()
     expected = {"n1": [files[0], later], "n2": [files[1]]}
-    assert find_segments(f"{files[0].parent}, {files[1]}") == expected
-    assert find_segments(f"{tmp_path}/n*/data/p-0") == expected
-    assert find_segments(f"{tmp_path}/n*/data/p-0/*.log,{later}") == expected
+    assert find_segments([str(files[0].parent), str(files[1])]) == expected
+    assert find_segments([f"{tmp_path}/n*/data/p-0"]) == expected
+    assert find_segments([f"{tmp_path}/n*/data/p-0/*.log", str(later)]) == expected
 
 
-@pytest.mark.parametrize("paths", ["", " , ", "{folder}/absent", "{folder}"])
-def test_a_path_without_segments_is_an_error(paths: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="give partition directories"):
-        find_segments(paths.format(folder=tmp_path))
+def test_one_directory_is_one_replica_by_whatever_name(tmp_path: Path) -> None:
+    segment = write_segment(tmp_path / "n[1]" / "p-0", b"")
+    (tmp_path / "link").symlink_to(segment.parent)
+    assert find_segments([str(segment.parent), str(tmp_path / "link"), str(segment)]) == {"n[1]": [segment]}
+
+
+@pytest.mark.parametrize("pattern", ["absent", "", "*.txt"])
+def test_a_pattern_without_segments_is_an_error(pattern: str, tmp_path: Path) -> None:
+    write_segment(tmp_path / "p-0", b"")
+    with pytest.raises(UsageError, match="no segment files; give partition directories"):
+        find_segments([str(tmp_path / "p-0"), str(tmp_path / pattern)])
 
 
 def test_a_replica_is_named_by_what_tells_it_from_the_others() -> None:

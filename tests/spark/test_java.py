@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from pykraft.errors import UsageError
-from pykraft.spark.java import cache_folder, java_home, wrapped_home
+from pykraft.spark.java import cache_folder, java_home, machine_home, wrapped_home
 
 
 def runtime(home: Path, version: str) -> Path:
@@ -43,7 +43,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_the_machine_s_java_is_taken_when_it_is_new_enough(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = runtime(machine / "jdk", "17.0.12")
     monkeypatch.setattr("shutil.which", lambda _: str(home / "bin" / "java"))
-    assert java_home() == home
+    assert java_home() == machine_home() == home
 
 
 @pytest.mark.parametrize("version", ["1.8.0_412", "11.0.2", "none at all"])
@@ -52,6 +52,7 @@ def test_an_older_one_is_passed_over(version: str, machine: Path, monkeypatch: p
     monkeypatch.setattr("shutil.which", lambda _: str(home / "bin" / "java"))
     with pytest.raises(UsageError, match="from version 17 on"):
         java_home()
+    assert machine_home() is None
     newer = runtime(machine / "new", "21")
     monkeypatch.setenv("JAVA_HOME", str(newer))
     assert java_home() == newer

@@ -44,10 +44,28 @@ def test_logs_without_a_record_have_no_row(spark: SparkSession, tmp_path: Path) 
     assert frame.collect() == []
 
 
-@pytest.mark.parametrize("path", [None, " "])
-def test_a_path_must_be_given(path: str | None) -> None:
+@pytest.mark.parametrize("options", [{}, {"path": " , "}, {"paths": "[]"}, {"paths": '[""]'}])
+def test_a_path_must_be_given(options: dict[str, str]) -> None:
     with pytest.raises(UsageError, match=r"\.option\(.path."):
-        PykraftDataSource({} if path is None else {"path": path}).reader(SCHEMA)
+        PykraftDataSource(options).reader(SCHEMA)
+
+
+@pytest.mark.parametrize("paths", ["n1", '{"a": 1}', "[1]"])
+def test_paths_must_be_a_list_of_texts(paths: str) -> None:
+    with pytest.raises(UsageError, match="must be a JSON array of texts"):
+        PykraftDataSource({"paths": paths}).reader(SCHEMA)
+
+
+def test_a_list_is_read_as_a_comma_list_is(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark passes a list on as the option ``paths``."""
+    folders = [tmp_path / "n,1", tmp_path / "n2", tmp_path / "n3"]
+    for folder in folders:
+        write_segment(folder, b"".join(three_batches()))
+    names = [str(folder) for folder in folders]
+    source = spark.read.format("pykraft")
+    found = source.load(names).groupBy("replica").count().orderBy("replica").collect()
+    assert [tuple(row) for row in found] == [("n,1", 6), ("n2", 6), ("n3", 6)]
+    assert source.load(f"{names[1]}, {names[2]}").count() == 12
 
 
 def test_spark_passes_on_what_is_wrong(spark: SparkSession, tmp_path: Path) -> None:
@@ -61,7 +79,7 @@ def test_spark_passes_on_what_is_wrong(spark: SparkSession, tmp_path: Path) -> N
 
 def test_a_reader_has_a_partition_for_each_piece_and_keeps_nothing_of_it(tmp_path: Path) -> None:
     write_segment(tmp_path, b"".join(three_batches()))
-    reader = LogReader(str(tmp_path))
+    reader = LogReader([str(tmp_path)])
     (partition,) = reader.partitions()
     assert isinstance(partition, PiecePartition)
     for _ in range(2):

@@ -1,23 +1,38 @@
-"""`pykraft demo`: the first main job, told while it runs and summed up at the end. Also reached as `bin/demo`."""
+"""`pykraft demo`: the first main job, told while it runs and summed up at the end. Also reached as `bin/demo`.
+
+Owns what a person sees. On a terminal the last line counts; elsewhere there is a line for each stage, and one every two
+seconds. However it ends, by Ctrl-C and SIGTERM too, the nodes end with it; what they wrote is kept when it tells what
+went wrong.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
+from rich.markup import escape
+from rich.status import Status
 from rich.table import Table
 
 from pykraft.errors import UsageError
 
 if TYPE_CHECKING:
     from pykraft.spark.demo.result import Result
+
+PASSING_INTERVAL_S = 2.0
+EXIT_SIGNAL = 128
+"""Added to a signal's number, as a shell does."""
 
 
 @click.command()
@@ -40,27 +55,24 @@ def demo(
 ) -> None:
     """Three nodes, a load, a killed leader; then Spark looks for every acknowledged record. Exit code 0: all found."""
     try:
-        from pykraft.spark.demo.run import DemoOptions, run_demo
+        from pykraft.spark.demo.options import DemoOptions
+        from pykraft.spark.demo.run import run_demo
     except ImportError as error:
         raise UsageError(f"the demo needs Spark ({error}): run bin/demo, or pip install 'pykraft[spark]'") from error
     options = DemoOptions(
         seconds=seconds, nodes=nodes, throughput=throughput, record_size_bytes=record_size, kill_leader=kill_leader
     )
-    if json_path is not None and not json_path.absolute().parent.is_dir():
-        raise UsageError(f"--json {json_path}: there is no folder {json_path.parent}")
+    _make_room_for(json_path)
     console = Console(stderr=True, highlight=False)
     folder = _folder(data_path)
-    begun = time.monotonic()
     is_kept = data_path is not None
     try:
-        with console.status("") as status:
-
-            def tell(text: str) -> None:
-                status.update(text)
-                console.print(f"[dim]{time.monotonic() - begun:6.1f} s[/dim]  {text}")
-
-            result = run_demo(options, folder, tell)
+        with _ended_by_sigterm(), console.status("") as status:
+            result = run_demo(options, folder, _Lines(console, status))
         is_kept = is_kept or bool(result.problems)
+    except (KeyboardInterrupt, SystemExit):
+        console.print("interrupted: all nodes were killed")
+        raise
     except Exception as error:
         is_kept = is_kept or not isinstance(error, UsageError)
         for note in getattr(error, "__notes__", []):
@@ -75,9 +87,56 @@ def demo(
         json_path.write_text(json.dumps(result.as_json(), indent=2) + "\n", encoding="utf-8")
     Console(highlight=False).print(_summary(result))
     for problem in result.problems:
-        console.print(f"[red]FAILED[/red] {problem}")
+        console.print(f"[red]FAILED[/red] {escape(problem)}")
     if result.problems:
         sys.exit(1)
+
+
+class _Lines:
+    """Tells stages and what passes on a console."""
+
+    def __init__(self, console: Console, status: Status) -> None:
+        self._console = console
+        self._status = status
+        self._begun = self._passed = time.monotonic()
+
+    def __call__(self, text: str, *, is_passing: bool = False) -> None:
+        """See `pykraft.spark.demo.progress.Tell`."""
+        now = time.monotonic()
+        self._status.update(escape(text))
+        if is_passing and (self._console.is_terminal or now - self._passed < PASSING_INTERVAL_S):
+            return
+        self._passed = now
+        self._console.print(f"[dim]{now - self._begun:6.1f} s[/dim]  {escape(text)}")
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Within it SIGTERM unwinds as Ctrl-C does, so that nothing that was started is left behind."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        del frame
+        sys.exit(EXIT_SIGNAL + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _make_room_for(json_path: Path | None) -> None:
+    """No result of an earlier run is taken for this one's. Errors: UsageError when there is no folder for it."""
+    if json_path is None:
+        return
+    if not json_path.absolute().parent.is_dir():
+        raise UsageError(f"--json {json_path}: there is no folder {json_path.parent}")
+    try:
+        json_path.unlink(missing_ok=True)
+        json_path.touch()
+    except OSError as error:
+        raise UsageError(f"--json {json_path}: {error.strerror}") from error
+    json_path.unlink()
 
 
 def _folder(wanted: Path | None) -> Path:

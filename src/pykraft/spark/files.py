@@ -44,25 +44,23 @@ class Piece:
     end_position: int
 
 
-def find_segments(paths: str) -> dict[str, list[Path]]:
-    """Segments by replica, oldest first, for a comma list of partition directories, files and globs.
+def find_segments(patterns: Sequence[str]) -> dict[str, list[Path]]:
+    """Segments by replica, oldest first, for partition directories, segment files and globs of them.
 
     A replica is named by what tells its directory from the others.
 
-    Errors: UsageError when a path matches nothing.
+    Errors: UsageError when one of the patterns matches no segment.
     """
-    found: dict[Path, list[Path]] = {}
-    for pattern in [part.strip() for part in paths.split(",") if part.strip()]:
-        matches = [Path(match) for match in sorted(glob(pattern))]  # noqa: PTH207 - may be absolute
-        files = [file for match in matches for file in _segments_of(match)]
+    found: dict[Path, set[Path]] = {}
+    for pattern in patterns:
+        matches = [pattern] if Path(pattern).exists() else glob(pattern)  # noqa: PTH207 - may be absolute
+        files = [file for match in matches for file in _segments_of(Path(match).resolve())]
         if not files:
             raise UsageError(f"{pattern}: no segment files; give partition directories, .log files or globs of them")
         for file in files:
-            found.setdefault(file.parent, []).append(file)
-    if not found:
-        raise UsageError("the option path is empty: give partition directories, .log files or globs of them")
-    names = replica_names(list(found))
-    return {names[directory]: sorted(set(files)) for directory, files in found.items()}
+            found.setdefault(file.parent, set()).add(file)
+    names = replica_names(sorted(found))
+    return {names[directory]: sorted(found[directory]) for directory in sorted(found)}
 
 
 def replica_names(directories: Sequence[Path]) -> dict[Path, str]:

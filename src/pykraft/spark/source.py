@@ -1,15 +1,16 @@
 """``spark.read.format("pykraft")``: log directories as rows.
 
-Option ``path``: a comma list of partition directories, segment files, or globs of them, of one or many
-replicas. Every batch's CRC is checked; a torn or preallocated tail of the newest segment is not read. The
-columns are in `pykraft.spark.schema`.
+Options: ``path``, a comma list of partition directories, segment files, or globs of them, of one or many replicas; or
+``paths``, the same as a JSON array, for names with a comma (what `load` makes of a list). Every batch's CRC is checked;
+a torn or preallocated tail of the newest segment is not read. The columns are in `pykraft.spark.schema`.
 
 Source: PySpark ``DataSource`` (SPARK-44076).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -33,14 +34,14 @@ class PiecePartition(InputPartition):
 class LogReader(DataSourceReader):
     """Cuts logs into pieces on the driver, decodes them on the workers."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._patterns = patterns
 
     def partitions(self) -> Sequence[InputPartition]:
         """See `DataSourceReader`."""
         return [
             PiecePartition(piece)
-            for replica, segments in find_segments(self._path).items()
+            for replica, segments in find_segments(self._patterns).items()
             for piece in pieces_of(replica, segments)
         ]
 
@@ -65,12 +66,27 @@ class PykraftDataSource(DataSource):
         return SCHEMA
 
     def reader(self, schema: StructType) -> LogReader:
-        """See `DataSource`. Errors: UsageError without the option ``path``."""
+        """See `DataSource`. Errors: UsageError without the option ``path`` or ``paths``."""
         del schema
-        path = self.options.get("path", "")
-        if not path.strip():
-            raise UsageError('the source pykraft needs .option("path", …): partition directories or globs of them')
-        return LogReader(path)
+        return LogReader(_patterns(self.options))
+
+
+def _patterns(options: Mapping[str, str]) -> list[str]:
+    """What the options say. Errors: UsageError when they say nothing, or ``paths`` is no list of texts."""
+    path, paths = options.get("path", ""), options.get("paths", "")
+    patterns = [part.strip() for part in path.split(",")]
+    if paths:
+        try:
+            listed = json.loads(paths)
+        except ValueError:
+            listed = None
+        if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
+            raise UsageError(f'the option paths must be a JSON array of texts such as ["a", "b"], found {paths}')
+        patterns += listed
+    patterns = [pattern for pattern in patterns if pattern]
+    if not patterns:
+        raise UsageError('the source pykraft needs .option("path", …): partition directories or globs of them')
+    return patterns
 
 
 def register(spark: SparkSession) -> None:

@@ -11,66 +11,37 @@ Source: the claims it checks are KIP-595's: what is acknowledged is never lost, 
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-from pykraft.client.journal import Acknowledged
-from pykraft.errors import UsageError
+from pykraft.client.journal import Acknowledged, Led
+from pykraft.client.journal_check import Verdict
+from pykraft.errors import LocalQuorumError, ProtocolError
 from pykraft.local.child import Children
 from pykraft.local.cluster import Cluster
-from pykraft.server.workload import Load
-from pykraft.spark.audit import acknowledged_frame, audit
+from pykraft.spark.demo.ask import ask_spark
+from pykraft.spark.demo.options import DemoOptions
+from pykraft.spark.demo.progress import Tell
 from pykraft.spark.demo.result import Result, latencies_ms
-from pykraft.spark.session import local_session
+from pykraft.spark.java import java_home
 
-SECONDS_MIN = 2
-SECONDS_MAX = 86_400
-NODES_MAX = 9
-FREE_SIZE_BYTES_MIN = 256 * 1024 * 1024
 POLL_S = 0.25
+START_TRIES_MAX = 3
+PORT_IS_TAKEN = "cannot be bound"
+"""What a node says that lost its port to a stranger between the choice and its start."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoOptions:
-    """How large the demo is. ``throughput`` in records per second. Errors: UsageError."""
+def run_demo(options: DemoOptions, folder: Path, tell: Tell) -> Result:
+    """All stages. ``folder`` gets everything that the nodes write.
 
-    seconds: float = 20.0
-    nodes: int = 3
-    throughput: int = 5_000
-    record_size_bytes: int = 256
-    kill_leader: bool = False
-
-    def __post_init__(self) -> None:
-        if not SECONDS_MIN <= self.seconds <= SECONDS_MAX:
-            raise UsageError(f"--seconds {self.seconds:g}: give {SECONDS_MIN} to {SECONDS_MAX}")
-        if not 1 <= self.nodes <= NODES_MAX:
-            raise UsageError(f"--nodes {self.nodes}: give 1 to {NODES_MAX}")
-        if self.kill_leader and self.nodes < 3:
-            raise UsageError(f"--kill-leader needs --nodes 3 or more: {self.nodes} cannot go on without one")
-        if self.throughput < 1:
-            raise UsageError(f"--throughput {self.throughput}: give records per second, at least 1")
-        Load(records_per_s=self.throughput, record_size_bytes=self.record_size_bytes)  # refuses what a node would
-
-
-def run_demo(options: DemoOptions, folder: Path, tell: Callable[[str], None]) -> Result:
-    """All stages. ``folder`` gets everything that the nodes write; ``tell`` gets a line for each stage.
-
-    Errors: PykraftError when a stage fails; faults in the log are in the result instead.
+    Errors: PykraftError when a stage cannot be done; faults in the log are in the result instead.
     """
-    _check_disk(options, folder)
+    options.check_disk(folder)
+    java_home()  # its absence is better known now than after the load
     with Children() as children:
-        cluster = Cluster(
-            children,
-            folder,
-            size=options.nodes,
-            throughput=options.throughput,
-            record_size_bytes=options.record_size_bytes,
-        )
         try:
-            failover_ms, seconds = _load(cluster, options, tell)
+            cluster, leader = start_cluster(children, folder, options, tell)
+            failover_ms, seconds = _load(cluster, leader, options, tell)
             tell("waiting until every replica holds all that was acknowledged")
             caught_up_offset = cluster.wait_until_caught_up()
             tell("stopping the nodes")
@@ -79,64 +50,87 @@ def run_demo(options: DemoOptions, folder: Path, tell: Callable[[str], None]) ->
             error.add_note(children.log_ends())
             raise
     tell("comparing the logs byte by byte")
-    verdict = cluster.check(caught_up_offset=caught_up_offset)
-    tell("starting Spark")
+    verdict = _verdict(cluster, caught_up_offset)
     said = cluster.journal.acknowledgements()
-    spark = local_session("pykraft demo")
-    try:
-        paths = ",".join(str(node.partition) for node in cluster.nodes.values())
-        records = spark.read.format("pykraft").option("path", paths).load()
-        tell("asking Spark for every acknowledged record")
-        found = audit(records, acknowledged_frame(spark, said), replicas=options.nodes, until_offset=caught_up_offset)
-    finally:
-        spark.stop()
+    partitions = [node.partition for node in cluster.nodes.values()]
+    found = ask_spark(partitions, said, until_offset=caught_up_offset, tell=tell)
     return Result(audit=found, verdict=verdict, failover_ms=failover_ms, seconds=seconds, latency_ms=latencies_ms(said))
 
 
-def _load(cluster: Cluster, options: DemoOptions, tell: Callable[[str], None]) -> tuple[int | None, float]:
-    """Stages 1 to 3; returns how long the fail-over took and how long the load lasted."""
+def start_cluster(children: Children, folder: Path, options: DemoOptions, tell: Tell) -> tuple[Cluster, Led]:
+    """A cluster with a leader; on other ports and in a folder of its own, if it lost its ports before it had them.
+
+    Errors: LocalQuorumError when there is no leader.
+    """
     tell(f"starting {options.nodes} nodes")
-    leader = cluster.start()
+    for left in reversed(range(START_TRIES_MAX)):
+        home = folder if left == START_TRIES_MAX - 1 else folder / f"again-{left}"
+        home.mkdir(exist_ok=True)
+        cluster = Cluster(
+            children,
+            home,
+            size=options.nodes,
+            throughput=options.throughput,
+            record_size_bytes=options.record_size_bytes,
+        )
+        try:
+            return cluster, cluster.start()
+        except LocalQuorumError:
+            if left == 0 or not any(PORT_IS_TAKEN in node.process.log() for node in cluster.nodes.values()):
+                raise
+        tell("somebody took a port; starting again on others")
+        for node in cluster.nodes.values():
+            node.process.kill()
+    raise AssertionError("the last try either returns or raises")
+
+
+def _load(cluster: Cluster, leader: Led, options: DemoOptions, tell: Tell) -> tuple[int | None, float]:
+    """Stages 2 and 3; returns how long the fail-over took (ms) and how long the load lasted (seconds)."""
     tell(f"node {leader.node} leads epoch {leader.epoch}; writing {options.throughput} records/s")
     begun = time.monotonic()
-    _wait(cluster, options.seconds / 2, tell)
     failover_ms = None
     if options.kill_leader:
-        leader_id = cluster.journal.leader_id()
-        victim = cluster.nodes[leader_id]
-        mark = cluster.journal.mark()
-        killed_wall_ms = time.time_ns() // 1_000_000
-        victim.process.kill()
-        tell(f"node {leader_id} was killed with -9")
-        cluster.journal.wait_for_acknowledged(1, since=mark, except_by=leader_id)
-        first = next(said for said in cluster.journal.acknowledgements(since=mark) if said.node != leader_id)
-        failover_ms = first.wall_ms - killed_wall_ms
-        tell(f"node {first.node} leads epoch {first.epoch}, {failover_ms} ms later")
-        victim.start()
-        tell(f"node {leader_id} starts again")
+        _wait(cluster, options.seconds / 2, tell)
+        failover_ms = _kill_leader(cluster, tell)
     _wait(cluster, options.seconds - (time.monotonic() - begun), tell)
     return failover_ms, time.monotonic() - begun
 
 
-def _wait(cluster: Cluster, seconds: float, tell: Callable[[str], None]) -> None:
-    """Let it run, and say from time to time how much was acknowledged."""
+def _kill_leader(cluster: Cluster, tell: Tell) -> int:
+    """Kill it with -9, wait until another one acknowledges, start it again; returns ms from the kill to that."""
+    leader_id = cluster.journal.leader_id()
+    victim = cluster.nodes[leader_id]
+    mark = cluster.journal.mark()
+    killed_wall_ms = time.time_ns() // 1_000_000
+    victim.process.kill()
+    tell(f"node {leader_id} was killed with -9")
+    cluster.journal.wait_for_acknowledged(1, since=mark, except_by=leader_id)
+    first = next(said for said in cluster.journal.acknowledgements(since=mark) if said.node != leader_id)
+    failover_ms = first.wall_ms - killed_wall_ms
+    tell(f"node {first.node} leads epoch {first.epoch}, {failover_ms} ms later")
+    victim.start()
+    tell(f"node {leader_id} starts again")
+    return failover_ms
+
+
+def _wait(cluster: Cluster, seconds: float, tell: Tell) -> None:
+    """Let it run, and say how much was acknowledged. Errors: LocalQuorumError when a node ends by itself."""
     end = time.monotonic() + seconds
-    told = time.monotonic()
+    seen = count = 0
     while (left := end - time.monotonic()) > 0:
         time.sleep(min(POLL_S, left))
-        if time.monotonic() - told >= 2:
-            told = time.monotonic()
-            tell(f"{_count(cluster.journal.acknowledgements()):,} records acknowledged")
+        for node in cluster.nodes.values():
+            if node.process.status is not None:
+                raise LocalQuorumError(f"{node.process.name} ended by itself, with status {node.process.status}")
+        events = cluster.journal.events(since=seen)
+        seen += len(events)
+        count += sum(event.count for event in events if isinstance(event, Acknowledged))
+        tell(f"{count:,} records acknowledged", is_passing=True)
 
 
-def _count(said: list[Acknowledged]) -> int:
-    return sum(one.count for one in said)
-
-
-def _check_disk(options: DemoOptions, folder: Path) -> None:
-    """Refuse what will not fit. Errors: UsageError."""
-    record_size_bytes = options.record_size_bytes + 16
-    needed = int(FREE_SIZE_BYTES_MIN + options.nodes * options.seconds * options.throughput * record_size_bytes)
-    free = shutil.disk_usage(folder).free
-    if free < needed:
-        raise UsageError(f"{folder}: {free >> 20} MiB are free, the demo needs {needed >> 20} MiB; use --data DIR")
+def _verdict(cluster: Cluster, caught_up_offset: int) -> Verdict:
+    """What can be said without Spark. That logs differ or are damaged is a problem, too, and Spark is asked still."""
+    try:
+        return cluster.check(caught_up_offset=caught_up_offset)
+    except (LocalQuorumError, ProtocolError) as error:
+        return Verdict(problems=(str(error),))

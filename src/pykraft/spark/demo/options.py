@@ -1,0 +1,50 @@
+"""How large the demo is, and whether that can work here; refused before anything is started.
+
+Invariant: what was accepted is accepted by the nodes, too. It refuses to know Spark.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from pykraft.errors import UsageError
+from pykraft.server.workload import Load
+
+SECONDS_MIN = 2
+SECONDS_MAX = 86_400
+NODES_MAX = 9
+FREE_SIZE_BYTES_MIN = 256 * 1024 * 1024
+"""What must be free beside the logs: Spark's own files, logs of the nodes, the journal."""
+_RECORD_OVERHEAD_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoOptions:
+    """What the command line says. ``throughput`` in records per second. Errors: UsageError."""
+
+    seconds: float = 20.0
+    nodes: int = 3
+    throughput: int = 5_000
+    record_size_bytes: int = 256
+    kill_leader: bool = False
+
+    def __post_init__(self) -> None:
+        if not SECONDS_MIN <= self.seconds <= SECONDS_MAX:
+            raise UsageError(f"--seconds {self.seconds:g}: give {SECONDS_MIN} to {SECONDS_MAX}")
+        if not 1 <= self.nodes <= NODES_MAX:
+            raise UsageError(f"--nodes {self.nodes}: give 1 to {NODES_MAX}")
+        if self.kill_leader and self.nodes < 3:
+            raise UsageError(f"--kill-leader needs --nodes 3 or more: {self.nodes} cannot go on without one")
+        if self.throughput < 1:
+            raise UsageError(f"--throughput {self.throughput}: give records per second, at least 1")
+        Load(records_per_s=self.throughput, record_size_bytes=self.record_size_bytes)  # refuses what a node would
+
+    def check_disk(self, folder: Path) -> None:
+        """Refuse what will not fit. Errors: UsageError."""
+        record_size_bytes = self.record_size_bytes + _RECORD_OVERHEAD_BYTES
+        needed = int(FREE_SIZE_BYTES_MIN + self.nodes * self.seconds * self.throughput * record_size_bytes)
+        free = shutil.disk_usage(folder).free
+        if free < needed:
+            raise UsageError(f"{folder}: {free >> 20} MiB are free, the demo needs {needed >> 20} MiB; use --data DIR")
