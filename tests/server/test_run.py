@@ -17,7 +17,7 @@ import pytest
 
 from pykraft.client.journal import Acknowledged, Event, Led, Started, Stopped, parse_event
 from pykraft.errors import UsageError
-from pykraft.server.node import ACCEPTED_MAX
+from pykraft.server.driver import ACCEPTED_MAX
 from pykraft.server.run import OWN_DESCRIPTORS, ServerOptions, accepted_max, loop_factory, serve
 from pykraft.server.workload import Load
 from tests.server.nodes import QUICK, TIMEOUT_S, node_configs

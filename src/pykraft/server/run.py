@@ -21,7 +21,7 @@ from typing import Final
 from pykraft.config import NodeConfig
 from pykraft.errors import UsageError
 from pykraft.server.ack_pipe import AckPipe
-from pykraft.server.node import ACCEPTED_MAX, Node
+from pykraft.server.driver import ACCEPTED_MAX, Driver
 from pykraft.server.workload import RUN_ID_SIZE_BYTES, Load, Workload
 
 SWITCH_INTERVAL_S: Final = 0.0005
@@ -95,7 +95,7 @@ async def _serve(config: NodeConfig, options: ServerOptions) -> None:
     if options.ack_descriptor is not None:
         acks = AckPipe(loop, options.ack_descriptor, failed=unread)
     tell = acks.tell if acks is not None else _tell_nobody
-    node = Node(config, loop, accepted_max=accepted_max())
+    node = Driver(config, loop, accepted_max=accepted_max())
 
     def begin() -> None:
         if options.load is not None:

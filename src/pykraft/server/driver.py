@@ -38,7 +38,7 @@ LANE_STOP_TIMEOUT_S: Final = 5.0
 logger = logging.getLogger("pykraft")
 
 
-class Node:
+class Driver:
     """Runs a host until it ends; see `run`."""
 
     def __init__(

@@ -19,9 +19,9 @@ from pykraft.log.os_fs import OsFs
 from pykraft.protocol.api import decode_response, encode_request
 from pykraft.protocol.frame import frame
 from pykraft.protocol.messages import ApiKey
-from pykraft.server import node as node_module
+from pykraft.server import driver as driver_module
 from pykraft.server.clock import now
-from pykraft.server.node import Node
+from pykraft.server.driver import Driver
 from pykraft.types import Epoch, NodeId
 from tests.server.nodes import QUICK, TIMEOUT_S, Watcher, node_configs
 from tests.server.stalling_fs import StallingFs
@@ -32,7 +32,7 @@ class Served:
 
     def __init__(self, config: NodeConfig, *, fs: OsFs | None = None) -> None:
         self.config = config
-        self.node = Node(config, asyncio.get_running_loop(), fs=fs)
+        self.node = Driver(config, asyncio.get_running_loop(), fs=fs)
         self.watcher = Watcher()
         self.node.host.register(self.watcher)
         self.task = asyncio.create_task(self.node.run())
@@ -152,7 +152,7 @@ def test_a_disk_that_stalls_holds_up_nothing_but_what_waits_for_it(serve: Serve,
 def test_a_disk_that_never_comes_back_does_not_keep_the_node(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(node_module, "LANE_STOP_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(driver_module, "LANE_STOP_TIMEOUT_S", 0.01)
     [config] = node_configs(tmp_path, 1)
     fs = StallingFs()
 
@@ -313,7 +313,7 @@ def test_a_loop_that_is_held_up_is_told(serve: Serve, tmp_path: Path, caplog: py
     async def main() -> None:
         served = Served(config)
         await served.watcher.leader()
-        threading.Event().wait(node_module.LAG_PERIOD_S + 0.05)
+        threading.Event().wait(driver_module.LAG_PERIOD_S + 0.05)
         await served.leave()
 
     serve(main)
