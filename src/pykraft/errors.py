@@ -6,6 +6,7 @@
         ConfigError            a property: key, value, what is allowed
         NotLeaderError         retry at the leader that it names
         BufferFullError        retry later: the leader cannot write as fast as it is asked to
+        RecordBatchTooLargeError  the records of one append do not fit into one batch
       LocalQuorumError         processes that were started here did not do what they should
       StorageError             the disk's: path, position, expected and found
         CorruptionError        bytes that are not what was written
@@ -85,6 +86,10 @@ class NotLeaderError(UsageError):
 
 class BufferFullError(UsageError):
     """The leader holds as much unwritten work as it may; nothing was appended."""
+
+
+class RecordBatchTooLargeError(UsageError):
+    """The records of one append are one batch, and do not fit into one; nothing was appended."""
 
 
 class StorageError(PykraftError):

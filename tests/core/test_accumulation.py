@@ -92,3 +92,47 @@ def test_offsets_are_dense_and_batches_small_enough(steps: list[tuple[int, int] 
         assert sum(sizes[handle] for handle in batch.handles) <= 100
     assert [handle for batch in drained for handle in batch.handles] == list(counts)
     assert gathered.next_offset == next_offset
+
+
+def test_what_is_prepared_stays_until_it_is_scheduled() -> None:
+    gathered = accumulation()
+    gathered.add(handle=1, count=1, size_bytes=10, now=NOW)
+    assert gathered.add(handle=2, count=1, size_bytes=10, now=later(1), is_prepared=True) == 8
+    assert gathered.add(handle=3, count=1, size_bytes=95, now=later(2), is_prepared=True) == 9
+    assert gathered.due_ms() == 0
+    assert [batch.handles for batch in gathered.drain()] == [(1,)]
+    assert gathered.due_ms() is None
+    assert gathered.drain() == ()
+    gathered.schedule()
+    assert gathered.due_ms() == 0
+    assert [(batch.handles, batch.base_offset) for batch in gathered.drain()] == [((2,), 8), ((3,), 9)]
+
+
+def test_what_was_prepared_has_lingered_since_it_was_added() -> None:
+    gathered = accumulation()
+    gathered.add(handle=1, count=1, size_bytes=10, now=NOW, is_prepared=True)
+    assert gathered.due_ms() is None
+    gathered.schedule()
+    assert gathered.due_ms() == NOW.mono_ms + 20
+
+
+def test_a_proposal_that_is_not_prepared_schedules_those_before_it() -> None:
+    gathered = accumulation()
+    gathered.add(handle=1, count=1, size_bytes=10, now=NOW, is_prepared=True)
+    gathered.add(handle=2, count=1, size_bytes=10, now=NOW)
+    assert gathered.due_ms() == NOW.mono_ms + 20
+    assert [batch.handles for batch in gathered.drain()] == [(1, 2)]
+
+
+def test_what_is_prepared_is_bounded_too_and_what_is_refused_holds_nothing() -> None:
+    gathered = accumulation(waiting_max=1)
+    gathered.add(handle=1, count=1, size_bytes=60, now=NOW)
+    assert gathered.add(handle=2, count=1, size_bytes=60, now=NOW, is_prepared=True) is None
+    assert [batch.handles for batch in gathered.drain()] == [(1,)]
+
+
+def test_the_end_of_a_term_gives_back_what_was_only_prepared() -> None:
+    gathered = accumulation()
+    gathered.add(handle=1, count=1, size_bytes=60, now=NOW)
+    gathered.add(handle=2, count=1, size_bytes=60, now=NOW, is_prepared=True)
+    assert gathered.close() == (1, 2)

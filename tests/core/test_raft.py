@@ -135,6 +135,7 @@ EVENTS: Mapping[str, list[Event]] = {
             for epoch in (4, 5, 6)
             for count in (0, 1)
         ),
+        events.AppendsScheduled(),
         *(events.ResignRequested(epoch=Epoch(epoch)) for epoch in (4, 5, 6)),
         events.ShutdownRequested(timeout_ms=9),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pykraft.errors import UsageError
 from pykraft.host.delivery import PIECE_SIZE_BYTES_MAX, CommittedBatch, Delivery
 from pykraft.host.recent import RecentBatches
 from pykraft.protocol.records import encode_control_batch, read_header
@@ -21,7 +22,7 @@ class Desk:
         self.recent.append([batch(offset) for offset in range(in_files, in_files + in_memory)])
         self.delivery = Delivery(self.ports, self.log, self.recent, Offset(0))
         self.listener = FakeListener()
-        self.delivery.register(self.listener)
+        self.registration = self.delivery.register(self.listener)
 
     def commit(self, high_watermark: int) -> list[tuple[int, ...] | tuple[str, int, int | None]]:
         """Raise the high watermark, finish all reads; what the listener was called with since."""
@@ -200,3 +201,88 @@ def test_a_gap_is_our_own_bug() -> None:
     desk.delivery.committed(Offset(3))
     with pytest.raises(AssertionError):
         desk.ports.finish_read()
+
+
+def test_a_listener_that_is_held_is_called_no_more_until_it_is_released() -> None:
+    desk = Desk(in_memory=4)
+    desk.listener.on_each = desk.registration.hold
+    assert desk.commit(1) == [(0,)]
+    desk.delivery.leader_changed(leads(3, leader_id=2))
+    assert desk.commit(4) == []
+    desk.registration.release()
+    assert desk.listener.calls == [("leader", 3, 2), (1, 2, 3)]
+    assert desk.registration.next_offset == 4
+
+
+def test_a_read_that_returns_while_its_listener_is_held_is_done_again() -> None:
+    desk = Desk(in_files=3)
+    desk.delivery.committed(Offset(3))
+    desk.registration.hold()
+    desk.ports.finish_read()
+    assert desk.listener.calls == []
+    assert desk.ports.reads == []
+    desk.registration.release()
+    desk.ports.finish_read()
+    assert desk.listener.calls == [(0, 1, 2)]
+
+
+def test_a_listener_that_is_removed_hears_nothing_any_more() -> None:
+    desk = Desk(in_files=1, in_memory=2)
+    desk.delivery.committed(Offset(1))
+    desk.registration.remove()
+    desk.ports.finish_read()
+    desk.delivery.leader_changed(leads(3, leader_id=2))
+    assert desk.commit(3) == []
+    desk.registration.release()
+    assert desk.listener.calls == []
+    with pytest.raises(UsageError, match="is not registered"):
+        desk.registration.remove()
+
+
+def test_a_listener_may_remove_itself_from_within_its_call() -> None:
+    desk = Desk()
+    desk.recent.append([batch(offset, bytes([65]) * 600_000) for offset in range(3)])
+    desk.listener.on_each = desk.registration.remove
+    assert desk.commit(3) == [(0,)]
+
+
+def test_a_listener_that_was_removed_can_begin_anew() -> None:
+    desk = Desk(in_memory=2)
+    desk.commit(2)
+    desk.registration.remove()
+    desk.listener.calls.clear()
+    desk.delivery.register(desk.listener)
+    assert desk.listener.calls == [(0, 1)]
+
+
+def test_a_listener_is_registered_once() -> None:
+    desk = Desk()
+    with pytest.raises(UsageError, match="registered already"):
+        desk.delivery.register(desk.listener)
+
+
+def test_a_listener_can_go_on_where_it_was_also_beyond_what_is_committed() -> None:
+    desk = Desk(in_files=2, in_memory=2)
+    first, second = FakeListener(), FakeListener()
+    desk.delivery.register(first, Offset(1))
+    desk.delivery.register(second, Offset(3))
+    desk.commit(3)
+    assert first.calls == [(1,), (2,)]
+    assert second.calls == []
+    desk.commit(4)
+    assert second.calls == [(3,)]
+
+
+def test_the_batch_that_holds_the_first_offset_comes_whole() -> None:
+    desk = Desk()
+    desk.recent.append([batch(0, b"a", b"b", b"c"), batch(3)])
+    desk.commit(4)
+    late = FakeListener()
+    desk.delivery.register(late, Offset(2))
+    assert late.calls == [(0, 3)]
+
+
+def test_an_offset_below_the_log_start_is_refused() -> None:
+    desk = Desk()
+    with pytest.raises(UsageError, match="begins at 0"):
+        desk.delivery.register(FakeListener(), Offset(-1))

@@ -234,32 +234,6 @@ def test_one_flushed_follower_is_no_majority_without_the_leaders_own_flush() -> 
     cluster.run_until(lambda: bool(outcomes))
 
 
-def test_a_leader_that_leaves_hands_over_and_stops() -> None:
-    cluster = Cluster()
-    leader = cluster.leader()
-    cluster.run_until_committed(1)
-    leader.running.shutdown(5_000, cluster.now)
-    cluster.run_until(lambda: bool(leader.stops), limit_ms=2_000)
-    assert leader.stops == [None]
-    leader.leave()
-    new = cluster.leader()
-    assert new is not leader
-    leader.start()
-    new.propose(b"a")
-    cluster.run_until(lambda: leader.listener.values == [b"a"])
-
-
-def test_a_leader_can_resign() -> None:
-    cluster = Cluster()
-    leader = cluster.leader()
-    epoch = leader.running.epoch
-    leader.running.resign(Epoch(epoch + 1), cluster.now)
-    assert leader.running.role == "leader"
-    leader.running.resign(epoch, cluster.now)
-    assert leader.running.role == "resigned"
-    cluster.run_until(lambda: cluster.leader().running.epoch > epoch)
-
-
 def test_a_lonely_voter_leads_and_commits_what_it_has_flushed() -> None:
     cluster = Cluster(voters=1)
     node = cluster[1]

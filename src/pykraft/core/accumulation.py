@@ -4,6 +4,9 @@ Proposals gather in one open batch until the linger time is over or the batch is
 many of them. All records of one proposal stay in one batch, which makes them atomic. Bounded by the number
 of batches that wait while storage is behind.
 
+A proposal can be prepared only: it has its offset, and it and all after it stay here until they are scheduled, so that
+several batches become visible together.
+
 Invariant: offsets are dense from the log end on: open and waiting batches come right after what was drained.
 
 Source: KIP-595 (``quorum.append.linger.ms``); Kafka ``BatchAccumulator``.
@@ -35,16 +38,23 @@ class Accumulation:
         self._base_offset = base_offset
         self._size_bytes = 0
         self._begun: Instant | None = None
+        self._held_from: Offset | None = None
 
     def fits(self, size_bytes: int) -> bool:
         """True when a proposal of this size can be one batch at all."""
         return size_bytes <= self._size_bytes_max
 
-    def add(self, *, handle: int, count: int, size_bytes: int, now: Instant) -> Offset | None:
-        """Take a proposal that `fits`; returns its base offset, or None when too many batches wait."""
+    def add(
+        self, *, handle: int, count: int, size_bytes: int, now: Instant, is_prepared: bool = False
+    ) -> Offset | None:
+        """Take a proposal that `fits`; returns its base offset, or None when too many batches wait.
+
+        One that is prepared stays until `schedule`; one that is not schedules all that was prepared before it.
+        """
         assert self.fits(size_bytes)
         assert count >= 1
-        if self._handles and self._size_bytes + size_bytes > self._size_bytes_max:
+        begins_hold = is_prepared and self._held_from is None
+        if self._handles and (begins_hold or self._size_bytes + size_bytes > self._size_bytes_max):
             self._complete()
         if not self._handles:
             if len(self._waiting) >= self._waiting_max:
@@ -52,28 +62,41 @@ class Accumulation:
             self._begun = now
             self._base_offset = self.next_offset
         base_offset = self.next_offset
+        if begins_hold:
+            self._held_from = base_offset
+        elif not is_prepared:
+            self._held_from = None
         self._handles.append(handle)
         self._size_bytes += size_bytes
         self.next_offset = Offset(base_offset + count)
         return base_offset
 
+    def schedule(self) -> None:
+        """All that was prepared may be drained."""
+        self._held_from = None
+
     def due_ms(self) -> int | None:
         """When there is something to drain (mono ms; the past when a full batch waits), or None."""
-        if self._waiting:
+        if self._waiting and self._is_free(self._waiting[0]):
             return 0
-        return self._begun.mono_ms + self._linger_ms if self._begun else None
+        return self._begun.mono_ms + self._linger_ms if self._begun and self._held_from is None else None
 
     def drain(self) -> tuple[PlannedBatch, ...]:
-        """All batches in order; nothing waits any more."""
-        if self._handles:
+        """All batches in order but those that are only prepared."""
+        if self._handles and self._held_from is None:
             self._complete()
-        batches = tuple(self._waiting)
-        self._waiting.clear()
-        return batches
+        batches: list[PlannedBatch] = []
+        while self._waiting and self._is_free(self._waiting[0]):
+            batches.append(self._waiting.popleft())
+        return tuple(batches)
 
     def close(self) -> tuple[int, ...]:
         """End of the term: the handles of all proposals that never reached the log."""
+        self.schedule()
         return tuple(handle for batch in self.drain() for handle in batch.handles)
+
+    def _is_free(self, batch: PlannedBatch) -> bool:
+        return self._held_from is None or batch.end_offset <= self._held_from
 
     def _complete(self) -> None:
         assert self._begun is not None

@@ -52,13 +52,19 @@ class Proposed:
     """The application wants ``count`` records appended as one atomic batch.
 
     ``size_bytes`` is what they take in a batch, without the batch header. ``epoch`` is the epoch that the
-    application believes this node to lead.
+    application believes this node to lead. ``is_prepared``: it is not to be drained before `AppendsScheduled`.
     """
 
     handle: int
     epoch: Epoch
     count: int
     size_bytes: int
+    is_prepared: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendsScheduled:
+    """The application lets go of everything that it has prepared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +92,7 @@ Event: TypeAlias = (
     | SendFailed
     | Persisted
     | Proposed
+    | AppendsScheduled
     | TimerDue
     | ResignRequested
     | ShutdownRequested

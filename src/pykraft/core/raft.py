@@ -19,6 +19,7 @@ from pykraft.config import RaftConfig
 from pykraft.core.appending import flushed
 from pykraft.core.effects import ClosePeer, CloseRequester, Effect
 from pykraft.core.events import (
+    AppendsScheduled,
     Event,
     Persisted,
     Proposed,
@@ -32,7 +33,12 @@ from pykraft.core.events import (
 from pykraft.core.log_view import LogView
 from pykraft.core.moves import to_leader, to_prospective
 from pykraft.core.on.dispatch import on_request, on_response, on_send_failed
-from pykraft.core.on.propose import on_proposed, on_resign_requested, on_shutdown_requested
+from pykraft.core.on.propose import (
+    on_appends_scheduled,
+    on_proposed,
+    on_resign_requested,
+    on_shutdown_requested,
+)
 from pykraft.core.on.timer import next_deadline_ms, poll
 from pykraft.core.replica import LocalReplica, Replica
 from pykraft.core.start import initial_state
@@ -122,6 +128,8 @@ class Raft:
                     flushed(replica, replica.state)
             case Proposed():
                 on_proposed(replica, event, now)
+            case AppendsScheduled():
+                on_appends_scheduled(replica, event, now)
             case ResignRequested():
                 on_resign_requested(replica, event, now)
             case ShutdownRequested():

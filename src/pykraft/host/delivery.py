@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from pykraft.core.effects import NotifyLeaderChange
+from pykraft.errors import UsageError
 from pykraft.host.fetch_read import ReadableLog, cut, read_durable
 from pykraft.host.ports import Ports
 from pykraft.host.recent import Batch, RecentBatches
@@ -68,26 +69,56 @@ class Listener(Protocol):
         ...
 
 
-class _Feed:
-    """One listener and how far it is."""
+class Registration:
+    """One listener and how far it is; whoever registered it may hold it, let it go on, and take it out.
+
+    A listener that hands its batches to another thread or task holds its registration until they are done with: what
+    is committed meanwhile waits in the log, not in a queue.
+    """
 
     def __init__(self, delivery: Delivery, listener: Listener, next_offset: Offset) -> None:
+        self.listener = listener
+        self.news: NotifyLeaderChange | None = None
         self._delivery = delivery
-        self._listener = listener
         self._next_offset = next_offset
         self._is_busy = False
-        self.news: NotifyLeaderChange | None = None
+        self._has_begun = False
+        self._is_held = False
+        self._is_removed = False
+
+    @property
+    def next_offset(self) -> Offset:
+        """Where the next batch begins, or within which offset's batch the first one lies."""
+        return self._next_offset
+
+    def hold(self) -> None:
+        """Call the listener no more, after the call that is under way."""
+        self._is_held = True
+
+    def release(self) -> None:
+        """Go on after `hold`; the listener may be called before this returns."""
+        self._is_held = False
+        self.progress()
+
+    def remove(self) -> None:
+        """Never call the listener again. Errors: UsageError when it was removed already."""
+        self._delivery.remove(self)
+        self._is_removed = True
 
     def progress(self) -> None:
         """Pass on what can be passed on now; a call from within a listener's call does nothing, the outer goes on."""
         if self._is_busy:
             return
         self._is_busy = True
-        while self._tell() or self._feed_from_memory():
+        while self._is_fed and (self._tell() or self._feed_from_memory()):
             pass
         self._is_busy = False
-        if self._next_offset < min(self._delivery.high_watermark, self._delivery.recent.start_offset):
+        if self._is_fed and self._next_offset < min(self._delivery.high_watermark, self._delivery.recent.start_offset):
             self._feed_from_files()
+
+    @property
+    def _is_fed(self) -> bool:
+        return not (self._is_held or self._is_removed)
 
     def _tell(self) -> bool:
         """Tell the news of a leader, unless the listener has to be given more first."""
@@ -97,7 +128,7 @@ class _Feed:
         if news.epoch_start_offset is not None and self._next_offset <= news.epoch_start_offset:
             return False
         self.news = None
-        self._listener.on_leader_change(news.epoch, news.leader_id)
+        self.listener.on_leader_change(news.epoch, news.leader_id)
         return True
 
     def _feed_from_memory(self) -> bool:
@@ -119,6 +150,9 @@ class _Feed:
 
     def _read(self, data: Buffer | None, high_watermark: Offset) -> None:
         assert data is not None, "what is committed is never cut off"
+        if not self._is_fed:  # read again when it goes on: what waits is an offset, not a piece
+            self._is_busy = False
+            return
         view = memoryview(cut(data, high_watermark))
         has_given = self._give(
             [
@@ -133,9 +167,13 @@ class _Feed:
     def _give(self, batches: Sequence[Batch]) -> bool:
         if not batches:
             return False
-        assert batches[0][0].base_offset == self._next_offset, "nothing is left out, nothing comes twice"
+        first = batches[0][0]
+        assert first.base_offset == self._next_offset or (
+            not self._has_begun and first.base_offset <= self._next_offset < first.end_offset
+        ), "nothing is left out, nothing comes twice"
+        self._has_begun = True
         self._next_offset = batches[-1][0].end_offset
-        self._listener.on_commit(
+        self.listener.on_commit(
             [
                 CommittedBatch(
                     base_offset=header.base_offset,
@@ -161,15 +199,30 @@ class Delivery:
         self.high_watermark = start_offset
         """What the node knew to be committed at last (exclusive); it never goes back."""
         self._start_offset = start_offset
-        self._feeds: list[_Feed] = []
+        self._registrations: list[Registration] = []
         self._newest: NotifyLeaderChange | None = None
 
-    def register(self, listener: Listener) -> None:
-        """Feed this listener too, from the log start on and with the newest leader change."""
-        feed = _Feed(self, listener, self._start_offset)
-        feed.news = self._newest
-        self._feeds.append(feed)
-        feed.progress()
+    def register(self, listener: Listener, from_offset: Offset | None = None) -> Registration:
+        """Feed this listener too, from the log start or an offset on, and with the newest leader change.
+
+        Errors: UsageError for one that is registered already, and for an offset below the log start.
+        """
+        if any(known.listener is listener for known in self._registrations):
+            raise UsageError(f"{listener!r} is registered already")
+        next_offset = self._start_offset if from_offset is None else from_offset
+        if next_offset < self._start_offset:
+            raise UsageError(f"offset {next_offset} is not in the log: it begins at {self._start_offset}")
+        registration = Registration(self, listener, next_offset)
+        registration.news = self._newest
+        self._registrations.append(registration)
+        registration.progress()
+        return registration
+
+    def remove(self, registration: Registration) -> None:
+        """Feed this one no more. Errors: UsageError when it was removed already."""
+        if registration not in self._registrations:
+            raise UsageError(f"{registration.listener!r} is not registered")
+        self._registrations.remove(registration)
 
     def committed(self, high_watermark: Offset) -> None:
         """Everything below is committed."""
@@ -179,8 +232,8 @@ class Delivery:
     def leader_changed(self, news: NotifyLeaderChange) -> None:
         """News of a leader replaces older news that a listener has not heard."""
         self._newest = news
-        for feed in self._feeds:
-            feed.news = news
+        for registration in self._registrations:
+            registration.news = news
         self._progress()
 
     def leads_no_more(self) -> None:
@@ -188,9 +241,9 @@ class Delivery:
         if self._newest is None or self._newest.epoch_start_offset is None:
             return
         self._newest = None
-        for feed in self._feeds:
-            feed.news = None
+        for registration in self._registrations:
+            registration.news = None
 
     def _progress(self) -> None:
-        for feed in list(self._feeds):
-            feed.progress()
+        for registration in list(self._registrations):
+            registration.progress()

@@ -113,7 +113,7 @@ def _close_peer(parts: Parts, effect: effects.ClosePeer, _: Step) -> None:
 
 
 def _accept_proposal(parts: Parts, effect: effects.AcceptProposal, _: Step) -> None:
-    """Nothing to do: the batch that the proposal becomes a part of says the same again, and for good."""
+    parts.producers.accepted(effect.handle, effect.base_offset)
 
 
 def _reject_proposal(parts: Parts, effect: effects.RejectProposal, _: Step) -> None:
@@ -137,6 +137,7 @@ def _notify_role(parts: Parts, effect: effects.NotifyRole, _: Step) -> None:
 
 def _complete_shutdown(parts: Parts, effect: effects.CompleteShutdown, _: Step) -> None:
     parts.ports.report("left the quorum" if effect.graceful else "leaving the quorum took too long: nobody else leads")
+    parts.ending.is_graceful = effect.graceful
     stop(parts, None)
 
 

@@ -16,9 +16,10 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from pykraft.config import NodeConfig
-from pykraft.core.events import Event, Persisted, ResignRequested, ShutdownRequested, TimerDue
-from pykraft.errors import BufferFullError, UsageError
-from pykraft.host.delivery import Listener
+from pykraft.core.events import AppendsScheduled, Event, Persisted, ResignRequested, ShutdownRequested, TimerDue
+from pykraft.errors import BufferFullError, NotLeaderError, UsageError
+from pykraft.host.delivery import Listener, Registration
+from pykraft.host.execute import LEADER
 from pykraft.host.open import Opened, open_node
 from pykraft.host.parts import assemble
 from pykraft.host.ports import ConnectionId, Ports
@@ -101,18 +102,29 @@ class Host:
         self._put(TimerDue(), now)
 
     def propose(
-        self, values: Sequence[bytes], *, epoch: Epoch, now: Instant, on_outcome: Callable[[Outcome], None]
+        self,
+        values: Sequence[bytes],
+        *,
+        epoch: Epoch,
+        now: Instant,
+        on_outcome: Callable[[Outcome], None],
+        on_accepted: Callable[[Offset], None] | None = None,
+        is_prepared: bool = False,
     ) -> int:
         """Append these values as one atomic batch, if this node leads ``epoch``; returns the proposal's handle.
 
         ``on_outcome`` is called exactly once, perhaps before this returns: with `Committed`, with `OutcomeUnknown`,
-        or with `Rejected` (NotLeaderError, BufferFullError, UsageError for a future epoch or too large a batch).
-        It must not raise; it may call back.
+        or with `Rejected` (NotLeaderError, BufferFullError, RecordBatchTooLargeError, UsageError for a future epoch).
+        ``on_accepted`` is called before that with the offset of the first value, unless the proposal is rejected at
+        once. Neither may raise; both may call back. ``is_prepared``: what is appended goes nowhere before
+        `schedule_prepared`, or before a proposal that is not prepared.
 
-        Errors: UsageError when there are no values or one is empty; then ``on_outcome`` is never called.
+        Errors: UsageError when there are no values or one is empty; then nothing is called.
         """
         producers = self._parts.producers
-        proposed = producers.propose(values, epoch=epoch, on_outcome=on_outcome)
+        proposed = producers.propose(
+            values, epoch=epoch, on_outcome=on_outcome, on_accepted=on_accepted, is_prepared=is_prepared
+        )
         if self._parts.inbox.is_closed:
             producers.reject(proposed.handle, UsageError("the node has stopped"))
         elif producers.is_overfull:
@@ -122,17 +134,39 @@ class Host:
             self._put(proposed, now)
         return proposed.handle
 
+    def schedule_prepared(self, now: Instant) -> None:
+        """Let go of everything that was prepared. Errors: NotLeaderError."""
+        if self.role != LEADER:
+            leader_id = self.leader_id
+            raise NotLeaderError(None if leader_id == self.node_id else leader_id, self.epoch)
+        self._put(AppendsScheduled(), now)
+
     def resign(self, epoch: Epoch, now: Instant) -> None:
-        """Give up the leadership of this epoch; nothing happens when this node does not have it."""
+        """Give up the leadership of this epoch; of one that is over it is given up already.
+
+        Errors: UsageError for an epoch that has not begun, and for the present one when this node does not lead it.
+        Source: Kafka's ``RaftClient.resign``.
+        """
+        if self.node_id is None:
+            raise UsageError("a node without an id never leads, and cannot resign")
+        if epoch < 0 or epoch > self.epoch:
+            raise UsageError(f"epoch {epoch} has not begun: the present one is {self.epoch}")
+        if epoch == self.epoch and self.leader_id != self.node_id:
+            raise UsageError(f"this node does not lead epoch {epoch}, and cannot resign from it")
         self._put(ResignRequested(epoch=epoch), now)
 
     def shutdown(self, timeout_ms: int, now: Instant) -> None:
         """Hand over and leave; `Ports.stop` follows within ``timeout_ms``."""
         self._put(ShutdownRequested(timeout_ms=timeout_ms), now)
 
-    def register(self, listener: Listener) -> None:
-        """Give this listener every committed batch from the log start on, and each leader change."""
-        self._parts.delivery.register(listener)
+    def register(self, listener: Listener, from_offset: Offset | None = None) -> Registration:
+        """Give this listener every committed batch, from the log start or from an offset on, and each leader change.
+
+        The first batch may begin before ``from_offset``, if that is within a batch.
+
+        Errors: UsageError for a listener that is registered already, and for an offset below the log start.
+        """
+        return self._parts.delivery.register(listener, from_offset)
 
     def close(self) -> None:
         """Close the files and give up the lock. The ordered lane must be idle, and no read under way.
@@ -172,6 +206,11 @@ class Host:
     def role(self) -> str:
         """Name of the state as in Kafka's current-state metric; before `start` it is ``unattached``."""
         return raft.role if (raft := self._stepping.raft) else "unattached"
+
+    @property
+    def is_left_gracefully(self) -> bool | None:
+        """Whether a shutdown came to its end before its time was over; None when there was none."""
+        return self._parts.ending.is_graceful
 
     @property
     def high_watermark(self) -> Offset | None:

@@ -25,6 +25,13 @@ from pykraft.rpc.context import RpcContext
 from pykraft.types import NodeId, Offset
 
 
+@dataclass(slots=True)
+class Ending:
+    """How the node left: None until it has left by itself, False when its time for that ran out first."""
+
+    is_graceful: bool | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """One of each."""
@@ -38,6 +45,7 @@ class Parts:
     peers: Peers
     producers: Producers
     delivery: Delivery
+    ending: Ending
 
 
 def assemble(
@@ -85,4 +93,5 @@ def assemble(
         ),
         producers=Producers(batch_size_bytes_max=config.raft.batch_size_bytes_max),
         delivery=Delivery(ports, log, recent, start_offset),
+        ending=Ending(),
     )

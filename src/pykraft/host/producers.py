@@ -77,6 +77,7 @@ Outcome: TypeAlias = Committed | Rejected | OutcomeUnknown
 class _Proposal:
     values: list[bytes]
     on_outcome: Callable[[Outcome], None]
+    on_accepted: Callable[[Offset], None] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +105,15 @@ class Producers:
         """True when the newest proposal is one too many and is to be rejected."""
         return len(self) > UNDECIDED_PROPOSALS_MAX
 
-    def propose(self, values: Sequence[bytes], *, epoch: Epoch, on_outcome: Callable[[Outcome], None]) -> Proposed:
+    def propose(
+        self,
+        values: Sequence[bytes],
+        *,
+        epoch: Epoch,
+        on_outcome: Callable[[Outcome], None],
+        on_accepted: Callable[[Offset], None] | None = None,
+        is_prepared: bool = False,
+    ) -> Proposed:
         """Keep the values under a new handle; the core is to be told what is returned.
 
         Errors: UsageError when there are no values or one of them is empty, which no KRaft reader accepts.
@@ -113,8 +122,15 @@ class Producers:
         if not kept or not all(kept):
             raise UsageError("a proposal needs at least one value, and a value at least one byte")
         handle, self._next_handle = self._next_handle, self._next_handle + 1
-        self._proposals[handle] = _Proposal(values=kept, on_outcome=on_outcome)
-        return Proposed(handle=handle, epoch=epoch, count=len(kept), size_bytes=self._claimed_size_bytes(kept))
+        self._proposals[handle] = _Proposal(values=kept, on_outcome=on_outcome, on_accepted=on_accepted)
+        size_bytes = self._claimed_size_bytes(kept)
+        return Proposed(handle=handle, epoch=epoch, count=len(kept), size_bytes=size_bytes, is_prepared=is_prepared)
+
+    def accepted(self, handle: int, base_offset: Offset) -> None:
+        """The records of this proposal have their offsets, from this one on; they are not in the log yet."""
+        on_accepted = self._proposals[handle].on_accepted
+        if on_accepted is not None:
+            on_accepted(base_offset)
 
     def reject(self, handle: int, error: Exception) -> None:
         """The records of this proposal will never be in the log."""

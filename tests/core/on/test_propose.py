@@ -5,17 +5,31 @@ from __future__ import annotations
 import pytest
 
 from pykraft.core.effects import AcceptProposal, AppendBatches, Effect, RejectProposal, Report
-from pykraft.core.events import Proposed, ResignRequested, ShutdownRequested
-from pykraft.core.on.propose import on_proposed, on_resign_requested, on_shutdown_requested
+from pykraft.core.events import AppendsScheduled, Proposed, ResignRequested, ShutdownRequested
+from pykraft.core.on.propose import (
+    on_appends_scheduled,
+    on_proposed,
+    on_resign_requested,
+    on_shutdown_requested,
+)
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader, State
-from pykraft.errors import BufferFullError, NotLeaderError, UsageError
+from pykraft.errors import BufferFullError, NotLeaderError, RecordBatchTooLargeError, UsageError
 from pykraft.types import Epoch, Io
 from tests.core.replicas import CONFIG, NOW, done, follower, kinds, later, leader, only, replica, resigned
 
 
-def propose(made: Replica, *, handle: int = 1, epoch: int = 5, count: int = 1, size_bytes: int = 10) -> list[Effect]:
-    on_proposed(made, Proposed(handle=handle, epoch=Epoch(epoch), count=count, size_bytes=size_bytes), NOW)
+def propose(
+    made: Replica,
+    *,
+    handle: int = 1,
+    epoch: int = 5,
+    count: int = 1,
+    size_bytes: int = 10,
+    is_prepared: bool = False,
+) -> list[Effect]:
+    proposed = Proposed(handle=handle, epoch=Epoch(epoch), count=count, size_bytes=size_bytes, is_prepared=is_prepared)
+    on_proposed(made, proposed, NOW)
     return done(made)
 
 
@@ -48,10 +62,26 @@ def test_only_the_leader_of_the_epoch_appends(state: State, epoch: int, kind: ty
         assert refused.error.leader_id == (2 if made.has_remote_leader else None)
 
 
-@pytest.mark.parametrize(("count", "size_bytes"), [(0, 1), (-1, 1), (1, 1_001)])
-def test_what_cannot_be_a_batch_is_refused(count: int, size_bytes: int) -> None:
+@pytest.mark.parametrize(
+    ("count", "size_bytes", "kind"), [(0, 1, UsageError), (-1, 1, UsageError), (1, 1_001, RecordBatchTooLargeError)]
+)
+def test_what_cannot_be_a_batch_is_refused(count: int, size_bytes: int, kind: type[Exception]) -> None:
     refused = only(propose(replica(leader()), count=count, size_bytes=size_bytes), RejectProposal)
-    assert type(refused.error) is UsageError
+    assert type(refused.error) is kind
+
+
+def test_what_is_prepared_waits_for_its_schedule_however_long_it_lingers() -> None:
+    made = replica(leader())
+    assert kinds(propose(made, handle=1, is_prepared=True)) == ["AcceptProposal"]
+    on_appends_scheduled(made, AppendsScheduled(), NOW)
+    (batch,) = only(done(made), AppendBatches).batches
+    assert batch.handles == (1,)
+
+
+def test_who_does_not_lead_has_prepared_nothing() -> None:
+    made = replica(follower())
+    on_appends_scheduled(made, AppendsScheduled(), NOW)
+    assert done(made) == []
 
 
 def test_a_leader_that_is_to_resign_takes_nothing_more() -> None:

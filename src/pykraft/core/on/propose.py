@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from pykraft.core.appending import drain_if_due
 from pykraft.core.effects import AcceptProposal, RejectProposal, Report
-from pykraft.core.events import Proposed, ResignRequested, ShutdownRequested
+from pykraft.core.events import AppendsScheduled, Proposed, ResignRequested, ShutdownRequested
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
-from pykraft.errors import BufferFullError, NotLeaderError, PykraftError, UsageError
+from pykraft.errors import BufferFullError, NotLeaderError, PykraftError, RecordBatchTooLargeError, UsageError
 from pykraft.types import Instant
 
 
@@ -18,8 +18,8 @@ def on_proposed(replica: Replica, event: Proposed, now: Instant) -> None:
     """Give the records their offsets and let them linger for company.
 
     Effects: AcceptProposal or RejectProposal; AppendBatches when the linger time is 0 or over.
-    Errors (in RejectProposal): NotLeaderError, UsageError for a future epoch, no records or too large a
-    batch, BufferFullError while storage is too far behind.
+    Errors (in RejectProposal): NotLeaderError, UsageError for a future epoch or no records,
+    RecordBatchTooLargeError, BufferFullError while storage is too far behind.
     Source: Kafka ``KafkaRaftClient.prepareAppend``.
     """
     leader = replica.state
@@ -27,7 +27,11 @@ def on_proposed(replica: Replica, event: Proposed, now: Instant) -> None:
     if error is None:
         assert isinstance(leader, Leader)
         base_offset = leader.accumulation.add(
-            handle=event.handle, count=event.count, size_bytes=event.size_bytes, now=now
+            handle=event.handle,
+            count=event.count,
+            size_bytes=event.size_bytes,
+            now=now,
+            is_prepared=event.is_prepared,
         )
         if base_offset is not None:
             replica.outbox.add(AcceptProposal(handle=event.handle, base_offset=base_offset, epoch=leader.epoch))
@@ -35,6 +39,18 @@ def on_proposed(replica: Replica, event: Proposed, now: Instant) -> None:
             return
         error = BufferFullError("the leader's storage is too far behind: propose again later")
     replica.outbox.add(RejectProposal(handle=event.handle, error=error))
+
+
+def on_appends_scheduled(replica: Replica, event: AppendsScheduled, now: Instant) -> None:
+    """What was prepared may be drained; who does not lead has prepared nothing.
+
+    Effects: AppendBatches when the linger time is 0 or over.
+    Source: Kafka ``KafkaRaftClient.schedulePreparedAppend``.
+    """
+    del event
+    if isinstance(replica.state, Leader):
+        replica.state.accumulation.schedule()
+        drain_if_due(replica, replica.state, now)
 
 
 def on_resign_requested(replica: Replica, event: ResignRequested, now: Instant) -> None:
@@ -67,5 +83,5 @@ def _refusal(replica: Replica, event: Proposed) -> PykraftError | None:
         return UsageError("a proposal holds at least one record")
     if not leader.accumulation.fits(event.size_bytes):
         most = replica.config.batch_size_bytes_max
-        return UsageError(f"the records take {event.size_bytes} bytes, a batch may take {most}")
+        return RecordBatchTooLargeError(f"the records take {event.size_bytes} bytes, a batch may take {most}")
     return None

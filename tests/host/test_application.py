@@ -1,0 +1,85 @@
+"""What the application asks of its node: prepared appends, resigning, leaving."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.errors import NotLeaderError, UsageError
+from pykraft.host.producers import Committed, Outcome
+from pykraft.types import Epoch, Offset
+from tests.host.cluster import Cluster
+
+
+def test_only_an_epoch_that_is_led_here_can_be_resigned_from() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    cluster.run_until_committed(1)
+    epoch = leader.running.epoch
+    follower = cluster.others(leader)[0]
+    for machine, wrong in ((leader, epoch + 1), (leader, -1), (follower, epoch)):
+        with pytest.raises(UsageError):
+            machine.running.resign(Epoch(wrong), cluster.now)
+    assert leader.running.role == "leader"
+    leader.running.resign(epoch, cluster.now)
+    leader.running.resign(epoch, cluster.now)
+
+
+def test_appends_that_are_prepared_become_visible_together() -> None:
+    cluster = Cluster(voters=1)
+    node = cluster[1]
+    node.flush()
+    accepted: list[Offset] = []
+    outcomes: list[Outcome] = []
+    for value in (b"a", b"b"):
+        node.running.propose(
+            [value, value],
+            epoch=node.running.epoch,
+            now=cluster.now,
+            on_outcome=outcomes.append,
+            on_accepted=accepted.append,
+            is_prepared=True,
+        )
+    node.flush()
+    assert (accepted, outcomes, node.listener.values) == ([1, 3], [], [])
+    node.running.schedule_prepared(cluster.now)
+    node.flush()
+    assert node.listener.values == [b"a", b"a", b"b", b"b"]
+    assert [outcome.base_offset for outcome in outcomes if isinstance(outcome, Committed)] == [1, 3]
+
+
+def test_a_node_that_does_not_lead_has_nothing_to_schedule() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    cluster.run_until_committed(1)
+    with pytest.raises(NotLeaderError, match=f"the leader is node {leader.node_id}"):
+        cluster.others(leader)[0].running.schedule_prepared(cluster.now)
+    leader.running.resign(leader.running.epoch, cluster.now)
+    with pytest.raises(NotLeaderError, match="no leader is known"):
+        leader.running.schedule_prepared(cluster.now)
+
+
+def test_a_leader_that_leaves_hands_over_and_stops() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    cluster.run_until_committed(1)
+    leader.running.shutdown(5_000, cluster.now)
+    cluster.run_until(lambda: bool(leader.stops), limit_ms=2_000)
+    assert leader.stops == [None]
+    assert leader.running.is_left_gracefully
+    leader.leave()
+    new = cluster.leader()
+    assert new is not leader
+    leader.start()
+    new.propose(b"a")
+    cluster.run_until(lambda: leader.listener.values == [b"a"])
+
+
+def test_a_leader_can_resign() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    epoch = leader.running.epoch
+    leader.running.resign(Epoch(epoch - 1), cluster.now)
+    assert leader.running.role == "leader"
+    leader.running.resign(epoch, cluster.now)
+    assert leader.running.role == "resigned"
+    cluster.run_until(lambda: cluster.leader().running.epoch > epoch)
