@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka.jars import KAFKA_VERSION, LOCKED, KafkaUnavailableError, cache_folder, ensure_jars, read_sums
+from pykraft.local.kafka.jars import (
+    KAFKA_VERSION,
+    LOCKED,
+    KafkaUnavailableError,
+    cache_folder,
+    check_jars,
+    ensure_jars,
+    read_sums,
+)
 
 JARS = {"a.jar": b"one", "b.jar": b"two"}
 
@@ -103,11 +111,11 @@ def test_without_maven_the_debian_package_is_named(
 
 def test_two_runs_at_once_fetch_once(maven: FalseMaven) -> None:
     code = (
-        "import sys, pathlib; from tests.kafka.jars import ensure_jars;"
+        "import sys, pathlib; from pykraft.local.kafka.jars import ensure_jars;"
         "ensure_jars(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))"
     )
     command = [sys.executable, "-c", code, str(maven.cache), str(maven.locked)]
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     runs = [subprocess.Popen(command, cwd=root) for _ in range(3)]
     assert [run.wait(60) for run in runs] == [0, 0, 0]
     assert maven.calls == 1
@@ -125,3 +133,11 @@ def test_the_list_of_jars_has_what_the_pom_asks_for() -> None:
     names = read_sums(LOCKED).keys()
     for artifact in ("kafka_2.13", "kafka-tools", "kafka-shell", "kafka-clients", "kafka-raft"):
         assert f"{artifact}-{KAFKA_VERSION}.jar" in names
+
+
+def test_jars_that_somebody_brought_are_looked_at(tmp_path: Path) -> None:
+    with pytest.raises(KafkaUnavailableError, match="folder libs of a Kafka release"):
+        check_jars(tmp_path / "none")
+    for name in ("kafka_2.13-4.4.0.jar", "kafka-raft-4.4.0.jar"):
+        (tmp_path / name).touch()
+    assert check_jars(tmp_path) == tmp_path

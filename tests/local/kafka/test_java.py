@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka.jars import KafkaUnavailableError
-from tests.kafka.java import Kafka, Main, find_java
+from pykraft.local.kafka.jars import KafkaUnavailableError
+from pykraft.local.kafka.java import Kafka, Main, find_java
 
 
 def put_java(folder: Path, version: str) -> None:

@@ -1,0 +1,143 @@
+"""The jars of Apache Kafka 4.3.1: fetched once with Maven, checked, and kept in the user's cache folder.
+
+Owns ``<cache>/pykraft/kafka-4.3.1`` and the lock file beside it; ``<cache>`` is ``$XDG_CACHE_HOME`` or ``~/.cache``.
+Invariant: whoever got the folder from `ensure_jars` has exactly the files that ``jars.sha256`` lists, byte for byte. A
+download is made in a folder of its own and renamed when it is complete and checked, so a fetch that was interrupted
+leaves nothing that looks finished; the lock makes the second of two runs wait for the first and then find its work.
+
+What is missing on the machine is an error that names the Debian package, never a reason to skip.
+
+By hand: ``python -m pykraft.local.kafka.jars`` fetches and prints the folder; with the word ``lock`` it writes
+``jars.sha256`` anew from the pom, after a change of versions.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pykraft.errors import UsageError
+
+KAFKA_VERSION = "4.3.1"
+HERE = Path(__file__).resolve().parent
+POM = HERE / "pom.xml"
+LOCKED = HERE / "jars.sha256"
+COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+FETCH_TIMEOUT_S = 600.0
+
+
+class KafkaUnavailableError(UsageError):
+    """Kafka cannot be run on this machine as it is; the message says what to install."""
+
+
+def cache_folder() -> Path:
+    """Where pykraft keeps what it can fetch again."""
+    chosen = os.environ.get("XDG_CACHE_HOME")
+    return (Path(chosen) if chosen else Path.home() / ".cache") / "pykraft"
+
+
+def ensure_jars(cache: Path | None = None, locked: Path = LOCKED) -> Path:
+    """The folder with Kafka's jars, fetched first when it is not there or not what it should be.
+
+    Errors: KafkaUnavailableError without Maven, and when Maven fails or brings something else than ``locked`` lists.
+    """
+    expected = read_sums(locked)
+    cache = cache or cache_folder()
+    folder = cache / f"kafka-{KAFKA_VERSION}"
+    with _exclusive(folder.with_name(folder.name + ".lock")):
+        if folder.exists() and sums_of(folder) == expected:
+            return folder
+        with tempfile.TemporaryDirectory(prefix="fetch-", dir=cache) as work:
+            fresh = Path(work) / "jars"
+            fetch(fresh)
+            problem = _difference(expected, sums_of(fresh))
+            if problem:
+                raise KafkaUnavailableError(f"Maven did not bring the jars that {locked.name} lists: {problem}")
+            shutil.rmtree(folder, ignore_errors=True)
+            fresh.rename(folder)
+    return folder
+
+
+def check_jars(folder: Path) -> Path:
+    """A folder of jars that somebody brought, of whatever release; returns it.
+
+    Errors: KafkaUnavailableError when Kafka's server is not in it.
+    """
+    if not any(folder.glob("kafka_2.13-*.jar")) or not any(folder.glob("kafka-raft-*.jar")):
+        raise KafkaUnavailableError(
+            f"{folder}: no kafka_2.13-*.jar and kafka-raft-*.jar in it; give the folder libs of a Kafka release"
+        )
+    return folder
+
+
+def fetch(folder: Path) -> None:
+    """Let Maven copy the jars of the pom, with all that they need, into this folder.
+
+    Errors: KafkaUnavailableError.
+    """
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise KafkaUnavailableError("no mvn on the PATH to fetch Kafka's jars with: install Debian's package maven")
+    goal = [COPY_GOAL, f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
+    try:
+        done = subprocess.run(
+            [maven, "--quiet", "--batch-mode", "--file", str(POM), *goal],
+            capture_output=True,
+            text=True,
+            timeout=FETCH_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise KafkaUnavailableError(f"Maven did not fetch Kafka's jars within {FETCH_TIMEOUT_S:g} s") from None
+    if done.returncode != 0:
+        raise KafkaUnavailableError(f"Maven could not fetch Kafka's jars:\n{done.stdout}{done.stderr}")
+
+
+def read_sums(locked: Path) -> dict[str, str]:
+    """SHA-256 by file name, from lines as ``sha256sum`` writes and checks them."""
+    pairs = (line.split() for line in locked.read_text().splitlines())
+    return {name: digest for digest, name in pairs}
+
+
+def sums_of(folder: Path) -> dict[str, str]:
+    """SHA-256 by file name of everything in the folder."""
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+
+
+def _difference(expected: Mapping[str, str], found: Mapping[str, str]) -> str:
+    wrong = {
+        "missing": sorted(expected.keys() - found.keys()),
+        "not listed": sorted(found.keys() - expected.keys()),
+        "other bytes": sorted(name for name in expected.keys() & found.keys() if expected[name] != found[name]),
+    }
+    return "; ".join(f"{what}: {', '.join(names)}" for what, names in wrong.items() if names)
+
+
+@contextmanager
+def _exclusive(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def main(arguments: list[str]) -> None:
+    """The command line; see the module."""
+    if arguments == ["lock"]:
+        with tempfile.TemporaryDirectory() as work:
+            fetch(Path(work) / "jars")
+            sums = sums_of(Path(work) / "jars")
+        LOCKED.write_text("".join(f"{digest}  {name}\n" for name, digest in sums.items()))
+    print(ensure_jars())  # noqa: T201 - what was asked for
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

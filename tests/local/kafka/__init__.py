@@ -1,0 +1,1 @@
+"""Tests of `pykraft.local.kafka`; marked ``kafka`` where they start a JVM."""

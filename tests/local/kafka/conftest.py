@@ -1,0 +1,5 @@
+"""Fixtures of tests against a real Kafka."""
+
+from tests.kafka.conftest import children, kafka
+
+__all__ = ["children", "kafka"]
