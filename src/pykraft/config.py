@@ -23,6 +23,9 @@ TEST_CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """Cluster id of every Kafka TestRaftServer."""
 TEST_TOPIC_NAME = "__raft_performance_test"
 TEST_TOPIC_ID = Uuid(bytes(15) + b"\2")
+METADATA_TOPIC_NAME = "__cluster_metadata"
+"""Topic of Kafka's own controllers, and the name by which its tools ask for any quorum."""
+METADATA_TOPIC_ID = Uuid(bytes(15) + b"\1")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.core.messages import DescribedReplica, DescribeQuorumRequest, DescribeQuorumResponse, TopLevelError
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.protocol.api import ApiKey
+from pykraft.protocol.api import ApiKey, Body, RequestHeader, decode_response
+from pykraft.rpc import codec
 from pykraft.rpc.context import Refusal
 from pykraft.types import Epoch, NodeId, Offset, ReplicaKey, Voter
-from tests.rpc.wires import KEY_2, KEY_3, TWO_LISTENERS, asked, body_of, receive, replied, sent
+from tests.rpc.wires import CONTEXT, KEY_2, KEY_3, TWO_LISTENERS, asked, body_of, receive, replied, sent
 
 KEY = ApiKey.DESCRIBE_QUORUM
 RESPONSE = DescribeQuorumResponse(
@@ -60,6 +62,21 @@ def test_anything_but_our_one_partition_is_unknown_in_every_partition_it_names()
     ]
     assert names == [(topic["topic_name"], 0, 3), ("t", 0, 3), ("t", 7, 3)]
     assert asked(KEY, 2, {"topics": []}) == Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, {"topics": []})
+
+
+def test_kafkas_name_for_the_topic_is_ours_too_and_is_repeated() -> None:
+    body: Body = {"topics": [{"topic_name": METADATA_TOPIC_NAME, "partitions": [{"partition_index": 0}]}]}
+    asked_by_tool = asked(KEY, 2, body)
+    assert asked_by_tool == DescribeQuorumRequest(asked_as=METADATA_TOPIC_NAME)
+    assert sent(asked_by_tool, 2) == asked_by_tool
+    header = RequestHeader(KEY, 2, 1, None, 0)
+    raw = b"".join(codec.encode_answer(header, replace(RESPONSE, asked_as=METADATA_TOPIC_NAME), CONTEXT))
+    assert decode_response(KEY, 2, raw)[1]["topics"][0]["topic_name"] == METADATA_TOPIC_NAME
+
+
+def test_kafkas_name_is_taken_for_our_one_partition_only() -> None:
+    body: Body = {"topics": [{"topic_name": METADATA_TOPIC_NAME, "partitions": [{"partition_index": 1}]}]}
+    assert isinstance(asked(KEY, 2, body), Refusal)
 
 
 def test_answers_are_for_us_or_an_error() -> None:

@@ -166,7 +166,9 @@ class FetchSnapshotResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeQuorumRequest:
-    """An operator asks the leader about its quorum."""
+    """An operator asks the leader about its quorum; ``asked_as`` is another name that it gave the one partition."""
+
+    asked_as: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,9 +183,10 @@ class DescribedReplica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeQuorumResponse:
-    """``nodes`` are the voters with their listeners; everything is empty beside an error."""
+    """``nodes`` are the voters with their listeners; beside an error all is empty but ``asked_as``, the request's."""
 
     error: int
+    asked_as: str | None = None
     error_message: str | None = None
     leader_id: NodeId | None = None
     epoch: Epoch = EPOCH_ZERO

@@ -1,13 +1,16 @@
 """DescribeQuorum between core and wire.
 
 A request that is not about our partition alone is answered UNKNOWN_TOPIC_OR_PARTITION in every partition that it
-names. It has no cluster id. An error message is empty rather than null when there is none, as Kafka leaves it.
+names. Kafka's tools ask for ``__cluster_metadata``, whatever the topic of the quorum is called: that is our partition
+too, and the answer repeats the name. It has no cluster id. An error message is empty rather than null when there is
+none, as Kafka leaves it.
 
 Source: KIP-595 §DescribeQuorum, KIP-836, KIP-853; Kafka's DescribeQuorumRequest and DescribeQuorumResponse.
 """
 
 from __future__ import annotations
 
+from pykraft.config import METADATA_TOPIC_NAME
 from pykraft.core.messages import DescribedReplica, DescribeQuorumRequest, DescribeQuorumResponse, TopLevelError
 from pykraft.errors import ErrorCode
 from pykraft.protocol.schema import Body
@@ -18,15 +21,17 @@ from pykraft.types import Epoch, NodeId, Offset, ReplicaKey, Voter
 
 def request_to_wire(message: DescribeQuorumRequest, version: int, context: RpcContext) -> Body:
     """The body of a request."""
-    del message, version
-    return {"topics": parts.topics_of(context, {})}
+    del version
+    return {"topics": _topics_of(context, message.asked_as, {})}
 
 
 def request_from_wire(body: Body, context: RpcContext) -> DescribeQuorumRequest | Refusal:
     """A request for the core, or UNKNOWN_TOPIC_OR_PARTITION in each partition."""
     topics = body["topics"]
-    if parts.only_partition(topics, topic_name=context.topic_name, partition_index=context.partition_index):
-        return DescribeQuorumRequest()
+    for other_name in (None, METADATA_TOPIC_NAME):
+        name = other_name or context.topic_name
+        if parts.only_partition(topics, topic_name=name, partition_index=context.partition_index):
+            return DescribeQuorumRequest(asked_as=other_name)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     answers = [
         {
@@ -54,7 +59,7 @@ def response_to_wire(message: DescribeQuorumResponse, version: int, context: Rpc
         "observers": [_row_body(row) for row in message.observers],
     }
     nodes = [{"node_id": voter.key.id, "listeners": parts.endpoint_bodies(voter.listeners)} for voter in message.nodes]
-    return {"topics": parts.topics_of(context, partition), "nodes": nodes}
+    return {"topics": _topics_of(context, message.asked_as, partition), "nodes": nodes}
 
 
 def response_from_wire(body: Body, context: RpcContext) -> DescribeQuorumResponse | TopLevelError:
@@ -80,6 +85,12 @@ def response_from_wire(body: Body, context: RpcContext) -> DescribeQuorumRespons
         observers=tuple(map(_row, partition["observers"])),
         nodes=tuple(nodes),
     )
+
+
+def _topics_of(context: RpcContext, asked_as: str | None, partition: Body) -> list[Body]:
+    """The one partition under our name for it or the requester's."""
+    [topic] = parts.topics_of(context, partition)
+    return [topic | {"topic_name": asked_as or context.topic_name}]
 
 
 def _row_body(row: DescribedReplica) -> Body:

@@ -16,7 +16,7 @@ def test_the_leader_describes_itself_its_voters_and_its_observers() -> None:
     state.progress.of(key(8)).fetched(Offset(10), Offset(10), NOW)
     made = replica(state)
     now = later(50)
-    message = only(ask(made, messages.DescribeQuorumRequest(), now), Reply).message
+    message = only(ask(made, messages.DescribeQuorumRequest(asked_as="t"), now), Reply).message
 
     def row(node_id: int, end: int, fetched_ms: int, caught_up_ms: int) -> DescribedReplica:
         return DescribedReplica(
@@ -25,6 +25,7 @@ def test_the_leader_describes_itself_its_voters_and_its_observers() -> None:
 
     assert message == messages.DescribeQuorumResponse(
         error=0,
+        asked_as="t",
         leader_id=made.local.id,
         epoch=made.epoch,
         high_watermark=Offset(9),
@@ -35,5 +36,5 @@ def test_the_leader_describes_itself_its_voters_and_its_observers() -> None:
 
 
 def test_only_the_leader_knows() -> None:
-    message = only(ask(replica(follower()), messages.DescribeQuorumRequest()), Reply).message
-    assert message == messages.DescribeQuorumResponse(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    message = only(ask(replica(follower()), messages.DescribeQuorumRequest(asked_as="t")), Reply).message
+    assert message == messages.DescribeQuorumResponse(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, asked_as="t")

@@ -24,10 +24,10 @@ def on_describe_quorum_request(
     Errors: NOT_LEADER_OR_FOLLOWER.
     Source: KIP-595 §DescribeQuorum, KIP-836; KafkaRaftClient.handleDescribeQuorumRequest.
     """
-    del message
     leader = replica.state
     if not isinstance(leader, Leader):
-        reply(replica, event.request_id, DescribeQuorumResponse(error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        refused = DescribeQuorumResponse(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, asked_as=message.asked_as)
+        reply(replica, event.request_id, refused)
         return
     own = DescribedReplica(
         key=leader.progress.voters[leader.leader_id].key,
@@ -38,6 +38,7 @@ def on_describe_quorum_request(
     voters = leader.progress.voters
     response = DescribeQuorumResponse(
         error=ErrorCode.NONE,
+        asked_as=message.asked_as,
         leader_id=leader.leader_id,
         epoch=leader.epoch,
         high_watermark=leader.high_watermark,
