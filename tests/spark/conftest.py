@@ -18,7 +18,7 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WITHOUT_PYSPARK = {"test_files.py", "test_java.py", "test_options.py", "test_tail.py"}
+WITHOUT_PYSPARK = {"test_files.py", "test_java.py", "test_options.py", "test_pieces.py", "test_tail.py", "test_walk.py"}
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from pykraft.errors import CorruptionError
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, crc_of, read_header
 from pykraft.protocol.records import decode_control, decode_records, encode_control_batch, scan
 from pykraft.spark import decode
-from pykraft.spark.decode import rows_of
-from pykraft.spark.files import Piece, pieces_of, read_parts
+from pykraft.spark.decode import records_of
+from pykraft.spark.pieces import Limit, Piece, plan_pieces, read_parts
 from pykraft.spark.schema import arrow_schema
+from pykraft.spark.walk import Replica
 from pykraft.types import Epoch, KRaftVersion, Offset
 from tests.spark.logs import EPOCH, START_MS, batch, three_batches, write_segment
 
@@ -35,8 +37,8 @@ def piece_of(data: bytes, *, position: int = 0) -> Piece:
 def rows(piece: Piece, data: bytes) -> list[dict[str, Any]]:
     """All rows as dicts."""
     found: list[dict[str, Any]] = []
-    for group in rows_of(piece, data):
-        assert group.schema.equals(arrow_schema(), check_metadata=True)
+    for group in records_of(piece, data):
+        assert group.schema.equals(arrow_schema("records"), check_metadata=True)
         found += group.to_pylist()
     return found
 
@@ -58,13 +60,17 @@ def expected(piece: Piece, data: bytes) -> Iterator[dict[str, Any]]:
                 "is_control": header.is_control,
                 "control_type": kinds[index] if kinds else None,
                 "key": record.key,
+                "corrupt": None,
                 "value": record.value,
             }
 
 
 @pytest.mark.parametrize("segment", GOLDEN, ids=[str(path.relative_to(TESTS / "golden")) for path in GOLDEN])
 def test_logs_that_kafka_wrote_are_read_field_by_field(segment: Path) -> None:
-    for piece in pieces_of("n1", [segment]):
+    replica = Replica("n1", segment.parent, [segment])
+    start = replica.start()
+    plan = plan_pieces("n1", start, replica.walk(start), start_offset=start.offset, limit=Limit())
+    for piece in plan.pieces:
         for part, data in read_parts(piece, size_bytes=1_000):
             assert rows(part, data) == list(expected(part, data))
 
@@ -94,7 +100,7 @@ def test_kinds_mix_in_row_groups_of_any_size(rows_max: int, monkeypatch: pytest.
     data = mixed()
     piece = piece_of(data, position=1_000)
     assert rows(piece, data) == list(expected(piece, data))
-    sizes = [group.num_rows for group in rows_of(piece, data)]
+    sizes = [group.num_rows for group in records_of(piece, data)]
     assert all(size <= max(rows_max, 80) for size in sizes)
     assert sizes[-2:] == [40, 80], "a compressed batch is a group of its own"
     assert (len(sizes) > 3) == (rows_max < 203)
@@ -104,11 +110,11 @@ def test_a_row_group_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> Non
     batches = three_batches()
     monkeypatch.setattr(decode, "BATCHES_SIZE_BYTES_MAX", 2 * len(batches[0]))
     data = b"".join(batches)
-    assert [group.num_rows for group in rows_of(piece_of(data), data)] == [4, 2]
+    assert [group.num_rows for group in records_of(piece_of(data), data)] == [4, 2]
 
 
 def test_nothing_gives_no_row_group() -> None:
-    assert list(rows_of(piece_of(b""), b"")) == []
+    assert list(records_of(piece_of(b""), b"")) == []
 
 
 def sealed(data: bytes) -> bytes:
@@ -130,7 +136,7 @@ def test_a_count_is_not_believed_before_the_records_are_there() -> None:
     most = (2**31 - 1).to_bytes(4, "big")
     bomb = sealed(data[:23] + (2**31 - 2).to_bytes(4, "big") + data[27:57] + most + data[61:])
     with pytest.raises(CorruptionError, match="2147483647 records in"):
-        list(rows_of(piece_of(bomb), bomb))
+        list(records_of(piece_of(bomb), bomb))
 
 
 @pytest.mark.parametrize("time_ms", [2**62, -(2**62)])
@@ -139,7 +145,7 @@ def test_a_time_that_the_column_cannot_hold_is_an_error_with_its_place(time_ms: 
     far = sealed(second[:27] + time_ms.to_bytes(8, "big", signed=True) * 2 + second[43:])
     data = first + far + third
     with pytest.raises(CorruptionError, match=f"one of the time {time_ms} ms") as caught:
-        list(rows_of(piece_of(data, position=1_000), data))
+        list(records_of(piece_of(data, position=1_000), data))
     assert caught.value.position == 1_000 + len(first)
 
 
@@ -155,7 +161,7 @@ def test_a_cut_batch_at_the_end_of_a_piece_is_an_error() -> None:
     first, second, _ = three_batches()
     data = first + second[:-1]
     with pytest.raises(CorruptionError, match="a valid batch") as caught:
-        list(rows_of(piece_of(data), data))
+        list(records_of(piece_of(data), data))
     assert caught.value.position == len(first)
 
 
@@ -163,7 +169,7 @@ def test_malformed_records_under_a_right_crc_are_an_error_with_their_place() -> 
     first, second, third = three_batches()
     data = first + sealed(second[:-1] + b"\x02") + third
     with pytest.raises(CorruptionError, match="expected a valid batch") as caught:
-        list(rows_of(piece_of(data), data))
+        list(records_of(piece_of(data), data))
     assert caught.value.position == len(first)
 
 
@@ -176,5 +182,41 @@ def test_a_flipped_byte_names_file_and_position(at: int, tmp_path: Path) -> None
     whole = first + damaged + third
     piece = Piece(replica="n1", path=str(segment), position=0, end_position=len(whole))
     with pytest.raises(CorruptionError, match="expected a valid batch") as caught:
-        list(rows_of(piece, whole))
+        list(records_of(piece, whole))
     assert (caught.value.path, caught.value.position) == (str(segment), len(first))
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 6), (1, 6), (3, 5), (5, 6), (0, 1), (6, 6)])
+def test_only_the_rows_that_were_asked_for_are_there(start: int, end: int) -> None:
+    data = b"".join(three_batches())
+    piece = replace(piece_of(data), start_offset=Offset(start), end_offset=Offset(end))
+    assert [row["offset"] for row in rows(piece, data)] == list(range(start, end))
+
+
+def test_who_wants_to_go_on_gets_a_row_for_each_damaged_batch_and_all_other_records() -> None:
+    first, second, third = three_batches()
+    flipped = second[:-1] + b"!"
+    malformed = sealed(third[:-1] + b"\x02")
+    rest = batch([b"a3", b"b3"], base_offset=6)
+    data = first + flipped + malformed + rest
+    found = [row for group in records_of(piece_of(data, position=50), data, tolerant=True) for row in group.to_pylist()]
+    assert [row["offset"] for row in found] == [0, 1, 2, 4, 6, 7]
+    marked = [row for row in found if row["corrupt"] is not None]
+    assert [row["position"] for row in marked] == [50 + len(first), 50 + len(first) + len(second)]
+    assert [row["batch_size"] for row in marked] == [len(second), len(third)]
+    assert all("expected a valid batch" in row["corrupt"] for row in marked)
+    assert {(row["epoch"], row["timestamp"], row["value"]) for row in marked} == {(None, None, None)}
+
+
+def test_bytes_that_are_no_batch_are_one_row_for_who_wants_to_go_on() -> None:
+    first, second, _ = three_batches()
+    data = first + b"!" * 70 + second
+    found = [row for group in records_of(piece_of(data), data, tolerant=True) for row in group.to_pylist()]
+    assert [row["offset"] for row in found] == [0, 1, 2]
+    assert (found[2]["position"], found[2]["batch_size"]) == (len(first), 70 + len(second))
+
+
+def test_what_a_live_quorum_served_has_no_place() -> None:
+    data = three_batches()[0]
+    found = rows(replace(piece_of(data), replica=None), data)
+    assert [(row["replica"], row["segment"], row["position"]) for row in found] == [(None, None, None)] * 2

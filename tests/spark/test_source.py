@@ -11,8 +11,10 @@ from pyspark.testing import assertDataFrameEqual, assertSchemaEqual
 
 from pykraft.errors import UsageError
 from pykraft.protocol.records import decode_records, scan
-from pykraft.spark.schema import SCHEMA
-from pykraft.spark.source import LogReader, PiecePartition, PykraftDataSource
+from pykraft.spark.options import parse_options
+from pykraft.spark.read import PiecePartition
+from pykraft.spark.schema import RECORDS
+from pykraft.spark.source import FilesReader, PykraftDataSource
 from tests.spark.logs import three_batches, write_segment
 
 pytestmark = pytest.mark.spark
@@ -22,7 +24,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "static" / "disk"
 
 def test_a_quorum_that_kafka_wrote_reads_as_rows_of_its_replicas(spark: SparkSession) -> None:
     frame = spark.read.format("pykraft").load(f"{GOLDEN}/n*/data/__cluster_metadata-0")
-    assertSchemaEqual(frame.schema, SCHEMA)
+    assertSchemaEqual(frame.schema, RECORDS)
     expected = []
     for segment in sorted(GOLDEN.glob("n*/data/__cluster_metadata-0/*.log")):
         data = segment.read_bytes()
@@ -40,20 +42,20 @@ def test_a_quorum_that_kafka_wrote_reads_as_rows_of_its_replicas(spark: SparkSes
 def test_logs_without_a_record_have_no_row(spark: SparkSession, tmp_path: Path) -> None:
     write_segment(tmp_path, b"")
     frame = spark.read.format("pykraft").load(str(tmp_path))
-    assertSchemaEqual(frame.schema, SCHEMA)
+    assertSchemaEqual(frame.schema, RECORDS)
     assert frame.collect() == []
 
 
 @pytest.mark.parametrize("options", [{}, {"path": " , "}, {"paths": "[]"}, {"paths": '[""]'}])
 def test_a_path_must_be_given(options: dict[str, str]) -> None:
     with pytest.raises(UsageError, match=r"\.option\(.path."):
-        PykraftDataSource(options).reader(SCHEMA)
+        PykraftDataSource(options).reader(RECORDS)
 
 
 @pytest.mark.parametrize("paths", ["n1", '{"a": 1}', "[1]"])
 def test_paths_must_be_a_list_of_texts(paths: str) -> None:
     with pytest.raises(UsageError, match="must be a JSON array of texts"):
-        PykraftDataSource({"paths": paths}).reader(SCHEMA)
+        PykraftDataSource({"paths": paths}).reader(RECORDS)
 
 
 def test_a_list_is_read_as_a_comma_list_is(spark: SparkSession, tmp_path: Path) -> None:
@@ -79,7 +81,7 @@ def test_spark_passes_on_what_is_wrong(spark: SparkSession, tmp_path: Path) -> N
 
 def test_a_reader_has_a_partition_for_each_piece_and_keeps_nothing_of_it(tmp_path: Path) -> None:
     write_segment(tmp_path, b"".join(three_batches()))
-    reader = LogReader([str(tmp_path)])
+    reader = FilesReader(parse_options({"path": str(tmp_path)}))
     (partition,) = reader.partitions()
     assert isinstance(partition, PiecePartition)
     for _ in range(2):

@@ -1,9 +1,11 @@
-"""Whole batches to Arrow rows, in bulk.
+"""Whole batches to Arrow rows of their records, in bulk.
 
 A row group is a few columns made by numpy: what all records of a batch share is repeated, and the values of batches
 that KRaft wrote with values of one size are found together (`pykraft.spark.bulk`) and gathered by one Arrow ``take``.
 Everything else goes through the protocol's own decoders, batch by batch: values of several sizes, control records, and
 batches of other clients, whose records have times, keys and offsets of their own.
+
+A batch that is damaged is an error with its place, or, for those who want to go on, one row that says so.
 
 Invariant: a row group holds at most `ROWS_MAX` rows and `BATCHES_SIZE_BYTES_MAX` of batches, unless a single batch
 holds more, and a compressed batch is a row group of its own; so memory is bounded whatever a file says.
@@ -14,18 +16,18 @@ Source: KIP-98; Kafka ``DefaultRecordBatch``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from pykraft.errors import CorruptionError, ProtocolError
-from pykraft.protocol.batch import BatchHeader, open_batch, scan
+from pykraft.protocol.batch import BatchHeader, open_batch
 from pykraft.protocol.compression import Compression
 from pykraft.protocol.control import TABLES, ControlType, control_type
 from pykraft.protocol.records import Record, decode_records, decode_values
 from pykraft.spark.bulk import Values, find_values
-from pykraft.spark.files import Piece
+from pykraft.spark.pieces import OFFSET_MAX, OFFSET_MIN, Piece
+from pykraft.spark.place import Damage, damage_row, damaged, place_columns, sound_batches
 from pykraft.spark.schema import arrow_schema
 
 ROWS_MAX = 65_536
@@ -37,37 +39,54 @@ TIMESTAMP_MS_MAX = (2**63 - 1) // MICROSECONDS_PER_MS
 Batches = Sequence[tuple[int, BatchHeader]]
 
 
-def rows_of(piece: Piece, data: bytes) -> Iterator[pa.RecordBatch]:
-    """The records of a piece, CRC checked. ``data`` are the bytes of the piece.
+def records_of(piece: Piece, data: bytes, *, tolerant: bool = False) -> Iterator[pa.RecordBatch]:
+    """The wanted records of a piece, CRC checked. ``data`` are the bytes of the piece.
 
-    Errors: CorruptionError with file, position and what was found.
+    Errors: CorruptionError with file, position and what was found; when ``tolerant``, a row tells it instead.
     """
-    for batches in _groups(_checked(piece, data)):
-        yield _Rows(piece, data, batches).to_arrow()
+    for group in _groups(sound_batches(piece, data, tolerant=tolerant)):
+        if isinstance(group, Damage):
+            yield damage_row(piece, group, "records")
+            continue
+        try:
+            yield _wanted(piece, _Rows(piece, data, group).to_arrow())
+        except CorruptionError:
+            if not tolerant:
+                raise
+            yield from _one_by_one(piece, data, group)
 
 
-def _checked(piece: Piece, data: bytes) -> Iterator[tuple[int, BatchHeader]]:
-    """Position in ``data`` and header of each batch; all of them are whole."""
-    reached = 0
-    try:
-        for position, header in scan(data):
-            reached = position + header.size_bytes
-            yield position, header
-    except ProtocolError as error:
-        raise _damaged(piece, reached, str(error)) from error
-    if reached < len(data):
-        raise _damaged(piece, reached, f"{len(data) - reached} bytes")
+def _one_by_one(piece: Piece, data: bytes, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Those batches of a group that can be decoded, and a row for each of the others."""
+    for position, header in batches:
+        try:
+            yield _wanted(piece, _Rows(piece, data, [(position, header)]).to_arrow())
+        except CorruptionError as error:
+            damage = Damage(position=position, size_bytes=header.size_bytes, offset=header.base_offset, text=str(error))
+            yield damage_row(piece, damage, "records")
 
 
-def _damaged(piece: Piece, position: int, found: str) -> CorruptionError:
-    return CorruptionError(piece.path, position=piece.position + position, expected="a valid batch", found=found)
+def _wanted(piece: Piece, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Without the rows whose offsets nobody asked for, which are at the begin and at the end."""
+    if (piece.start_offset, piece.end_offset) == (OFFSET_MIN, OFFSET_MAX):
+        return rows
+    offsets = rows.column("offset").to_numpy()
+    begin = int(np.searchsorted(offsets, piece.start_offset))
+    return rows.slice(begin, max(0, int(np.searchsorted(offsets, piece.end_offset)) - begin))
 
 
-def _groups(batches: Iterator[tuple[int, BatchHeader]]) -> Iterator[Batches]:
-    """Cut into row groups; batches without records are in none."""
+def _groups(batches: Iterator[tuple[int, BatchHeader] | Damage]) -> Iterator[Batches | Damage]:
+    """Cut into row groups; batches without records are in none, and damage is one of its own."""
     group: list[tuple[int, BatchHeader]] = []
     rows_count = size_bytes = 0
-    for position, header in batches:
+    for one in batches:
+        if isinstance(one, Damage):
+            if group:
+                yield group
+            yield one
+            group, rows_count, size_bytes = [], 0, 0
+            continue
+        position, header = one
         if header.records_count == 0:
             continue
         is_alone = header.compression != Compression.NONE
@@ -112,7 +131,7 @@ class _Rows:
             try:
                 others += self._read(header, batch, int(first_rows[index]))
             except ProtocolError as error:
-                raise _damaged(piece, position, str(error)) from error
+                raise damaged(piece, position, str(error)) from error
         self._values = _gathered(data, found, np.repeat(found.are_found, self._counts), others)
         self._check_timestamps()
 
@@ -135,7 +154,7 @@ class _Rows:
             row = int(np.argmax(np.abs(self._timestamps.astype(np.float64))))
             batch = int(np.searchsorted(np.cumsum(self._counts), row, side="right"))
             position = int(self._positions[batch]) - self._piece.position
-            raise _damaged(self._piece, position, f"one of the time {self._timestamps[row]} ms")
+            raise damaged(self._piece, position, f"one of the time {self._timestamps[row]} ms")
 
     def to_arrow(self) -> pa.RecordBatch:
         """All columns, in the order and with the types of the schema."""
@@ -143,11 +162,9 @@ class _Rows:
         def repeated(values: np.ndarray) -> pa.Array:
             return pa.array(np.repeat(values, self._counts))
 
-        schema = arrow_schema()
+        schema = arrow_schema("records")
         columns = [
-            pa.repeat(self._piece.replica, self._count),
-            pa.repeat(Path(self._piece.path).name, self._count),
-            repeated(self._positions),
+            *place_columns(self._piece, np.repeat(self._positions, self._counts)),
             repeated(self._sizes),
             pa.array(self._offsets),
             repeated(self._epochs),
@@ -156,6 +173,7 @@ class _Rows:
             self._sparse(self._control_types, pa.string()),
             self._sparse(self._keys, pa.binary()),
             self._values,
+            pa.nulls(self._count, pa.string()),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -173,7 +191,7 @@ def _believe_counts(piece: Piece, data: bytes, batches: Batches) -> None:
             try:
                 open_batch(data[position : position + header.size_bytes], verify_crc=False)
             except ProtocolError as error:
-                raise _damaged(piece, position, str(error)) from error
+                raise damaged(piece, position, str(error)) from error
 
 
 def _timestamp_ms(header: BatchHeader) -> int:

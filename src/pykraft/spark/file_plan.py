@@ -1,0 +1,89 @@
+"""From options to the part of a replica's log that is to be read.
+
+Times are those of batches as their headers tell them; within the one batch that a time falls into, which only other
+clients' batches can have, the records decide. Invariant: bounds are offsets in the end, so what is read is one stretch
+of the log. It refuses to know tasks.
+
+Source: Spark's Kafka source (``startingTimestamp``).
+"""
+
+from __future__ import annotations
+
+from pykraft.errors import StorageError
+from pykraft.log.os_fs import OsFs
+from pykraft.protocol.records import decode_records
+from pykraft.spark.options import Bound, SourceOptions
+from pykraft.spark.pieces import OFFSET_MAX, Limit, Plan, plan_pieces
+from pykraft.spark.walk import Cursor, Replica, Stretch
+from pykraft.types import Offset
+
+TRIES_MAX = 5
+"""How often a plan is made anew because a live node deleted a segment meanwhile."""
+
+
+def plan_batch(replica: Replica, options: SourceOptions) -> Plan:
+    """The pieces that a query over the present log reads.
+
+    Errors: UsageError for a start below the log's; CorruptionError, unless damage is to be marked; StorageError.
+    """
+    for left in reversed(range(TRIES_MAX)):
+        try:
+            start_offset, cursor = find_start(replica, options.start)
+            end_offset = find_end(replica, options.end, cursor)
+            stretches = replica.walk(cursor, tolerant=options.tolerant)
+            return plan_pieces(
+                replica.name, cursor, stretches, start_offset=start_offset, limit=Limit(end_offset=end_offset)
+            )
+        except StorageError as error:
+            if left == 0 or not isinstance(error.__cause__, FileNotFoundError):
+                raise
+    raise AssertionError("the last try either returns or raises")
+
+
+def find_start(replica: Replica, bound: Bound) -> tuple[Offset, Cursor]:
+    """The first offset that is wanted, and the batch that holds it. Errors: as `plan_batch`."""
+    offset = bound.offset_of(replica.name)
+    if offset is not None:
+        return offset, replica.seek(offset)
+    start = replica.start()
+    if bound.is_latest or bound.timestamp_ms is not None:
+        offset = _end_of(replica, start) if bound.is_latest else _since(replica, start, bound.timestamp_ms or 0)
+        return offset, replica.seek(offset)
+    return start.offset, start
+
+
+def find_end(replica: Replica, bound: Bound, start: Cursor) -> Offset:
+    """The offset at which to end (exclusive). Errors: as `plan_batch`."""
+    offset = bound.offset_of(replica.name)
+    if offset is not None:
+        return offset
+    return OFFSET_MAX if bound.timestamp_ms is None else _since(replica, start, bound.timestamp_ms)
+
+
+def _end_of(replica: Replica, start: Cursor) -> Offset:
+    end = start.offset
+    for one in replica.walk(start, tolerant=True):
+        end = one.end_offset
+    return end
+
+
+def _since(replica: Replica, start: Cursor, timestamp_ms: int) -> Offset:
+    """The first offset whose record is not older; the log end when there is none."""
+    end = start.offset
+    for one in replica.walk(start, tolerant=True):
+        if one.header is not None and one.header.max_timestamp >= timestamp_ms:
+            return _first_within(one, timestamp_ms)
+        end = one.end_offset
+    return end
+
+
+def _first_within(one: Stretch, timestamp_ms: int) -> Offset:
+    assert one.header is not None
+    if one.header.base_timestamp >= timestamp_ms or one.header.is_log_append_time:
+        return one.offset
+    file = OsFs().open(one.segment)
+    try:
+        data = file.pread(one.end_position - one.position, one.position)
+    finally:
+        file.close()
+    return next((Offset(each.offset) for each in decode_records(data) if each.timestamp_ms >= timestamp_ms), one.offset)

@@ -1,0 +1,190 @@
+"""Log directories as a stream: each micro-batch is what was appended since the last one, of every replica.
+
+An offset of the stream is, by replica, the next offset of its log, and epoch and CRC of the batch before it. So a query
+that was killed goes on where it was, and one that goes on in another log, or in one that was cut back and written anew,
+is refused. What is read is what a replica has, which may be more than is committed: for committed records only, read a
+live quorum.
+
+Invariant: the plan of a micro-batch is decided by its two offsets alone, so a repeated one holds the same rows. What is
+remembered between calls only saves time. It refuses to know records.
+
+Source: PySpark ``DataSourceStreamReader``; Spark's Kafka source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from pykraft.errors import StorageError, UsageError
+from pykraft.log.meta import FILE_NAME, parse_meta
+from pykraft.spark.file_plan import find_end, find_start
+from pykraft.spark.files import find_replicas
+from pykraft.spark.options import SourceOptions
+from pykraft.spark.pieces import Limit, Plan, plan_pieces
+from pykraft.spark.read import PiecePartition, read_piece
+from pykraft.spark.walk import Cursor, Replica
+from pykraft.types import Offset
+
+Place = dict[str, Any]
+"""Of one replica, as it stands in a checkpoint: ``offset``, and where known ``epoch`` and ``crc``."""
+
+
+class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One stream over all replicas."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._cursors: dict[tuple[str, Offset], Cursor] = {}
+        self._end: dict[str, Any] | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as below
+        """See `DataSourceStreamReader`: where the options say."""
+        replicas: dict[str, Place] = {}
+        for replica in find_replicas(self._options.patterns):
+            offset, cursor = find_start(replica, self._options.start)
+            replicas[replica.name] = place_of(cursor, offset)
+        return {"cluster": self._cluster_id(), "replicas": replicas}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """See `DataSourceStreamReader`: the options' limit; with both, records count and `latestOffset` adds bytes."""
+        if self._options.records_per_trigger is not None:
+            return ReadMaxRows(self._options.records_per_trigger)
+        if self._options.size_bytes_per_trigger is not None:
+            return ReadMaxBytes(self._options.size_bytes_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """See `SupportsTriggerAvailableNow`: what is there now is the end."""
+        self._end = {replica.name: self._end_of(replica) for replica in find_replicas(self._options.patterns)}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """See `DataSourceStreamReader`. The limit is shared by the replicas, and holds at least one batch of each.
+
+        Errors: UsageError for a checkpoint of another quorum, and for a log that was cut back; CorruptionError.
+        """
+        self._check_cluster(start)
+        replicas = find_replicas(self._options.patterns)
+        share = max(1, len(replicas))
+        found: dict[str, Place] = {}
+        for replica in replicas:
+            place = self._place(start, replica)
+            most = self._limit(replica, limit, share)
+            plan = self._plan(replica, place, most)
+            end = Offset(max(min(plan.end.offset, most.end_offset), place["offset"]))
+            found[replica.name] = place if end == place["offset"] else place_of(plan.end, end)
+        missing = {name: place for name, place in start["replicas"].items() if name not in found}
+        return {"cluster": start["cluster"], "replicas": found | missing}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """See `DataSourceStreamReader`. Errors: as `latestOffset`."""
+        self._check_cluster(start)
+        pieces: list[InputPartition] = []
+        for replica in find_replicas(self._options.patterns):
+            place = end["replicas"].get(replica.name)
+            if place is not None:
+                plan = self._plan(replica, self._place(start, replica), Limit(end_offset=place["offset"]))
+                pieces += [PiecePartition(piece) for piece in plan.pieces]
+        return pieces
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """See `DataSourceStreamReader`."""
+        return read_piece(partition, self._options)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """See `DataSourceStreamReader`: where the logs end."""
+        replicas = find_replicas(self._options.patterns)
+        places = {replica.name: {"offset": self._end_of(replica)} for replica in replicas}
+        return {"cluster": self._cluster_id(), "replicas": places}
+
+    def _limit(self, replica: Replica, limit: ReadLimit, share: int) -> Limit:
+        end = find_end(replica, self._options.end, replica.start())
+        if self._end is not None:
+            end = min(end, self._end.get(replica.name, Offset(0)))
+        size_bytes = self._options.size_bytes_per_trigger if isinstance(limit, ReadMaxRows) else None
+        size_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else size_bytes
+        records = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return Limit(
+            end_offset=end,
+            records_max=None if records is None else max(1, records // share),
+            size_bytes_max=None if size_bytes is None else max(1, size_bytes // share),
+        )
+
+    def _plan(self, replica: Replica, place: Place, limit: Limit) -> Plan:
+        """What is behind a place, up to a limit. The end is remembered, since the next micro-batch begins there."""
+        cursor = self._cursors.pop((replica.name, place["offset"]), None)
+        if cursor is None:
+            cursor = resumed(replica, place)
+        self._cursors[replica.name, place["offset"]] = cursor
+        stretches = replica.walk(cursor, tolerant=self._options.tolerant)
+        plan = plan_pieces(replica.name, cursor, stretches, start_offset=place["offset"], limit=limit)
+        self._forget(replica, below=place["offset"])
+        self._cursors[replica.name, plan.end.offset] = plan.end
+        return plan
+
+    def _forget(self, replica: Replica, *, below: Offset) -> None:
+        for name, offset in list(self._cursors):
+            if name == replica.name and offset < below:
+                del self._cursors[name, offset]
+
+    def _end_of(self, replica: Replica) -> Offset:
+        known = [cursor for (name, _), cursor in self._cursors.items() if name == replica.name]
+        end = max(known, key=lambda cursor: cursor.offset, default=None) or replica.start()
+        offset = end.offset
+        for one in replica.walk(end, tolerant=True):
+            offset = one.end_offset
+        return offset
+
+    def _place(self, start: Mapping[str, Any], replica: Replica) -> Place:
+        """Where a replica's part begins; of one that was not there before, where the options say."""
+        known: Place | None = start["replicas"].get(replica.name)
+        if known is not None:
+            return known
+        offset, cursor = find_start(replica, self._options.start)
+        return place_of(cursor, offset)
+
+    def _cluster_id(self) -> str | None:
+        """The cluster whose logs these are, as far as their directories tell. Errors: UsageError for several."""
+        found = {_cluster_id_of(replica) for replica in find_replicas(self._options.patterns)} - {None}
+        if len(found) > 1:
+            raise UsageError(f"these are the logs of several clusters: {', '.join(sorted(map(str, found)))}")
+        return found.pop() if found else None
+
+    def _check_cluster(self, start: Mapping[str, Any]) -> None:
+        remembered, found = start["cluster"], self._cluster_id()
+        if remembered is not None and found is not None and remembered != found:
+            raise UsageError(
+                f"the checkpoint is that of a stream of cluster {remembered}, and these are the logs of {found}: "
+                "give the query the logs that it began with, or a new checkpointLocation"
+            )
+
+
+def place_of(cursor: Cursor, offset: Offset) -> Place:
+    """A place at an offset, which may lie within the batch that the cursor stands before or behind."""
+    is_between = cursor.offset == offset and cursor.crc is not None
+    return {"offset": offset, "epoch": cursor.epoch, "crc": cursor.crc} if is_between else {"offset": offset}
+
+
+def resumed(replica: Replica, place: Place) -> Cursor:
+    """The batch that holds a place's offset. Errors: UsageError when the batch before it is another one now."""
+    if "crc" not in place:
+        return replica.seek(place["offset"])
+    return replica.resume(Cursor(offset=place["offset"], epoch=place["epoch"], crc=place["crc"]))
+
+
+def _cluster_id_of(replica: Replica) -> str | None:
+    path = replica.directory.parent / FILE_NAME
+    try:
+        return parse_meta(path, path.read_bytes()).cluster_id
+    except (OSError, StorageError):
+        return None

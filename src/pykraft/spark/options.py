@@ -1,0 +1,166 @@
+"""The options of the source ``pykraft``: texts in, one checked value out.
+
+| option | meaning |
+|---|---|
+| path, paths | partition directories, segment files or globs: a comma list, or a JSON array (`load` of a list) |
+| bootstrap.controllers | instead of a path: nodes of a live quorum, ``host:port,…``; read up to the high watermark |
+| rows | ``records`` (default) or ``batches`` |
+| startingOffsets, endingOffsets | ``earliest``, ``latest``, an offset, or by replica ``{"n1": 5}``; ends excluded |
+| startingTimestamp, endingTimestamp | wall ms: from, and up to, the first record that is not older |
+| maxRecordsPerTrigger, maxBytesPerTrigger | how much one micro-batch of a stream holds, but one batch at least |
+| corrupt | ``fail`` (default) or ``mark``: what is damaged is a row that tells so, and reading goes on behind it |
+
+Names are those of Spark's own Kafka source where that has them; as everywhere in Spark their case does not matter.
+Invariant: options that exist make sense together.
+
+Source: Spark's Kafka integration guide.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pykraft.errors import UsageError
+from pykraft.types import Endpoint, Offset
+
+OFFSET_TEXT = re.compile(r"[0-9]{1,19}")
+SERVER = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>[^\s:\[\]/@,]+)):(?P<port>[0-9]{1,5})")
+KNOWN = (
+    "path",
+    "paths",
+    "bootstrap.controllers",
+    "rows",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "maxRecordsPerTrigger",
+    "maxBytesPerTrigger",
+    "corrupt",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """Where reading begins or ends: at an offset, which may differ by replica, or at a time; none of it: as usual."""
+
+    offset: Offset | None = None
+    by_replica: tuple[tuple[str, Offset], ...] = ()
+    timestamp_ms: int | None = None
+    is_latest: bool = False
+
+    def offset_of(self, replica: str | None) -> Offset | None:
+        """The offset for this replica, if one was given."""
+        return dict(self.by_replica).get(replica or "", self.offset)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """Everything that was asked for. Exactly one of ``patterns`` and ``controllers`` is not empty."""
+
+    patterns: tuple[str, ...]
+    controllers: tuple[Endpoint, ...]
+    rows: str
+    start: Bound
+    end: Bound
+    records_per_trigger: int | None
+    size_bytes_per_trigger: int | None
+    tolerant: bool
+
+
+def parse_options(options: Mapping[str, str]) -> SourceOptions:
+    """Check and convert. Errors: UsageError that names the option, its value and what is allowed."""
+    read = _Reader({name.lower(): value for name, value in options.items()})
+    patterns, controllers = read.patterns(), read.controllers()
+    if bool(patterns) == bool(controllers):
+        raise UsageError(
+            'the source pykraft needs either .option("path", …), partition directories or globs of them, or '
+            '.option("bootstrap.controllers", "host:port,…"), nodes of a live quorum'
+        )
+    return SourceOptions(
+        patterns=patterns,
+        controllers=controllers,
+        rows=read.choice("rows", ("records", "batches")),
+        start=read.bound("starting"),
+        end=read.bound("ending"),
+        records_per_trigger=read.number("maxRecordsPerTrigger", least=1),
+        size_bytes_per_trigger=read.number("maxBytesPerTrigger", least=1),
+        tolerant=read.choice("corrupt", ("fail", "mark")) == "mark",
+    )
+
+
+class _Reader:
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = given
+
+    def text(self, name: str) -> str:
+        return self._given.get(name.lower(), "").strip()
+
+    def choice(self, name: str, allowed: tuple[str, ...]) -> str:
+        value = self.text(name).lower() or allowed[0]
+        if value not in allowed:
+            raise _wrong(name, value, f"one of {', '.join(allowed)}")
+        return value
+
+    def number(self, name: str, *, least: int) -> int | None:
+        value = self.text(name)
+        if not value:
+            return None
+        if not OFFSET_TEXT.fullmatch(value) or int(value) < least:
+            raise _wrong(name, value, f"a whole number, at least {least}")
+        return int(value)
+
+    def patterns(self) -> tuple[str, ...]:
+        patterns = [part.strip() for part in self.text("path").split(",")]
+        paths = self.text("paths")
+        if paths:
+            listed = _json(paths)
+            if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
+                raise _wrong("paths", paths, 'a JSON array of texts such as ["a", "b"]')
+            patterns += listed
+        return tuple(pattern for pattern in patterns if pattern)
+
+    def controllers(self) -> tuple[Endpoint, ...]:
+        name = "bootstrap.controllers"
+        found = []
+        for item in filter(None, (part.strip() for part in self.text(name).split(","))):
+            match = SERVER.fullmatch(item)
+            if match is None or not 0 < int(match["port"]) < 65_536:
+                raise _wrong(name, item, "host:port,…")
+            found.append(Endpoint(match["ipv6"] or match["host"], int(match["port"])))
+        return tuple(found)
+
+    def bound(self, prefix: str) -> Bound:
+        name, time_name = f"{prefix}Offsets", f"{prefix}Timestamp"
+        value, timestamp_ms = self.text(name), self.number(time_name, least=0)
+        if value and timestamp_ms is not None:
+            raise UsageError(f"give the option {name} or {time_name}, not both")
+        match value.lower():
+            case "":
+                return Bound(timestamp_ms=timestamp_ms)
+            case "earliest" if prefix == "starting":
+                return Bound()
+            case "latest":
+                return Bound(is_latest=True)
+        if OFFSET_TEXT.fullmatch(value):
+            return Bound(offset=Offset(int(value)))
+        listed = _json(value)
+        allowed = "earliest, latest, an offset, or JSON of offsets by replica"
+        if not isinstance(listed, dict) or not all(type(each) is int and each >= 0 for each in listed.values()):
+            raise _wrong(name, value, allowed if prefix == "starting" else allowed.removeprefix("earliest, "))
+        return Bound(by_replica=tuple((replica, Offset(offset)) for replica, offset in sorted(listed.items())))
+
+
+def _json(text: str) -> object:
+    try:
+        found: object = json.loads(text)
+    except ValueError:
+        return None
+    return found
+
+
+def _wrong(name: str, value: str, allowed: str) -> UsageError:
+    return UsageError(f"the option {name} = {value!r}: it must be {allowed}")

@@ -1,0 +1,42 @@
+"""What a Spark task does with its piece: read it in parts, hand on rows.
+
+Invariant: nothing is kept between partitions, and one part is in memory at a time.
+
+Source: PySpark ``DataSourceReader.read``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from pykraft.spark.batches import batches_of
+from pykraft.spark.decode import records_of
+from pykraft.spark.options import SourceOptions
+from pykraft.spark.pieces import Piece, read_parts
+from pykraft.spark.place import Damage, damage_row
+
+
+class PiecePartition(InputPartition):
+    """The part of a log that one task reads."""
+
+    def __init__(self, piece: Piece) -> None:
+        super().__init__(piece.path)
+        self.piece = piece
+
+
+def read_piece(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of one piece. Errors: CorruptionError, unless damage is to be marked; StorageError."""
+    if not isinstance(partition, PiecePartition):
+        return  # where there is no partition, Spark reads one without a value
+    piece = partition.piece
+    if piece.damage is not None:
+        size_bytes = piece.end_position - piece.position
+        damage = Damage(position=0, size_bytes=size_bytes, offset=piece.start_offset, text=piece.damage)
+        yield damage_row(piece, damage, options.rows)
+        return
+    rows_of = batches_of if options.rows == "batches" else records_of
+    for part, data in read_parts(piece):
+        yield from rows_of(part, data, tolerant=options.tolerant)

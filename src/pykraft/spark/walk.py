@@ -1,0 +1,286 @@
+"""Walks over the batches of one replica's log, from any offset on, also while its node goes on writing.
+
+Only headers are looked at, and all of them on the way: they say where a batch ends, and that each begins where the one
+before it ended, which no CRC covers. (Of an epoch, which none covers either, only a step back shows; replicas that
+differ show more, see `pykraft.spark.audit`.) Behind the last whole batch of the newest segment there may be a torn
+tail, or a batch that is just being written (`pykraft.spark.tail`): the walk ends there. Everything else that is not a
+batch in its place is damage: an error, or, for those who want to go on, a stretch of bytes without records.
+
+A `Cursor` is a place between two batches. It remembers the batch before it, so that a walk that goes on later, perhaps
+in another process, notices a log that was cut back and written anew below it.
+
+Invariant: what is yielded follows each other without a gap of offsets, and is only what is sound or what is damaged.
+It refuses to know records, pieces and Spark.
+
+Source: KIP-595 (log layout); Kafka's ``FileRecords``, ``LogSegment.recover``, ``OffsetIndex``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pykraft.errors import CorruptionError, ProtocolError, StorageError, UsageError
+from pykraft.log.fs import File
+from pykraft.log.index import OFFSET_ENTRY
+from pykraft.log.os_fs import OsFs
+from pykraft.log.paths import LOG, OFFSET_INDEX, parse_segment_file
+from pykraft.log.scan import scan_headers
+from pykraft.protocol.batch import BatchHeader, check_crc
+from pykraft.spark.tail import Expected, is_torn, written_end
+from pykraft.types import EPOCH_ZERO, Epoch, Offset
+
+INDEX_SIZE_BYTES_MAX = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cursor:
+    """A place between two batches: ``offset`` is the next one; the batch before had ``epoch`` and ``crc``, if known.
+
+    ``segment`` and ``position`` say where the next batch begins, when that was found out already.
+    """
+
+    offset: Offset
+    epoch: Epoch = EPOCH_ZERO
+    crc: int | None = None
+    segment: Path | None = None
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Bytes of a segment: one sound batch, or, with ``damage`` told, what should have been batches.
+
+    Offsets: ``end_offset`` is exclusive; those of damage are where its first batch should begin, and where what
+    follows it begins, which is the same when nothing follows.
+    """
+
+    segment: Path
+    position: int
+    end_position: int
+    offset: Offset
+    end_offset: Offset
+    header: BatchHeader | None
+    damage: str | None = None
+
+
+class Replica:
+    """The log of one replica: all segments of a directory, or only those that were named."""
+
+    def __init__(self, name: str, directory: Path, named: Sequence[Path] | None = None) -> None:
+        self.name = name
+        self.directory = directory
+        self._named = frozenset(named) if named is not None else None
+
+    def segments(self) -> list[Path]:
+        """The segments that are there now, oldest first. Errors: StorageError when the directory cannot be read."""
+        found = segments_of(self.directory)
+        return found if self._named is None else [segment for segment in found if segment in self._named]
+
+    def start(self) -> Cursor:
+        """The first batch that is there now. Errors: StorageError when there is no segment."""
+        segments = self.segments()
+        if not segments:
+            raise StorageError(self.directory, "has no segment any more")
+        return Cursor(offset=base_offset_of(segments[0]), segment=segments[0])
+
+    def seek(self, offset: Offset) -> Cursor:
+        """The batch that holds an offset, or the log's end where that comes first.
+
+        Errors: UsageError for an offset below the log start; CorruptionError and StorageError as `walk`.
+        """
+        start = self.start()
+        if offset < start.offset:
+            begin = f"the log begins at {start.offset}"
+            raise UsageError(f"{self.directory}: offset {offset} is not there any more, {begin}")
+        cursor = self._near(offset)
+        for one in self.walk(cursor):
+            if one.end_offset > offset:
+                return Cursor(
+                    offset=one.offset, epoch=cursor.epoch, crc=cursor.crc, segment=one.segment, position=one.position
+                )
+            cursor = after(one, cursor)
+        return cursor
+
+    def resume(self, cursor: Cursor) -> Cursor:
+        """The same place, with segment and position, if the batch before it is still the one that was there.
+
+        Errors: UsageError when it is not, or when the log begins behind it.
+        """
+        start = self.start()
+        if cursor.offset == start.offset:
+            return start
+        if cursor.offset < start.offset:
+            self.seek(cursor.offset)
+        before = self.seek(Offset(cursor.offset - 1))
+        for one in self.walk(before):
+            known = (one.header.epoch, one.header.crc) if one.header is not None else None
+            if one.end_offset == cursor.offset and known == (cursor.epoch, cursor.crc):
+                return after(one, before)
+            break
+        raise UsageError(
+            f"{self.directory}: the log was cut back below offset {cursor.offset}, up to which it was read: what a "
+            "replica has not committed may go. Read a live quorum with the option bootstrap.controllers, or begin anew "
+            "with another checkpoint"
+        )
+
+    def walk(self, cursor: Cursor, *, tolerant: bool = False) -> Iterator[Stretch]:
+        """Everything from the cursor to the log's end as it is now.
+
+        ``tolerant``: damage is a `Stretch` up to the next segment instead of an error.
+
+        Errors: CorruptionError for damage; StorageError when a file cannot be read, also when it vanished.
+        """
+        segments = self.segments()
+        at = 0
+        if cursor.segment is not None:
+            at = segments.index(cursor.segment) if cursor.segment in segments else len(segments)
+            if at == len(segments):
+                gone = StorageError(cursor.segment, "is gone: the node deleted it", repair="read from the log start")
+                raise gone from FileNotFoundError(cursor.segment)
+        everything = segments_of(self.directory)
+        position = cursor.position
+        expected = Expected(base_offset=cursor.offset, epoch=cursor.epoch)
+        for segment in segments[at:]:
+            base_offset = base_offset_of(segment)
+            if segment != segments[at]:
+                is_next = self._named is None or everything[everything.index(segment) - 1] in self._named
+                expected = Expected(base_offset=base_offset, epoch=expected.epoch if is_next else EPOCH_ZERO)
+                position = 0
+            next_segment = _following(everything, segment)
+            for one in _walk_segment(segment, position, expected, next_segment, tolerant=tolerant):
+                yield one
+                expected = Expected(base_offset=one.end_offset, epoch=one.header.epoch if one.header else EPOCH_ZERO)
+
+    def _near(self, offset: Offset) -> Cursor:
+        """A batch not far before an offset, as segment names and offset index tell; the segment's first without one."""
+        segment = [one for one in self.segments() if base_offset_of(one) <= offset][-1]
+        base_offset = base_offset_of(segment)
+        file = OsFs().open(segment)
+        try:
+            for entry_offset, position in _index_entries_before(segment, offset):
+                try:
+                    _, header = next(scan_headers(segment, file, position, file.size()))
+                except (CorruptionError, StopIteration):
+                    break
+                if header.base_offset <= entry_offset < header.end_offset and header.base_offset <= offset:
+                    return Cursor(offset=header.base_offset, segment=segment, position=position)
+        finally:
+            file.close()
+        return Cursor(offset=base_offset, segment=segment)
+
+
+def segments_of(path: Path) -> list[Path]:
+    """Segment files, oldest first: those of a directory, or the one that is named. Errors: StorageError."""
+    try:
+        candidates = sorted(path.iterdir()) if path.is_dir() else [path]
+    except OSError as error:
+        raise StorageError(path, f"cannot be read: {error.strerror}") from error
+    return [file for file in candidates if (parsed := parse_segment_file(file.name)) and parsed[1] == LOG]
+
+
+def base_offset_of(segment: Path) -> Offset:
+    """The offset that names a segment."""
+    parsed = parse_segment_file(segment.name)
+    assert parsed is not None, f"{segment} is no segment"
+    return parsed[0]
+
+
+def after(one: Stretch, before: Cursor) -> Cursor:
+    """The place behind a stretch that came after this one."""
+    header = one.header
+    return Cursor(
+        offset=one.end_offset,
+        epoch=header.epoch if header else before.epoch,
+        crc=header.crc if header else None,
+        segment=one.segment,
+        position=one.end_position,
+    )
+
+
+def _following(segments: Sequence[Path], segment: Path) -> Path | None:
+    at = segments.index(segment) + 1
+    return segments[at] if at < len(segments) else None
+
+
+def _index_entries_before(segment: Path, offset: Offset) -> Iterator[tuple[Offset, int]]:
+    """The offset index's entry at or before an offset; nothing when there is none, or no index that can be read."""
+    path = segment.with_suffix(OFFSET_INDEX)
+    base_offset = base_offset_of(segment)
+    try:
+        content = path.read_bytes() if path.stat().st_size <= INDEX_SIZE_BYTES_MAX else b""
+    except OSError:
+        return
+    whole = len(content) - len(content) % OFFSET_ENTRY.size
+    best: tuple[Offset, int] | None = None
+    for delta, position in OFFSET_ENTRY.iter_unpack(content[:whole]):
+        if (delta, position) == (0, 0) and best is not None:
+            break  # preallocated
+        if base_offset + delta > offset:
+            break
+        best = Offset(base_offset + delta), position
+    if best is not None:
+        yield best
+
+
+def _walk_segment(
+    segment: Path, position: int, expected: Expected, next_segment: Path | None, *, tolerant: bool
+) -> Iterator[Stretch]:
+    """The rest of one segment; ``next_segment`` is None for the newest, which may end in a torn tail."""
+    end_offset = base_offset_of(next_segment) if next_segment is not None else None
+    file = OsFs().open(segment)
+    try:
+        size_bytes = file.size()
+        written = written_end(file) if next_segment is None else size_bytes
+        reached = position
+        try:
+            for at, header in scan_headers(segment, file, position, size_bytes):
+                _check(segment, file, at, header, expected, written)
+                yield Stretch(
+                    segment=segment,
+                    position=at,
+                    end_position=at + header.size_bytes,
+                    offset=header.base_offset,
+                    end_offset=header.end_offset,
+                    header=header,
+                )
+                reached = at + header.size_bytes
+                expected = Expected(base_offset=header.end_offset, epoch=header.epoch)
+            _check_end(segment, reached, expected, end_offset)
+        except CorruptionError as error:
+            if next_segment is None and is_torn(file, reached, written, expected):
+                return
+            if not tolerant:
+                raise
+            yield Stretch(
+                segment=segment,
+                position=reached,
+                end_position=size_bytes,
+                offset=expected.base_offset,
+                end_offset=expected.base_offset if end_offset is None else max(expected.base_offset, end_offset),
+                header=None,
+                damage=str(error),
+            )
+    finally:
+        file.close()
+
+
+def _check_end(segment: Path, position: int, expected: Expected, end_offset: Offset | None) -> None:
+    """Refuse a segment that does not end where the next one begins."""
+    if end_offset is not None and expected.base_offset != end_offset:
+        found = f"the end of the segment, and the next begins at {end_offset}"
+        raise CorruptionError(segment, position=position, expected=f"offset {expected.base_offset}", found=found)
+
+
+def _check(segment: Path, file: File, position: int, header: BatchHeader, expected: Expected, written: int) -> None:
+    """Refuse a batch that cannot come next, and one with bytes that were never written."""
+    if not expected.is_met_by(header):
+        wanted = f"offset {expected.base_offset} of epoch {expected.epoch} or later"
+        found = f"offset {header.base_offset} of epoch {header.epoch}"
+        raise CorruptionError(segment, position=position, expected=wanted, found=found)
+    if position + header.size_bytes > written:
+        try:
+            check_crc(file.pread(header.size_bytes, position), 0, header)
+        except ProtocolError as error:
+            raise CorruptionError(segment, position=position, expected="a whole batch", found=str(error)) from error

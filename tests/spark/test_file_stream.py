@@ -1,0 +1,186 @@
+"""Log directories as a stream: what is new, limits, restarts, and checkpoints that belong to another log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+
+from pykraft.errors import UsageError
+from pykraft.log.meta import MetaProperties, encode_meta
+from pykraft.spark.file_stream import FilesStreamReader
+from pykraft.spark.options import parse_options
+from pykraft.types import NodeId
+from tests.spark.logs import EPOCH, START_MS, batch, write_segment
+
+pytestmark = pytest.mark.spark
+
+
+def batches(count: int, *, first: int = 0, epoch: int = EPOCH) -> bytes:
+    """Batches of two records, each ten ms after the one before."""
+    return b"".join(
+        batch([b"a%d" % index, b"b%d" % index], base_offset=2 * index, timestamp_ms=START_MS + 10 * index, epoch=epoch)
+        for index in range(first, first + count)
+    )
+
+
+SIZE_BYTES = len(batches(1))
+
+
+def reader(folder: Path, **options: str) -> FilesStreamReader:
+    return FilesStreamReader(parse_options({"path": f"{folder}/n*/p-0"} | options))
+
+
+def read(made: FilesStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[str, int]]:
+    """Replica and offset of the rows between two offsets of the stream, which travel as a checkpoint's do."""
+    start, end = json.loads(json.dumps(start)), json.loads(json.dumps(end))
+    found: list[tuple[str, int]] = []
+    for partition in made.partitions(start, end):
+        for group in made.read(partition):
+            found += [(row["replica"], row["offset"]) for row in group.select(["replica", "offset"]).to_pylist()]
+    return found
+
+
+def run(made: FilesStreamReader, start: dict[str, Any]) -> Iterator[list[tuple[str, int]]]:
+    """Micro-batch after micro-batch until nothing is new."""
+    while True:
+        end = made.latestOffset(start, made.getDefaultReadLimit())
+        if end == start:
+            return
+        yield read(made, start, end)
+        start = end
+
+
+def rows(replica: str, *offsets: int) -> list[tuple[str, int]]:
+    return [(replica, offset) for offset in offsets]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two replicas: offsets 0 to 5 and 0 to 3."""
+    write_segment(tmp_path / "n1" / "p-0", batches(3))
+    write_segment(tmp_path / "n2" / "p-0", batches(2))
+    return tmp_path
+
+
+def test_each_micro_batch_is_what_is_new(folder: Path) -> None:
+    made = reader(folder)
+    start = made.initialOffset()
+    end = made.latestOffset(start, ReadAllAvailable())
+    assert read(made, start, end) == rows("n1", *range(6)) + rows("n2", *range(4))
+    assert made.latestOffset(end, ReadAllAvailable()) == end
+    assert read(made, end, end) == []
+    write_segment(folder / "n2" / "p-0", batches(2, first=2), base_offset=4)
+    then = made.latestOffset(end, ReadAllAvailable())
+    assert read(made, end, then) == rows("n2", 4, 5, 6, 7)
+    ends = {"n1": {"offset": 6}, "n2": {"offset": 8}}
+    assert made.reportLatestOffset() == {"cluster": None, "replicas": ends}
+
+
+def test_a_repeated_micro_batch_is_the_same_also_after_a_restart(folder: Path) -> None:
+    first = reader(folder)
+    start = first.initialOffset()
+    middle = first.latestOffset(start, ReadMaxRows(4))
+    end = first.latestOffset(middle, ReadAllAvailable())
+    write_segment(folder / "n1" / "p-0", batches(1, first=3), base_offset=6)
+    for made in (first, reader(folder)):
+        assert read(made, start, middle) == rows("n1", 0, 1) + rows("n2", 0, 1)
+        assert read(made, middle, end) == rows("n1", 2, 3, 4, 5) + rows("n2", 2, 3)
+
+
+def test_limits_are_shared_by_the_replicas_and_let_one_batch_through(folder: Path) -> None:
+    assert isinstance(reader(folder).getDefaultReadLimit(), ReadAllAvailable)
+    assert reader(folder, maxRecordsPerTrigger="5").getDefaultReadLimit() == ReadMaxRows(5)
+    assert reader(folder, maxBytesPerTrigger="7").getDefaultReadLimit() == ReadMaxBytes(7)
+    for options in (
+        {"maxRecordsPerTrigger": "4"},
+        {"maxBytesPerTrigger": str(2 * SIZE_BYTES + 1)},
+        {"maxRecordsPerTrigger": "100", "maxBytesPerTrigger": "1"},
+    ):
+        made = reader(folder, **options)
+        assert list(run(made, made.initialOffset())) == [
+            rows("n1", 0, 1) + rows("n2", 0, 1),
+            rows("n1", 2, 3) + rows("n2", 2, 3),
+            rows("n1", 4, 5),
+        ]
+
+
+def test_bounds_hold_within_a_batch(folder: Path) -> None:
+    made = reader(folder, startingOffsets="1", endingOffsets='{"n1": 5, "n2": 2}', maxRecordsPerTrigger="4")
+    assert list(run(made, made.initialOffset())) == [
+        rows("n1", 1) + rows("n2", 1),
+        rows("n1", 2, 3),
+        rows("n1", 4),
+    ]
+    latest = reader(folder, startingOffsets="latest")
+    assert list(run(latest, latest.initialOffset())) == []
+
+
+def test_what_is_available_now_ends_where_it_ended_then(folder: Path) -> None:
+    made = reader(folder)
+    made.prepareForTriggerAvailableNow()
+    write_segment(folder / "n1" / "p-0", batches(1, first=3), base_offset=6)
+    found = [row for micro in run(made, made.initialOffset()) for row in micro]
+    assert found == rows("n1", *range(6)) + rows("n2", *range(4))
+
+
+def test_a_replica_that_comes_later_is_read_from_its_start(folder: Path) -> None:
+    made = reader(folder)
+    start = made.initialOffset()
+    end = made.latestOffset(start, ReadAllAvailable())
+    write_segment(folder / "n3" / "p-0", batches(1))
+    then = made.latestOffset(end, ReadAllAvailable())
+    assert read(made, end, then) == rows("n3", 0, 1)
+
+
+def test_a_log_that_was_cut_back_is_refused(folder: Path) -> None:
+    made = reader(folder)
+    end = made.latestOffset(made.initialOffset(), ReadAllAvailable())
+    write_segment(folder / "n1" / "p-0", batches(2) + batches(1, first=2, epoch=EPOCH + 1))
+    with pytest.raises(UsageError, match="the log was cut back below offset 6"):
+        reader(folder).latestOffset(json.loads(json.dumps(end)), ReadAllAvailable())
+
+
+def own(folder: Path, replica: str, cluster_id: str) -> None:
+    meta = MetaProperties(node_id=NodeId(1), cluster_id=cluster_id, directory_id=None)
+    (folder / replica / "meta.properties").write_bytes(encode_meta(meta))
+
+
+def test_a_checkpoint_of_another_quorum_is_refused(folder: Path) -> None:
+    own(folder, "n1", "one")
+    start = reader(folder).initialOffset()
+    assert start["cluster"] == "one"
+    assert reader(folder).latestOffset(start, ReadAllAvailable())["cluster"] == "one"
+    own(folder, "n1", "two")
+    with pytest.raises(UsageError, match="a stream of cluster one, and these are the logs of two"):
+        reader(folder).latestOffset(start, ReadAllAvailable())
+    own(folder, "n2", "three")
+    with pytest.raises(UsageError, match="logs of several clusters: three, two"):
+        reader(folder).initialOffset()
+
+
+def test_a_query_goes_on_where_it_was_and_refuses_the_logs_of_another(folder: Path, spark: SparkSession) -> None:
+    own(folder, "n1", "one")
+    source = spark.readStream.format("pykraft").option("path", f"{folder}/n*/p-0").option("maxRecordsPerTrigger", "4")
+    sink = (
+        source.load()
+        .select("replica", "offset")
+        .writeStream.format("parquet")
+        .option("path", str(folder / "table"))
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+    )
+    sink.start().awaitTermination()
+    write_segment(folder / "n1" / "p-0", batches(2, first=3), base_offset=6)
+    sink.start().awaitTermination()
+    found = [tuple(row) for row in spark.read.parquet(str(folder / "table")).orderBy("replica", "offset").collect()]
+    assert found == rows("n1", *range(10)) + rows("n2", *range(4))
+    own(folder, "n1", "two")
+    with pytest.raises(StreamingQueryException, match="the checkpoint is that of a stream of cluster one"):
+        sink.start().awaitTermination()
