@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from pykraft.config import LogSettings, NodeConfig, RaftConfig
 from pykraft.errors import ConfigError
-from pykraft.properties import ALIASES, ParsedConfig, node_config, parse_properties
+from pykraft.known_properties import ALIASES
+from pykraft.properties import ParsedConfig, node_config, parse_properties
 from pykraft.types import Endpoint, NodeId
 
 QUORUM = "1@localhost:9092,2@localhost:9093,3@localhost:9094"
@@ -31,7 +32,6 @@ quorum.voters=1@localhost:9092,2@localhost:9093,3@localhost:9094
 log.dirs=raft-logs-1
 
 zookeeper.connect=localhost:2181
-controller.listener.names=PLAINTEXT
 """
 PRESENT_SAMPLE = """
 node.id=1
@@ -144,6 +144,7 @@ def test_the_names_of_2020_mean_the_same() -> None:
     assert set(old.warnings) == {
         "property broker.id is now called node.id",
         "property quorum.voters is now called controller.quorum.voters",
+        "property controller.listener.names is not given: voters use the first of listeners, PLAINTEXT",
     }
 
 
@@ -153,7 +154,10 @@ def test_a_file_that_was_appended_to_twice_is_the_same_node() -> None:
 
 
 def test_the_present_name_counts_before_the_old_one() -> None:
-    assert read(broker__id="7").config.node_id == 1
+    parsed = read(broker__id="7")
+    assert parsed.config.node_id == 1
+    assert parsed.warnings == ("property broker.id is now called node.id; that is given too, and 1 counts",)
+    assert read(broker__id=" 1").warnings == ("property broker.id is now called node.id",)
     for old, new in ALIASES.items():
         assert old != new
         assert new not in ALIASES
@@ -162,8 +166,10 @@ def test_the_present_name_counts_before_the_old_one() -> None:
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*/disk/n*/server.properties")), ids=lambda path: path.parent.name)
 def test_files_of_real_nodes_are_read(path: Path) -> None:
     properties = parse_properties(path.read_text())
-    if "controller" not in properties.get("process.roles", "controller"):
-        properties["listeners"] += ",CONTROLLER://localhost:1"
+    if properties.get("process.roles") == "broker":
+        with pytest.raises(ConfigError, match="a node here is a controller"):
+            node_config(properties)
+        return
     config = node_config(properties).config
     assert config.node_id == int(properties["node.id"])
 
@@ -219,7 +225,7 @@ def test_a_number_that_is_none_is_refused(key: str, value: str) -> None:
     assert error.allowed == "a whole number from 0 to 2147483647"
 
 
-@pytest.mark.parametrize("key", sorted(MINIMAL))
+@pytest.mark.parametrize("key", sorted(MINIMAL.keys() - {"controller.listener.names"}))
 def test_what_is_required_is_asked_for(key: str) -> None:
     assert refused(**{key.replace(".", "__"): None}).key == key
     assert refused(**{key.replace(".", "__"): "  "}).key == key
@@ -292,6 +298,7 @@ def test_wrong_listeners_are_refused(listeners: str) -> None:
 
 
 def test_controller_listeners_are_listeners() -> None:
+    assert refused(controller__listener__names=" , ").key == "controller.listener.names"
     assert refused(controller__listener__names="CONTROLLER").value == "CONTROLLER"
     assert refused(controller__listener__names="PLAINTEXT,plaintext").key == "controller.listener.names"
 
@@ -321,10 +328,29 @@ def test_where_the_log_is() -> None:
     assert refused(log__dirs="a\0b").key == "log.dirs"
 
 
+def test_without_controller_listeners_the_first_listener_is_dialed() -> None:
+    parsed = read(listeners="B://localhost:1,A://localhost:2", controller__listener__names=None)
+    assert parsed.config.controller_listener_names == ("B",)
+    assert parsed.warnings == ("property controller.listener.names is not given: voters use the first of listeners, B",)
+
+
 def test_what_is_unknown_is_named_and_nothing_more() -> None:
     parsed = read(some__key="1", process__roles="controller", zookeeper__connect="localhost:2181")
-    assert parsed.warnings == ("property some.key has no effect here",)
+    assert parsed.warnings == ("property some.key is not known and has no effect",)
     assert parsed.config == read().config
+    assert read(node__idd="2").warnings == ("property node.idd is not known and has no effect; did you mean node.id?",)
+
+
+@pytest.mark.parametrize("roles", ["controller", "broker,controller", "controller, broker"])
+def test_a_node_is_a_controller(roles: str) -> None:
+    parsed = read(process__roles=roles)
+    assert parsed.config == read().config
+    assert len(parsed.warnings) == ("broker" in roles)
+
+
+@pytest.mark.parametrize("roles", ["", "broker", "controller,controller", "controller,zookeeper", "Controller"])
+def test_other_roles_are_refused(roles: str) -> None:
+    assert refused(process__roles=roles).key == "process.roles"
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,13 @@
 """Kafka's properties files: text in, `NodeConfig` out.
 
-`parse_properties` reads the Java format; `node_config` knows which keys there are and what they mean. A key given
-twice counts as given last, so a file that was appended to twice is still the same node. Keys that mean nothing here
-are passed over, as Kafka does, and named in a warning.
+`parse_properties` reads the Java format; `node_config` reads the values. A key given twice counts as given last, so a
+file that was appended to twice is still the same node. Keys that are not known are passed over, as Kafka does, and
+named in a warning; so are those that are known and have no effect yet.
 
 Invariant: a node that was asked to protect itself (TLS, SASL, an authorizer) and cannot does not start. Refuses to
-know files, and the bounds of numbers (`pykraft.config`).
+know files, the bounds of numbers (`pykraft.config`) and what else may be said of a name (`pykraft.known_properties`).
 
-Source: ``java.util.Properties``; Kafka's ``QuorumConfig``, ``MetadataLogConfig``, ``KRaftConfigs``,
-``SocketServerConfigs``; the property names of 2020 are aliases.
+Source: ``java.util.Properties``; Kafka's ``QuorumConfig``, ``KRaftConfigs`` and ``KafkaConfig``.
 """
 
 from __future__ import annotations
@@ -30,35 +29,17 @@ from pykraft.config import (
     RaftConfig,
 )
 from pykraft.errors import ConfigError
-from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
-
-ALIASES: Mapping[str, str] = {
-    "broker.id": "node.id",
-    "quorum.voters": "controller.quorum.voters",
-    "quorum.bootstrap.servers": "controller.quorum.bootstrap.servers",
-    "quorum.election.timeout.ms": "controller.quorum.election.timeout.ms",
-    "quorum.fetch.timeout.ms": "controller.quorum.fetch.timeout.ms",
-    "quorum.election.backoff.max.ms": "controller.quorum.election.backoff.max.ms",
-    "quorum.append.linger.ms": "controller.quorum.append.linger.ms",
-    "quorum.request.timeout.ms": "controller.quorum.request.timeout.ms",
-    "quorum.retry.backoff.ms": "controller.quorum.retry.backoff.ms",
-}
-"""Older names and what they are called now; where both are given, the present name counts."""
-
-WITHOUT_EFFECT = frozenset(
-    {
-        "process.roles",
-        "inter.broker.listener.name",
-        "zookeeper.connect",
-        "quorum.retry.backoff.max.ms",
-        "num.network.threads",
-        "num.io.threads",
-    }
+from pykraft.known_properties import (
+    ALIASES,
+    HELD_NUMBERS,
+    IDLE,
+    NODE_ID,
+    PASSED_OVER,
+    SEGMENT_SIZE_BYTES,
+    Effect,
+    suggestion,
 )
-"""Keys of Kafka's own sample files that change nothing here and deserve no warning."""
-
-NODE_ID = Number("node.id", "node_id", 0, INT32_MAX)
-SEGMENT_SIZE_BYTES = Number("metadata.log.segment.bytes", "segment_size_bytes", 8_388_608, INT32_MAX)
+from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 
 _PROTECTION = re.compile(r"(listener\.name\.[^.]+\.)?(ssl|sasl|authorizer)\..*|super\.users")
 _PROTECTED = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
@@ -147,8 +128,9 @@ def node_config(properties: Mapping[str, str]) -> ParsedConfig:
     Errors: ConfigError with key, value and what is allowed.
     """
     reader = _Reader(properties)
+    reader.check_roles()
     listeners = reader.listeners("listeners")
-    names = reader.names("controller.listener.names")
+    names = reader.controller_listener_names(listeners)
     for name in names:
         if listeners.get(name) is None:
             raise ConfigError("controller.listener.names", name, "each name must be one of listeners")
@@ -181,15 +163,41 @@ class _Reader:
         self._left = dict(properties)
         self._warnings: list[str] = []
         for old, new in ALIASES.items():
-            if old in self._left:
-                self._left.setdefault(new, self._left[old])
-                del self._left[old]
-                self._warnings.append(f"property {old} is now called {new}")
+            value = self._left.pop(old, None)
+            if value is None:
+                continue
+            counts = self._left.setdefault(new, value).strip()
+            other = "" if counts == value.strip() else f"; that is given too, and {counts} counts"
+            self._warnings.append(f"property {old} is now called {new}{other}")
+        self._warnings += [f"property {key} has no effect yet" for key in sorted(HELD_NUMBERS & self._left.keys())]
 
     def finish(self) -> list[str]:
-        """Warnings, those about keys that nobody asked for included."""
-        unused = sorted(self._left.keys() - WITHOUT_EFFECT)
-        return [*self._warnings, *(f"property {key} has no effect here" for key in unused)]
+        """Check what has no effect; then all warnings, those about keys that nobody asked for included.
+
+        Errors: ConfigError.
+        """
+        for idle in IDLE:
+            if idle.key not in self._left:
+                continue
+            if idle.number is not None:
+                self.number(idle.number, int(idle.default))
+            else:
+                self.one_of(idle.key, ("true", "false"), idle.default)
+            if idle.effect is Effect.NOT_YET:
+                self._warnings.append(f"property {idle.key} has no effect yet")
+        for key in sorted(self._left.keys() - PASSED_OVER):
+            meant = suggestion(key)
+            self._warnings.append(
+                f"property {key} is not known and has no effect" + (f"; did you mean {meant}?" if meant else "")
+            )
+        return self._warnings
+
+    def one_of(self, key: str, allowed: Sequence[str], default: str) -> str:
+        """One of these words, in whatever case."""
+        word = self._text(key).lower() or default
+        if word not in allowed:
+            raise ConfigError(key, word, f"one of {', '.join(allowed)}")
+        return word
 
     def number(self, number: Number, default: int | None) -> int:
         """A whole number within its bounds; without a default it is required."""
@@ -208,10 +216,7 @@ class _Reader:
 
     def raft_config(self) -> RaftConfig:
         """``controller.quorum.*``, and whether a leader sends what it has not flushed."""
-        key, allowed = "pykraft.leader.send", ("written", "flushed")
-        send = self._text(key) or allowed[0]
-        if send not in allowed:
-            raise ConfigError(key, send, f"one of {', '.join(allowed)}")
+        send = self.one_of("pykraft.leader.send", ("written", "flushed"), "written")
         defaults = RaftConfig(leader_send_flushed_only=send == "flushed")
         return replace(defaults, **self.numbers(RAFT_NUMBERS, defaults))
 
@@ -224,19 +229,39 @@ class _Reader:
 
     def log_dir(self) -> Path:
         """``metadata.log.dir``, else the first of ``log.dirs``, else ``log.dir``."""
-        dirs = self._items("log.dirs") or self._items("log.dir") or [""]
-        if len(dirs) > 1:
-            self._warnings.append(f"of log.dirs only the first has an effect here: {dirs[0]}")
-        text = self._text("metadata.log.dir") or dirs[0]
-        if not text or "\0" in text:
-            raise ConfigError("log.dirs", text, "is required: the directory that keeps the log")
-        return Path(text)
+        found: list[Path] = []
+        for key in ("metadata.log.dir", "log.dirs", "log.dir"):
+            dirs = [self._text(key)] if key == "metadata.log.dir" else self._items(key)
+            if any("\0" in text for text in dirs):
+                raise ConfigError(key, ",".join(dirs), "a directory")
+            if len(dirs) > 1 and not found:
+                self._warnings.append(f"of {key} only the first has an effect here: {dirs[0]}")
+            found += [Path(text) for text in dirs if text]
+        if not found:
+            raise ConfigError("log.dirs", "", "is required: the directory that keeps the log")
+        return found[0]
 
-    def names(self, key: str) -> tuple[str, ...]:
-        """Listener names, upper case, each once."""
+    def check_roles(self) -> None:
+        """``process.roles``: a node here is a controller; absent, it is one, too."""
+        key = "process.roles"
+        if key not in self._left:
+            return
+        roles = self._items(key)
+        if "controller" not in roles or len(set(roles)) != len(roles) or set(roles) - {"broker", "controller"}:
+            raise ConfigError(key, ",".join(roles), "controller, or broker,controller: a node here is a controller")
+        if "broker" in roles:
+            self._warnings.append("of process.roles only controller has an effect here")
+
+    def controller_listener_names(self, listeners: Listeners) -> tuple[str, ...]:
+        """Listener names, upper case, each once; files of 2020 have none: then the first listener."""
+        key = "controller.listener.names"
+        if key not in self._left:
+            first = listeners.entries[0][0]
+            self._warnings.append(f"property {key} is not given: voters use the first of listeners, {first}")
+            return (first,)
         names = tuple(name.upper() for name in self._items(key))
         if not names or len(set(names)) != len(names):
-            raise ConfigError(key, ",".join(names), "is required: listener names, each once")
+            raise ConfigError(key, ",".join(names), "names of listeners, each once")
         return names
 
     def listeners(self, key: str, *, required: bool = True) -> Listeners:

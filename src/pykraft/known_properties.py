@@ -1,0 +1,208 @@
+"""The properties that a node knows: what each means, what it may be, and whether it has an effect here.
+
+Owns the names. Invariant: every property that `pykraft.properties` reads is in `KNOWN`, and so in the documentation and
+among the names that are suggested for a misspelled one. It refuses to know values: those are read in
+`pykraft.properties`, and the bounds of the numbers that have an effect are those of `pykraft.config`.
+
+Source: Kafka's ``QuorumConfig``, ``MetadataLogConfig``, ``KRaftConfigs``, ``SocketServerConfigs`` and
+``ServerConfigs``; KIP-595 for the names of 2020.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from enum import Enum
+from typing import Final
+
+from pykraft.config import (
+    INT32_MAX,
+    INT64_MAX,
+    LOG_NUMBERS,
+    NODE_NUMBERS,
+    RAFT_NUMBERS,
+    LogSettings,
+    NodeConfig,
+    Number,
+    RaftConfig,
+)
+
+ALIASES: Mapping[str, str] = {
+    "broker.id": "node.id",
+    "quorum.voters": "controller.quorum.voters",
+    "quorum.bootstrap.voters": "controller.quorum.voters",
+    "quorum.bootstrap.servers": "controller.quorum.bootstrap.servers",
+    "quorum.election.timeout.ms": "controller.quorum.election.timeout.ms",
+    "quorum.fetch.timeout.ms": "controller.quorum.fetch.timeout.ms",
+    "quorum.election.backoff.max.ms": "controller.quorum.election.backoff.max.ms",
+    "quorum.append.linger.ms": "controller.quorum.append.linger.ms",
+    "quorum.request.timeout.ms": "controller.quorum.request.timeout.ms",
+    "quorum.retry.backoff.ms": "controller.quorum.retry.backoff.ms",
+}
+"""Older names and what they are called now; where both are given, the present name counts."""
+
+PASSED_OVER = frozenset(
+    {"inter.broker.listener.name", "zookeeper.connect", "zookeeper.connection.timeout.ms", "quorum.verbose"}
+)
+"""Keys of Kafka's older sample files that mean nothing here, whatever their value, and deserve no warning."""
+
+HELD_NUMBERS = frozenset({"controller.quorum.fetch.snapshot.max.bytes"})
+"""Numbers that a configuration holds already, and that nothing uses yet."""
+NODE_ID = Number("node.id", "node_id", 0, INT32_MAX)
+SEGMENT_SIZE_BYTES = Number("metadata.log.segment.bytes", "segment_size_bytes", 8_388_608, INT32_MAX)
+SIMILARITY_MIN: Final = 0.8
+"""How near an unknown name must be to a known one for that to be suggested (1: the same)."""
+_INT64_MIN: Final = -(2**63)
+
+
+class Effect(Enum):
+    """What a property that was given does."""
+
+    PRESENT = "yes"
+    NOT_YET = "not yet"
+    NONE = "none here"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A property as an operator should know it; ``default`` and ``allowed`` in words."""
+
+    key: str
+    default: str
+    allowed: str
+    meaning: str
+    effect: Effect = Effect.PRESENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Idle:
+    """A property that is checked and then not used; without ``number`` it is ``true`` or ``false``."""
+
+    key: str
+    default: str
+    effect: Effect
+    meaning: str
+    least: int | None = None
+    most: int = INT64_MAX
+
+    @property
+    def number(self) -> Number | None:
+        """The bounds, if it is a whole number."""
+        return None if self.least is None else Number(self.key, "", self.least, self.most)
+
+    @property
+    def known(self) -> Known:
+        """Its row."""
+        allowed = "true or false" if self.number is None else self.number.allowed
+        return Known(key=self.key, default=self.default, allowed=allowed, meaning=self.meaning, effect=self.effect)
+
+
+def _not_yet(key: str, default: int, least: int, most: int, meaning: str) -> Idle:
+    return Idle(key=key, default=str(default), effect=Effect.NOT_YET, meaning=meaning, least=least, most=most)
+
+
+def _none(key: str, default: int, least: int, meaning: str, most: int = INT32_MAX) -> Idle:
+    return Idle(key=key, default=str(default), effect=Effect.NONE, meaning=meaning, least=least, most=most)
+
+
+IDLE: tuple[Idle, ...] = (
+    Idle(
+        key="controller.quorum.auto.join.enable",
+        default="false",
+        effect=Effect.NOT_YET,
+        meaning="a controller adds itself to the voters",
+    ),
+    _not_yet("metadata.max.retention.bytes", 104_857_600, _INT64_MIN, INT64_MAX, "log and snapshots kept; < 0: all"),
+    _not_yet("metadata.max.retention.ms", 604_800_000, _INT64_MIN, INT64_MAX, "log and snapshots kept; < 0: for ever"),
+    _not_yet(
+        "metadata.log.max.record.bytes.between.snapshots", 20_971_520, 1, INT64_MAX, "a snapshot after so many bytes"
+    ),
+    _not_yet("metadata.log.max.snapshot.interval.ms", 3_600_000, 0, INT64_MAX, "a snapshot after this time; 0: never"),
+    _not_yet("internal.metadata.delete.delay.millis", 60_000, 0, INT64_MAX, "how long a deleted file stays"),
+    _none("metadata.max.idle.interval.ms", 500, 0, "no-op records of Kafka's controller; the workload is ours"),
+    _none("controller.quorum.retry.backoff.max.ms", 1_000, 0, "KIP-595 named it; no Kafka ever had it"),
+    _none("quorum.retry.backoff.max.ms", 1_000, 0, "the same, as KIP-595 called it"),
+    _none("server.max.startup.time.ms", INT64_MAX, 0, "a node here recovers as long as it takes", INT64_MAX),
+    _none("num.network.threads", 3, 1, "one loop serves the network"),
+    _none("num.io.threads", 8, 1, "one loop serves requests"),
+    _none("socket.send.buffer.bytes", 102_400, -1, "the system decides"),
+    _none("socket.receive.buffer.bytes", 102_400, -1, "the system decides"),
+    _none("socket.listen.backlog.size", 50, 1, "always the same here"),
+)
+"""Properties that are checked as Kafka checks them and have no effect."""
+
+_ADDRESSES = "host:port, separated by commas; IPv6 in brackets"
+_LISTENERS = "NAME://host:port, separated by commas; port 1 to 65535"
+_MEANINGS: Mapping[str, str] = {
+    "controller.quorum.election.timeout.ms": "without a leader for this long (up to twice), a voter asks for votes",
+    "controller.quorum.fetch.timeout.ms": "a follower gives its leader up after this; a leader resigns after 1.5 times",
+    "controller.quorum.election.backoff.max.ms": "at most so long a later successor waits when a leader resigns",
+    "controller.quorum.append.linger.ms": "how long records wait for others, to share one write and one sync",
+    "controller.quorum.request.timeout.ms": "an unanswered request has failed, and its connection is closed",
+    "controller.quorum.retry.backoff.ms": "pause after a failed request",
+    "controller.quorum.fetch.max.bytes": "most bytes of one Fetch; one batch always comes",
+    "controller.quorum.fetch.snapshot.max.bytes": "most bytes of one FetchSnapshot",
+    "internal.metadata.max.batch.size.in.bytes": "largest batch",
+    "internal.metadata.log.segment.bytes": "as metadata.log.segment.bytes, and counts before it; for tests",
+    "metadata.log.segment.bytes": "size of a file of the log",
+    "metadata.log.segment.ms": "a segment older than this is not appended to",
+    "index.interval.bytes": "bytes of log between two index entries",
+    "segment.index.bytes": "most bytes of one index",
+    "socket.request.max.bytes": "largest request of a voter; Kafka allows less than 1024",
+    "connections.max.idle.ms": "a connection without requests for this long is closed",
+}
+
+
+def _defaults() -> dict[str, object]:
+    """Default by field, of all numbers that have an effect."""
+    return {each.name: each.default for owner in (NodeConfig, LogSettings, RaftConfig) for each in fields(owner)}
+
+
+def _number(number: Number, defaults: Mapping[str, object]) -> Known:
+    """A number that a configuration holds."""
+    return Known(
+        key=number.key,
+        default="none" if number.key.startswith("internal.metadata.log") else str(defaults[number.field]),
+        allowed=number.allowed,
+        meaning=_MEANINGS[number.key],
+        effect=Effect.NOT_YET if number.key in HELD_NUMBERS else Effect.PRESENT,
+    )
+
+
+def _text(key: str, default: str, allowed: str, meaning: str) -> Known:
+    return Known(key=key, default=default, allowed=allowed, meaning=meaning)
+
+
+def _rows() -> tuple[Known, ...]:
+    defaults = _defaults()
+    numbers = (*RAFT_NUMBERS, SEGMENT_SIZE_BYTES, *LOG_NUMBERS, *NODE_NUMBERS)
+    return (
+        Known(key="node.id", default="required", allowed=NODE_ID.allowed, meaning="id of this node"),
+        _text("process.roles", "controller", "controller, or broker,controller", "a node is a controller only"),
+        _text("listeners", "required", _LISTENERS, "what is bound; an empty host is every interface"),
+        _text("advertised.listeners", "listeners", _LISTENERS, "what others are told"),
+        _text("controller.listener.names", "the first listener", "names of listeners", "voters dial the first"),
+        _text("listener.security.protocol.map", "PLAINTEXT", "NAME:PLAINTEXT, separated by commas", "no TLS or SASL"),
+        _text(
+            "controller.quorum.voters", "none", "id@host:port, separated by commas", "static voters; the last of an id"
+        ),
+        _text("controller.quorum.bootstrap.servers", "none", _ADDRESSES, "whom a node asks that knows no voters"),
+        _text("log.dirs", "required", "a directory", "where the log is kept; of several the first"),
+        _text("log.dir", "none", "a directory", "as log.dirs, which counts before it"),
+        _text("metadata.log.dir", "log.dirs", "a directory", "counts before log.dirs"),
+        _text("pykraft.leader.send", "written", "written or flushed", "whether a leader sends what it has not flushed"),
+        *(_number(number, defaults) for number in numbers),
+        *(idle.known for idle in IDLE),
+    )
+
+
+KNOWN: tuple[Known, ...] = _rows()
+"""Every property, in the order of the documentation; older names are in `ALIASES`."""
+
+
+def suggestion(key: str) -> str | None:
+    """The known name that a misspelled one most likely means, if any is near."""
+    names = [known.key for known in KNOWN] + list(ALIASES)
+    found = get_close_matches(key.strip().lower().replace("_", "."), names, n=1, cutoff=SIMILARITY_MIN)
+    return found[0] if found else None

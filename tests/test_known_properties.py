@@ -1,0 +1,138 @@
+"""Every property by its row: its default, the edges of its range, wrong values; and the page that lists them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from pykraft.errors import ConfigError
+from pykraft.known_properties import ALIASES, IDLE, KNOWN, PASSED_OVER, Effect, Known, suggestion
+from pykraft.properties import ParsedConfig, node_config
+from tests.tidy.repository import ROOT
+
+MINIMAL = {
+    "node.id": "1",
+    "listeners": "PLAINTEXT://localhost:9092",
+    "controller.listener.names": "PLAINTEXT",
+    "controller.quorum.voters": "1@localhost:9092",
+    "log.dirs": "logs",
+}
+PAGE = ROOT / "docs" / "server.md"
+RANGE = re.compile(r"a whole number from (-?\d+) to (-?\d+)")
+NUMBERS = [known for known in KNOWN if RANGE.fullmatch(known.allowed)]
+FLAGS = [known for known in KNOWN if known.allowed == "true or false"]
+TEXTS = {
+    "process.roles": ("controller", "zookeeper"),
+    "listeners": ("PLAINTEXT://localhost:9092", "localhost:9092"),
+    "advertised.listeners": ("PLAINTEXT://example.org:1", "PLAINTEXT://example.org"),
+    "controller.listener.names": ("PLAINTEXT", "CONTROLLER"),
+    "listener.security.protocol.map": ("PLAINTEXT:PLAINTEXT", "PLAINTEXT:TLS"),
+    "controller.quorum.voters": ("1@localhost:9092", "localhost:9092"),
+    "controller.quorum.bootstrap.servers": ("localhost:9092", "localhost"),
+    "log.dirs": ("logs", "\0"),
+    "log.dir": ("logs", "\0"),
+    "metadata.log.dir": ("logs", "\0"),
+    "pykraft.leader.send": ("written", "all"),
+}
+"""A value that may be, and one that may not."""
+
+
+def read(key: str, value: str) -> ParsedConfig:
+    properties = {**MINIMAL, key: value}
+    if key == "log.dir":
+        del properties["log.dirs"]
+    return node_config(properties)
+
+
+def refuse(key: str, value: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(key, value)
+    assert caught.value.allowed
+    assert "\n" not in str(caught.value)
+    assert caught.value.key == key
+
+
+def edges(known: Known) -> tuple[int, int]:
+    match = RANGE.fullmatch(known.allowed)
+    assert match is not None
+    return int(match[1]), int(match[2])
+
+
+@pytest.mark.parametrize("known", NUMBERS, ids=lambda known: known.key)
+def test_a_number_is_taken_up_to_its_edges_and_no_further(known: Known) -> None:
+    least, most = edges(known)
+    for allowed in (least, most):
+        read(known.key, str(allowed))
+    for wrong in (str(least - 1), str(most + 1), "soon", "1.5", "0x10"):
+        refuse(known.key, wrong)
+
+
+@pytest.mark.parametrize("known", NUMBERS, ids=lambda known: known.key)
+def test_the_default_is_what_counts_when_it_is_not_given(known: Known) -> None:
+    if known.key != "node.id" and known.default != "none":
+        assert read(known.key, known.default).config == node_config(MINIMAL).config
+
+
+@pytest.mark.parametrize("known", FLAGS, ids=lambda known: known.key)
+def test_a_flag_is_true_or_false(known: Known) -> None:
+    for allowed in ("true", "FALSE", " true "):
+        read(known.key, allowed)
+    for wrong in ("yes", "1", "truefalse"):
+        refuse(known.key, wrong)
+
+
+@pytest.mark.parametrize("key", TEXTS)
+def test_a_text_is_checked(key: str) -> None:
+    right, wrong = TEXTS[key]
+    read(key, right)
+    refuse(key, wrong)
+
+
+def test_every_row_is_a_number_a_flag_or_a_text_of_the_table() -> None:
+    keys = [known.key for known in KNOWN]
+    assert len(set(keys)) == len(keys)
+    assert {*keys} == {known.key for known in (*NUMBERS, *FLAGS)} | TEXTS.keys()
+    assert set(ALIASES.values()) <= set(keys)
+    assert not (ALIASES.keys() | PASSED_OVER) & set(keys)
+
+
+@pytest.mark.parametrize("known", [known for known in KNOWN if known.key not in MINIMAL], ids=lambda known: known.key)
+def test_what_has_no_effect_yet_says_so(known: Known) -> None:
+    value = TEXTS[known.key][0] if known.key in TEXTS else known.default.replace("none", "4096")
+    expected = (f"property {known.key} has no effect yet",) if known.effect is Effect.NOT_YET else ()
+    assert read(known.key, value).warnings == expected
+
+
+def test_what_has_no_effect_is_not_held() -> None:
+    for idle in IDLE:
+        assert read(idle.key, idle.default).config == node_config(MINIMAL).config
+
+
+def test_a_name_that_is_near_is_suggested() -> None:
+    assert suggestion("controller.quorum.voter") == "controller.quorum.voters"
+    assert suggestion("PROCESS.ROLE") == "process.roles"
+    assert suggestion("num.partitions") is None
+    assert suggestion("") is None
+
+
+def rows() -> Iterator[str]:
+    yield "| property | default | allowed | meaning | has an effect |"
+    yield "|---|---|---|---|---|"
+    for known in KNOWN:
+        yield f"| `{known.key}` | {known.default} | {known.allowed} | {known.meaning} | {known.effect.value} |"
+    yield ""
+    yield "| older name | is now called |"
+    yield "|---|---|"
+    yield from (f"| `{old}` | `{new}` |" for old, new in ALIASES.items())
+
+
+def test_the_page_lists_them_all(request: pytest.FixtureRequest) -> None:
+    page = PAGE.read_text()
+    head, _, rest = page.partition("<!-- properties -->\n")
+    table = "\n".join(rows())
+    expected = f"{head}<!-- properties -->\n\n{table}\n\n<!-- end -->{rest.partition('<!-- end -->')[2]}"
+    if request.config.getoption("--rewrite"):
+        PAGE.write_text(expected)
+    assert PAGE.read_text() == expected
