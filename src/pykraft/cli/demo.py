@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
@@ -25,14 +21,14 @@ from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
 
+from pykraft.cli.interrupt import ended_by_sigterm
+from pykraft.cli.json_file import make_room_for
 from pykraft.errors import UsageError
 
 if TYPE_CHECKING:
     from pykraft.spark.demo.result import Result
 
 PASSING_INTERVAL_S = 2.0
-EXIT_SIGNAL = 128
-"""Added to a signal's number, as a shell does."""
 
 
 @click.command()
@@ -62,12 +58,12 @@ def demo(
     options = DemoOptions(
         seconds=seconds, nodes=nodes, throughput=throughput, record_size_bytes=record_size, kill_leader=kill_leader
     )
-    _make_room_for(json_path)
+    make_room_for(json_path)
     console = Console(stderr=True, highlight=False)
     folder = _folder(data_path)
     is_kept = data_path is not None
     try:
-        with _ended_by_sigterm(), console.status("") as status:
+        with ended_by_sigterm(), console.status("") as status:
             result = run_demo(options, folder, _Lines(console, status))
         is_kept = is_kept or bool(result.problems)
     except (KeyboardInterrupt, SystemExit):
@@ -108,35 +104,6 @@ class _Lines:
             return
         self._passed = now
         self._console.print(f"[dim]{now - self._begun:6.1f} s[/dim]  {escape(text)}")
-
-
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Within it SIGTERM unwinds as Ctrl-C does, so that nothing that was started is left behind."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        del frame
-        sys.exit(EXIT_SIGNAL + number)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _make_room_for(json_path: Path | None) -> None:
-    """No result of an earlier run is taken for this one's. Errors: UsageError when there is no folder for it."""
-    if json_path is None:
-        return
-    if not json_path.absolute().parent.is_dir():
-        raise UsageError(f"--json {json_path}: there is no folder {json_path.parent}")
-    try:
-        json_path.unlink(missing_ok=True)
-        json_path.touch()
-    except OSError as error:
-        raise UsageError(f"--json {json_path}: {error.strerror}") from error
-    json_path.unlink()
 
 
 def _folder(wanted: Path | None) -> Path:

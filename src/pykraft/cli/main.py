@@ -14,8 +14,10 @@ import click
 from pykraft.cli.errors import run_with_exit_codes
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
+    "bench": ("pykraft.cli.bench", "Measure quorums, ours beside Kafka's."),
     "demo": ("pykraft.cli.demo", "Run a quorum, kill its leader, find every record again with Spark."),
     "dump": ("pykraft.cli.dump", "Print log, index, checkpoint and quorum-state files."),
+    "quorum": ("pykraft.cli.quorum", "Look into a live quorum, as kafka-metadata-quorum does."),
     "server": ("pykraft.cli.server", "Run a node."),
     "sim": ("pykraft.cli.sim", "Run the simulator."),
     "version": ("pykraft.cli.version", "Print the version."),

@@ -1,0 +1,1 @@
+"""Measuring quorums of processes against each other: ours, and Kafka's TestRaftServer."""

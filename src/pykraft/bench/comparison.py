@@ -1,0 +1,122 @@
+"""What the laps say: for each folder and record size the median and the spread of both, and their ratios.
+
+Owns the arithmetic. Invariant: a ratio of one turn is of two runs that followed each other; the ratio that counts is
+that of the medians, and the smallest and largest ratio of a turn say how far it is to be trusted. A failed run has no
+rate, and its turn no ratio. It refuses to know how anything was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from pykraft.bench.measure import Run
+from pykraft.bench.race import Lap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Smallest, middle and largest of some figures."""
+
+    low: float
+    median: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        """The spread of at least one value."""
+        return cls(low=min(values), median=median(values), high=max(values))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """One contender at one folder and record size; the latencies are medians of the runs."""
+
+    contender: str
+    runs: int
+    failures: tuple[str, ...]
+    records_per_s: Spread | None
+    latency_ms: Mapping[str, float]
+    leader_cpu: float
+    follower_cpu: float
+    cpu_us_per_record: float
+    memory_mib: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """All contenders at one folder and record size; the ratios are of the first to the second, None without both.
+
+    ``rate_ratio`` has the ratio of the medians in its middle, and the least and largest ratio of a turn at its ends.
+    ``memory_ratio`` is that of the medians.
+    """
+
+    folder: Path
+    record_size_bytes: int
+    figures: tuple[Figures, ...]
+    rate_ratio: Spread | None
+    memory_ratio: float | None
+
+
+def compare(laps: Sequence[Lap]) -> list[Comparison]:
+    """One comparison for each folder and record size, in their order."""
+    places = dict.fromkeys((lap.folder, lap.record_size_bytes) for lap in laps)
+    return [
+        _compare(
+            folder, size_bytes, [lap for lap in laps if (lap.folder, lap.record_size_bytes) == (folder, size_bytes)]
+        )
+        for folder, size_bytes in places
+    ]
+
+
+def _compare(folder: Path, record_size_bytes: int, laps: Sequence[Lap]) -> Comparison:
+    names = list(dict.fromkeys(lap.contender for lap in laps))
+    figures = tuple(_figures(name, [lap.run for lap in laps if lap.contender == name]) for name in names)
+    rate_ratio, memory_ratio = None, None
+    if len(figures) == 2:
+        first, second = figures
+        ratios = _turn_ratios(laps, *names)
+        if first.records_per_s and second.records_per_s:
+            of_medians = first.records_per_s.median / second.records_per_s.median
+            ratios = ratios or [of_medians]
+            rate_ratio = Spread(low=min(ratios), median=of_medians, high=max(ratios))
+            memory_ratio = first.memory_mib / second.memory_mib if second.memory_mib else None
+    return Comparison(
+        folder=folder,
+        record_size_bytes=record_size_bytes,
+        figures=figures,
+        rate_ratio=rate_ratio,
+        memory_ratio=memory_ratio,
+    )
+
+
+def _turn_ratios(laps: Sequence[Lap], first: str, second: str) -> list[float]:
+    """The ratio of each turn in which both have a rate."""
+    rates = {(lap.turn, lap.contender): lap.run.records_per_s for lap in laps if lap.run.failure is None}
+    turns = dict.fromkeys(lap.turn for lap in laps)
+    return [
+        rates[turn, first] / rates[turn, second] for turn in turns if (turn, first) in rates and (turn, second) in rates
+    ]
+
+
+def _figures(contender: str, runs: Sequence[Run]) -> Figures:
+    good = [run for run in runs if run.failure is None]
+
+    def middle(of: Callable[[Run], float]) -> float:
+        return median(map(of, good)) if good else 0.0
+
+    names = dict.fromkeys(name for run in good for name in run.latency_ms)
+    latencies = {name: [run.latency_ms[name] for run in good if name in run.latency_ms] for name in names}
+    return Figures(
+        contender=contender,
+        runs=len(runs),
+        failures=tuple(run.failure for run in runs if run.failure is not None),
+        records_per_s=Spread.of([run.records_per_s for run in good]) if good else None,
+        latency_ms={name: median(values) for name, values in latencies.items()},
+        leader_cpu=middle(lambda run: run.leader_cpu),
+        follower_cpu=middle(lambda run: run.follower_cpu),
+        cpu_us_per_record=middle(lambda run: run.cpu_us_per_record),
+        memory_mib=middle(lambda run: run.memory_mib),
+    )

@@ -1,0 +1,108 @@
+"""Quorums of Kafka's TestRaftServer to measure.
+
+Owns what is peculiar to it: asked for more than it can write, its load thread ends for good while the process lives on,
+so it is always given a rate; and it tells latencies only in the lines that its leader prints every five seconds, capped
+at 249 ms. It runs as Kafka's own script starts a server, with a heap of one gigabyte.
+
+Source: Kafka's ``TestRaftServer`` (``RaftWorkloadGenerator``, ``WriteStats``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from pykraft.bench.contender import Quorum, Task, Usage, Watermark
+from pykraft.bench.ours import LINGER
+from pykraft.bench.running import Running
+from pykraft.local.child import Children
+from pykraft.local.kafka.java import SERVER_JVM, Kafka
+from pykraft.local.kafka.peer import JavaNode
+from pykraft.local.ports import free_ports
+
+LOAD_THREAD_DIED = "[raft-workload-generator]: Error"
+OUT_OF_MEMORY = "OutOfMemoryError"
+RATE_MAX = 2_000_000_000
+_PRINTED = re.compile(r"Latency \(ms\): ([\d.]+) p75 ([\d.]+) p99 ([\d.]+) p999")
+
+
+class KafkaQuorum:
+    """See `pykraft.bench.contender.Quorum`."""
+
+    def __init__(self, kafka: Kafka, children: Children, folder: Path, task: Task) -> None:
+        self._ports = dict(enumerate(free_ports(task.nodes), start=1))
+        self._nodes = {
+            node_id: JavaNode(
+                kafka,
+                children,
+                folder / f"n{node_id}",
+                node_id=node_id,
+                ports=self._ports,
+                throughput=RATE_MAX if task.records_per_s is None else task.records_per_s,
+                record_size_bytes=task.record_size_bytes,
+                properties={LINGER: str(task.linger_ms)},
+                log_level="WARN",
+                jvm=SERVER_JVM,
+            )
+            for node_id in self._ports
+        }
+        self._running: Running | None = None
+
+    def start(self) -> None:
+        """See `Quorum`."""
+        for node in self._nodes.values():
+            node.start()
+        self._running = Running(self._ports, {node_id: node.process for node_id, node in self._nodes.items()})
+
+    def watermark(self) -> Watermark:
+        """See `Quorum`."""
+        return self._started.watermark()
+
+    def usage(self) -> Mapping[int, Usage]:
+        """See `Quorum`."""
+        return self._started.usage()
+
+    def failure(self) -> str | None:
+        """See `Quorum`."""
+        said = self._said()
+        if LOAD_THREAD_DIED in said:
+            return "its load thread died of overload"
+        if OUT_OF_MEMORY in said:
+            return "a node ran out of memory"
+        return self._started.ended()
+
+    def begin_window(self) -> None:
+        """See `Quorum`; its lines have their own windows."""
+
+    def latency_ms(self) -> Mapping[str, float]:
+        """See `Quorum`: the last line that was printed."""
+        lines = _PRINTED.findall(self._said())
+        return dict(zip(("p75", "p99", "p999"), map(float, lines[-1]), strict=True)) if lines else {}
+
+    def close(self) -> None:
+        """See `Quorum`."""
+        if self._running is not None:
+            self._running.close()
+
+    def _said(self) -> str:
+        return "".join(node.log_path.read_text(errors="replace") for node in self._nodes.values())
+
+    @property
+    def _started(self) -> Running:
+        assert self._running is not None, "the quorum was not started"
+        return self._running
+
+
+class Java:
+    """See `pykraft.bench.contender.Contender`."""
+
+    name = "kafka"
+    breaks_when_overloaded = True
+
+    def __init__(self, kafka: Kafka) -> None:
+        self._kafka = kafka
+
+    def quorum(self, children: Children, folder: Path, task: Task) -> Quorum:
+        """See `Contender`."""
+        return KafkaQuorum(self._kafka, children, folder, task)

@@ -1,0 +1,133 @@
+"""One run: a fresh quorum warms up under its load, then a window is measured.
+
+Owns the window. Invariant: the rate is what became committed between two high watermarks, over the time between the two
+answers, whoever is measured. Bounded by time and by bytes written, warm-up and window alike: on a folder in memory a
+fast quorum would else take all of it. It refuses to know who is measured; time comes with `Clock`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import fmean
+from threading import Event
+from typing import Final
+
+from pykraft.bench.contender import Quorum, Task, Usage, Watermark
+from pykraft.errors import LocalQuorumError
+
+LOOK_INTERVAL_S: Final = 0.25
+WARM_UP_SHARE: Final = 0.4
+"""Of the bytes that a run may write, the most that its warm-up takes."""
+SUSTAINED_SHARE: Final = 0.97
+"""A rate is sustained when so much of it became committed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """Monotonic seconds, and waiting for some of them."""
+
+    now_s: Callable[[], float]
+    pause: Callable[[float], object]
+
+
+REAL_CLOCK = Clock(now_s=time.monotonic, pause=Event().wait)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long a run takes, in seconds, and how many bytes all its logs together may have."""
+
+    warm_up_s: float
+    window_s: float
+    size_bytes_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What was measured. CPU in cores, latency in ms, memory the most of all nodes; with a failure no figures."""
+
+    records_per_s: float = 0.0
+    window_s: float = 0.0
+    latency_ms: Mapping[str, float]
+    leader_cpu: float = 0.0
+    follower_cpu: float = 0.0
+    cpu_us_per_record: float = 0.0
+    memory_mib: float = 0.0
+    failure: str | None = None
+
+    def sustains(self, records_per_s: int) -> bool:
+        """True when this much was asked for and became committed."""
+        return self.failure is None and self.records_per_s >= SUSTAINED_SHARE * records_per_s
+
+
+def measure(quorum: Quorum, task: Task, limits: Limits, clock: Clock = REAL_CLOCK) -> Run:
+    """Start a quorum, let it warm up, measure; whoever keeps its processes ends it.
+
+    What goes wrong in the quorum is in the result. Errors: whatever else.
+    """
+    try:
+        quorum.start()
+        begin = quorum.watermark()
+        record_bytes = task.record_size_bytes * task.nodes
+        warm_up_records = WARM_UP_SHARE * limits.size_bytes_max / record_bytes
+        warm = _watch(quorum, begin, limits.warm_up_s, int(warm_up_records), clock)
+        quorum.begin_window()
+        before = quorum.usage()
+        first = quorum.watermark()
+        _watch(quorum, first, limits.window_s, limits.size_bytes_max // record_bytes - warm.offset, clock)
+        last = quorum.watermark()
+        after = quorum.usage()
+        if (first.leader_id, first.epoch) != (last.leader_id, last.epoch):
+            return Run(latency_ms={}, failure=f"the leader changed from {first.leader_id} to {last.leader_id}")
+        return _result(first, last, before, after, quorum.latency_ms())
+    except LocalQuorumError as error:
+        return Run(latency_ms={}, failure=_reason(quorum) or str(error))
+    finally:
+        quorum.close()
+
+
+def _watch(quorum: Quorum, begin: Watermark, seconds: float, records_max: int, clock: Clock) -> Watermark:
+    """Until the time is over or so many records were committed. Errors: LocalQuorumError when no more will be."""
+    end_s = clock.now_s() + seconds
+    at = begin
+    while (left_s := end_s - clock.now_s()) > 0 and at.offset - begin.offset < records_max:
+        clock.pause(min(LOOK_INTERVAL_S, left_s))
+        failure = quorum.failure()
+        if failure is not None:
+            raise LocalQuorumError(failure)
+        at = quorum.watermark()
+    return at
+
+
+def _reason(quorum: Quorum) -> str | None:
+    """What the quorum itself has to say; nothing when it did not come that far."""
+    try:
+        return quorum.failure()
+    except AssertionError:
+        return None
+
+
+def _result(
+    first: Watermark,
+    last: Watermark,
+    before: Mapping[int, Usage],
+    after: Mapping[int, Usage],
+    latency_ms: Mapping[str, float],
+) -> Run:
+    window_s = last.at_s - first.at_s
+    records = last.offset - first.offset
+    if records <= 0:
+        return Run(latency_ms={}, failure=f"nothing was committed within {window_s:.1f} s")
+    used_s = {node_id: after[node_id].cpu_s - before[node_id].cpu_s for node_id in after}
+    followers = [used_s[node_id] for node_id in used_s if node_id != last.leader_id]
+    return Run(
+        records_per_s=records / window_s,
+        window_s=window_s,
+        latency_ms=latency_ms,
+        leader_cpu=used_s[last.leader_id] / window_s,
+        follower_cpu=fmean(followers) / window_s if followers else 0.0,
+        cpu_us_per_record=sum(used_s.values()) / records * 1e6,
+        memory_mib=max(usage.memory_mib for usage in after.values()),
+    )

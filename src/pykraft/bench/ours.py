@@ -1,0 +1,99 @@
+"""A pykraft quorum to measure; its latencies are those of the journal, one for each acknowledged batch.
+
+Owns nothing but the translation. Source of the load: `pykraft.server.workload`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pykraft.bench.contender import Quorum, Task, Usage, Watermark
+from pykraft.bench.running import Running
+from pykraft.client.journal import Acknowledged
+from pykraft.local.child import Children
+from pykraft.local.cluster import Cluster
+from pykraft.server.workload import UNLIMITED
+
+PERCENTILES: Mapping[str, float] = {"p50": 0.5, "p75": 0.75, "p99": 0.99, "p999": 0.999}
+LINGER = "controller.quorum.append.linger.ms"
+
+
+class PykraftQuorum:
+    """See `pykraft.bench.contender.Quorum`."""
+
+    def __init__(self, children: Children, folder: Path, task: Task) -> None:
+        self._cluster = Cluster(
+            children,
+            folder,
+            size=task.nodes,
+            throughput=UNLIMITED if task.records_per_s is None else task.records_per_s,
+            record_size_bytes=task.record_size_bytes,
+            properties={LINGER: str(task.linger_ms)},
+        )
+        self._running: Running | None = None
+        self._mark = 0
+
+    def start(self) -> None:
+        """See `Quorum`."""
+        self._cluster.start()
+        nodes = self._cluster.nodes
+        self._running = Running(
+            {node_id: node.port for node_id, node in nodes.items()},
+            {node_id: node.process for node_id, node in nodes.items()},
+        )
+
+    def watermark(self) -> Watermark:
+        """See `Quorum`."""
+        return self._started.watermark()
+
+    def usage(self) -> Mapping[int, Usage]:
+        """See `Quorum`."""
+        return self._started.usage()
+
+    def failure(self) -> str | None:
+        """See `Quorum`."""
+        return self._started.ended()
+
+    def begin_window(self) -> None:
+        """See `Quorum`."""
+        self._mark = self._cluster.journal.mark()
+
+    def latency_ms(self) -> Mapping[str, float]:
+        """See `Quorum`."""
+        return percentiles(self._cluster.journal.acknowledgements(since=self._mark))
+
+    def close(self) -> None:
+        """See `Quorum`."""
+        if self._running is not None:
+            self._running.close()
+
+    @property
+    def _started(self) -> Running:
+        assert self._running is not None, "the quorum was not started"
+        return self._running
+
+
+class Ours:
+    """See `pykraft.bench.contender.Contender`."""
+
+    name = "pykraft"
+    breaks_when_overloaded = False
+
+    def quorum(self, children: Children, folder: Path, task: Task) -> Quorum:
+        """See `Contender`."""
+        return PykraftQuorum(children, folder, task)
+
+
+def percentiles(said: Sequence[Acknowledged]) -> dict[str, float]:
+    """Latencies in milliseconds that these shares of the records did not exceed; empty without records."""
+    ascending = sorted((one.latency_ms, one.count) for one in said)
+    total = sum(count for _, count in ascending)
+    found: dict[str, float] = {}
+    seen = 0
+    for latency_ms, count in ascending:
+        seen += count
+        for name, share in PERCENTILES.items():
+            if name not in found and seen >= share * total:
+                found[name] = latency_ms
+    return found

@@ -1,0 +1,139 @@
+"""Contenders in turn: for each folder and record size one run of the first, one of the second, and so again.
+
+Owns the order, the folders and the processes of each run. Invariants: only what ran in one turn is compared, since
+cores and disks of a shared machine swing by a factor of two; when a run is over, in whatever way, its processes are
+dead and its files gone. A contender that breaks when it is asked for too much is given the highest rate that it
+sustains: searched once, then tried a little higher after each success and lower after each failure, so that a calmer
+machine is to its advantage as well. It refuses to know who the contenders are.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Protocol
+
+from pykraft.bench.contender import Contender, Task
+from pykraft.bench.ladder import highest_sustained
+from pykraft.bench.measure import Limits, Run, measure
+from pykraft.bench.options import BenchOptions, run_size_bytes
+from pykraft.errors import LocalQuorumError
+from pykraft.local.child import Children
+
+FIRST_RATE_BYTES_PER_S: Final = 10_000_000
+FIRST_RATE_MAX: Final = 100_000
+"""Where the search for a rate begins: ten megabytes a second, but no more records than that."""
+RATE_UP: Final = 1.1
+RATE_DOWN: Final = 0.85
+TRIES_MAX: Final = 6
+"""Runs of one turn, the rate falling each time."""
+
+
+class Tell(Protocol):
+    """Is told what goes on."""
+
+    def __call__(self, text: str, *, is_passing: bool = False) -> None:
+        """One line; ``is_passing`` when the next one replaces it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lap:
+    """One run of one contender in one turn; ``records_per_s`` is what was asked for, None for all it can."""
+
+    contender: str
+    folder: Path
+    record_size_bytes: int
+    turn: int
+    records_per_s: int | None
+    run: Run
+
+
+class Race:
+    """All laps of a benchmark."""
+
+    def __init__(
+        self,
+        options: BenchOptions,
+        contenders: Sequence[Contender],
+        tell: Tell,
+        measure_run: Callable[[Contender, Path, Task, Limits], Run] | None = None,
+    ) -> None:
+        self._options = options
+        self._contenders = contenders
+        self._tell = tell
+        self._measure = measure_run or run_in_folder
+        self._rates: dict[tuple[str, Path, int], int] = {}
+
+    def laps(self) -> list[Lap]:
+        """Run them all. Errors: LocalQuorumError when a contender cannot be brought to run; UsageError: full disk."""
+        laps: list[Lap] = []
+        for folder in self._options.folders:
+            for size_bytes in self._options.record_sizes_bytes:
+                task = Task(
+                    nodes=self._options.nodes,
+                    record_size_bytes=size_bytes,
+                    records_per_s=self._options.records_per_s,
+                    linger_ms=self._options.linger_ms,
+                )
+                self._search(folder, task)
+                for turn in range(1, self._options.runs + 1):
+                    laps += [self._lap(contender, folder, task, turn) for contender in self._contenders]
+        return laps
+
+    def _search(self, folder: Path, task: Task) -> None:
+        """Find the rate of those who need one."""
+        for contender in self._contenders:
+            if not contender.breaks_when_overloaded or task.records_per_s is not None:
+                continue
+
+            def is_sustained(rate: int, contender: Contender = contender) -> bool:
+                return self._try(contender, folder, task, rate, "looking for its rate").sustains(rate)
+
+            start = max(1, min(FIRST_RATE_MAX, FIRST_RATE_BYTES_PER_S // task.record_size_bytes))
+            rate = highest_sustained(is_sustained, start)
+            if rate is None:
+                what = f"records of {task.record_size_bytes} bytes in {folder}"
+                raise LocalQuorumError(f"{contender.name} sustains no rate, however low, with {what}")
+            self._rates[contender.name, folder, task.record_size_bytes] = rate
+
+    def _lap(self, contender: Contender, folder: Path, task: Task, turn: int) -> Lap:
+        key = contender.name, folder, task.record_size_bytes
+        rate = self._rates.get(key, task.records_per_s)
+        what = f"run {turn} of {self._options.runs}"
+        run = self._try(contender, folder, task, rate, what)
+        if key in self._rates and rate is not None:
+            for _ in range(1, TRIES_MAX):
+                if run.sustains(rate):
+                    break
+                rate = max(1, int(rate * RATE_DOWN))
+                run = self._try(contender, folder, task, rate, f"{what} again, at a lower rate")
+            self._rates[key] = int(rate * RATE_UP) if run.sustains(rate) else rate
+        return Lap(
+            contender=contender.name,
+            folder=folder,
+            record_size_bytes=task.record_size_bytes,
+            turn=turn,
+            records_per_s=rate,
+            run=run,
+        )
+
+    def _try(self, contender: Contender, folder: Path, task: Task, rate: int | None, what: str) -> Run:
+        limits = Limits(
+            warm_up_s=self._options.warm_up_s, window_s=self._options.seconds, size_bytes_max=run_size_bytes(folder)
+        )
+        asked = "all it can" if rate is None else f"{rate:,} records/s"
+        head = f"{contender.name}, {task.record_size_bytes} bytes, {folder}, {what}"
+        self._tell(f"{head}: {asked}", is_passing=True)
+        run = self._measure(contender, folder, replace(task, records_per_s=rate), limits)
+        told = run.failure or f"{run.records_per_s:,.0f} records/s committed"
+        self._tell(f"{head}: {asked}: {told}")
+        return run
+
+
+def run_in_folder(contender: Contender, folder: Path, task: Task, limits: Limits) -> Run:
+    """One run in a new folder below ``folder``, with processes of its own."""
+    with tempfile.TemporaryDirectory(prefix="pykraft-bench-", dir=folder) as place, Children() as children:
+        return measure(contender.quorum(children, Path(place), task), task, limits)

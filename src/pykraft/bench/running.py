@@ -1,0 +1,45 @@
+"""What is the same for every quorum of processes: its high watermark, what it uses, and whether it lives.
+
+Owns the probe. Invariant: both kinds of quorum are measured with this one code. It refuses to know what the processes
+run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pykraft.bench.contender import Usage, Watermark
+from pykraft.bench.probe import Probe
+from pykraft.bench.usage import usage_of
+from pykraft.local.child import Child
+from pykraft.local.waiting import wait_until
+
+LEADER_TIMEOUT_S = 60.0
+
+
+class Running:
+    """Started nodes, by id, and the ports that they serve."""
+
+    def __init__(self, ports: Mapping[int, int], processes: Mapping[int, Child]) -> None:
+        self._probe = Probe(ports)
+        self._processes = processes
+
+    def watermark(self) -> Watermark:
+        """Wait for the leader's answer. Errors: LocalQuorumError."""
+        alive = list(self._processes.values())
+        return wait_until(self._probe.ask, "a leader's high watermark", timeout_s=LEADER_TIMEOUT_S, alive=alive)
+
+    def usage(self) -> Mapping[int, Usage]:
+        """Errors: LocalQuorumError."""
+        return {node_id: usage_of(child.pid, child.name) for node_id, child in self._processes.items()}
+
+    def ended(self) -> str | None:
+        """Who has ended, if anybody has."""
+        ended = [
+            f"{child.name} ended with {child.status}" for child in self._processes.values() if child.status is not None
+        ]
+        return ", ".join(ended) or None
+
+    def close(self) -> None:
+        """Hang up."""
+        self._probe.close()

@@ -1,0 +1,184 @@
+"""`pykraft bench`: figures that can be repeated, ours beside Kafka's.
+
+Owns what a person sees: what runs now on a terminal's last line (elsewhere a line for each run), a table at the end.
+However it ends, by Ctrl-C and SIGTERM too, the nodes end with it and their files go.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.status import Status
+from rich.table import Table
+
+from pykraft.cli.interrupt import ended_by_sigterm
+from pykraft.cli.json_file import make_room_for
+from pykraft.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pykraft.bench.comparison import Comparison, Figures
+    from pykraft.bench.contender import Contender
+
+
+@click.group()
+def bench() -> None:
+    """Measure, interleaved with Kafka: cores and disks swing, so compare only what ran in turn."""
+
+
+@bench.command()
+@click.option("--nodes", default=3, show_default=True, help="Voters.")
+@click.option("--record-size", "sizes", default="100,256,1024", show_default=True, help="Bytes of each record.")
+@click.option("--throughput", default="max", show_default=True, help="Records a second, or as many as each sustains.")
+@click.option("--seconds", default=10.0, show_default=True, help="How long is measured, in each run.")
+@click.option("--warm-up", default=8.0, show_default=True, help="Seconds of load before that.")
+@click.option("--runs", default=3, show_default=True, help="Runs of each, in turn.")
+@click.option("--linger-ms", default=25, show_default=True, help="How long records wait for company.")
+@click.option(
+    "--dir", "folders", multiple=True, type=click.Path(path_type=Path), help="For the logs; may be given repeatedly."
+)
+@click.option("--peer", type=click.Choice(["kafka", "none"]), default="kafka", show_default=True)
+@click.option("--kafka-libs", type=click.Path(path_type=Path), help="Jars of a Kafka release; by default fetched.")
+@click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures there.")
+def raft(  # noqa: PLR0913 - one argument for each option
+    *,
+    nodes: int,
+    sizes: str,
+    throughput: str,
+    seconds: float,
+    warm_up: float,
+    runs: int,
+    linger_ms: int,
+    folders: tuple[Path, ...],
+    peer: str,
+    kafka_libs: Path | None,
+    json_path: Path | None,
+) -> None:
+    """Committed records a second, latency, CPU and memory of a quorum, and of Kafka's TestRaftServer in turn.
+
+    Kafka's load thread dies when it is asked for more than it can write, so with --throughput max its highest
+    sustained rate is searched for first, which takes some minutes.
+    """
+    from pykraft.bench.comparison import compare
+    from pykraft.bench.machine import machine
+    from pykraft.bench.options import BenchOptions, parse_sizes, parse_throughput
+    from pykraft.bench.race import Race
+    from pykraft.bench.usage import require_proc
+
+    options = BenchOptions(
+        nodes=nodes,
+        record_sizes_bytes=parse_sizes(sizes),
+        records_per_s=parse_throughput(throughput),
+        seconds=seconds,
+        warm_up_s=warm_up,
+        runs=runs,
+        linger_ms=linger_ms,
+        folders=folders or (Path(tempfile.gettempdir()),),
+    )
+    require_proc()
+    make_room_for(json_path)
+    contenders = _contenders(peer, kafka_libs)
+    console = Console(stderr=True, highlight=False)
+    try:
+        with ended_by_sigterm(), console.status("") as status:
+            laps = Race(options, contenders, _Lines(console, status)).laps()
+    except (KeyboardInterrupt, SystemExit):
+        console.print("interrupted: all nodes were killed")
+        raise
+    comparisons = compare(laps)
+    if json_path is not None:
+        result = {
+            "machine": machine(),
+            "options": asdict(options),
+            "comparisons": [asdict(comparison) for comparison in comparisons],
+            "laps": [asdict(lap) for lap in laps],
+        }
+        json_path.write_text(json.dumps(result, indent=2, default=str) + "\n", encoding="utf-8")
+    out = Console(highlight=False)
+    out.print(_table(comparisons))
+    out.print(", ".join(f"{name} {value}" for name, value in machine().items()), markup=False)
+    failures = [_failure(comparison, figures) for comparison in comparisons for figures in comparison.figures]
+    for text in filter(None, failures):
+        console.print(f"[red]FAILED[/red] {escape(text)}")
+    if any(failures):
+        raise SystemExit(1)
+
+
+class _Lines:
+    """Tells what runs and what came of it."""
+
+    def __init__(self, console: Console, status: Status) -> None:
+        self._console = console
+        self._status = status
+
+    def __call__(self, text: str, *, is_passing: bool = False) -> None:
+        """See `pykraft.bench.race.Tell`."""
+        self._status.update(escape(text))
+        if not is_passing:
+            self._console.print(escape(text))
+
+
+def _contenders(peer: str, kafka_libs: Path | None) -> list[Contender]:
+    """Errors: UsageError when Kafka cannot be run here."""
+    from pykraft.bench.ours import Ours
+
+    if peer == "none":
+        return [Ours()]
+    from pykraft.bench.java import Java
+    from pykraft.local.kafka.jars import KafkaUnavailableError
+    from pykraft.local.kafka.java import Kafka
+
+    try:
+        return [Ours(), Java(Kafka.find(kafka_libs))]
+    except KafkaUnavailableError as error:
+        raise UsageError(f"{error}; or measure pykraft alone with --peer none") from error
+
+
+def _failure(comparison: Comparison, figures: Figures) -> str | None:
+    if not figures.failures:
+        return None
+    place = f"{figures.contender}, {comparison.record_size_bytes} bytes, {comparison.folder}"
+    return f"{place}: {len(figures.failures)} of {figures.runs} runs: {'; '.join(dict.fromkeys(figures.failures))}"
+
+
+def _table(comparisons: Sequence[Comparison]) -> Table:
+    table = Table(title="committed records a second: median (least to most of the runs)")
+    for name in ("folder", "bytes", "who", "records/s", "latency ms", "CPU L/F", "µs/record", "MiB a node"):
+        table.add_column(name, justify="left" if name in ("folder", "who") else "right")
+    for comparison in comparisons:
+        place = escape(str(comparison.folder)), str(comparison.record_size_bytes)
+        for figures in comparison.figures:
+            table.add_row(*place, figures.contender, *_cells(figures))
+        if comparison.rate_ratio is not None:
+            ratio = comparison.rate_ratio
+            rate = f"{ratio.median:.2f} × ({ratio.low:.2f} to {ratio.high:.2f})"
+            memory = "" if comparison.memory_ratio is None else f"{comparison.memory_ratio:.2f} ×"
+            table.add_row(*place, "ratio", rate, "", "", "", memory, style="bold")
+        table.add_section()
+    return table
+
+
+def _cells(figures: Figures) -> tuple[str, ...]:
+    rate = figures.records_per_s
+    if rate is None:
+        return ("no run succeeded", "", "", "", "")
+    return (
+        f"{rate.median:,.0f} ({rate.low:,.0f} to {rate.high:,.0f})",
+        _latencies(figures.latency_ms),
+        f"{figures.leader_cpu:.2f} / {figures.follower_cpu:.2f}",
+        f"{figures.cpu_us_per_record:.2f}",
+        f"{figures.memory_mib:.0f}",
+    )
+
+
+def _latencies(latency_ms: Mapping[str, float]) -> str:
+    """``p50 1.2, p99 3.4``: what this contender tells."""
+    return ", ".join(f"{name} {value:.1f}" for name, value in latency_ms.items())

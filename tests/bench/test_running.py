@@ -1,0 +1,38 @@
+"""Started nodes are waited for, and missed when they end."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from pykraft.bench.running import Running
+from pykraft.errors import LocalQuorumError
+from pykraft.local.child import Children
+from pykraft.local.ports import free_ports
+from tests.bench.voters import partition, voter
+
+pytestmark = pytest.mark.processes
+
+
+def test_nodes_that_run_have_a_watermark_and_a_usage(tmp_path: Path) -> None:
+    code = "import sys; sys.stdin = None; import signal; signal.pause()"
+    with Children() as children, voter(lambda asked: partition(high_watermark=7, leader=1, epoch=0)) as port:
+        child = children.start("node 1", [sys.executable, "-c", code], tmp_path / "log")
+        running = Running({1: port}, {1: child})
+        assert running.watermark().offset == 7
+        running.close()
+        assert running.usage()[1].memory_mib > 0
+        assert running.ended() is None
+        child.kill()
+        assert running.ended() == "node 1 ended with -9"
+        with pytest.raises(LocalQuorumError, match="node 1 has ended"):
+            running.usage()
+
+
+def test_nodes_that_end_are_not_waited_for(tmp_path: Path) -> None:
+    with Children() as children:
+        child = children.start("node 1", [sys.executable, "-c", "raise SystemExit(3)"], tmp_path / "log")
+        with pytest.raises(LocalQuorumError, match="node 1 ended with 3"):
+            Running({1: free_ports(1)[0]}, {1: child}).watermark()
