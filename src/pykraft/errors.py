@@ -7,6 +7,13 @@
         NotLeaderError         retry at the leader that it names
         BufferFullError        retry later: the leader cannot write as fast as it is asked to
         RecordBatchTooLargeError  the records of one append do not fit into one batch
+        NotRunningError        the node was not started yet, or has ended
+        ForeignClusterError    nodes of another cluster than the one that is meant
+      OutcomeUnknownError      the leadership was lost after an append: the next leader keeps the records or drops them
+      ShutdownTimeoutError     nobody took over in time; the node has left all the same
+      DeserializeError         the application's serde cannot read a committed record: its offset
+      UnreachableError         one node: it is not there, says nothing, or is no node of a quorum
+      QuorumUnavailableError   all that are known: nobody answers, or nobody leads
       LocalQuorumError         processes that were started here did not do what they should
       StorageError             the disk's: path, position, expected and found
         CorruptionError        bytes that are not what was written
@@ -35,6 +42,7 @@ class ErrorCode(IntEnum):
     NETWORK_EXCEPTION = 13
     CLUSTER_AUTHORIZATION_FAILED = 31
     UNSUPPORTED_VERSION = 35
+    NOT_CONTROLLER = 41
     INVALID_REQUEST = 42
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
@@ -42,10 +50,19 @@ class ErrorCode(IntEnum):
     INVALID_UPDATE_VERSION = 95
     SNAPSHOT_NOT_FOUND = 98
     POSITION_OUT_OF_RANGE = 99
+    UNKNOWN_TOPIC_ID = 100
     INCONSISTENT_CLUSTER_ID = 104
+    MISMATCHED_ENDPOINT_TYPE = 114
+    UNSUPPORTED_ENDPOINT_TYPE = 115
     INVALID_VOTER_KEY = 125
     DUPLICATE_VOTER = 126
     VOTER_NOT_FOUND = 127
+
+
+def error_name(code: int) -> str:
+    """A code as a person reads it: Kafka's name for it, or the number alone."""
+    known = code in ErrorCode._value2member_map_
+    return ErrorCode(code).name if known else f"error {code}"
 
 
 class PykraftError(Exception):
@@ -92,6 +109,39 @@ class RecordBatchTooLargeError(UsageError):
     """The records of one append are one batch, and do not fit into one; nothing was appended."""
 
 
+class NotRunningError(UsageError):
+    """The node cannot do this now: it was not initialized yet, or it has ended."""
+
+
+class OutcomeUnknownError(PykraftError):
+    """The node lost the leadership of ``epoch`` after it had appended ``count`` records at ``base_offset``.
+
+    The next leader keeps all of them or none; a listener that reads on learns which.
+    """
+
+    def __init__(self, base_offset: int, epoch: int, count: int) -> None:
+        super().__init__(
+            f"the leadership of epoch {epoch} was lost before the {count} records at offset {base_offset} were "
+            "committed: they may be committed by the next leader, or never"
+        )
+        self.base_offset = base_offset
+        self.epoch = epoch
+        self.count = count
+
+
+class ShutdownTimeoutError(PykraftError, TimeoutError):
+    """The node led, and nobody took over before its time to leave was over. It has left all the same."""
+
+
+class DeserializeError(PykraftError):
+    """The serde of the application cannot read a committed record; the cause is what it raised."""
+
+    def __init__(self, offset: int, epoch: int, problem: str) -> None:
+        super().__init__(f"the record at offset {offset} (epoch {epoch}) cannot be read: {problem}")
+        self.offset = offset
+        self.epoch = epoch
+
+
 class StorageError(PykraftError):
     """A file could not be read or written; a node that writes stops (a failed fsync is never retried)."""
 
@@ -122,3 +172,20 @@ class FatalError(PykraftError):
 
 class LocalQuorumError(PykraftError):
     """Processes of a local quorum did not do what was waited for, or their logs are not what they must be."""
+
+
+class ForeignClusterError(UsageError):
+    """Nodes belong to another cluster than the one that is meant."""
+
+
+class UnreachableError(PykraftError):
+    """One node could not be asked: it is not there, does not answer, or is no node of a quorum."""
+
+    def __init__(self, endpoint: object, problem: str) -> None:
+        super().__init__(f"{endpoint}: {problem}")
+        self.endpoint = endpoint
+        self.problem = problem
+
+
+class QuorumUnavailableError(PykraftError):
+    """Nobody who is known could answer within the time: all are unreachable, or none of them leads. Try again later."""

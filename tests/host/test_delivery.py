@@ -214,6 +214,16 @@ def test_a_listener_that_is_held_is_called_no_more_until_it_is_released() -> Non
     assert desk.registration.next_offset == 4
 
 
+def test_a_listener_can_be_held_from_the_first() -> None:
+    desk = Desk(in_memory=2)
+    desk.commit(2)
+    late = FakeListener()
+    registration = desk.delivery.register(late, is_held=True)
+    assert late.calls == []
+    registration.release()
+    assert late.calls == [(0, 1)]
+
+
 def test_a_read_that_returns_while_its_listener_is_held_is_done_again() -> None:
     desk = Desk(in_files=3)
     desk.delivery.committed(Offset(3))

@@ -162,6 +162,12 @@ def test_a_configuration_that_no_quorum_can_work_with_is_refused(wrong: dict[str
     assert not fs.exists(DIRECTORY)
 
 
+def test_who_has_no_id_needs_no_listener() -> None:
+    nowhere = Listeners()
+    node = opened(PageCacheFs(), replace(config(1), node_id=None, listeners=nowhere, advertised_listeners=nowhere))
+    assert node.node_id is None
+
+
 def test_after_a_failed_write_closing_writes_nothing_and_frees_the_directory() -> None:
     fs = used()
     node = opened(fs)

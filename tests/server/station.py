@@ -15,6 +15,7 @@ from typing import Any
 from pykraft.host.ports import ConnectionId
 from pykraft.local.ports import HOST, free_ports
 from pykraft.protocol.frame import frame
+from pykraft.server.binding import listening_sockets
 from pykraft.server.links import LinkLimits, Links
 from pykraft.server.names import Names
 from pykraft.types import Buffer, Endpoint
@@ -100,7 +101,7 @@ def on_station(
         [port] = free_ports(1)
         user = User()
         links = Links(loop, user, replace(LIMITS, **limits), names=names(loop))
-        await links.listen(LISTENER, Endpoint(HOST, port))
+        await links.listen(LISTENER, listening_sockets(Endpoint(HOST, port)))
         try:
             await main(Station(links, user, Endpoint(HOST, port)))
         finally:

@@ -12,6 +12,7 @@ import pytest
 from pykraft.host.ports import ConnectionId
 from pykraft.local.ports import HOST, free_ports
 from pykraft.protocol.frame import frame
+from pykraft.server.binding import listening_sockets
 from pykraft.server.names import Names
 from pykraft.types import Endpoint
 from tests.server.fake_transport import FakeTransport
@@ -264,42 +265,12 @@ def test_what_was_written_before_the_close_arrives(runner: asyncio.Runner) -> No
     on_station(runner, main)
 
 
-def test_an_address_that_is_taken_is_an_error(runner: asyncio.Runner) -> None:
-    async def main(station: Station) -> None:
-        with pytest.raises(OSError, match="address already in use"):
-            await station.links.listen(LISTENER, station.endpoint)
-
-    on_station(runner, main)
-
-
-def test_an_address_of_another_machine_is_an_error(runner: asyncio.Runner) -> None:
-    async def main(station: Station) -> None:
-        with pytest.raises(OSError, match=r"[Cc]annot assign|not available"):
-            await station.links.listen(LISTENER, Endpoint("192.0.2.1", station.endpoint.port))
-
-    on_station(runner, main)
-
-
 @pytest.mark.parametrize("host", ["localhost", ""])
 def test_a_name_listens_on_the_addresses_that_the_machine_has(runner: asyncio.Runner, host: str) -> None:
     async def main(station: Station) -> None:
         [port] = free_ports(1)
-        await station.links.listen(LISTENER, Endpoint(host, port))
+        await station.links.listen(LISTENER, listening_sockets(Endpoint(host, port)))
         dialed = station.links.dial(Endpoint("127.0.0.1", port))
-        await station.user.wait_for(lambda: ("connected", dialed) in station.user.heard)
-
-    on_station(runner, main)
-
-
-def test_an_address_that_is_absent_is_passed_over_for_one_that_is_there(
-    runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def main(station: Station) -> None:
-        [port] = free_ports(1)
-        with monkeypatch.context() as patch:
-            patch.setattr("pykraft.server.links.addresses_to_bind", lambda endpoint: ["192.0.2.1", HOST])
-            await station.links.listen(LISTENER, Endpoint("both", port))
-        dialed = station.links.dial(Endpoint(HOST, port))
         await station.user.wait_for(lambda: ("connected", dialed) in station.user.heard)
 
     on_station(runner, main)

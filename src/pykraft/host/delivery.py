@@ -76,14 +76,14 @@ class Registration:
     is committed meanwhile waits in the log, not in a queue.
     """
 
-    def __init__(self, delivery: Delivery, listener: Listener, next_offset: Offset) -> None:
+    def __init__(self, delivery: Delivery, listener: Listener, next_offset: Offset, *, is_held: bool) -> None:
         self.listener = listener
         self.news: NotifyLeaderChange | None = None
         self._delivery = delivery
         self._next_offset = next_offset
         self._is_busy = False
         self._has_begun = False
-        self._is_held = False
+        self._is_held = is_held
         self._is_removed = False
 
     @property
@@ -202,8 +202,10 @@ class Delivery:
         self._registrations: list[Registration] = []
         self._newest: NotifyLeaderChange | None = None
 
-    def register(self, listener: Listener, from_offset: Offset | None = None) -> Registration:
+    def register(self, listener: Listener, from_offset: Offset | None = None, *, is_held: bool = False) -> Registration:
         """Feed this listener too, from the log start or an offset on, and with the newest leader change.
+
+        One that ``is_held`` is not called before `Registration.release`.
 
         Errors: UsageError for one that is registered already, and for an offset below the log start.
         """
@@ -212,7 +214,7 @@ class Delivery:
         next_offset = self._start_offset if from_offset is None else from_offset
         if next_offset < self._start_offset:
             raise UsageError(f"offset {next_offset} is not in the log: it begins at {self._start_offset}")
-        registration = Registration(self, listener, next_offset)
+        registration = Registration(self, listener, next_offset, is_held=is_held)
         registration.news = self._newest
         self._registrations.append(registration)
         registration.progress()

@@ -17,7 +17,7 @@ from random import Random
 
 from pykraft.config import NodeConfig
 from pykraft.core.events import AppendsScheduled, Event, Persisted, ResignRequested, ShutdownRequested, TimerDue
-from pykraft.errors import BufferFullError, NotLeaderError, UsageError
+from pykraft.errors import BufferFullError, NotLeaderError, NotRunningError, UsageError
 from pykraft.host.delivery import Listener, Registration
 from pykraft.host.execute import LEADER
 from pykraft.host.open import Opened, open_node
@@ -126,7 +126,7 @@ class Host:
             values, epoch=epoch, on_outcome=on_outcome, on_accepted=on_accepted, is_prepared=is_prepared
         )
         if self._parts.inbox.is_closed:
-            producers.reject(proposed.handle, UsageError("the node has stopped"))
+            producers.reject(proposed.handle, NotRunningError("the node has stopped"))
         elif producers.is_overfull:
             most = f"{UNDECIDED_PROPOSALS_MAX} proposals wait for their outcome already"
             producers.reject(proposed.handle, BufferFullError(f"{most}: propose again later"))
@@ -159,14 +159,15 @@ class Host:
         """Hand over and leave; `Ports.stop` follows within ``timeout_ms``."""
         self._put(ShutdownRequested(timeout_ms=timeout_ms), now)
 
-    def register(self, listener: Listener, from_offset: Offset | None = None) -> Registration:
+    def register(self, listener: Listener, from_offset: Offset | None = None, *, is_held: bool = False) -> Registration:
         """Give this listener every committed batch, from the log start or from an offset on, and each leader change.
 
-        The first batch may begin before ``from_offset``, if that is within a batch.
+        The first batch may begin before ``from_offset``, if that is within a batch. A listener may be called before
+        this returns; one that ``is_held`` only when its registration is released.
 
         Errors: UsageError for a listener that is registered already, and for an offset below the log start.
         """
-        return self._parts.delivery.register(listener, from_offset)
+        return self._parts.delivery.register(listener, from_offset, is_held=is_held)
 
     def close(self) -> None:
         """Close the files and give up the lock. The ordered lane must be idle, and no read under way.

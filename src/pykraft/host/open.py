@@ -124,7 +124,8 @@ def _check(config: NodeConfig) -> None:
     """Refuse what no quorum can work with."""
     if not len(config.voters) and not config.bootstrap_servers:
         raise ConfigError("controller.quorum.voters", "", "name at least one voter as id@host:port")
-    if config.advertised_listeners.get(config.default_listener) is None:
+    is_dialed = config.node_id is not None  # who only observes without an id is never called back
+    if is_dialed and config.advertised_listeners.get(config.default_listener) is None:
         raise ConfigError(
             "controller.listener.names", config.default_listener, "the first one must be among the listeners"
         )

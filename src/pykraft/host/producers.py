@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 
 from pykraft.core.effects import PlannedBatch
 from pykraft.core.events import Proposed
-from pykraft.errors import UsageError
+from pykraft.errors import NotRunningError, UsageError
 from pykraft.host.recent import Batch
 from pykraft.protocol.records import (
     HEADER_SIZE_BYTES,
@@ -165,7 +165,7 @@ class Producers:
         """The node stops: every proposal that is left gets its outcome."""
         self.lost(None)
         for handle in list(self._proposals):
-            self.reject(handle, UsageError("the node stopped before it could append the records"))
+            self.reject(handle, NotRunningError("the node stopped before it could append the records"))
 
     def _take_values(self, plan: PlannedBatch) -> list[bytes]:
         """The values of all proposals of a batch, which are in the log from now on."""

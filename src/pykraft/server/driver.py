@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+import socket
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from random import Random
 from typing import Final, TypeVar
 
@@ -23,6 +25,7 @@ from pykraft.host.ports import ConnectionId
 from pykraft.log.fs import Fs
 from pykraft.log.lane import Job
 from pykraft.log.os_fs import OsFs
+from pykraft.server.binding import listening_sockets
 from pykraft.server.clock import now
 from pykraft.server.lanes import BulkThread, OrderedThread
 from pykraft.server.links import LinkLimits, Links
@@ -48,13 +51,20 @@ class Driver:
         *,
         fs: Fs | None = None,
         accepted_max: int = ACCEPTED_MAX,
+        sockets: Mapping[str, Sequence[socket.socket]] | None = None,
+        is_guest: bool = False,
     ) -> None:
         """Opens the log directory and recovers; nothing is listened to yet.
+
+        ``sockets`` listen already for the listeners of these names, and are this driver's from now on. A guest leaves
+        the loop's exception handler as it is: the loop is the application's.
 
         Errors: whatever `Host.open` raises: ConfigError, ForeignDirectoryError, CorruptionError, StorageError.
         """
         self._config = config
         self._loop = loop
+        self._sockets = dict(sockets or {})
+        self._is_guest = is_guest
         self._ended: asyncio.Future[BaseException | None] = loop.create_future()
         self._is_shutting_down = False
         self._timer: asyncio.TimerHandle | None = None
@@ -85,13 +95,13 @@ class Driver:
             raise
         self._close()
 
-    def shut_down(self) -> None:
-        """Begin to leave gracefully; asked a second time, leave at once."""
+    def shut_down(self, timeout_ms: int = SHUTDOWN_TIMEOUT_MS) -> None:
+        """Begin to leave gracefully, within this time; asked a second time, leave at once."""
         if self._is_shutting_down:
             self.stop(None)
             return
         self._is_shutting_down = True
-        self._guarded(self.host.shutdown, SHUTDOWN_TIMEOUT_MS, now())
+        self._guarded(self.host.shutdown, timeout_ms, now())
 
     def fail(self, error: BaseException) -> None:
         """End the node with this error; the first one counts."""
@@ -154,7 +164,8 @@ class Driver:
             self._ended.set_result(error)
 
     async def _serve(self, begin: Callable[[], None]) -> None:
-        self._loop.set_exception_handler(self._on_loop_exception)
+        if not self._is_guest:
+            self._loop.set_exception_handler(self._on_loop_exception)
         await self._listen()
         self._watch_lag(self._loop.time())
         self._guarded(begin)
@@ -166,7 +177,7 @@ class Driver:
     async def _listen(self) -> None:
         for name, endpoint in self._config.listeners:
             try:
-                await self._links.listen(name, endpoint)
+                await self._links.listen(name, self._sockets.get(name) or listening_sockets(endpoint))
             except OSError as error:
                 raise ConfigError("listeners", f"{name}://{endpoint}", f"cannot be bound: {error}") from error
 
@@ -174,6 +185,8 @@ class Driver:
         """Close sockets, then files; these only when no thread is at work on them."""
         self.stop(None)
         self._links.close_all()
+        for listening in chain(*self._sockets.values()):
+            listening.close()
         if self._timer is not None:
             self._timer.cancel()
         has_read, has_written = self._bulk.stop(LANE_STOP_TIMEOUT_S), self._ordered.stop(LANE_STOP_TIMEOUT_S)

@@ -27,7 +27,6 @@ from pykraft.types import Buffer, Endpoint
 HELD_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 """Bytes of all unfinished frames together; beyond, the connection that holds most of them is closed."""
 SWEEPS_PER_IDLE_TIME: Final = 4
-_ABSENT_ADDRESSES: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 
 class LinksUser(Protocol):
@@ -69,16 +68,6 @@ class LinkLimits:
     held_size_bytes_max: int = HELD_SIZE_BYTES_MAX
 
 
-def addresses_to_bind(endpoint: Endpoint) -> list[str]:
-    """The numeric addresses that a host to listen on stands for; an empty one for all of each kind.
-
-    Errors: OSError.
-    """
-    host = endpoint.host or None
-    found = socket.getaddrinfo(host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
-
-
 class Links:
     """All connections of a node."""
 
@@ -105,26 +94,11 @@ class Links:
         self._held_size_bytes = 0
         self._sweeper = loop.call_later(self._sweep_s, self._sweep)
 
-    async def listen(self, name: str, endpoint: Endpoint) -> None:
-        """Accept connections on every address of this endpoint that the machine has; an empty host means all.
-
-        Errors: OSError when an address is taken, or there is none.
-        """
-        absent: OSError | None = None
-        before = len(self._servers)
-        for address in addresses_to_bind(endpoint):
-            try:
-                server = await self._loop.create_server(
-                    lambda: self._new_link(name), address, endpoint.port, ssl=self._tls, reuse_address=True
-                )
-            except OSError as error:
-                if error.errno not in _ABSENT_ADDRESSES:
-                    raise
-                absent = error
-            else:
-                self._servers.append(server)
-        if len(self._servers) == before:
-            raise absent or OSError(errno.EADDRNOTAVAIL, f"{endpoint.host} has no address")
+    async def listen(self, name: str, sockets: Sequence[socket.socket]) -> None:
+        """Accept connections for this listener on sockets that listen already; they are closed with the links."""
+        for listening in sockets:
+            server = await self._loop.create_server(lambda: self._new_link(name), sock=listening, ssl=self._tls)
+            self._servers.append(server)
 
     def dial(self, endpoint: Endpoint) -> ConnectionId:
         """Begin to connect; the user hears how it ended."""

@@ -1,0 +1,76 @@
+"""Sockets that listen, before anybody serves them.
+
+Owns the choice of addresses and of a free port. Invariant: the sockets of one endpoint all have the same port, also
+when that was left to the system (port 0), and when they are returned nobody else can have it. It refuses to know who
+connects.
+
+Source: Kafka's ``SocketServer`` (``Acceptor.openServerSocket``); RFC 6724 decides the order of addresses.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Final
+
+from pykraft.types import Endpoint
+
+BACKLOG: Final = 100
+_TRIES_MAX: Final = 20
+_ABSENT_ADDRESSES: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
+
+
+def addresses_to_bind(endpoint: Endpoint) -> list[str]:
+    """The numeric addresses that a host to listen on stands for; an empty one for all of each kind.
+
+    Errors: OSError.
+    """
+    host = endpoint.host or None
+    found = socket.getaddrinfo(host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+def listening_sockets(endpoint: Endpoint) -> list[socket.socket]:
+    """A socket for every address of this endpoint that the machine has; an empty host means all.
+
+    Port 0 is any port that is free on all of them.
+
+    Errors: OSError when an address is taken, or there is none.
+    """
+    addresses = addresses_to_bind(endpoint)
+    for _ in range(_TRIES_MAX - 1 if endpoint.port == 0 else 0):
+        try:
+            return _sockets(addresses, endpoint)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+    return _sockets(addresses, endpoint)
+
+
+def port_of(listening: Sequence[socket.socket]) -> int:
+    """The port that these have in common."""
+    return int(listening[0].getsockname()[1])
+
+
+def _sockets(addresses: Sequence[str], endpoint: Endpoint) -> list[socket.socket]:
+    port, absent = endpoint.port, OSError(errno.EADDRNOTAVAIL, f"{endpoint.host} has no address")
+    with ExitStack() as undo:
+        made: list[socket.socket] = []
+        for address in addresses:
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            try:
+                listening = socket.create_server((address, port), family=family, backlog=BACKLOG)
+            except OSError as error:
+                if error.errno not in _ABSENT_ADDRESSES:
+                    raise
+                absent = error
+                continue
+            undo.callback(listening.close)
+            made.append(listening)
+            port = port_of(made)
+        if not made:
+            raise absent
+        undo.pop_all()
+    return made

@@ -1,0 +1,78 @@
+"""Sockets that listen: on every address that is there, on one port, and on no port that is taken."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+
+import pytest
+
+from pykraft.local.ports import HOST, free_ports
+from pykraft.server.binding import listening_sockets, port_of
+from pykraft.types import Endpoint
+
+
+@pytest.fixture
+def taken() -> Iterator[Endpoint]:
+    """An address that somebody listens on."""
+    [port] = free_ports(1)
+    [listening] = listening_sockets(Endpoint(HOST, port))
+    with closing(listening):
+        yield Endpoint(HOST, port)
+
+
+def close(sockets: Sequence[socket.socket]) -> None:
+    for each in sockets:
+        each.close()
+
+
+def test_who_listens_can_be_reached_before_anybody_serves(taken: Endpoint) -> None:
+    with socket.create_connection((taken.host, taken.port), timeout=10):
+        pass
+
+
+def test_an_address_that_is_taken_is_an_error(taken: Endpoint) -> None:
+    with pytest.raises(OSError, match="already in use"):
+        listening_sockets(taken)
+
+
+def test_an_address_of_another_machine_is_an_error() -> None:
+    [port] = free_ports(1)
+    with pytest.raises(OSError, match=r"[Cc]annot assign|not available"):
+        listening_sockets(Endpoint("192.0.2.1", port))
+
+
+def test_an_address_that_is_absent_is_passed_over_for_one_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    [port] = free_ports(1)
+    monkeypatch.setattr("pykraft.server.binding.addresses_to_bind", lambda endpoint: ["192.0.2.1", HOST])
+    [listening] = listening_sockets(Endpoint("both", port))
+    with closing(listening):
+        assert listening.getsockname() == (HOST, port)
+
+
+@pytest.mark.parametrize("host", [HOST, "localhost", ""])
+def test_a_free_port_is_the_same_one_on_all_addresses(host: str) -> None:
+    sockets = listening_sockets(Endpoint(host, 0))
+    assert {each.getsockname()[1] for each in sockets} == {port_of(sockets)}
+    assert port_of(sockets) != 0
+    close(sockets)
+
+
+def test_a_free_port_that_is_taken_on_the_next_address_is_given_back(
+    monkeypatch: pytest.MonkeyPatch, taken: Endpoint
+) -> None:
+    tried: list[int] = []
+    create = socket.create_server
+
+    def first_the_taken_one(address: tuple[str, int], *, family: int, backlog: int) -> socket.socket:
+        tried.append(address[1])
+        port = taken.port if len(tried) == 2 else address[1]
+        return create((address[0], port), family=family, backlog=backlog)
+
+    monkeypatch.setattr(socket, "create_server", first_the_taken_one)
+    monkeypatch.setattr("pykraft.server.binding.addresses_to_bind", lambda endpoint: ["127.0.0.2", HOST])
+    sockets = listening_sockets(Endpoint("both", 0))
+    assert [each.getsockname()[0] for each in sockets] == ["127.0.0.2", HOST]
+    assert tried[::2] == [0, 0]
+    close(sockets)
