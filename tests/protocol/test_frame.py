@@ -107,7 +107,12 @@ def test_the_bound_may_be_raised_later() -> None:
 
 @pytest.mark.parametrize(
     ("start", "name"),
-    [(b"\x16\x03\x01\x02\x00\x01", "TLS"), (b"GET / HTTP/1.1\r\n", "HTTP"), (b"SSH-2.0-x\r\n", "SSH")],
+    [
+        (b"\x16\x03\x01\x02\x00\x01", "TLS"),
+        (b"GET / HTTP/1.1\r\n", "HTTP"),
+        (b"HTTP/1.0 400", "HTTP"),
+        (b"SSH-2.0-x\r\n", "SSH"),
+    ],
 )
 def test_a_foreign_protocol_is_named(start: bytes, name: str) -> None:
     with pytest.raises(ProtocolError, match=f"; the peer seems to speak {name}$"):

@@ -30,6 +30,7 @@ _FOREIGN_STARTS = (
     (b"GET ", "HTTP"),
     (b"POST", "HTTP"),
     (b"HEAD", "HTTP"),
+    (b"HTTP", "HTTP"),
     (b"SSH-", "SSH"),
 )
 

@@ -16,9 +16,10 @@ class RpcContext:
     """The cluster, the one topic partition, and the listener that voters dial.
 
     ``default_listener`` is upper case: the leader's endpoints in answers to this node are those of this listener.
+    A node knows its cluster; a client may not (None), and its requests then name none.
     """
 
-    cluster_id: str
+    cluster_id: str | None
     topic_name: str
     topic_id: Uuid
     partition_index: int = 0

@@ -1,0 +1,99 @@
+"""Options of the commands that talk to a live quorum: which nodes, how long, and Kafka's file of client properties.
+
+Owns their names and checks. Invariant: a file that asks for TLS or SASL is refused, since what was asked to be
+protected is not sent in the clear. Other properties of Kafka's clients are passed over, as Kafka passes over those it
+does not know, so one file serves both tools. It refuses to know what is asked of the quorum.
+
+Source: Kafka's ``MetadataQuorumCommand`` (options), ``AdminClientConfig`` (properties).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pykraft.client.bootstrap import parse_bootstrap
+from pykraft.errors import ConfigError, UsageError
+from pykraft.properties import parse_properties
+from pykraft.types import Endpoint
+
+TIMEOUT_S: Final = 15.0
+TIMEOUT_S_MAX: Final = 86_400.0
+REQUEST_TIMEOUT_MS: Final = 5_000
+CONFIG_SIZE_BYTES_MAX: Final = 1024 * 1024
+_MS_MAX: Final = 2**31 - 1
+_PROTECTION: Final = re.compile(r"(ssl|sasl)\..+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    """Whom to ask, as whom, and for how long (ms: the whole search, one request)."""
+
+    bootstrap: tuple[Endpoint, ...]
+    is_controllers: bool
+    client_id: str
+    timeout_ms: int
+    request_timeout_ms: int
+
+
+def client_options(
+    *,
+    controllers: str | None,
+    servers: str | None,
+    command_config: Path | None,
+    timeout_s: float | None,
+    client_id: str,
+) -> ClientOptions:
+    """The options of a command line, checked; where it and the file differ, the command line counts.
+
+    Errors: UsageError, ConfigError.
+    """
+    if (controllers is None) == (servers is None):
+        problem = "give one of them, not both" if controllers is not None else "give one of them"
+        raise UsageError(f"--bootstrap-controller, --bootstrap-server: {problem}, as host:port,…")
+    properties = {} if command_config is None else _read(command_config)
+    for key, value in properties.items():
+        if _PROTECTION.fullmatch(key) and value.strip():
+            raise ConfigError(key, value, "TLS and SASL are not supported yet")
+    protocol = properties.get("security.protocol", "").strip().upper() or "PLAINTEXT"
+    if protocol != "PLAINTEXT":
+        raise ConfigError("security.protocol", protocol, "only PLAINTEXT is supported yet")
+    if timeout_s is not None and not 0 < timeout_s <= TIMEOUT_S_MAX:
+        raise UsageError(f"--timeout {timeout_s:g}: more than 0 seconds, and at most {TIMEOUT_S_MAX:g}")
+    from_file_ms = _milliseconds(properties, "default.api.timeout.ms", int(TIMEOUT_S * 1_000))
+    option, text = (
+        ("--bootstrap-controller", controllers) if controllers is not None else ("--bootstrap-server", servers)
+    )
+    assert text is not None
+    return ClientOptions(
+        bootstrap=parse_bootstrap(option, text),
+        is_controllers=controllers is not None,
+        client_id=properties.get("client.id", "").strip() or client_id,
+        timeout_ms=from_file_ms if timeout_s is None else max(1, int(timeout_s * 1_000)),
+        request_timeout_ms=_milliseconds(properties, "request.timeout.ms", REQUEST_TIMEOUT_MS),
+    )
+
+
+def _milliseconds(properties: Mapping[str, str], key: str, default: int) -> int:
+    """A duration of the file. Errors: ConfigError."""
+    text = properties.get(key, "").strip()
+    if not text:
+        return default
+    if not re.fullmatch("[0-9]{1,10}", text) or not 1 <= int(text) <= _MS_MAX:
+        raise ConfigError(key, text, f"a whole number of milliseconds from 1 to {_MS_MAX}")
+    return int(text)
+
+
+def _read(path: Path) -> dict[str, str]:
+    """The properties of a text file. Errors: UsageError when there is none, ConfigError for a broken escape."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(CONFIG_SIZE_BYTES_MAX + 1)
+    except OSError as error:
+        raise UsageError(f"--command-config {path}: {error.strerror}") from error
+    if len(content) > CONFIG_SIZE_BYTES_MAX or b"\0" in content:
+        raise UsageError(f"--command-config {path}: a properties file is text of at most {CONFIG_SIZE_BYTES_MAX} bytes")
+    return parse_properties(content.decode("utf-8-sig", "replace"))

@@ -1,0 +1,178 @@
+"""``pykraft quorum``: look into a live quorum, with the verbs, columns and words of Kafka's ``kafka-metadata-quorum``.
+
+Owns the two renderings, byte for byte Kafka's: labels padded to 24 columns, cells padded to their column and each
+followed by a tab, the last one too. Options that Kafka takes before the verb are taken after it as well. It refuses to
+know how a quorum is asked (`pykraft.client.admin`).
+
+Source: Kafka's ``MetadataQuorumCommand`` and ``ToolsUtils.prettyPrintTable``; KIP-595, KIP-836, KIP-853.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from pykraft.cli.client_options import TIMEOUT_S, ClientOptions, client_options
+from pykraft.cli.printable import printable
+from pykraft.client.admin import Admin, Limits, NodeKind
+from pykraft.client.quorum import Quorum, Replica
+from pykraft.errors import UsageError
+from pykraft.types import ZERO_UUID, uuid_text
+
+LABEL_WIDTH: Final = 24
+COLUMNS: Final = (
+    "NodeId",
+    "DirectoryId",
+    "LogEndOffset",
+    "Lag",
+    "LastFetchTimestamp",
+    "LastCaughtUpTimestamp",
+    "Status",
+)
+
+_OPTIONS: Final = (
+    click.option("--bootstrap-controller", metavar="LIST", help="Controllers to begin with: host:port,…"),
+    click.option("--bootstrap-server", metavar="LIST", help="Brokers of a Kafka cluster to begin with: host:port,…"),
+    click.option("--command-config", type=click.Path(path_type=Path), help="Properties for the client, as Kafka's."),
+    click.option("--timeout", type=float, help=f"Seconds to wait for a leader.  [default: {TIMEOUT_S:g}]"),
+)
+
+
+def _with_options(command: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.group(short_help="Look into a live quorum, as kafka-metadata-quorum does.")
+@_with_options
+@click.pass_context
+def quorum(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - passed on as click has them
+    """Look into a live quorum: pykraft's or Kafka's. Its options may stand before or after the verb."""
+    context.obj = options
+
+
+@quorum.command()
+@_with_options
+@click.option("--status", is_flag=True, help="Who leads, how far the quorum is, who votes and who watches.")
+@click.option("--replication", is_flag=True, help="How far each replica is.")
+@click.option("--human-readable", is_flag=True, help="With --replication: how long ago, instead of timestamps.")
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
+@click.pass_obj
+def describe(
+    before: dict[str, Any],
+    /,
+    *,
+    status: bool,
+    replication: bool,
+    human_readable: bool,
+    as_json: bool,
+    **after: Any,  # noqa: ANN401 - as click has them
+) -> None:
+    """Show the quorum as its leader sees it. Ends with 1 when nobody answers, or nobody leads within --timeout."""
+    if status == replication:
+        raise UsageError("describe: give either --status or --replication")
+    if human_readable and not replication:
+        raise UsageError("--human-readable goes with --replication")
+    if human_readable and as_json:
+        raise UsageError("--human-readable is for people, --json for programs: give one of them")
+    found = asyncio.run(_ask(_joined(before, after)))
+    if as_json:
+        click.echo(json.dumps(status_json(found) if status else [row_json(found, each) for each in found.replicas]))
+        return
+    now_ms = time.time_ns() // 1_000_000 if human_readable else None
+    for line in status_lines(found) if status else table_lines(table(found, now_ms)):
+        click.echo(line)
+
+
+def _joined(before: dict[str, Any], after: dict[str, Any]) -> ClientOptions:
+    """The options of before and after the verb. Errors: UsageError for one that stands in both places."""
+    for name, value in after.items():
+        if value is not None and before[name] is not None:
+            raise UsageError(f"--{name.replace('_', '-')} is given twice, before and after the verb")
+    options = {name: before[name] if value is None else value for name, value in after.items()}
+    return client_options(
+        controllers=options["bootstrap_controller"],
+        servers=options["bootstrap_server"],
+        command_config=options["command_config"],
+        timeout_s=options["timeout"],
+        client_id="pykraft-quorum",
+    )
+
+
+async def _ask(options: ClientOptions) -> Quorum:
+    kind = NodeKind.CONTROLLER if options.is_controllers else NodeKind.BROKER
+    limits = Limits(timeout_ms=options.timeout_ms, request_timeout_ms=options.request_timeout_ms)
+    async with Admin(options.bootstrap, kind=kind, client_id=options.client_id, limits=limits) as admin:
+        return await admin.describe_quorum()
+
+
+def status_lines(found: Quorum) -> Iterator[str]:
+    """``describe --status``."""
+    for name, value in status_json(found).items():
+        shown = json.dumps(value) if isinstance(value, list) else printable(str(value))
+        label = f"{name[0].upper()}{name[1:]}:"
+        yield f"{label:<{LABEL_WIDTH}}{shown}"
+
+
+def status_json(found: Quorum) -> dict[str, Any]:
+    """The same, for programs; the names are Kafka's labels."""
+    return {
+        "clusterId": found.cluster_id,
+        "leaderId": found.leader_id,
+        "leaderEpoch": found.epoch,
+        "highWatermark": -1 if found.high_watermark is None else found.high_watermark,
+        "maxFollowerLag": found.max_follower_lag,
+        "maxFollowerLagTimeMs": found.max_follower_lag_ms,
+        "currentVoters": [_node_json(each) for each in found.voters],
+        "currentObservers": [_node_json(each) for each in found.observers],
+    }
+
+
+def _node_json(replica: Replica) -> dict[str, Any]:
+    """A node without what is not known of it."""
+    shown: dict[str, Any] = {"id": replica.key.id}
+    if replica.key.directory_id is not None:
+        shown["directoryId"] = uuid_text(replica.key.directory_id)
+    if len(replica.listeners):
+        shown["endpoints"] = [f"{name}://{endpoint}" for name, endpoint in replica.listeners]
+    return shown
+
+
+def row_json(found: Quorum, replica: Replica) -> dict[str, Any]:
+    """One row of ``describe --replication``; offsets and times (wall ms) are -1 where they are not known."""
+    return {
+        "nodeId": replica.key.id,
+        "directoryId": uuid_text(replica.key.directory_id or ZERO_UUID),
+        "logEndOffset": replica.log_end_offset,
+        "lag": found.lag(replica),
+        "lastFetchTimestamp": replica.last_fetch_ms,
+        "lastCaughtUpTimestamp": replica.last_caught_up_ms,
+        "status": replica.role.value,
+    }
+
+
+def table(found: Quorum, now_ms: int | None = None) -> list[list[str]]:
+    """``describe --replication`` as cells; with ``now_ms`` (wall) times are told as ages."""
+    rows = [list(COLUMNS)]
+    for replica in found.replicas:
+        shown = row_json(found, replica)
+        if now_ms is not None:
+            for name in ("lastFetchTimestamp", "lastCaughtUpTimestamp"):
+                if shown[name] >= 0:
+                    shown[name] = f"{now_ms - shown[name]} ms ago"
+        rows.append([str(value) for value in shown.values()])
+    return rows
+
+
+def table_lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Cells as Kafka prints a table."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True))

@@ -1,0 +1,243 @@
+"""Questions to a live quorum as a whole: who is in it, and how far each replica is.
+
+Owns the search for the node that can answer. A round goes like this:
+
+1. Ask a node that is known for the cluster: its id, its nodes, its leader (DescribeCluster).
+2. Ask the leader (for brokers: the same node, which passes the question on). Its answer ends the search.
+3. Whoever fails, or does not lead any more, is asked last in the next round; the node that named it, too, since it
+   may be cut off and tell of a leader that is long gone.
+
+Invariant: the search ends. When all nodes that are known are unreachable in one round, it ends at once with what is
+wrong with each; while at least one answers it goes on until the time is over, since a leader may yet be elected. Every
+answer is bounded in time and size (`pykraft.client.connection`). It refuses to know bytes.
+
+A question for the leader is a request of the quorum's protocol and the answers that mean "ask another": whatever
+changes voters will be asked in the same way.
+
+Source: KIP-595 §DescribeQuorum, KIP-919 (bootstrap controllers); Kafka's ``KafkaAdminClient``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from types import TracebackType
+from typing import Final, Self
+
+from pykraft.client.bootstrap import ENDPOINTS_MAX, can_be_dialed
+from pykraft.client.connection import Caller, Connection, connect
+from pykraft.client.quorum import Quorum, quorum_of
+from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
+from pykraft.core.messages import DescribeQuorumRequest, DescribeQuorumResponse, Request, Response
+from pykraft.errors import (
+    ErrorCode,
+    ForeignClusterError,
+    QuorumUnavailableError,
+    UnreachableError,
+    UsageError,
+    error_name,
+)
+from pykraft.protocol.messages import ApiKey
+from pykraft.rpc.context import RpcContext
+from pykraft.server.names import Names
+from pykraft.types import Endpoint, NodeId
+
+TIMEOUT_MS: Final = 15_000
+REQUEST_TIMEOUT_MS: Final = 5_000
+RETRY_BACKOFF_MS: Final = 100
+_ASK_ANOTHER: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+_OTHER_KIND: Final = frozenset({ErrorCode.MISMATCHED_ENDPOINT_TYPE, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE})
+
+
+class NodeKind(Enum):
+    """What the nodes of a bootstrap list are; the values are those of DescribeCluster."""
+
+    BROKER = 1
+    CONTROLLER = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long an answer may take: the whole search, one request, and the pause before the next round; in ms."""
+
+    timeout_ms: int = TIMEOUT_MS
+    request_timeout_ms: int = REQUEST_TIMEOUT_MS
+    retry_backoff_ms: int = RETRY_BACKOFF_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """What one node says of its cluster; ``leader_id`` is None when it knows none."""
+
+    cluster_id: str
+    leader_id: NodeId | None
+    nodes: Mapping[NodeId, Endpoint]
+
+
+class Admin:
+    """Asks a live quorum; use it in ``async with``, within one event loop. One question at a time."""
+
+    def __init__(
+        self,
+        bootstrap: Sequence[Endpoint],
+        *,
+        kind: NodeKind = NodeKind.CONTROLLER,
+        cluster_id: str | None = None,
+        client_id: str = "pykraft-admin",
+        limits: Limits = Limits(),
+    ) -> None:
+        """``bootstrap`` holds some nodes of the quorum, at least one that is alive; ``cluster_id`` the one it must be.
+
+        Errors: UsageError for an empty list.
+        """
+        if not bootstrap:
+            raise UsageError("a quorum is found by at least one of its nodes: the bootstrap list is empty")
+        self._nodes = list(dict.fromkeys(bootstrap))
+        self._kind = kind
+        self._cluster_id = cluster_id
+        self._client_id = client_id
+        self._limits = limits
+        self._connections: dict[Endpoint, Connection] = {}
+        self._caller: Caller | None = None
+        self._deadline_s = 0.0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        while self._connections:
+            await self._connections.popitem()[1].close()
+
+    async def describe_quorum(self) -> Quorum:
+        """The quorum in its leader's eyes.
+
+        Errors: QuorumUnavailableError when nobody answers, or nobody leads within the time; ForeignClusterError;
+        UsageError when the nodes are of another kind than was said.
+        """
+        cluster, answer = await self._ask_leader(DescribeQuorumRequest())
+        assert isinstance(answer, DescribeQuorumResponse)
+        assert answer.leader_id is not None
+        return quorum_of(cluster.cluster_id, answer, answer.leader_id)
+
+    async def _ask_leader(self, message: Request) -> tuple[Cluster, Response]:
+        """Search for the leader, and its answer. Errors: as `describe_quorum`."""
+        loop = asyncio.get_running_loop()
+        self._deadline_s = loop.time() + self._limits.timeout_ms / 1_000
+        while True:
+            problems: dict[Endpoint, str] = {}
+            is_somebody_there = False
+            for node in tuple(self._nodes):
+                try:
+                    cluster = await self._cluster_at(node)
+                    is_somebody_there = True
+                    return cluster, await self._answer_of_leader(cluster, node, message)
+                except UnreachableError as error:
+                    problems[node] = error.problem if error.endpoint == node else f"names a leader that fails: {error}"
+                    self._nodes.remove(node)
+                    self._nodes.append(node)
+            story = "; ".join(f"{node}: {problem}" for node, problem in problems.items())
+            if not is_somebody_there:
+                raise QuorumUnavailableError(f"no node answers: {story}")
+            if loop.time() >= self._deadline_s:
+                raise QuorumUnavailableError(f"no leader was found within {self._limits.timeout_ms} ms: {story}")
+            await asyncio.sleep(self._limits.retry_backoff_ms / 1_000)
+
+    async def _cluster_at(self, node: Endpoint) -> Cluster:
+        """What this node says of its cluster. Errors: UnreachableError, ForeignClusterError, UsageError."""
+        connection = await self._connection(node)
+        body = {"endpoint_type": self._kind.value}
+        timeout_ms = self._timeout_ms()
+        try:
+            answer = await connection.ask_body(ApiKey.DESCRIBE_CLUSTER, body, self._me(), timeout_ms=timeout_ms)
+        except UnreachableError:
+            del self._connections[node]
+            raise
+        code = answer["error_code"]
+        if code in _OTHER_KIND:
+            other = NodeKind.BROKER if self._kind is NodeKind.CONTROLLER else NodeKind.CONTROLLER
+            raise UsageError(f"{node} is no {self._kind.name.lower()}: bootstrap from it as a {other.name.lower()}")
+        if code:
+            raise UnreachableError(node, f"it answers DescribeCluster with {error_name(code)}")
+        found = Cluster(
+            cluster_id=answer["cluster_id"],
+            leader_id=NodeId(answer["controller_id"]) if answer["controller_id"] >= 0 else None,
+            nodes={
+                NodeId(each["broker_id"]): Endpoint(each["host"], each["port"])
+                for each in answer["brokers"]
+                if can_be_dialed(each["host"], each["port"])
+            },
+        )
+        if self._cluster_id not in (None, found.cluster_id):
+            raise ForeignClusterError(f"{node} belongs to cluster {found.cluster_id}, not to {self._cluster_id}")
+        self._cluster_id = found.cluster_id
+        for endpoint in found.nodes.values():
+            if endpoint not in self._nodes and len(self._nodes) < ENDPOINTS_MAX:
+                self._nodes.append(endpoint)
+        return found
+
+    async def _answer_of_leader(self, cluster: Cluster, node: Endpoint, message: Request) -> Response:
+        """The answer of the leader that ``node`` named. Errors: UnreachableError, also of one that does not lead."""
+        leader = node
+        if self._kind is NodeKind.CONTROLLER:
+            if cluster.leader_id is None:
+                raise UnreachableError(node, "it knows no leader")
+            if cluster.leader_id not in cluster.nodes:
+                raise UnreachableError(node, f"it does not know where its leader, node {cluster.leader_id}, is reached")
+            leader = cluster.nodes[cluster.leader_id]
+        connection = await self._connection(leader)
+        try:
+            answer = (await connection.ask(message, self._me(), timeout_ms=self._timeout_ms())).message
+        except UnreachableError:
+            del self._connections[leader]
+            raise
+        code = answer.error
+        if code in _ASK_ANOTHER:
+            raise UnreachableError(leader, f"it does not lead ({error_name(code)})")
+        if code:
+            raise UnreachableError(leader, f"it answers {type(message).__name__} with {error_name(code)}")
+        if isinstance(answer, DescribeQuorumResponse) and answer.leader_id is None:
+            raise UnreachableError(leader, "it describes a quorum without a leader")
+        return answer
+
+    async def _connection(self, endpoint: Endpoint) -> Connection:
+        """The connection to this node, opened when there is none. Errors: UnreachableError."""
+        connection = self._connections.get(endpoint)
+        if connection is None:
+            connection = await connect(endpoint, self._me(), timeout_ms=self._timeout_ms())
+            self._connections[endpoint] = connection
+        return connection
+
+    def _timeout_ms(self) -> int:
+        """The time that one request may take, the rest of the search's at most."""
+        left_ms = math.ceil((self._deadline_s - asyncio.get_running_loop().time()) * 1_000)
+        return max(1, min(self._limits.request_timeout_ms, left_ms))
+
+    def _me(self) -> Caller:
+        """Who asks; made in the loop that asks."""
+        if self._caller is None:
+            context = RpcContext(
+                cluster_id=self._cluster_id,
+                topic_name=METADATA_TOPIC_NAME,
+                topic_id=METADATA_TOPIC_ID,
+                default_listener="CONTROLLER",
+            )
+            names = Names(asyncio.get_running_loop())
+            self._caller = Caller(client_id=self._client_id, context=context, names=names)
+        return self._caller

@@ -1,0 +1,116 @@
+"""A quorum as its leader described it: who votes, who watches, how far each one is.
+
+Values only, and the sums that Kafka's tool makes of them. Invariant: numbers are as Kafka counts them, -1 where nothing
+is known, so that both tools show the same; what differs is told where it does. It refuses to know how it was asked for.
+
+Source: KIP-595 §DescribeQuorum, KIP-836; Kafka's ``QuorumInfo`` and ``MetadataQuorumCommand``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from pykraft.core.messages import DescribedReplica, DescribeQuorumResponse
+from pykraft.types import Epoch, Listeners, NodeId, Offset, ReplicaKey
+
+UNKNOWN: Final = -1
+
+
+class Role(Enum):
+    """What a replica is to the quorum."""
+
+    LEADER = "Leader"
+    FOLLOWER = "Follower"
+    OBSERVER = "Observer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """One replica in its leader's eyes. Offsets end-exclusive, times in the leader's wall ms; -1 where not known."""
+
+    key: ReplicaKey
+    role: Role
+    log_end_offset: int
+    last_fetch_ms: int
+    last_caught_up_ms: int
+    listeners: Listeners
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quorum:
+    """One quorum at one moment. ``high_watermark`` is None until the leader knows it."""
+
+    cluster_id: str
+    leader_id: NodeId
+    epoch: Epoch
+    high_watermark: Offset | None
+    voters: tuple[Replica, ...]
+    observers: tuple[Replica, ...]
+
+    @property
+    def replicas(self) -> tuple[Replica, ...]:
+        """The leader first, then the other voters, then the observers, each in the order in which they were told."""
+        leader = tuple(voter for voter in self.voters if voter.role is Role.LEADER)
+        followers = tuple(voter for voter in self.voters if voter.role is not Role.LEADER)
+        return leader + followers + self.observers
+
+    def lag(self, replica: Replica) -> int:
+        """Records that a replica is behind its leader; one that never fetched counts from -1, as in Kafka.
+
+        -1 when the leader is not among the voters: while it removes itself from them (Kafka's tool fails then).
+        """
+        leader = self._leader
+        return UNKNOWN if leader is None else leader.log_end_offset - replica.log_end_offset
+
+    @property
+    def max_follower_lag(self) -> int:
+        """Records that the last of the voters is behind."""
+        last = self._last_voter
+        return UNKNOWN if last is None else self.lag(last)
+
+    @property
+    def max_follower_lag_ms(self) -> int:
+        """How long ago the last of the voters had all that the leader had; 0 when that is the leader."""
+        leader, last = self._leader, self._last_voter
+        if leader is None or last is None:
+            return UNKNOWN
+        if leader is last:
+            return 0
+        if leader.last_caught_up_ms < 0 or last.last_caught_up_ms < 0:
+            return UNKNOWN
+        return leader.last_caught_up_ms - last.last_caught_up_ms
+
+    @property
+    def _leader(self) -> Replica | None:
+        return next((voter for voter in self.voters if voter.role is Role.LEADER), None)
+
+    @property
+    def _last_voter(self) -> Replica | None:
+        """The voter with the shortest log, the first of several."""
+        return min(self.voters, key=lambda voter: voter.log_end_offset, default=None)
+
+
+def quorum_of(cluster_id: str, answer: DescribeQuorumResponse, leader_id: NodeId) -> Quorum:
+    """What a leader answered, joined: each voter with its listeners."""
+    listeners = {node.key.id: node.listeners for node in answer.nodes}
+
+    def replica(row: DescribedReplica, role: Role) -> Replica:
+        return Replica(
+            key=row.key,
+            role=role,
+            log_end_offset=row.log_end_offset,
+            last_fetch_ms=row.last_fetch_timestamp,
+            last_caught_up_ms=row.last_caught_up_timestamp,
+            listeners=listeners.get(row.key.id, Listeners()) if role is not Role.OBSERVER else Listeners(),
+        )
+
+    return Quorum(
+        cluster_id=cluster_id,
+        leader_id=leader_id,
+        epoch=answer.epoch,
+        high_watermark=answer.high_watermark,
+        voters=tuple(replica(row, Role.LEADER if row.key.id == leader_id else Role.FOLLOWER) for row in answer.voters),
+        observers=tuple(replica(row, Role.OBSERVER) for row in answer.observers),
+    )

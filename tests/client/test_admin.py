@@ -1,0 +1,236 @@
+"""The search for the leader: any node will do to begin with, dead and wrong ones are passed by, and it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+
+import pytest
+
+from pykraft.client.admin import Admin, Limits, NodeKind
+from pykraft.client.quorum import Role
+from pykraft.errors import ErrorCode, ForeignClusterError, QuorumUnavailableError, UsageError
+from pykraft.local.ports import HOST, free_ports
+from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.schema import Body
+from pykraft.types import Endpoint
+from tests.client.quorums import CLUSTER_ID, cluster_body, quorum_body, refusal
+from tests.client.scripted import SILENCE, Script, ScriptedNode, run
+
+PATIENT = Limits(timeout_ms=10_000, request_timeout_ms=2_000, retry_backoff_ms=10)
+HASTY = Limits(timeout_ms=300, request_timeout_ms=100, retry_backoff_ms=10)
+
+
+def dead() -> Endpoint:
+    [port] = free_ports(1)
+    return Endpoint(HOST, port)
+
+
+class Three:
+    """Nodes 1 to 3; each says that ``leader_id`` leads, and only that one answers for the quorum."""
+
+    def __init__(self) -> None:
+        self.leader_id = 2
+        self.named = dict.fromkeys((1, 2, 3), 2)
+        self.nodes = {i: ScriptedNode(self._scripts(i)) for i in (1, 2, 3)}
+
+    def _scripts(self, node_id: int) -> dict[ApiKey, Script]:
+        def quorum(_: Body) -> Body:
+            return quorum_body(node_id) if node_id == self.leader_id else refusal()
+
+        return {
+            ApiKey.DESCRIBE_CLUSTER: lambda _: cluster_body(self.named[node_id], self.endpoints),
+            ApiKey.DESCRIBE_QUORUM: quorum,
+        }
+
+    @property
+    def endpoints(self) -> dict[int, Endpoint]:
+        return {i: node.endpoint for i, node in self.nodes.items()}
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        for node in self.nodes.values():
+            await stack.enter_async_context(node)
+
+
+def with_three(main: Callable[[Three], Awaitable[None]]) -> None:
+    async def body() -> None:
+        three = Three()
+        async with AsyncExitStack() as stack:
+            await three.start(stack)
+            await main(three)
+
+    run(body)
+
+
+def test_any_node_leads_to_the_leader() -> None:
+    async def main(three: Three) -> None:
+        async with Admin([three.nodes[1].endpoint], limits=PATIENT) as admin:
+            found = await admin.describe_quorum()
+        assert (found.cluster_id, found.leader_id, found.epoch, found.high_watermark) == (CLUSTER_ID, 2, 4, 10)
+        assert [each.role for each in found.replicas] == [Role.LEADER, Role.FOLLOWER, Role.FOLLOWER, Role.OBSERVER]
+        assert str(found.voters[0].listeners.get("CONTROLLER")) == "[::1]:9001"
+        [asked] = three.nodes[1].requests(ApiKey.DESCRIBE_CLUSTER)
+        assert asked["endpoint_type"] == NodeKind.CONTROLLER.value
+        assert not three.nodes[1].requests(ApiKey.DESCRIBE_QUORUM)
+
+    with_three(main)
+
+
+def test_dead_nodes_are_passed_by_and_connections_are_kept() -> None:
+    async def main(three: Three) -> None:
+        async with Admin([dead(), three.nodes[2].endpoint], limits=PATIENT) as admin:
+            await admin.describe_quorum()
+            await admin.describe_quorum()
+        assert len(three.nodes[2].requests(ApiKey.API_VERSIONS)) == 1
+        assert len(three.nodes[2].requests(ApiKey.DESCRIBE_QUORUM)) == 2
+
+    with_three(main)
+
+
+def test_a_node_that_names_a_former_leader_is_asked_last_the_next_time() -> None:
+    async def main(three: Three) -> None:
+        three.leader_id = 3
+        three.named |= {2: 3, 3: 3}
+        async with Admin([three.nodes[1].endpoint], limits=PATIENT) as admin:
+            found = await admin.describe_quorum()
+            assert found.leader_id == 3
+            await admin.describe_quorum()
+        assert len(three.nodes[1].requests(ApiKey.DESCRIBE_CLUSTER)) == 1
+
+    with_three(main)
+
+
+def test_an_election_is_waited_for() -> None:
+    async def main(three: Three) -> None:
+        three.named = dict.fromkeys(three.named, -1)
+        answers = iter([-1] * 5)
+        three.nodes[3].scripts[ApiKey.DESCRIBE_CLUSTER] = lambda _: cluster_body(next(answers, 2), three.endpoints)
+        async with Admin([three.nodes[1].endpoint, three.nodes[3].endpoint], limits=PATIENT) as admin:
+            assert (await admin.describe_quorum()).leader_id == 2
+
+    with_three(main)
+
+
+def test_an_election_without_an_end_is_told_after_the_time() -> None:
+    async def main(three: Three) -> None:
+        three.named = dict.fromkeys(three.named, -1)
+        async with Admin([three.nodes[1].endpoint], limits=HASTY) as admin:
+            with pytest.raises(
+                QuorumUnavailableError, match=r"no leader was found within 300 ms: .*it knows no leader"
+            ):
+                await admin.describe_quorum()
+
+    with_three(main)
+
+
+def test_a_leader_that_dies_is_asked_no_more_when_another_leads() -> None:
+    async def main(three: Three) -> None:
+        async with Admin([three.nodes[1].endpoint], limits=PATIENT) as admin:
+            await admin.describe_quorum()
+            await three.nodes[2].stop()
+            three.leader_id = 1
+            three.named = {1: 1, 3: 1}
+            assert (await admin.describe_quorum()).leader_id == 1
+
+    with_three(main)
+
+
+def test_when_nobody_answers_it_is_said_at_once_and_of_each() -> None:
+    async def main() -> None:
+        first, second = dead(), dead()
+        async with Admin([first, second], limits=PATIENT) as admin:
+            with pytest.raises(QuorumUnavailableError) as caught:
+                await admin.describe_quorum()
+        refused = "cannot connect (Connection refused)"
+        assert str(caught.value) == f"no node answers: {first}: {refused}; {second}: {refused}"
+
+    run(main)
+
+
+LEADER_PROBLEMS: dict[str, tuple[Script, str]] = {
+    "silence": (lambda _: SILENCE, "did not answer DescribeQuorum within 100 ms"),
+    "not a quorum": (lambda _: refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "UNKNOWN_TOPIC_OR_PARTITION"),
+    "refused": (lambda _: {"error_code": 31}, "CLUSTER_AUTHORIZATION_FAILED"),
+    "nonsense": (lambda _: quorum_body(-1), "describes a quorum without a leader"),
+}
+
+
+@pytest.mark.parametrize(("script", "words"), LEADER_PROBLEMS.values(), ids=LEADER_PROBLEMS)
+def test_a_leader_that_cannot_answer_is_told(script: Script, words: str) -> None:
+    async def main(three: Three) -> None:
+        three.nodes[2].scripts[ApiKey.DESCRIBE_QUORUM] = script
+        async with Admin([three.nodes[1].endpoint], limits=HASTY) as admin:
+            with pytest.raises(QuorumUnavailableError, match=words):
+                await admin.describe_quorum()
+
+    with_three(main)
+
+
+NODE_PROBLEMS: dict[str, tuple[Body, str]] = {
+    "an error": ({"error_code": -1}, "it answers DescribeCluster with UNKNOWN_SERVER_ERROR"),
+    "a leader without an address": (cluster_body(2, {}), "it does not know where its leader, node 2, is reached"),
+    "a leader nobody can dial": (cluster_body(2, {2: Endpoint("x", 99_999)}), "where its leader, node 2, is reached"),
+}
+
+
+@pytest.mark.parametrize(("body", "words"), NODE_PROBLEMS.values(), ids=NODE_PROBLEMS)
+def test_a_node_that_does_not_know_its_cluster_is_told(body: Body, words: str) -> None:
+    async def main() -> None:
+        async with (
+            ScriptedNode({ApiKey.DESCRIBE_CLUSTER: lambda _: body}) as node,
+            Admin([node.endpoint], limits=HASTY) as admin,
+        ):
+            with pytest.raises(QuorumUnavailableError, match=words):
+                await admin.describe_quorum()
+
+    run(main)
+
+
+def test_nodes_of_two_clusters_are_never_mixed() -> None:
+    async def main(three: Three) -> None:
+        other = ScriptedNode({ApiKey.DESCRIBE_CLUSTER: lambda _: cluster_body(-1, {}, cluster_id="other")})
+        async with other:
+            async with Admin([other.endpoint, three.nodes[1].endpoint], limits=PATIENT) as admin:
+                with pytest.raises(ForeignClusterError, match=f"belongs to cluster {CLUSTER_ID}, not to other"):
+                    await admin.describe_quorum()
+            async with Admin([three.nodes[1].endpoint], cluster_id="wanted", limits=PATIENT) as admin:
+                with pytest.raises(ForeignClusterError, match="not to wanted"):
+                    await admin.describe_quorum()
+
+    with_three(main)
+
+
+def test_brokers_are_asked_themselves() -> None:
+    async def main() -> None:
+        scripts: dict[ApiKey, Script] = {
+            ApiKey.DESCRIBE_CLUSTER: lambda _: cluster_body(7, {}),
+            ApiKey.DESCRIBE_QUORUM: lambda _: quorum_body(2),
+        }
+        async with (
+            ScriptedNode(scripts) as node,
+            Admin([node.endpoint], kind=NodeKind.BROKER, limits=PATIENT) as admin,
+        ):
+            assert (await admin.describe_quorum()).leader_id == 2
+            [asked] = node.requests(ApiKey.DESCRIBE_CLUSTER)
+            assert asked["endpoint_type"] == NodeKind.BROKER.value
+
+    run(main)
+
+
+@pytest.mark.parametrize("kind", NodeKind)
+def test_the_other_kind_of_node_is_the_callers_mistake(kind: NodeKind) -> None:
+    async def main() -> None:
+        mismatch: Body = {"error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE, "cluster_id": ""}
+        async with (
+            ScriptedNode({ApiKey.DESCRIBE_CLUSTER: lambda _: mismatch}) as node,
+            Admin([node.endpoint], kind=kind, limits=PATIENT) as admin,
+        ):
+            with pytest.raises(UsageError, match=f"is no {kind.name.lower()}: bootstrap from it as a"):
+                await admin.describe_quorum()
+
+    run(main)
+
+
+def test_a_list_without_nodes_is_the_callers_mistake() -> None:
+    with pytest.raises(UsageError, match="the bootstrap list is empty"):
+        Admin([])
