@@ -1,0 +1,139 @@
+"""Records a second through ``format("pykraft")`` over files, on local Spark: every column decoded, CRC checked.
+
+    python bench/spark.py [--records N] [--record-size N] [--batch N] [--cores N] [--runs N] [--dir DIR]
+
+Writes a log of that many records, a fixed number a batch, then reads it: to nowhere (every column of every row reaches
+Spark), batches instead of records, and into Parquet. One line a case: minimum, median and maximum of the runs, after
+one that is not counted. Also the largest memory of a Python worker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pykraft.log.paths import LOG, segment_file
+from pykraft.protocol.records import encode_batch
+from pykraft.spark.session import local_session
+from pykraft.types import Epoch, Offset
+
+MEGA = 1_000_000
+SEGMENT_SIZE_BYTES = 1 << 30
+MIB = 1 << 20
+POLL_S = 0.1
+
+
+def write_log(folder: Path, records: int, size_bytes: int, per_batch: int) -> int:
+    """A partition directory with these records; returns its bytes."""
+    pool = os.urandom(MIB) + bytes(size_bytes)
+    written = 0
+    segment = None
+    for base_offset in range(0, records, per_batch):
+        if segment is None or segment.tell() > SEGMENT_SIZE_BYTES:
+            if segment is not None:
+                segment.close()
+            segment = (folder / segment_file(Offset(base_offset), LOG)).open("wb")
+        count = min(per_batch, records - base_offset)
+        starts = ((base_offset + index) * 64 % MIB for index in range(count))
+        values = [pool[start : start + size_bytes] for start in starts]
+        data = encode_batch(values, base_offset=Offset(base_offset), epoch=Epoch(1), timestamp_ms=base_offset)
+        written += segment.write(data)
+    if segment is not None:
+        segment.close()
+    return written
+
+
+class WorkerMemory:
+    """Watches the Python processes below this one; the largest resident memory of one, in MiB."""
+
+    def __init__(self) -> None:
+        self.most_mib = 0
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> int:
+        """The largest so far."""
+        self._is_over.set()
+        self._thread.join()
+        return self.most_mib
+
+    def _watch(self) -> None:
+        while not self._is_over.wait(POLL_S):
+            for status in Path("/proc").glob("[0-9]*/status"):
+                try:
+                    command = (status.parent / "cmdline").read_text()
+                    if "pyspark" in command and "daemon" in command:
+                        lines = status.read_text().splitlines()
+                        found = next((line for line in lines if line.startswith("VmHWM")), "VmHWM: 0")
+                        self.most_mib = max(self.most_mib, int(found.split()[1]) // 1024)
+                except OSError:
+                    continue
+
+
+def timed(name: str, records: int, size_bytes: int, runs: int, act: Callable[[], object]) -> None:
+    """Run it once for warmth, then so many times."""
+    act()
+    took_s = []
+    for _ in range(runs):
+        begun = time.monotonic()
+        act()
+        took_s.append(time.monotonic() - begun)
+    rates = sorted(records / each / MEGA for each in took_s)
+    rate = size_bytes / statistics.median(took_s) / MEGA
+    middle = statistics.median(rates)
+    print(f"{name:10} {rates[0]:6.2f} / {middle:6.2f} / {rates[-1]:6.2f} M records/s, {rate:5.0f} MB/s", flush=True)
+
+
+def measure(spark: SparkSession, folder: Path, size_bytes: int, options: argparse.Namespace) -> None:
+    """All cases."""
+    log, table = str(folder / "log"), str(folder / "table")
+
+    def read(**given: str) -> DataFrame:
+        return spark.read.format("pykraft").options(**given).load(log)
+
+    def to_nowhere(**given: str) -> None:
+        read(**given).write.format("noop").mode("overwrite").save()
+
+    cases: dict[str, Callable[[], object]] = {
+        "records": to_nowhere,
+        "batches": lambda: to_nowhere(rows="batches"),
+        "parquet": lambda: read().write.mode("overwrite").parquet(table),
+    }
+    for name, act in cases.items():
+        timed(name, options.records, size_bytes, options.runs, act)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=5_000_000)
+    parser.add_argument("--record-size", type=int, default=100)
+    parser.add_argument("--batch", type=int, default=500, help="records a batch")
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--dir", help="folder for the log")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="pykraft-bench-", dir=options.dir) as name:
+        folder = Path(name)
+        (folder / "log").mkdir()
+        size_bytes = write_log(folder / "log", options.records, options.record_size, options.batch)
+        memory = WorkerMemory()
+        spark = local_session("pykraft bench", cores=options.cores)
+        try:
+            measure(spark, folder, size_bytes, options)
+        finally:
+            spark.stop()
+        print(f"the largest Python worker took {memory.stop()} MiB")
+
+
+if __name__ == "__main__":
+    main()
