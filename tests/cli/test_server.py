@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from pykraft.cli.server import CONFIG_SIZE_BYTES_MAX, server
+from pykraft import __version__
+from pykraft.cli.server import server
 from pykraft.config import TEST_CLUSTER_ID, NodeConfig
 from pykraft.errors import ConfigError, UsageError
 from pykraft.server import run
@@ -85,7 +86,8 @@ def test_a_node_may_go_without_load(config_path: Path, served: list[tuple[NodeCo
     ("options", "says"),
     [
         (["--throughput", "-2"], "--throughput -2"),
-        (["--record-size", "19"], "--record-size 19"),
+        (["--record-size", "0"], "--record-size 0"),
+        (["--replica-directory-id", "AAAAAAAAAAAAAAAAAAAAAQ"], "are reserved by Kafka"),
         (["--replica-directory-id", "short"], "--replica-directory-id"),
         (["--cluster-id", ""], "--cluster-id"),
         (["--cluster-id", "a\nversion=2"], "--cluster-id"),
@@ -96,34 +98,56 @@ def test_a_wrong_option_is_named(config_path: Path, options: list[str], says: st
     assert says in refused(config_path, *options)
 
 
-def test_the_file_is_named_when_it_cannot_be_read(tmp_path: Path) -> None:
-    assert refused(tmp_path / "absent") == f"--config {tmp_path / 'absent'}: No such file or directory"
-    assert refused(tmp_path) == f"--config {tmp_path}: Is a directory"
-
-
-@pytest.mark.parametrize("content", [b"node.id=1\n\0", b"#" * (CONFIG_SIZE_BYTES_MAX + 1)])
-def test_a_file_that_cannot_be_properties_is_refused(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "binary"
-    path.write_bytes(content)
-    assert "a properties file is text" in refused(path)
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1"])
-def test_text_is_read_in_the_encodings_that_occur(
-    tmp_path: Path, encoding: str, served: list[tuple[NodeConfig, ServerOptions]]
+def test_the_file_may_be_an_argument_as_in_2020(
+    config_path: Path, served: list[tuple[NodeConfig, ServerOptions]]
 ) -> None:
-    path = tmp_path / "server.properties"
-    path.write_text(PROPERTIES.replace("=data", "=Bücher"), encoding=encoding)
-    assert invoke(path).exit_code == 0
-    assert served[0][0].log_dir == Path("Bücher")
+    assert CliRunner().invoke(server, [str(config_path), "--throughput", "7"]).exit_code == 0
+    [(config, options)] = served
+    assert (config.node_id, options.load) == (1, Load(records_per_s=7))
 
 
-def test_a_bad_property_is_an_error_of_the_caller(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "missing configuration file: give --config FILE"),
+        (["--config", "a", "b"], "two configuration files, a and b: give one"),
+    ],
+)
+def test_there_is_one_file(words: list[str], says: str) -> None:
+    result = CliRunner().invoke(server, words)
+    assert result.exit_code == 2
+    assert says in result.stderr
+
+
+def test_a_file_of_the_clone_is_found_from_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: list[tuple[NodeConfig, ServerOptions]]
+) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "one.properties").write_text(PROPERTIES)
+    monkeypatch.chdir("/")
+    result = invoke(Path("config/one.properties"), "--clone", str(tmp_path))
+    assert result.exit_code == 0
+    assert len(served) == 1
+
+
+def test_the_version_is_told() -> None:
+    assert CliRunner().invoke(server, ["--version"]).stdout == f"{__version__}\n"
+
+
+def test_a_wrong_property_is_named_with_its_file(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text(PROPERTIES + "node.id=one\n")
-    result = invoke(path)
-    assert isinstance(result.exception, ConfigError)
-    assert (result.exception.key, result.exception.value) == ("node.id", "one")
+    assert refused(path) == f"{path}: property node.id = 'one': a whole number from 0 to 2147483647"
+
+
+def test_a_property_that_turns_out_wrong_later_is_named_with_its_file(
+    config_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def serve(config: NodeConfig, options: ServerOptions) -> None:
+        raise ConfigError("listeners", "PLAINTEXT://localhost:9092", "cannot be bound")
+
+    monkeypatch.setattr(run, "serve", serve)
+    assert refused(config_path).startswith(f"{config_path}: property listeners = ")
 
 
 @pytest.mark.parametrize(("level", "is_told"), [("info", True), ("warning", True), ("error", False)])
@@ -131,7 +155,7 @@ def test_warnings_about_properties_go_to_standard_error(tmp_path: Path, level: s
     path = tmp_path / "server.properties"
     path.write_text(PROPERTIES + "some.key=1\n")
     result = invoke(path, "--log-level", level)
-    assert ("WARNING property some.key is not known and has no effect" in result.stderr) is is_told
+    assert (f"WARNING {path}: property some.key is not known and has no effect" in result.stderr) is is_told
     assert result.stdout == ""
 
 
@@ -141,4 +165,4 @@ def test_the_log_can_be_json(tmp_path: Path) -> None:
     [line] = invoke(path, "--log-format", "json").stderr.splitlines()
     fields = json.loads(line)
     assert fields.pop("wall_ms") > 0
-    assert fields == {"level": "WARNING", "message": "property some.key is not known and has no effect"}
+    assert fields == {"level": "WARNING", "message": f"{path}: property some.key is not known and has no effect"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.errors import LocalQuorumError
+from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Children
 from pykraft.local.cluster import QUICK, Cluster
 
@@ -36,3 +36,8 @@ def test_a_quorum_that_cannot_start_says_which_process_ended(children: Children,
     cluster = Cluster(children, tmp_path, properties={"controller.quorum.election.timeout.ms": "soon"})
     with pytest.raises(LocalQuorumError, match=r"node \d ended with 2"):
         cluster.start()
+
+
+def test_records_that_do_not_say_which_they_are_cannot_be_checked(children: Children, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="records of 19 bytes cannot be checked"):
+        Cluster(children, tmp_path, record_size_bytes=19).check(caught_up_offset=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ import pytest
 from pykraft.errors import BufferFullError, NotLeaderError, UsageError
 from pykraft.host.producers import Committed, Outcome, OutcomeUnknown, Rejected
 from pykraft.server.workload import (
+    IN_FLIGHT_RECORDS_MAX,
     IN_FLIGHT_SIZE_BYTES_MAX,
     PERIOD_S,
     PROPOSAL_SIZE_BYTES_MAX,
@@ -121,13 +123,40 @@ def test_the_smallest_record_is_its_head() -> None:
     assert {len(record) for record in world.host.records} == {RECORD_HEAD.size}
 
 
+@pytest.mark.parametrize("size_bytes", [1, 2, 10, RECORD_HEAD.size - 1])
+def test_a_smaller_record_is_a_hash_of_its_head(size_bytes: int) -> None:
+    world = World(load=Load(records_per_s=1_000, record_size_bytes=size_bytes))
+    world.lead()
+    world.loop.run_until(0.3)
+    heads = [RECORD_HEAD.pack(RUN_ID, EPOCH, sequence) for sequence in range(len(world.host.records))]
+    assert len(heads) == pytest.approx(300, abs=5)
+    assert world.host.records == [hashlib.blake2b(head, digest_size=size_bytes).digest() for head in heads]
+    assert len(set(world.host.records)) > min(len(heads), 256**size_bytes) / 2
+    world.host.commit()
+    assert world.acks()[0]["first_sequence"] == 0
+    assert sum(int(str(ack["count"])) for ack in world.acks()) == len(heads)
+
+
+def test_small_records_in_flight_are_bounded_by_their_number() -> None:
+    world = World(load=Load(records_per_s=-1, record_size_bytes=1))
+    world.lead()
+    world.loop.run_until(0.001)
+    assert len(world.host.records) == IN_FLIGHT_RECORDS_MAX
+    world.host.commit()
+    world.loop.run_until(0.002)
+    assert len(world.host.records) == IN_FLIGHT_RECORDS_MAX
+
+
 @pytest.mark.parametrize("records_per_s", [1, 250, 5_000, 100_000])
 def test_the_rate_follows_the_time_since_the_claim(records_per_s: int) -> None:
     world = World(load=Load(records_per_s=records_per_s, record_size_bytes=20))
     world.loop.run_until(50.0)
     world.lead()
-    world.loop.run_until(52.0)
-    assert len(world.host.records) == pytest.approx(2 * records_per_s, abs=1 + records_per_s * 2 * PERIOD_S)
+    for step in range(1, 5):
+        world.loop.run_until(50.0 + step / 2)
+        count = sum(len(proposal.values) for proposal in world.host.proposals) + world.host.end_offset - 100
+        assert count == pytest.approx(records_per_s * step / 2, abs=1 + records_per_s * 2 * PERIOD_S)
+        world.host.commit()
 
 
 def test_nobody_writes_without_leading() -> None:
@@ -292,8 +321,8 @@ def test_a_leader_prints_throughput_and_latency(capsys: pytest.CaptureFixture[st
     ("records_per_s", "record_size_bytes", "says"),
     [
         (-2, 100, "--throughput -2"),
-        (1, RECORD_HEAD.size - 1, "--record-size 19"),
         (1, 0, "--record-size 0"),
+        (1, -1, "--record-size -1"),
         (1, RECORD_SIZE_BYTES_MAX + 1, f"--record-size {RECORD_SIZE_BYTES_MAX + 1}"),
     ],
 )

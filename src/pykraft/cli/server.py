@@ -1,9 +1,9 @@
 """`pykraft server`: run a node, as Kafka's test server does, with its options and property names.
 
-Owns the reading of the properties file, the log of the process (standard error), and what options say instead of
-properties. The node is imported only when it is to run: ``--help`` and a bad property do not wait for it.
+Owns the log of the process (standard error), and what options say instead of properties. The node is imported only
+when it is to run: ``--help`` and a bad property do not wait for it.
 
-Source: Kafka's ``TestRaftServer`` (options and their defaults).
+Source: Kafka's ``TestRaftServer`` (options and their defaults); in 2020 the file was an argument.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 
 import click
 
+from pykraft import __version__
+from pykraft.cli.config_file import find_config, naming, read_config
 from pykraft.config import NodeConfig
-from pykraft.errors import ConfigError, UsageError
-from pykraft.properties import node_config, parse_properties
+from pykraft.errors import UsageError
 from pykraft.types import Uuid, uuid_parse
 
-CONFIG_SIZE_BYTES_MAX = 1024 * 1024
 LEVELS = ("debug", "info", "warning", "error")
 
 logger = logging.getLogger("pykraft")
@@ -37,8 +37,9 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(fields)
 
 
-@click.command()
-@click.option("--config", "config_path", required=True, type=click.Path(path_type=Path), help="Kafka properties file.")
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("--config", "config_path", type=click.Path(path_type=Path), help="Kafka properties file; or as FILE.")
 @click.option("--replica-directory-id", help="Directory id; by default the one in meta.properties, or a new one.")
 @click.option("--throughput", default=5_000, show_default=True, help="Records a second while leading; -1 is no limit.")
 @click.option("--record-size", default=256, show_default=True, help="Bytes of each record.")
@@ -48,9 +49,12 @@ class JsonFormatter(logging.Formatter):
 @click.option("--loop", type=click.Choice(["auto", "uvloop", "asyncio"]), default="auto", show_default=True)
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--clone", type=click.Path(path_type=Path), hidden=True, help="Where else a relative file is looked for.")
+@click.version_option(__version__, message="%(version)s")
 def server(  # noqa: PLR0913 - one argument for each option
     *,
-    config_path: Path,
+    file: Path | None,
+    config_path: Path | None,
     replica_directory_id: str | None,
     throughput: int,
     record_size: int,
@@ -60,55 +64,46 @@ def server(  # noqa: PLR0913 - one argument for each option
     loop: str,
     log_level: str,
     log_format: str,
+    clone: Path | None,
 ) -> None:
     """Run a node; while it leads it writes a steady load. SIGTERM hands leadership over and ends it."""
     from pykraft.server.run import ServerOptions, serve
     from pykraft.server.workload import Load
 
-    _set_up_logging(log_level, log_format)
-    config = _read_config(config_path, replica_directory_id, cluster_id)
+    if config_path is not None and file is not None:
+        raise click.UsageError(f"two configuration files, {config_path} and {file}: give one")
+    given = config_path or file
+    if given is None:
+        raise click.UsageError("missing configuration file: give --config FILE")
     load = None if no_workload else Load(records_per_s=throughput, record_size_bytes=record_size)
-    serve(config, ServerOptions(load=load, ack_descriptor=ack_fd, loop=loop))
+    _set_up_logging(log_level, log_format)
+    path = find_config(given, clone)
+    config = _with_options(read_config(path), replica_directory_id, cluster_id)
+    with naming(path):
+        serve(config, ServerOptions(load=load, ack_descriptor=ack_fd, loop=loop))
 
 
-def _read_config(path: Path, directory_id: str | None, cluster_id: str | None) -> NodeConfig:
-    """The file's configuration with what the command line says instead.
-
-    Errors: UsageError for an unreadable file, ConfigError for a bad value.
-    """
-    parsed = node_config(parse_properties(_read_text(path)))
-    for warning in parsed.warnings:
-        logger.warning(warning)
-    config = parsed.config
+def _with_options(config: NodeConfig, directory_id: str | None, cluster_id: str | None) -> NodeConfig:
+    """The configuration with what the command line says instead. Errors: UsageError."""
     if directory_id is not None:
         config = replace(config, directory_id=_parse_directory_id(directory_id))
     if cluster_id is not None:
         if not re.fullmatch(r"[\w.-]{1,255}", cluster_id, re.ASCII):
-            raise ConfigError("--cluster-id", cluster_id, "1 to 255 letters, digits, '_', '-' and '.'")
+            raise UsageError(f"--cluster-id {cluster_id!r}: give 1 to 255 letters, digits, '_', '-' and '.'")
         config = replace(config, cluster_id=cluster_id)
     return config
 
 
-def _read_text(path: Path) -> str:
-    """A text file in UTF-8, or in Latin-1 as Java reads it. Errors: UsageError."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(CONFIG_SIZE_BYTES_MAX + 1)
-    except OSError as error:
-        raise UsageError(f"--config {path}: {error.strerror}") from error
-    if len(content) > CONFIG_SIZE_BYTES_MAX or b"\0" in content:
-        raise UsageError(f"--config {path}: a properties file is text of at most {CONFIG_SIZE_BYTES_MAX} bytes")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return content.decode("latin-1")
-
-
 def _parse_directory_id(text: str) -> Uuid:
+    from pykraft.log.directory import is_reserved
+
     try:
-        return uuid_parse(text)
+        directory_id = uuid_parse(text)
     except UsageError as error:
-        raise ConfigError("--replica-directory-id", text, "22 characters of URL-safe base64 (16 bytes)") from error
+        raise UsageError(f"--replica-directory-id {error}") from error
+    if is_reserved(directory_id):
+        raise UsageError(f"--replica-directory-id {text}: the 100 lowest ids are reserved by Kafka; give another")
+    return directory_id
 
 
 def _set_up_logging(level: str, form: str) -> None:

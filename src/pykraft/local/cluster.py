@@ -15,11 +15,13 @@ from pathlib import Path
 import pykraft
 from pykraft.client.journal import Led
 from pykraft.client.journal_check import Verdict, check_journal, stretches
+from pykraft.errors import UsageError
 from pykraft.local.child import Child, Children
 from pykraft.local.journal_keeper import JournalKeeper
 from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
 from pykraft.local.ports import free_ports
 from pykraft.local.voters import PARTITION, voter_properties, write_properties
+from pykraft.server.workload import TELLING_SIZE_BYTES_MIN
 from pykraft.types import Uuid, uuid_text
 
 SOURCES = Path(pykraft.__file__).resolve().parents[1]
@@ -104,6 +106,7 @@ class Cluster:
     ) -> None:
         ports = dict(enumerate(free_ports(size), start=1))
         cluster_id = uuid_text(Uuid(os.urandom(16)))
+        self._record_size_bytes = record_size_bytes
         self.journal = JournalKeeper(folder / "journal.jsonl")
         self.nodes = {
             node_id: PykraftNode(
@@ -143,8 +146,12 @@ class Cluster:
     def check(self, *, caught_up_offset: int) -> Verdict:
         """Compare the logs of the replicas, all stopped, and hold the journal against the one that goes furthest.
 
-        Errors: LocalQuorumError when the logs are not identical, or do not all reach ``caught_up_offset``.
+        Errors: LocalQuorumError when the logs are not identical, or do not all reach ``caught_up_offset``; UsageError
+        for records that are too small to say which they are.
         """
+        if self._record_size_bytes < TELLING_SIZE_BYTES_MIN:
+            needs = f"records of at least {TELLING_SIZE_BYTES_MIN} bytes say which they are"
+            raise UsageError(f"a log of records of {self._record_size_bytes} bytes cannot be checked: {needs}")
         streams = {f"node {node_id}": read_stream(node.partition) for node_id, node in self.nodes.items()}
         require_identical(streams, end_offset=caught_up_offset)
         furthest = max(streams.values(), key=lambda stream: (stream.last_epoch, stream.end_offset))

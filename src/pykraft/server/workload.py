@@ -1,10 +1,12 @@
 """The load that a leader writes: numbered records at a steady rate, their commits counted and told.
 
 A record is: run id (8 bytes), epoch (int32), sequence (int64, from 0 at each claim of leadership), random bytes up to
-the record size; big-endian. So whoever reads the log can say which acknowledged record is where.
+the record size; big-endian. So whoever reads the log can say which acknowledged record is where. A record too small
+for that is a hash of it, of the record's size: acknowledgements still tell offsets and sequences, but several records
+may look alike, and who reads the log cannot tell which is which.
 
 Owns the claim, which is one term of leadership, and its sequences. Invariant: a sequence is proposed again only when it
-was rejected, and in one claim sequences reach the log in their order. Bounded by the bytes in flight: a leader that
+was rejected, and in one claim sequences reach the log in their order. Bounded by what is in flight: a leader that
 cannot keep up writes less, it never queues more. It refuses to know elections: it is told when its node leads.
 
 Source: Kafka's ``TestRaftServer.RaftWorkloadGenerator`` and ``ThroughputThrottler``.
@@ -13,6 +15,7 @@ Source: Kafka's ``TestRaftServer.RaftWorkloadGenerator`` and ``ThroughputThrottl
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import struct
 import time
 from collections.abc import Callable, Sequence
@@ -30,9 +33,13 @@ from pykraft.types import Epoch, Instant, NodeId
 
 RUN_ID_SIZE_BYTES: Final = 8
 RECORD_HEAD: Final = struct.Struct(f">{RUN_ID_SIZE_BYTES}siq")
-RECORD_SIZE_BYTES_MIN: Final = RECORD_HEAD.size
+TELLING_SIZE_BYTES_MIN: Final = RECORD_HEAD.size
+"""A record of this size says which it is; a smaller one is a hash."""
+RECORD_SIZE_BYTES_MIN: Final = 1
 RECORD_SIZE_BYTES_MAX: Final = 1024 * 1024
 IN_FLIGHT_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
+IN_FLIGHT_RECORDS_MAX: Final = 65_536
+"""So that small records do not hold the loop up while they are made."""
 PROPOSAL_SIZE_BYTES_MAX: Final = 256 * 1024
 """Records go to the node in lists of about this size; a larger one goes alone."""
 PERIOD_S: Final = 0.005
@@ -80,7 +87,7 @@ class _Claim:
     epoch: Epoch
     begun_s: float
     sequence: int = 0
-    in_flight_size_bytes: int = 0
+    in_flight_count: int = 0
     is_refused: bool = False
     is_refill_due: bool = False
     is_over: bool = False
@@ -109,6 +116,7 @@ class Workload:
         if record_size_bytes > room_bytes:
             raise UsageError(f"--record-size {load.record_size_bytes}: a batch has only {room_bytes} bytes for records")
         self._records_max = max(1, min(PROPOSAL_SIZE_BYTES_MAX, room_bytes) // record_size_bytes)
+        self._in_flight_max = min(IN_FLIGHT_RECORDS_MAX, IN_FLIGHT_SIZE_BYTES_MAX // load.record_size_bytes)
         self._host = host
         self._loop = loop
         self._load = load
@@ -152,8 +160,7 @@ class Workload:
         self._propose_due(claim)
 
     def _propose_due(self, claim: _Claim) -> None:
-        size_bytes = self._load.record_size_bytes
-        due = (IN_FLIGHT_SIZE_BYTES_MAX - claim.in_flight_size_bytes) // size_bytes
+        due = self._in_flight_max - claim.in_flight_count
         if self._load.records_per_s != UNLIMITED:
             elapsed_s = self._loop.time() - claim.begun_s
             due = min(due, int(elapsed_s * self._load.records_per_s) - claim.sequence)
@@ -168,7 +175,7 @@ class Workload:
         proposed_s = time.monotonic()
         values = self._values(claim.epoch, first_sequence, count)
         claim.sequence += count
-        claim.in_flight_size_bytes += count * self._load.record_size_bytes
+        claim.in_flight_count += count
         self._host.propose(
             values,
             epoch=claim.epoch,
@@ -177,7 +184,7 @@ class Workload:
         )
 
     def _decided(self, outcome: Outcome, claim: _Claim, first_sequence: int, count: int, proposed_s: float) -> None:
-        claim.in_flight_size_bytes -= count * self._load.record_size_bytes
+        claim.in_flight_count -= count
         if isinstance(outcome, Rejected):
             self._refused(outcome, claim, first_sequence, count)
         if not isinstance(outcome, Committed):
@@ -208,9 +215,16 @@ class Workload:
             self._failed(outcome.error)
 
     def _values(self, epoch: Epoch, first_sequence: int, count: int) -> list[bytes]:
-        rest_size_bytes = self._load.record_size_bytes - RECORD_SIZE_BYTES_MIN
         pack, run_id, pool = RECORD_HEAD.pack, self._run_id, self._pool
+        sequences = range(first_sequence, first_sequence + count)
+        size_bytes = self._load.record_size_bytes
+        if size_bytes < TELLING_SIZE_BYTES_MIN:
+            return [
+                hashlib.blake2b(pack(run_id, epoch, sequence), digest_size=size_bytes).digest()
+                for sequence in sequences
+            ]
+        rest_size_bytes = size_bytes - TELLING_SIZE_BYTES_MIN
         return [
             pack(run_id, epoch, sequence) + pool[(at := sequence * 64 % _POOL_SIZE_BYTES) : at + rest_size_bytes]
-            for sequence in range(first_sequence, first_sequence + count)
+            for sequence in sequences
         ]

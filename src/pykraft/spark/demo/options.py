@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pykraft.errors import UsageError
-from pykraft.server.workload import Load
+from pykraft.server.workload import TELLING_SIZE_BYTES_MIN, Load
 
 SECONDS_MIN = 2
 SECONDS_MAX = 86_400
@@ -39,6 +39,9 @@ class DemoOptions:
             raise UsageError(f"--kill-leader needs --nodes 3 or more: {self.nodes} cannot go on without one")
         if self.throughput < 1:
             raise UsageError(f"--throughput {self.throughput}: give records per second, at least 1")
+        if self.record_size_bytes < TELLING_SIZE_BYTES_MIN:
+            needs = f"give at least {TELLING_SIZE_BYTES_MIN} bytes, by which each record is found again"
+            raise UsageError(f"--record-size {self.record_size_bytes}: {needs}")
         Load(records_per_s=self.throughput, record_size_bytes=self.record_size_bytes)  # refuses what a node would
 
     def check_disk(self, folder: Path) -> None:

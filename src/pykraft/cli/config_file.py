@@ -1,0 +1,65 @@
+"""A node's properties file as a command gets it: found, read, and told about.
+
+Owns what is said of the file: every error names it, and what an operator should know of its text goes to the log. It
+refuses to know properties.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from pykraft.config import NodeConfig
+from pykraft.errors import ConfigError, UsageError
+from pykraft.properties import node_config, parse_properties
+
+CONFIG_SIZE_BYTES_MAX: Final = 1024 * 1024
+
+logger = logging.getLogger("pykraft")
+
+
+def find_config(path: Path, clone: Path | None) -> Path:
+    """The file, or where there is none, the one of this name in the clone that the command was started from."""
+    if clone is not None and not path.exists() and (clone / path).is_file():
+        logger.info("%s is taken from %s", path, clone)
+        return clone / path
+    return path
+
+
+def read_config(path: Path) -> NodeConfig:
+    """The configuration in a file; warnings about it go to the log.
+
+    Errors: UsageError with the file, and the property if one is wrong.
+    """
+    with naming(path):
+        parsed = node_config(parse_properties(_read_text(path)))
+    for warning in parsed.warnings:
+        logger.warning("%s: %s", path, warning)
+    return parsed.config
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Within it, what is said against a property names the file that has it. Errors: UsageError."""
+    try:
+        yield
+    except ConfigError as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def _read_text(path: Path) -> str:
+    """A text file in UTF-8, or in Latin-1 as Java reads it. Errors: UsageError."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(CONFIG_SIZE_BYTES_MAX + 1)
+    except OSError as error:
+        raise UsageError(f"--config {path}: {error.strerror}") from error
+    if len(content) > CONFIG_SIZE_BYTES_MAX or b"\0" in content:
+        raise UsageError(f"--config {path}: a properties file is text of at most {CONFIG_SIZE_BYTES_MAX} bytes")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("latin-1")

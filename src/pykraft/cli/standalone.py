@@ -1,0 +1,43 @@
+"""`pykraft server` under the names and with the exit statuses of Kafka's scripts for its standalone Raft server.
+
+``bin/test-kraft-server-start.sh`` and ``bin/test-raft-server-start.sh`` end here. Owns the difference to `pykraft
+server`: a wrong command line prints the usage, and whatever fails ends with 1, which is all that Kafka's scripts know.
+It refuses to know options.
+
+Source: the README of Kafka's raft module; Kafka's ``TestRaftServer`` and ``CommandLineUtils``.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+
+import click
+
+from pykraft.cli.server import server
+from pykraft.errors import PykraftError
+
+EXIT_FAILED = 1
+
+
+def run(name: str, words: Sequence[str]) -> int:
+    """Run the server as a script of this name; its exit status."""
+    try:
+        result = server.main(list(words), prog_name=name, standalone_mode=False)
+    except click.exceptions.Abort:
+        return EXIT_FAILED
+    except click.ClickException as error:
+        click.echo(server.get_help(click.Context(server, info_name=name)), err=True)
+        click.echo(f"\n{name}: {error.format_message()}", err=True)
+        return EXIT_FAILED
+    except (PykraftError, OSError) as error:
+        click.echo(f"{name}: {error}", err=True)
+        return EXIT_FAILED
+    finally:
+        logging.shutdown()
+    return result if isinstance(result, int) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1], sys.argv[2:]))

@@ -1,0 +1,87 @@
+"""The server under the names of Kafka's scripts: usage where the command line is wrong, and 1 for all that fails."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pykraft import __version__
+from pykraft.cli.standalone import run
+from pykraft.errors import StorageError
+from pykraft.server import run as server_run
+
+NAME = "test-kraft-server-start.sh"
+PROPERTIES = """
+node.id=1
+listeners=PLAINTEXT://localhost:9092
+controller.quorum.voters=1@localhost:9092
+log.dirs=data
+"""
+
+
+@pytest.fixture(autouse=True)
+def _log() -> Iterator[None]:
+    """The log is put back afterwards."""
+    logger = logging.getLogger("pykraft")
+    before = (list(logger.handlers), logger.level, logger.propagate)
+    yield
+    logger.handlers, logger.level, logger.propagate = before
+
+
+@pytest.fixture
+def config_path(tmp_path: Path) -> Path:
+    path = tmp_path / "server.properties"
+    path.write_text(PROPERTIES)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "missing configuration file: give --config FILE"),
+        (["--config"], "requires an argument"),
+        (["--confg", "x"], "No such option '--confg'"),
+        (["a", "b"], "unexpected extra argument"),
+        (["--config", "a", "--throughput", "many"], "'many' is not a valid integer"),
+    ],
+)
+def test_a_wrong_command_line_prints_the_usage(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(NAME, words) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"Usage: {NAME} ")
+    assert "--throughput" in said.err
+    last = said.err.splitlines()[-1]
+    assert last.startswith(f"{NAME}: ")
+    assert says.replace("'", "") in last.replace("'", "")
+
+
+def test_a_wrong_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(NAME, [str(tmp_path / "absent")]) == 1
+    assert capsys.readouterr().err == f"{NAME}: --config {tmp_path / 'absent'}: No such file or directory\n"
+
+
+@pytest.mark.parametrize("error", [StorageError("disk", "full"), PermissionError(13, "Permission denied")])
+def test_whatever_fails_is_one(
+    error: Exception, config_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(server_run, "serve", fail)
+    assert run(NAME, ["--config", str(config_path)]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == f"{NAME}: {error}"
+
+
+def test_what_ends_well_is_zero(
+    config_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(server_run, "serve", lambda *_: None)
+    assert run(NAME, ["--config", str(config_path)]) == 0
+    assert run(NAME, ["--version"]) == 0
+    assert capsys.readouterr().out == f"{__version__}\n"
+    assert run(NAME, ["--help"]) == 0
+    assert capsys.readouterr().out.startswith(f"Usage: {NAME} ")
