@@ -1,0 +1,88 @@
+"""Delta tables without a jar: tasks write Parquet files, the driver commits them with the ``deltalake`` library.
+
+Owns the folders ``<root>/<name>``. Invariant: a commit holds the files of one append and its name (Delta's application
+transaction), so whether an append was made is written where its rows are. Files of an append that was never committed
+are in no table; ``DeltaTable.vacuum`` removes them. Everything that reads Delta reads these tables.
+
+Source: the Delta protocol (add actions, ``txn``).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import DeltaError
+from deltalake.transaction import AddAction, create_table_with_add_actions
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from pykraft.errors import StorageError, UsageError
+from pykraft.spark.tables.parts import Part, column_types, write_parts
+from pykraft.spark.tables.table import no_table
+
+
+class DeltaTables:
+    """See `pykraft.spark.tables.table.Tables`."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    @property
+    def root(self) -> Path:
+        """See `Tables`."""
+        return self._root
+
+    def has(self, name: str) -> bool:
+        """See `Tables`."""
+        return DeltaTable.is_deltatable(str(self._root / name))
+
+    def append(self, name: str, frame: DataFrame, *, stream: str, batch_id: int) -> int | None:
+        """See `Tables`."""
+        folder = self._root / name
+        table = DeltaTable(folder) if self.has(name) else None
+        if table is not None:
+            done = table.transaction_version(stream)
+            if done is not None and done >= batch_id:
+                return None
+            _check_columns(folder, table, frame)
+        parts = write_parts(frame, folder)
+        properties = CommitProperties(app_transactions=[Transaction(stream, batch_id)])
+        actions: list[AddAction] = [_add(part) for part in parts]
+        columns = Schema.from_arrow(column_types(frame.schema))
+        try:
+            if table is None:
+                create_table_with_add_actions(str(folder), columns, actions, commit_properties=properties)
+            else:
+                table.create_write_transaction([*actions], "append", columns, commit_properties=properties)
+        except (DeltaError, OSError) as error:
+            raise StorageError(folder, f"the rows cannot be committed: {error}") from error
+        return sum(part.rows for part in parts)
+
+    def read(self, spark: SparkSession, name: str) -> DataFrame:
+        """See `Tables`; the files of the newest version."""
+        if not self.has(name):
+            raise no_table(self._root, name)
+        table = DeltaTable(self._root / name)
+        columns = StructType.fromJson(json.loads(table.schema().to_json()))  # Delta's types are Spark's, by name
+        files = table.file_uris()
+        return spark.read.schema(columns).parquet(*files) if files else spark.createDataFrame([], columns)
+
+
+def _add(part: Part) -> AddAction:
+    stats = json.dumps({"numRecords": part.rows})
+    return AddAction(
+        path=part.name,
+        size=part.size_bytes,
+        partition_values={},
+        modification_time=part.modified_ms,
+        data_change=True,
+        stats=stats,
+    )
+
+
+def _check_columns(folder: Path, table: DeltaTable, frame: DataFrame) -> None:
+    have, given = [field.name for field in table.schema().fields], frame.columns
+    if have != given:
+        raise UsageError(f"{folder}: the table has the columns {', '.join(have)}, the rows have {', '.join(given)}")

@@ -1,0 +1,90 @@
+"""Writes the rows of a DataFrame as Parquet files, in its tasks, and tells which files hold them.
+
+Invariant: only what the successful attempt of a task wrote is told, so a file of an attempt that failed is in no table.
+A file is synced before it is told. The folder must be storage that all tasks and the driver share.
+
+Source: Spark's ``FileFormatWriter``; Delta's add actions.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from pykraft.errors import StorageError
+
+TOLD = "path string, size_bytes long, rows long, modified_ms long"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One Parquet file: its name in the folder, bytes, rows, and when it was written (wall ms)."""
+
+    name: str
+    size_bytes: int
+    rows: int
+    modified_ms: int
+
+
+def write_parts(frame: DataFrame, folder: Path) -> list[Part]:
+    """The files that hold the rows of ``frame``, one for each of its partitions that has any.
+
+    Errors: StorageError when the folder cannot be made; what the tasks ran into, as Spark tells it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(folder, f"cannot be made: {error.strerror}") from error
+    columns = column_types(frame.schema)
+
+    def write(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        part = _write_one(groups, folder, columns)
+        if part is not None:
+            cells = [[part.name], [part.size_bytes], [part.rows], [part.modified_ms]]
+            yield pa.RecordBatch.from_arrays([pa.array(cell) for cell in cells], _TOLD_NAMES)
+
+    return [
+        Part(name=row["path"], size_bytes=row["size_bytes"], rows=row["rows"], modified_ms=row["modified_ms"])
+        for row in frame.mapInArrow(write, TOLD).collect()
+    ]
+
+
+_TOLD_NAMES = [field.split()[0] for field in TOLD.split(", ")]
+
+
+def column_types(schema: StructType) -> pa.Schema:
+    """The columns as they stand in a file: without Spark's own notes, times as UTC, all nullable."""
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    return pa.schema([pa.field(field.name, field.type) for field in arrow])
+
+
+def _write_one(groups: Iterator[pa.RecordBatch], folder: Path, columns: pa.Schema) -> Part | None:
+    first = next((group for group in groups if group.num_rows), None)
+    if first is None:
+        return None
+    name = f"part-{uuid.uuid4()}.parquet"
+    path = folder / name
+    rows = 0
+    with path.open("xb") as file:
+        with pq.ParquetWriter(file, columns, compression="zstd", compression_level=1) as writer:
+            for group in _with_first(first, groups):
+                rows += group.num_rows
+                writer.write_batch(pa.RecordBatch.from_arrays(group.columns, schema=columns))
+        file.flush()
+        os.fsync(file.fileno())
+        size_bytes = file.tell()
+    return Part(name=name, size_bytes=size_bytes, rows=rows, modified_ms=path.stat().st_mtime_ns // 1_000_000)
+
+
+def _with_first(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest
