@@ -39,6 +39,14 @@ def test_a_last_batch_that_is_cut_off_is_no_fault(size_bytes: int) -> None:
     assert fetched.invalid is None
 
 
+@pytest.mark.parametrize("size_bytes", [1, 60, 61, len(FIRST) - 1])
+def test_a_first_batch_that_is_cut_off_is_a_fault(size_bytes: int) -> None:
+    fetched = read_batches(FIRST[:size_bytes])
+    assert fetched.batches == ()
+    assert fetched.invalid == f"{size_bytes} bytes that hold no whole batch"
+    assert read_batches(b"").invalid is None
+
+
 def test_a_bad_batch_ends_what_is_kept_and_is_named() -> None:
     bad = bytearray(SECOND)
     bad[-1] ^= 1

@@ -1,9 +1,11 @@
 """From the records of a Fetch answer to batches that may be appended.
 
 Nothing that a leader sends is believed before its CRC: the valid batches from the front are kept, with what was wrong
-after them. A last batch that is cut off is no fault: a leader reads a number of bytes, not of batches.
+after them. A last batch that is cut off is no fault: a leader reads a number of bytes, not of batches. But the first
+one comes whole, however large: an answer without a whole batch is as bad as a damaged one, and must not look like one
+that needs no pause before the same question.
 
-Source: KAFKA-18723 (a follower must check what it fetched); Kafka's KafkaRaftLog.
+Source: KAFKA-18723 (a follower must check what it fetched), KIP-74 (the first batch comes whole).
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ def read_batches(records: Buffer) -> Fetched:
             batches.append((header, view[position : position + header.size_bytes]))
     except ProtocolError as error:
         return Fetched(tuple(batches), str(error))
+    if not batches and view:
+        return Fetched((), f"{len(view)} bytes that hold no whole batch")
     return Fetched(tuple(batches), None)
 
 
