@@ -1,4 +1,4 @@
-"""What all tests share: how hard Hypothesis tries, and the flag that rewrites scenario files.
+"""What all tests share: how hard Hypothesis tries, the flag that rewrites scenario files, the marker ``conformance``.
 
 Hypothesis profiles: `dev` draws anew in each run and keeps what failed; `ci` draws the same examples every time, so
 that a red run is about the change and not about luck; `thorough` is for an evening. ``HYPOTHESIS_PROFILE`` chooses.
@@ -10,6 +10,8 @@ import os
 
 import pytest
 from hypothesis import settings
+
+pytest_plugins = ["tests.conformance.plugin"]
 
 settings.register_profile("dev", deadline=None, print_blob=True)
 settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True, database=None)

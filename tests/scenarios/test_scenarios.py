@@ -1,4 +1,7 @@
-"""Every scenario file tells what happens, and it does. ``pytest --rewrite`` writes what happens now."""
+"""Every scenario file tells what happens, and it does. ``pytest --rewrite`` writes what happens now.
+
+A line ``# conformance: 26 27`` in a file is the marker of that name for its test.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.plugin import scenario_marks
 from tests.scenarios.script import run
 
-FILES = sorted(Path(__file__).parent.glob("*.txt"))
+FILES = [
+    pytest.param(path, id=path.stem, marks=scenario_marks(path.read_text(encoding="utf-8")))
+    for path in sorted(Path(__file__).parent.glob("*.txt"))
+]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FILES)
 def test_scenario(path: Path, request: pytest.FixtureRequest) -> None:
     told = run(path)
     if request.config.getoption("--rewrite"):

@@ -1,0 +1,1 @@
+"""What a correct replica does, line by line, and which test proves each line."""

@@ -1,0 +1,149 @@
+"""Merge what the stages of a test run wrote, and write docs/conformance.json and docs/conformance.md from it.
+
+    python -m tests.conformance.report [PART ...]       parts: build/conformance/*.json by default
+
+Invariant: the same list and the same outcomes give the same bytes; no times, no machine. Exit status: 0; 1 when a
+required line has no passing test, a test with a number failed, or the pages changed (they are written all the same:
+look at the diff and commit it); 2 when there is nothing to merge.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.conformance.registry import Line, lines
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PARTS = ROOT / "build" / "conformance"
+SCENARIO = "tests/scenarios/test_scenarios.py::test_scenario["
+
+HEAD = """# Conformance
+
+What a correct replica does, one behavior a line, and the tests that prove it.
+`bin/test` writes this page from its own run and fails when a line that is required has no passing test; how a test
+names its lines is told in `tests/conformance/plugin.py`.
+The same with every test's full name and outcome: [conformance.json](conformance.json).
+
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """One line, and how each test that carries it ended, by test id."""
+
+    line: Line
+    outcomes: Mapping[str, str]
+
+    @property
+    def is_proven(self) -> bool:
+        """True when some test carries the line and none of them failed."""
+        return bool(self.outcomes) and set(self.outcomes.values()) == {"passed"}
+
+    @property
+    def is_missing(self) -> bool:
+        """True when the line is required and not proven."""
+        return self.line.is_required and not self.is_proven
+
+    @property
+    def open(self) -> str | None:
+        """What is not proven, and why; None when nothing is open."""
+        if self.is_missing:
+            return "a test failed" if self.outcomes else "no test carries it"
+        return self.line.open if self.line.is_required else self.line.state
+
+
+def merge(parts: Iterable[Path]) -> list[Proof]:
+    """Every line with the tests of all parts."""
+    outcomes: dict[int, dict[str, str]] = {number: {} for number in lines()}
+    for part in parts:
+        for test_id, test in json.loads(part.read_text(encoding="utf-8")).items():
+            for number in test["lines"]:
+                outcomes[number][test_id] = test["outcome"]
+    return [Proof(line=line, outcomes=dict(sorted(outcomes[line.number].items()))) for line in lines().values()]
+
+
+def as_json(proofs: Sequence[Proof]) -> str:
+    """The list for machines."""
+    rows = [
+        {
+            "number": proof.line.number,
+            "section": proof.line.section,
+            "statement": proof.line.statement,
+            "state": proof.line.state,
+            "proven": proof.is_proven,
+            "open": proof.open,
+            "tests": proof.outcomes,
+        }
+        for proof in proofs
+    ]
+    return json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
+
+
+def as_page(proofs: Sequence[Proof]) -> str:
+    """The list for people: what is proven by which test, what is open and why."""
+    required = [proof for proof in proofs if proof.line.is_required]
+    proven = sum(proof.is_proven for proof in required)
+    later = [proof for proof in proofs if proof.open is not None]
+    page = HEAD + f"{len(proofs)} lines; {len(required)} are required now, and {proven} of them are proven.\n"
+    page += "\n## Open\n\n" + _table(
+        ("Line", "What it says", "Why it is open"),
+        [(str(proof.line.number), proof.line.statement, _why(proof)) for proof in later],
+    )
+    for section in dict.fromkeys(proof.line.section for proof in proofs):
+        rows = [
+            (str(proof.line.number), proof.line.statement, "<br>".join(_names(proof)) or _why(proof))
+            for proof in proofs
+            if proof.line.section == section
+        ]
+        page += f"\n## {section}\n\n" + _table(("Line", "What it says", "Proven by"), rows)
+    return page
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Merge, write, and say what is wrong."""
+    parts = [Path(argument) for argument in arguments] or sorted(PARTS.glob("*.json"))
+    if not parts:
+        print(f"there is no part in {PARTS}: run pytest with --conformance-report FILE first", file=sys.stderr)
+        return 2
+    proofs = merge(parts)
+    pages = {"conformance.json": as_json(proofs), "conformance.md": as_page(proofs)}
+    complaints = [f"line {proof.line.number}: {proof.open}" for proof in proofs if proof.is_missing]
+    complaints += [f"docs/{name} was written anew: look at the diff" for name in pages if _write(name, pages[name])]
+    print(f"{sum(proof.is_proven for proof in proofs)} of {len(proofs)} lines are proven")
+    print("\n".join(complaints), end="\n" if complaints else "", file=sys.stderr)
+    return 1 if complaints else 0
+
+
+def _write(name: str, text: str) -> bool:
+    """Write a page; True when it was different."""
+    path = ROOT / "docs" / name
+    is_same = path.exists() and path.read_text(encoding="utf-8") == text
+    if not is_same:
+        path.write_text(text, encoding="utf-8")
+    return not is_same
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    body = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in (head, ["---"] * len(head), *rows)]
+    return "".join(f"| {row} |\n" for row in body)
+
+
+def _names(proof: Proof) -> list[str]:
+    """The tests without what they were parametrized with; a scenario by its file."""
+    names: dict[str, None] = {}
+    for test_id in proof.outcomes:
+        scenario = test_id.removeprefix(SCENARIO)
+        names[f"scenarios/{scenario[:-1]}.txt" if scenario != test_id else test_id.partition("[")[0]] = None
+    return [f"`{name.removeprefix('tests/')}`" for name in names]
+
+
+def _why(proof: Proof) -> str:
+    return (proof.open or "").removeprefix("later: ")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,79 @@
+"""The pages say what the parts say, the same for the same parts, and what is missing is named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.conformance import report
+from tests.conformance.registry import Line, lines
+
+UNIT = {
+    "tests/core/test_raft.py::test_votes[a|b]": {"lines": [1, 2], "outcome": "passed"},
+    "tests/core/test_raft.py::test_votes[c]": {"lines": [1], "outcome": "passed"},
+    "tests/scenarios/test_scenarios.py::test_scenario[hand_over]": {"lines": [3], "outcome": "passed"},
+}
+SIM = {"tests/sim/test_world.py::test_heals": {"lines": [2], "outcome": "failed"}}
+
+
+def part(folder: Path, name: str, tests: Mapping[str, object]) -> Path:
+    path = folder / name
+    path.write_text(json.dumps(tests))
+    return path
+
+
+@pytest.fixture
+def docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(report, "ROOT", tmp_path)
+    (tmp_path / "docs").mkdir()
+    return tmp_path / "docs"
+
+
+def everything() -> dict[str, object]:
+    numbers = [line.number for line in lines().values() if line.is_required]
+    return {"tests/test_all.py::test_all": {"lines": numbers, "outcome": "passed"}}
+
+
+def test_parts_are_merged_in_any_order(tmp_path: Path) -> None:
+    parts = [part(tmp_path, "unit.json", UNIT), part(tmp_path, "sim.json", SIM)]
+    proofs = report.merge(parts)
+    assert report.as_page(proofs) == report.as_page(report.merge(reversed(parts)))
+    assert report.as_json(proofs) == report.as_json(report.merge(reversed(parts)))
+    assert [proof.is_proven for proof in proofs[:4]] == [True, False, True, False]
+    assert [proof.open for proof in proofs[:4]] == [None, "a test failed", None, "no test carries it"]
+
+
+def test_the_page_names_tests_once_and_scenarios_by_their_file(tmp_path: Path) -> None:
+    page = report.as_page(report.merge([part(tmp_path, "unit.json", UNIT)]))
+    assert "| `core/test_raft.py::test_votes` |" in page
+    assert "| `scenarios/hand_over.txt` |" in page
+
+
+def test_what_waits_is_open_with_its_reason() -> None:
+    line = Line(number=1, section="s", statement="It holds.", state="later: snapshots")
+    proof = report.Proof(line=line, outcomes={})
+    assert (proof.is_missing, proof.open) == (False, "later: snapshots")
+    assert "| 1 | It holds. | snapshots |" in report.as_page([proof])
+
+
+def test_status_is_0_only_when_all_is_proven_and_the_pages_were_right(
+    tmp_path: Path, docs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = str(part(tmp_path, "whole.json", everything()))
+    assert report.main([whole]) == 1
+    assert "docs/conformance.md was written anew" in capsys.readouterr().err
+    assert report.main([whole]) == 0
+    assert report.main([whole, str(part(tmp_path, "sim.json", SIM))]) == 1
+    assert "line 2: a test failed" in capsys.readouterr().err
+    assert {path.name for path in docs.iterdir()} == {"conformance.json", "conformance.md"}
+
+
+def test_nothing_to_merge_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(report, "PARTS", tmp_path)
+    assert report.main([]) == 2
+    assert "--conformance-report" in capsys.readouterr().err
