@@ -68,12 +68,13 @@ def client_options(
         ("--bootstrap-controller", controllers) if controllers is not None else ("--bootstrap-server", servers)
     )
     assert text is not None
+    timeout_ms = from_file_ms if timeout_s is None else max(1, int(timeout_s * 1_000))
     return ClientOptions(
         bootstrap=parse_bootstrap(option, text),
         is_controllers=controllers is not None,
         client_id=properties.get("client.id", "").strip() or client_id,
-        timeout_ms=from_file_ms if timeout_s is None else max(1, int(timeout_s * 1_000)),
-        request_timeout_ms=_milliseconds(properties, "request.timeout.ms", REQUEST_TIMEOUT_MS),
+        timeout_ms=timeout_ms,
+        request_timeout_ms=min(timeout_ms, _milliseconds(properties, "request.timeout.ms", REQUEST_TIMEOUT_MS)),
     )
 
 

@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "quorum": ("pykraft.cli.quorum", "Look into a live quorum, as kafka-metadata-quorum does."),
     "server": ("pykraft.cli.server", "Run a node."),
     "sim": ("pykraft.cli.sim", "Run the simulator."),
+    "tail": ("pykraft.cli.tail", "Print the records of a live quorum."),
     "version": ("pykraft.cli.version", "Print the version."),
 }
 """Command: where it is, and what it does (known without importing it)."""

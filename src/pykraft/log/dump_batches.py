@@ -168,13 +168,17 @@ def _record_fields(record: Record, *, is_control: bool) -> dict[str, Any]:
         "headerKeys": [name for name, _ in record.headers],
     }
     if is_control:
-        fields["control"] = _control(record)
+        fields["control"] = control_json(record)
     else:
         fields |= {"key": record.key, "value": record.value}
     return fields
 
 
-def _control(record: Record) -> list[Any]:
+def control_json(record: Record) -> list[Any]:
+    """The record of a control batch as [name, body], both as Kafka's tool prints them.
+
+    Errors: ProtocolError when it is not what its type says.
+    """
     number = control_type(record.key)
     if number not in TABLES:
         return ["controlType", ControlType(number).name if number in set(ControlType) else f"UNKNOWN({number})"]

@@ -1,0 +1,192 @@
+"""Fetches of a client without an id, answered by whoever leads.
+
+Owns one connection, to the node that is thought to lead, and the time for which nobody may be of use. Invariant: what
+comes back is the answer of the leader of the highest epoch that is known, without an error; whatever else nodes do
+is retried at the next one, with a pause after the first few, until the time is over. The caller says whether it could
+use an answer: one that it cannot use counts as none. It refuses to know what is fetched.
+
+The topic of the log is found by trying: nodes refuse a fetch of a topic that is not theirs before they look at anything
+else in it.
+
+Source: KIP-595 §Fetch; Kafka's ``KafkaRaftClient`` as an observer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pykraft.client.connection import Caller, Connection, connect
+from pykraft.client.leader_search import LeaderSearch
+from pykraft.core.messages import FetchRequest, FetchResponse, TopLevelError
+from pykraft.errors import ErrorCode, ForeignClusterError, QuorumUnavailableError, UnreachableError, error_name
+from pykraft.rpc.codec import Answer
+from pykraft.rpc.context import RpcContext
+from pykraft.server.names import Names
+from pykraft.types import Buffer, Endpoint, Epoch, Uuid
+
+TRIES_WITHOUT_PAUSE: Final = 2
+_LISTENER: Final = "LEADER"
+_OF_A_LEADER: Final = frozenset({ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE})
+_NOT_THE_LEADER: Final = frozenset(
+    {
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long a client goes on without an answer of use; all in ms."""
+
+    timeout_ms: int = 15_000
+    request_timeout_ms: int = 5_000
+    """For connecting, for negotiating, and for an answer, beyond the time that the answer may wait for news."""
+    retry_backoff_ms: int = 50
+
+
+PATIENCE: Final = Patience()
+
+
+class LeaderFetch:
+    """One fetch at a time, in one event loop."""
+
+    def __init__(
+        self,
+        bootstrap: Sequence[Endpoint],
+        *,
+        topics: Sequence[tuple[str, Uuid]],
+        cluster_id: str | None,
+        client_id: str,
+        patience: Patience,
+    ) -> None:
+        """``topics`` are the names and ids that the log's topic may have; without a cluster id any cluster will do."""
+        self._search = LeaderSearch(bootstrap)
+        self._topics = list(topics)
+        self._topics_left = len(topics)
+        self._cluster_id = cluster_id
+        self._client_id = client_id
+        self._patience = patience
+        self._names: Names | None = None
+        self._connection: Connection | None = None
+        self._trouble_since_s: float | None = None
+        self._tries = 0
+        self._was_heard = False
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def ask(self, request_in: Callable[[Epoch], FetchRequest]) -> tuple[FetchResponse, Buffer]:
+        """The leader's answer, with no error or OFFSET_OUT_OF_RANGE, and its records.
+
+        ``request_in`` makes the request for an epoch.
+
+        Errors: QuorumUnavailableError when nobody was of use for the time; ForeignClusterError.
+        """
+        loop = asyncio.get_running_loop()
+        if self._trouble_since_s is None:
+            self._trouble_since_s = loop.time()
+        while True:
+            if self._tries and loop.time() >= self._trouble_since_s + self._patience.timeout_ms / 1_000:
+                self._trouble_since_s = None
+                raise QuorumUnavailableError(
+                    f"no leader was of use within {self._patience.timeout_ms} ms: {self._search.story}"
+                )
+            if self._tries > TRIES_WITHOUT_PAUSE:
+                await self.pause()
+            self._tries += 1
+            node = self._search.whom
+            try:
+                request = request_in(self._search.epoch)
+                answer = await self._exchange(node, request)
+                message = self._judge(node, answer, request.epoch)
+                if message is not None:
+                    return message, answer.records
+            except UnreachableError as error:
+                self._search.failed(node, error.problem)
+                if self._search.is_nobody_there and not self._was_heard:
+                    raise QuorumUnavailableError(f"no node answers: {self._search.story}") from None
+
+    def accept(self) -> None:
+        """The last answer was of use: all is well."""
+        self._trouble_since_s = None
+        self._tries = 0
+
+    def reject(self, problem: str) -> None:
+        """The last answer could not be used; another node may do better, or the same one later."""
+        self._search.failed(self._search.whom, problem)
+
+    async def pause(self) -> None:
+        """Wait a little, so that nobody is asked again and again without a pause."""
+        await asyncio.sleep(self._patience.retry_backoff_ms / 1_000)
+
+    def _judge(self, node: Endpoint, answer: Answer, asked_epoch: Epoch) -> FetchResponse | None:
+        """The answer if it is a leader's; None when the node does not lead, and what it knows is noted.
+
+        Errors: UnreachableError for an answer of no use, ForeignClusterError.
+        """
+        message = answer.message
+        if isinstance(message, TopLevelError):
+            self._refused(node, message.error)
+            return None
+        assert isinstance(message, FetchResponse), "the answer to a fetch is read as one"
+        self._was_heard = True
+        if message.error in _NOT_THE_LEADER:
+            known = "no leader" if message.leader_id is None else f"node {message.leader_id} as the leader"
+            problem = f"it knows {known} in epoch {message.epoch} ({error_name(message.error)})"
+            self._search.redirected(node, message.epoch, message.listeners.get(_LISTENER), problem)
+            return None
+        if message.error not in _OF_A_LEADER:
+            raise UnreachableError(node, f"it answers Fetch with {error_name(message.error)}")
+        if message.epoch != asked_epoch:
+            raise UnreachableError(node, f"it answers for epoch {message.epoch} a fetch of epoch {asked_epoch}")
+        self._search.led(node)
+        return message
+
+    def _refused(self, node: Endpoint, code: int) -> None:
+        """An error above the partition: another topic is tried next, if it may be that.
+
+        Errors: UnreachableError, ForeignClusterError.
+        """
+        if code == ErrorCode.INCONSISTENT_CLUSTER_ID:
+            raise ForeignClusterError(f"{node} belongs to another cluster than {self._cluster_id}")
+        if code != ErrorCode.INVALID_REQUEST:
+            raise UnreachableError(node, f"it answers Fetch with {error_name(code)}")
+        self._topics_left -= 1
+        names = ", ".join(name for name, _ in self._topics)
+        self._topics.append(self._topics.pop(0))
+        if not self._topics_left:
+            self._topics_left = len(self._topics)
+            raise UnreachableError(node, f"it keeps none of the topics {names}")
+
+    async def _exchange(self, node: Endpoint, request: FetchRequest) -> Answer:
+        """One request to this node, over the connection that stands if it is to it. Errors: UnreachableError."""
+        connection, self._connection = self._connection, None
+        if connection is not None and connection.endpoint != node:
+            await connection.close()
+            connection = None
+        caller = self._caller()
+        timeout_ms = self._patience.request_timeout_ms
+        if connection is None:
+            connection = await connect(node, caller, timeout_ms=timeout_ms)
+        answer = await connection.ask(request, caller, timeout_ms=request.wait_ms_max + timeout_ms)
+        self._connection = connection
+        return answer
+
+    def _caller(self) -> Caller:
+        """Who asks, of the topic that is tried now."""
+        if self._names is None:
+            self._names = Names(asyncio.get_running_loop())
+        name, topic_id = self._topics[0]
+        context = RpcContext(
+            cluster_id=self._cluster_id, topic_name=name, topic_id=topic_id, default_listener=_LISTENER
+        )
+        return Caller(client_id=self._client_id, context=context, names=self._names)

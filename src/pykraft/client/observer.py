@@ -1,0 +1,233 @@
+"""Reads the committed batches of a live quorum, as a replica without an id and without a disk.
+
+Owns one connection, to whoever leads, and at most so many bytes that are not yet given out. Invariant: an observer
+gives out each committed batch from where it began, once and in order, whatever happens to leaders and connections; see
+`pykraft.client.window` for what it checks. How it reads:
+
+1. It asks any node for what no log holds (offset 2^60). Who does not lead names who does; who leads answers with its
+   high watermark, and now the beginning is known: the log start, the high watermark, or an offset between the two.
+2. It fetches like a follower: the leader answers when it has records, or when the high watermark has moved.
+3. A leader that fails, or leads no more, is looked for again among all nodes that are known. What was fetched and not
+   committed is dropped when the new leader never had it.
+
+The epoch of the record before an offset in the middle of a log is not known. The leader's own epoch is named instead:
+a leader's log holds every offset below its end in that epoch's eyes.
+
+It ends with an error when nobody was heard of for the time that it may wait; it may be asked to go on then, and does.
+It refuses to know what is in a batch.
+
+Source: KIP-595 §Fetch, KIP-1166 (the high watermark in the request); Kafka's observers (brokers).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from types import TracebackType
+from typing import Final, Self
+
+from pykraft.client.leader_fetch import PATIENCE, LeaderFetch, Patience
+from pykraft.client.window import Window
+from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, TEST_TOPIC_ID, TEST_TOPIC_NAME
+from pykraft.core.messages import FetchRequest, FetchResponse
+from pykraft.errors import ErrorCode, ProtocolError, UsageError
+from pykraft.host.delivery import CommittedBatch
+from pykraft.rpc.fetched import read_batches
+from pykraft.types import Buffer, Endpoint, Epoch, Offset, OffsetAndEpoch, Uuid
+
+TOPICS: Final = ((TEST_TOPIC_NAME, TEST_TOPIC_ID), (METADATA_TOPIC_NAME, METADATA_TOPIC_ID))
+"""Topics in which quorums keep their logs, tried in turn: pykraft's and TestRaftServer's, and that of Kafka."""
+FAR_OFFSET: Final = Offset(2**60)
+
+
+class Start(Enum):
+    """Where to begin when it is no offset."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchLimits:
+    """How long a leader may wait for news, in ms; in bytes one fetch, and all that is held and not yet committed."""
+
+    wait_ms_max: int = 500
+    size_bytes_max: int = 1024 * 1024
+    held_size_bytes_max: int = 8 * 1024 * 1024
+
+
+FETCH_LIMITS: Final = FetchLimits()
+
+
+class Observer:
+    """An async iterator over committed batches that never ends by itself; use it in ``async with``, in one loop.
+
+    The first batch may begin before the offset that was asked for, when that lies within it.
+    """
+
+    def __init__(
+        self,
+        bootstrap: Sequence[Endpoint],
+        *,
+        start: Start | Offset = Start.EARLIEST,
+        cluster_id: str | None = None,
+        topics: Sequence[tuple[str, Uuid]] = TOPICS,
+        client_id: str = "pykraft-observer",
+        patience: Patience = PATIENCE,
+        limits: FetchLimits = FETCH_LIMITS,
+    ) -> None:
+        """``bootstrap`` holds some nodes of the quorum; with ``cluster_id`` nodes of another cluster are refused.
+
+        Errors: UsageError for an empty list or a negative offset.
+        """
+        if not bootstrap or not topics:
+            raise UsageError("a quorum is found by at least one of its nodes and its topic: a list is empty")
+        if not isinstance(start, Start) and start < 0:
+            raise UsageError(f"offset {start}: offsets begin at 0")
+        self._start = start
+        self._limits = limits
+        self._leader = LeaderFetch(
+            bootstrap, topics=topics, cluster_id=cluster_id, client_id=client_id, patience=patience
+        )
+        self._window: Window | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        await self._leader.close()
+
+    @property
+    def next_offset(self) -> Offset | None:
+        """Where the next batch begins, to go on from there another time; None before `begin`."""
+        return None if self._window is None else self._window.next_offset
+
+    @property
+    def high_watermark(self) -> Offset | None:
+        """All below is committed, as the leader said last; None before `begin`."""
+        return None if self._window is None else self._window.high_watermark
+
+    async def begin(self) -> Offset:
+        """Find the leader and the offset to begin at, unless that is known; returns that offset.
+
+        Errors: UsageError for an offset that the log does not hold; QuorumUnavailableError, ForeignClusterError.
+        """
+        while self._window is None:
+            answer, _ = await self._leader.ask(self._probe)
+            if answer.high_watermark is None:
+                self._leader.reject("it leads, and does not know yet what is committed")
+                continue
+            self._leader.accept()
+            self._window = Window(self._first_offset(answer.log_start_offset, answer.high_watermark))
+            self._window.commit_to(answer.high_watermark)
+        return self._window.next_offset
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> CommittedBatch:
+        """The next committed batch, as soon as there is one.
+
+        Errors: as `begin`; ProtocolError when the quorum no longer has what was committed. The position is kept.
+        """
+        await self.begin()
+        assert self._window is not None
+        while (batch := self._window.take()) is None:
+            await self._fetch(self._window)
+        return batch
+
+    async def _fetch(self, window: Window) -> None:
+        """Ask once for what follows. Errors: as `__anext__`."""
+        if window.held_size_bytes >= self._limits.held_size_bytes_max:
+            window.drop_held()
+            await self._leader.pause()
+        known = window.end_offset, window.high_watermark
+        begun_s = asyncio.get_running_loop().time()
+        answer, records = await self._leader.ask(lambda epoch: self._request(window, epoch))
+        problem = self._take_in(window, answer, records)
+        if problem is not None:
+            self._leader.reject(problem)
+            return
+        self._leader.accept()
+        waited_ms = (asyncio.get_running_loop().time() - begun_s) * 1_000
+        if known == (window.end_offset, window.high_watermark) and waited_ms < self._limits.wait_ms_max / 2:
+            await self._leader.pause()
+
+    def _take_in(self, window: Window, answer: FetchResponse, records: Buffer) -> str | None:
+        """Note what an answer says; what cannot be used of it, if anything. Errors: as `__anext__`."""
+        offset = window.end_offset
+        if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise UsageError(f"offset {offset} is no longer in the log: it begins at offset {answer.log_start_offset}")
+        if answer.snapshot_id is not None:
+            raise _only_in_a_snapshot(offset, answer.snapshot_id, answer.log_start_offset)
+        if answer.diverging is not None:
+            if window.drop_held():
+                return None
+            raise ProtocolError(
+                f"the log of the quorum ends epoch {answer.diverging.epoch} at offset {answer.diverging.offset}, "
+                f"but offset {offset} was committed: it has lost records, or it is another quorum's"
+            )
+        fetched = read_batches(records)
+        problem = fetched.invalid
+        for header, data in fetched.batches:
+            refusal = window.add(header, data, leader_epoch=answer.epoch)
+            if refusal is not None:
+                problem = refusal
+                break
+        if answer.high_watermark is not None:
+            window.commit_to(answer.high_watermark)
+        return problem
+
+    def _probe(self, epoch: Epoch) -> FetchRequest:
+        """A fetch beyond any log: the answer says where the log begins and what is committed."""
+        return FetchRequest(
+            replica=None,
+            epoch=epoch,
+            fetch_offset=FAR_OFFSET,
+            last_fetched_epoch=epoch,
+            wait_ms_max=0,
+            size_bytes_max=0,
+            high_watermark=-1,
+        )
+
+    def _request(self, window: Window, epoch: Epoch) -> FetchRequest:
+        """The fetch of what follows; one that begins in the middle of a log names the leader's own epoch."""
+        return FetchRequest(
+            replica=None,
+            epoch=epoch,
+            fetch_offset=window.end_offset,
+            last_fetched_epoch=epoch if window.end_epoch is None else window.end_epoch,
+            wait_ms_max=self._limits.wait_ms_max,
+            size_bytes_max=self._limits.size_bytes_max,
+            high_watermark=-1 if window.high_watermark is None else window.high_watermark,
+        )
+
+    def _first_offset(self, log_start_offset: Offset, high_watermark: Offset) -> Offset:
+        """Where to begin. Errors: UsageError when the log does not hold it."""
+        match self._start:
+            case Start.EARLIEST:
+                return log_start_offset
+            case Start.LATEST:
+                return high_watermark
+        if not log_start_offset <= self._start <= high_watermark:
+            raise UsageError(
+                f"offset {self._start} is not there: committed are the offsets from {log_start_offset} "
+                f"to {high_watermark}, the last one excluded"
+            )
+        return self._start
+
+
+def _only_in_a_snapshot(offset: Offset, snapshot_id: OffsetAndEpoch, log_start_offset: Offset) -> UsageError:
+    return UsageError(
+        f"offset {offset} is only served as part of the snapshot {snapshot_id.offset:020}-{snapshot_id.epoch:010}, "
+        f"which holds all below offset {snapshot_id.offset} and cannot be read yet; begin after offset "
+        f"{max(offset, log_start_offset)}"
+    )

@@ -1,0 +1,207 @@
+"""`pykraft tail`: lines and JSON, where it begins and ends, and one line for each kind of wrong input."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from pykraft.cli.tail import in_utc, parse_start, tail
+from pykraft.client.observer import Start
+from pykraft.errors import ProtocolError, QuorumUnavailableError, UsageError
+from pykraft.local.ports import HOST, free_ports
+from pykraft.protocol.batch import seal_batch
+from pykraft.types import Offset
+from tests.client.logs import ScriptedLog
+
+
+@contextmanager
+def served(log: ScriptedLog) -> Iterator[str]:
+    """A log that is served from a thread and loop of its own; its bootstrap list."""
+    started = threading.Event()
+    loop = asyncio.new_event_loop()
+    ended = asyncio.Event()
+
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            for node in log.nodes.values():
+                await stack.enter_async_context(node)
+            started.set()
+            await ended.wait()
+
+    def serve() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(main())
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        assert started.wait(10)
+        yield ",".join(map(str, log.bootstrap))
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join()
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(tail, arguments)
+
+
+def small_log() -> ScriptedLog:
+    log = ScriptedLog()
+    log.append_leader_change()
+    log.append(b"one", b"tw\x1b[2Jo")
+    log.append(b"three")
+    return log
+
+
+def test_a_line_is_offset_epoch_time_and_printable_value() -> None:
+    with served(small_log()) as bootstrap:
+        result = call("--bootstrap-controller", bootstrap)
+    assert result.exit_code == 0, result.exception
+    assert result.output == (
+        "1\t1\t1970-01-01T00:00:01.000Z\tone\n"
+        "2\t1\t1970-01-01T00:00:01.000Z\ttw\\x1b[2Jo\n"
+        "3\t1\t1970-01-01T00:00:01.000Z\tthree\n"
+    )
+
+
+def test_control_records_are_printed_on_request() -> None:
+    with served(small_log()) as bootstrap:
+        text = call("--bootstrap-controller", bootstrap, "--print-control", "--max-records", "1").output
+        line = call("--bootstrap-controller", bootstrap, "--print-control", "--max-records", "1", "--json").output
+    body = {
+        "version": 0,
+        "leaderId": 2,
+        "voters": [{"voterId": 1}, {"voterId": 2}],
+        "grantingVoters": [{"voterId": 2}],
+    }
+    head, _, shown = text.partition(" ")
+    assert head == "0\t1\t1970-01-01T00:00:00.900Z\tLeaderChange"
+    assert json.loads(shown) == body
+    assert json.loads(line) == {"offset": 0, "epoch": 1, "timestamp": 900, "control": {"LeaderChange": body}}
+
+
+def test_json_holds_the_bytes() -> None:
+    with served(small_log()) as bootstrap:
+        lines = call("--bootstrap-controller", bootstrap, "--json", "--from", "2").output.splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"offset": 2, "epoch": 1, "timestamp": 1_000, "valueBase64": base64.b64encode(b"tw\x1b[2Jo").decode()},
+        {"offset": 3, "epoch": 1, "timestamp": 1_000, "valueBase64": base64.b64encode(b"three").decode()},
+    ]
+
+
+def test_what_other_programs_wrote_is_printed_too() -> None:
+    log = ScriptedLog()
+    body = bytes.fromhex("0e 000000 02 6b 01 00")  # length, attributes, two deltas, a key, no value, no headers
+    log.batches.append(seal_batch(body, count=1, base_offset=Offset(0), epoch=log.epoch, timestamp_ms=1_000))
+    log.high_watermark = 1
+    with served(log) as bootstrap:
+        assert call("--bootstrap-controller", bootstrap).output.endswith("\tnull\n")
+        line = json.loads(call("--bootstrap-controller", bootstrap, "--json").output)
+    assert (line["keyBase64"], line["valueBase64"]) == (base64.b64encode(b"k").decode(), None)
+
+
+def test_records_that_cannot_be_read_are_told_with_their_offset() -> None:
+    log = ScriptedLog()
+    log.append(b"a")
+    body = b"\xff" * 10
+    log.batches.append(seal_batch(body, count=1, base_offset=Offset(1), epoch=log.epoch, timestamp_ms=1_000))
+    log.high_watermark = 2
+    with served(log) as bootstrap:
+        result = call("--bootstrap-controller", bootstrap)
+    assert isinstance(result.exception, ProtocolError)
+    assert str(result.exception).startswith("the batch at offset 1: ")
+    assert result.output.startswith("0\t")
+
+
+def test_it_ends_where_the_log_ended_when_it_began() -> None:
+    log = small_log()
+    serve = log.answer
+
+    def grow(node_id: int, body: dict[str, object]) -> object:
+        log.append(b"more")
+        return serve(node_id, body)
+
+    with served(log) as bootstrap:
+        log.answer = grow  # type: ignore[assignment]
+        result = call("--bootstrap-controller", bootstrap)
+    first_after_start = [line.split("\t")[3] for line in result.output.splitlines()]
+    assert first_after_start[:3] == ["one", "tw\\x1b[2Jo", "three"]
+    assert len(first_after_start) < 8
+
+
+@pytest.mark.parametrize("start", ["latest", "4"])
+def test_nothing_to_print_is_a_good_end(start: str) -> None:
+    with served(small_log()) as bootstrap:
+        result = call("--bootstrap-controller", bootstrap, "--from", start)
+    assert (result.exit_code, result.output) == (0, "")
+
+
+def test_follow_goes_on_until_there_were_enough() -> None:
+    log = small_log()
+    serve = log.answer
+
+    def grow(node_id: int, body: dict[str, object]) -> object:
+        if node_id == log.leader_id and log.end_offset < 8:
+            log.append(b"more")
+        return serve(node_id, body)
+
+    with served(log) as bootstrap:
+        log.answer = grow  # type: ignore[assignment]
+        result = call("--bootstrap-controller", bootstrap, "--follow", "--from", "2", "--max-records", "6")
+    assert [line.split("\t")[0] for line in result.output.splitlines()] == ["2", "3", "4", "5", "6", "7"]
+
+
+def test_ctrl_c_is_a_good_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(text: str) -> None:
+        raise KeyboardInterrupt
+
+    with served(small_log()) as bootstrap:
+        monkeypatch.setattr(click, "echo", interrupted)
+        result = call("--bootstrap-controller", bootstrap, "--follow")
+    assert result.exit_code == 0, result.exception
+
+
+WRONG = {
+    "an offset below zero": (["--from", "-1"], "--from -1: give earliest, latest or an offset from 0"),
+    "an offset of no log": (["--from", "9" * 20], "give earliest, latest or an offset from 0"),
+    "a word": (["--from", "soon"], "--from soon"),
+    "no time": (["--timeout", "0"], "--timeout 0"),
+    "an offset beyond the end": (["--from", "99"], "offset 99 is not there: committed are the offsets from 0 to 4"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "words"), WRONG.values(), ids=WRONG)
+def test_wrong_arguments_are_the_callers_mistake(arguments: Sequence[str], words: str) -> None:
+    with served(small_log()) as bootstrap:
+        result = call("--bootstrap-controller", bootstrap, *arguments)
+    assert isinstance(result.exception, UsageError)
+    assert words in str(result.exception)
+    assert "\n" not in str(result.exception)
+
+
+def test_nobody_there_is_one_line() -> None:
+    [port] = free_ports(1)
+    result = call("--bootstrap-controller", f"{HOST}:{port}")
+    assert isinstance(result.exception, QuorumUnavailableError)
+    assert str(result.exception) == f"no node answers: {HOST}:{port}: cannot connect (Connection refused)"
+
+
+def test_starts() -> None:
+    assert parse_start("earliest") is Start.EARLIEST
+    assert parse_start("latest") is Start.LATEST
+    assert parse_start("007") == Offset(7)
+
+
+def test_a_time_of_no_calendar_stays_a_number() -> None:
+    assert in_utc(1_795_250_845_065) == "2026-11-21T08:47:25.065Z"
+    assert in_utc(2**62) == str(2**62)
+    assert in_utc(-1) == "1969-12-31T23:59:59.999Z"
