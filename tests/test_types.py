@@ -54,6 +54,7 @@ def test_other_texts_are_no_uuid(text: str) -> None:
         uuid_parse(text)
 
 
+@pytest.mark.conformance(94)
 def test_a_key_without_a_directory_matches_any_and_only_that_way_around() -> None:
     assert key(1).matches(key(1, ONE))
     assert not key(1, ONE).matches(key(1))
@@ -77,6 +78,7 @@ def test_an_endpoint_is_written_so_that_its_port_can_be_told() -> None:
     assert str(Endpoint("::1", 9093)) == "[::1]:9093"
 
 
+@pytest.mark.conformance(98)
 def test_a_listener_is_found_in_any_case() -> None:
     assert LISTENERS.get("controller") == Endpoint("localhost", 9093)
     assert LISTENERS.get("NONE") is None

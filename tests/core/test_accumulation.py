@@ -22,6 +22,7 @@ def accumulation(*, size_bytes_max: int = 100, waiting_max: int = 3, linger_ms: 
     )
 
 
+@pytest.mark.conformance(112)
 def test_proposals_share_a_batch_that_is_dated_by_the_first() -> None:
     gathered = accumulation()
     assert gathered.due_ms() is None
@@ -36,6 +37,7 @@ def test_proposals_share_a_batch_that_is_dated_by_the_first() -> None:
     assert gathered.due_ms() is None
 
 
+@pytest.mark.conformance(112)
 def test_a_full_batch_is_due_at_once() -> None:
     gathered = accumulation()
     gathered.add(handle=1, count=1, size_bytes=60, now=NOW)
@@ -44,6 +46,7 @@ def test_a_full_batch_is_due_at_once() -> None:
     assert [batch.handles for batch in gathered.drain()] == [(1,), (2,)]
 
 
+@pytest.mark.conformance(112)
 def test_what_waits_is_bounded_and_what_is_refused_takes_no_offset() -> None:
     gathered = accumulation(waiting_max=1)
     for handle in (1, 2):
@@ -53,6 +56,7 @@ def test_what_waits_is_bounded_and_what_is_refused_takes_no_offset() -> None:
     assert gathered.add(handle=3, count=1, size_bytes=100, now=NOW) == 8
 
 
+@pytest.mark.conformance(112)
 def test_the_end_of_a_term_gives_all_handles_back() -> None:
     gathered = accumulation()
     for handle in (1, 2, 3):
@@ -60,6 +64,7 @@ def test_the_end_of_a_term_gives_all_handles_back() -> None:
     assert gathered.close() == (1, 2, 3)
 
 
+@pytest.mark.conformance(112)
 @pytest.mark.parametrize(("count", "size_bytes"), [(0, 1), (1, 101)])
 def test_what_cannot_be_a_batch_is_not_offered(count: int, size_bytes: int) -> None:
     gathered = accumulation()
@@ -69,6 +74,7 @@ def test_what_cannot_be_a_batch_is_not_offered(count: int, size_bytes: int) -> N
         gathered.add(handle=1, count=count, size_bytes=size_bytes, now=NOW)
 
 
+@pytest.mark.conformance(112)
 @given(st.lists(st.one_of(st.none(), st.tuples(st.integers(1, 5), st.integers(0, 100)))))
 def test_offsets_are_dense_and_batches_small_enough(steps: list[tuple[int, int] | None]) -> None:
     """None drains; a pair proposes."""
@@ -94,6 +100,7 @@ def test_offsets_are_dense_and_batches_small_enough(steps: list[tuple[int, int] 
     assert gathered.next_offset == next_offset
 
 
+@pytest.mark.conformance(112)
 def test_what_is_prepared_stays_until_it_is_scheduled() -> None:
     gathered = accumulation()
     gathered.add(handle=1, count=1, size_bytes=10, now=NOW)
@@ -108,6 +115,7 @@ def test_what_is_prepared_stays_until_it_is_scheduled() -> None:
     assert [(batch.handles, batch.base_offset) for batch in gathered.drain()] == [((2,), 8), ((3,), 9)]
 
 
+@pytest.mark.conformance(112)
 def test_what_was_prepared_has_lingered_since_it_was_added() -> None:
     gathered = accumulation()
     gathered.add(handle=1, count=1, size_bytes=10, now=NOW, is_prepared=True)
@@ -116,6 +124,7 @@ def test_what_was_prepared_has_lingered_since_it_was_added() -> None:
     assert gathered.due_ms() == NOW.mono_ms + 20
 
 
+@pytest.mark.conformance(112)
 def test_a_proposal_that_is_not_prepared_schedules_those_before_it() -> None:
     gathered = accumulation()
     gathered.add(handle=1, count=1, size_bytes=10, now=NOW, is_prepared=True)
@@ -124,6 +133,7 @@ def test_a_proposal_that_is_not_prepared_schedules_those_before_it() -> None:
     assert [batch.handles for batch in gathered.drain()] == [(1, 2)]
 
 
+@pytest.mark.conformance(112)
 def test_what_is_prepared_is_bounded_too_and_what_is_refused_holds_nothing() -> None:
     gathered = accumulation(waiting_max=1)
     gathered.add(handle=1, count=1, size_bytes=60, now=NOW)
@@ -131,6 +141,7 @@ def test_what_is_prepared_is_bounded_too_and_what_is_refused_holds_nothing() -> 
     assert [batch.handles for batch in gathered.drain()] == [(1,)]
 
 
+@pytest.mark.conformance(112)
 def test_the_end_of_a_term_gives_back_what_was_only_prepared() -> None:
     gathered = accumulation()
     gathered.add(handle=1, count=1, size_bytes=60, now=NOW)

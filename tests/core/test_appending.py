@@ -62,6 +62,7 @@ def test_what_lingers_is_appended_when_due_and_storage_keeps_up() -> None:
     assert made.log.end_offset == 12
 
 
+@pytest.mark.conformance(93)
 @pytest.mark.parametrize(
     ("own", "others", "expected"),
     [
@@ -88,6 +89,7 @@ def test_the_high_watermark_is_what_a_majority_of_disks_holds_of_this_epoch(
     )
 
 
+@pytest.mark.conformance(93, 111)
 @given(st.lists(st.tuples(st.integers(2, 5), st.integers(0, 20)), max_size=30))
 def test_it_never_goes_back_whatever_replicas_report(reports: list[tuple[int, int]]) -> None:
     made, state = leading(voters=5)
@@ -104,6 +106,7 @@ def test_it_never_goes_back_whatever_replicas_report(reports: list[tuple[int, in
     assert told == sorted(set(told))
 
 
+@pytest.mark.conformance(117, 145)
 def test_an_advance_answers_all_who_wait() -> None:
     made, state = leading()
     append_planned(made, state, (planned(10, 11),))

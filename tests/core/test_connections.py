@@ -17,6 +17,7 @@ def connections(*, retry_backoff_ms: int = 20) -> Connections:
     return Connections(request_timeout_ms=100, retry_backoff_ms=retry_backoff_ms)
 
 
+@pytest.mark.conformance(97)
 def test_only_the_answer_to_the_newest_request_counts_and_once() -> None:
     peers = connections()
     first = peers.sent(2, 0)
@@ -36,6 +37,7 @@ def test_a_request_is_not_sent_twice() -> None:
         peers.sent(2, 0)
 
 
+@pytest.mark.conformance(97)
 def test_a_pause_follows_a_failure() -> None:
     peers = connections()
     peers.back_off(2, 0)
@@ -56,6 +58,7 @@ def test_a_pause_is_never_empty() -> None:
     assert peers.is_ready(2)
 
 
+@pytest.mark.conformance(97)
 def test_a_request_out_of_time_has_failed_and_its_answer_comes_too_late() -> None:
     peers = connections()
     late = peers.sent(2, 0)
@@ -68,6 +71,7 @@ def test_a_request_out_of_time_has_failed_and_its_answer_comes_too_late() -> Non
     assert not peers.received(2, late)
 
 
+@pytest.mark.conformance(97)
 def test_a_reset_forgets_requests_and_pauses_but_gives_no_number_twice() -> None:
     peers = connections()
     late = peers.sent(2, 0)
@@ -79,6 +83,7 @@ def test_a_reset_forgets_requests_and_pauses_but_gives_no_number_twice() -> None
     assert peers.sent(2, 0) > late
 
 
+@pytest.mark.conformance(97)
 def test_bootstrap_servers_are_asked_one_at_a_time_in_a_circle_from_a_random_start() -> None:
     peers = connections()
     assert peers.choose((), Random(1)) is None

@@ -15,6 +15,7 @@ from tests.core.replicas import directory, key
 ANSWERS = (True, False, None)
 
 
+@pytest.mark.conformance(87)
 @pytest.mark.parametrize("count", range(1, 6))
 def test_a_tally_is_won_or_lost_exactly_when_the_rest_cannot_change_it(count: int) -> None:
     for answers in product(ANSWERS, repeat=count - 1):
@@ -28,6 +29,7 @@ def test_a_tally_is_won_or_lost_exactly_when_the_rest_cannot_change_it(count: in
         assert tally.unanswered == tuple(at for at, answer in enumerate(answers, start=2) if answer is None)
 
 
+@pytest.mark.conformance(89)
 def test_the_latest_answer_of_a_voter_counts() -> None:
     tally = Tally.begin(map(NodeId, (1, 2, 3)), NodeId(1)).record(NodeId(2), granted=False)
     assert not tally.is_won
@@ -37,6 +39,16 @@ def test_the_latest_answer_of_a_voter_counts() -> None:
     assert tally.record(NodeId(2), granted=False).granted == {1}
 
 
+@pytest.mark.conformance(87)
+def test_the_same_answer_twice_is_one_answer() -> None:
+    once = Tally.begin(map(NodeId, range(1, 6)), NodeId(1)).record(NodeId(2), granted=True)
+    once = once.record(NodeId(3), granted=False)
+    again = once.record(NodeId(2), granted=True).record(NodeId(3), granted=False)
+    assert again == once
+    assert (sorted(again.granted), sorted(again.rejected), again.unanswered) == ([1, 2], [3], (4, 5))
+
+
+@pytest.mark.conformance(87, 88)
 def test_only_voters_count_and_campaign() -> None:
     with pytest.raises(AssertionError):
         Tally.begin([NodeId(2)], NodeId(1))

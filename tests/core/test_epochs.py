@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +36,7 @@ def starts_of(records: list[int]) -> tuple[EpochStart, ...]:
     )
 
 
+@pytest.mark.conformance(103)
 @given(RUNS)
 def test_entries_are_where_the_epochs_begin(runs: list[tuple[int, int]]) -> None:
     records = log_of(runs)
@@ -44,6 +46,7 @@ def test_entries_are_where_the_epochs_begin(runs: list[tuple[int, int]]) -> None
     assert EpochCache(cache.entries).entries == cache.entries
 
 
+@pytest.mark.conformance(103, 104)
 @given(RUNS, st.integers(0, 20))
 def test_truncation_forgets_what_the_log_forgets(runs: list[tuple[int, int]], end: int) -> None:
     records = log_of(runs)
@@ -52,6 +55,7 @@ def test_truncation_forgets_what_the_log_forgets(runs: list[tuple[int, int]], en
     assert cache.entries == starts_of(records[:end])
 
 
+@pytest.mark.conformance(103, 109)
 @given(RUNS, st.integers(0, 20))
 def test_an_epoch_ends_where_the_next_known_one_begins(runs: list[tuple[int, int]], asked: int) -> None:
     records = log_of(runs)
@@ -65,6 +69,7 @@ def test_an_epoch_ends_where_the_next_known_one_begins(runs: list[tuple[int, int
     assert cache_of(records).end_of(Epoch(asked), Offset(len(records))) == expected
 
 
+@pytest.mark.conformance(103)
 @given(RUNS, st.integers(1, 20), st.integers(0, 20))
 def test_an_epoch_that_begins_earlier_than_known_ones_replaces_them(
     runs: list[tuple[int, int]], epoch: int, offset: int

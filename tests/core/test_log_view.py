@@ -118,6 +118,7 @@ def epochs_of(runs: list[tuple[int, int]], epoch: int = 0) -> list[int]:
     return epochs
 
 
+@pytest.mark.conformance(109)
 @given(RUNS, st.integers(0, 12), st.integers(0, 8))
 def test_a_log_is_a_prefix_when_its_last_record_is_here(
     runs: list[tuple[int, int]], offset: int, last_epoch: int
@@ -132,6 +133,7 @@ def test_a_log_is_a_prefix_when_its_last_record_is_here(
         assert offset <= next((at for at, epoch in enumerate(epochs) if epoch > last_epoch), len(epochs))
 
 
+@pytest.mark.conformance(104, 109)
 @given(st.data(), RUNS, RUNS, RUNS)
 def test_two_logs_agree_after_rounds_of_divergence_and_no_common_record_is_cut(
     data: st.DataObject, shared: list[tuple[int, int]], ours: list[tuple[int, int]], theirs: list[tuple[int, int]]
@@ -163,6 +165,43 @@ def test_where_to_cut(diverging: tuple[int, int], expected: int) -> None:
     assert log_to_10().truncation_point(OffsetAndEpoch(Offset(offset), Epoch(epoch))) == expected
 
 
+@pytest.mark.conformance(109)
+@pytest.mark.parametrize(
+    ("offset", "last_epoch", "diverging"),
+    [
+        (0, 0, None),
+        (0, 9, None),
+        (10, 3, None),
+        (6, 3, None),
+        (6, 1, None),
+        (3, 1, None),
+        (11, 3, (10, 3)),
+        (99, 3, (10, 3)),
+        (7, 1, (6, 1)),
+        (10, 1, (6, 1)),
+        (10, 4, (10, 3)),
+        (3, 9, (10, 3)),
+        (6, 2, (6, 1)),
+        (3, 2, (6, 1)),
+        (3, 0, (0, 0)),
+    ],
+)
+def test_a_followers_log_is_a_prefix_of_this_one_or_told_where_to_look(
+    offset: int, last_epoch: int, diverging: tuple[int, int] | None
+) -> None:
+    """Epoch 1 from 0, epoch 3 from 6, the end at 10: equal offsets, unknown epochs between and above, too long."""
+    expected = None if diverging is None else OffsetAndEpoch(Offset(diverging[0]), Epoch(diverging[1]))
+    assert log_to_10().diverging_from(Offset(offset), Epoch(last_epoch)) == expected
+
+
+@pytest.mark.conformance(109)
+def test_an_epoch_before_the_first_one_here_ends_where_that_begins() -> None:
+    log = LogView(
+        start_offset=Offset(0), end_offset=Offset(9), epochs=[EpochStart(epoch=Epoch(4), start_offset=Offset(0))]
+    )
+    assert log.diverging_from(Offset(3), Epoch(2)) == OffsetAndEpoch(Offset(0), Epoch(2))
+
+
 def test_a_new_leaders_epoch_begins_at_the_end() -> None:
     log = log_to_10()
     log.begin_epoch(Epoch(7))
@@ -177,6 +216,7 @@ def test_a_log_that_begins_later_diverges_from_an_empty_one() -> None:
     assert log.diverging_from(Offset(0), Epoch(9)) == log.end
 
 
+@pytest.mark.conformance(101)
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -41,6 +41,7 @@ def is_drawn(deadline_ms: int) -> bool:
     return NOW.mono_ms + 1_000 <= deadline_ms < NOW.mono_ms + 2_000
 
 
+@pytest.mark.conformance(79, 85)
 @pytest.mark.parametrize(
     ("old", "keeps"),
     [
@@ -69,6 +70,7 @@ def test_an_observer_waits_for_no_election() -> None:
     assert made.state.election_deadline_ms == NEVER_MS
 
 
+@pytest.mark.conformance(80, 84)
 @pytest.mark.parametrize("old", [make() for make in STATES.values()], ids=STATES)
 def test_a_higher_epoch_keeps_nothing_but_the_high_watermark(old: State) -> None:
     made = replica(old)
@@ -77,6 +79,7 @@ def test_a_higher_epoch_keeps_nothing_but_the_high_watermark(old: State) -> None
     assert (made.epoch, made.leader_id, made.voted, made.high_watermark) == (6, 9, None, known)
 
 
+@pytest.mark.conformance(80)
 @pytest.mark.parametrize(("epoch", "voted"), [(5, key(3)), (6, None)])
 def test_a_follower_keeps_its_vote_within_the_epoch(epoch: int, voted: object) -> None:
     made = replica(unattached(voted=3))
@@ -87,6 +90,7 @@ def test_a_follower_keeps_its_vote_within_the_epoch(epoch: int, voted: object) -
     assert not made.state.has_fetched
 
 
+@pytest.mark.conformance(84, 85)
 def test_a_prospective_replica_keeps_everything_it_knew() -> None:
     made = replica(follower(voted=3))
     moves.to_prospective(made, NOW)
@@ -97,6 +101,7 @@ def test_a_prospective_replica_keeps_everything_it_knew() -> None:
     assert is_drawn(made.state.election_deadline_ms)
 
 
+@pytest.mark.conformance(78, 85)
 def test_a_candidate_votes_for_itself_in_the_next_epoch() -> None:
     made = replica(prospective(leader_id=2, voted=3))
     moves.to_candidate(made, NOW)
@@ -107,6 +112,7 @@ def test_a_candidate_votes_for_itself_in_the_next_epoch() -> None:
     assert only(done(made), WriteElectionState).election == Election(epoch=SIX, voted=key(1))
 
 
+@pytest.mark.conformance(112)
 def test_a_leader_opens_its_epoch_with_who_voted_for_it() -> None:
     made = replica(candidate(count=tally(granted=(1, 3))))
     moves.to_leader(made, NOW)
@@ -132,6 +138,7 @@ def test_an_only_voter_leads_in_one_step_and_is_never_deposed() -> None:
     assert written.election == Election(epoch=SIX, leader_id=NodeId(1))
 
 
+@pytest.mark.conformance(91, 93)
 def test_a_resigned_leader_tells_the_others_most_caught_up_first() -> None:
     state = leader()
     state.progress.of(key(3)).fetched(Offset(9), Offset(10), NOW)
@@ -164,6 +171,7 @@ def test_proposals_that_never_reached_the_log_are_refused(
     assert refused.error.leader_id == leader_id
 
 
+@pytest.mark.conformance(69, 85)
 def test_a_campaign_given_up_returns_to_a_leader_that_can_be_reached() -> None:
     made = replica(prospective(leader_id=2, voted=3))
     moves.give_up_campaign(made, NOW)
@@ -171,6 +179,7 @@ def test_a_campaign_given_up_returns_to_a_leader_that_can_be_reached() -> None:
     assert (made.epoch, made.leader_id, made.voted) == (5, 2, key(3))
 
 
+@pytest.mark.conformance(70, 85)
 @pytest.mark.parametrize("leader_id", [None, 9])
 def test_a_campaign_given_up_without_a_leader_keeps_what_is_known(leader_id: int | None) -> None:
     made = replica(
@@ -190,6 +199,7 @@ def test_a_campaign_given_up_without_a_leader_keeps_what_is_known(leader_id: int
     assert made.state.election_deadline_ms == LATER_MS
 
 
+@pytest.mark.conformance(85)
 @pytest.mark.parametrize("old", [unattached(leader_id=None), prospective(count=tally(granted=(1,), rejected=(2,)))])
 def test_a_vote_starts_the_timer_anew_and_a_campaign_with_it(old: State) -> None:
     made = replica(old)
@@ -202,6 +212,7 @@ def test_a_vote_starts_the_timer_anew_and_a_campaign_with_it(old: State) -> None
     assert kinds(done(made)) == ["WriteElectionState", "NotifyRole"]
 
 
+@pytest.mark.conformance(78)
 def test_nobody_votes_for_itself_in_this_way() -> None:
     with pytest.raises(AssertionError):
         moves.cast_vote(replica(unattached()), key(1), NOW)

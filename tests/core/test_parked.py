@@ -12,6 +12,7 @@ def parked(request_id: int, deadline_ms: int) -> ParkedFetch:
     return ParkedFetch(request_id=request_id, listener="A", request=fetch(), deadline_ms=deadline_ms)
 
 
+@pytest.mark.conformance(117)
 def test_those_whose_time_is_over_are_taken_and_the_others_stay_in_order() -> None:
     fetches = ParkedFetches()
     assert fetches.next_deadline_ms() is None
@@ -25,6 +26,7 @@ def test_those_whose_time_is_over_are_taken_and_the_others_stay_in_order() -> No
     assert fetches.take_all() == []
 
 
+@pytest.mark.conformance(117)
 def test_no_more_wait_than_may() -> None:
     fetches = ParkedFetches()
     for request_id in range(PARKED_FETCHES_MAX):

@@ -60,6 +60,7 @@ def test_a_voters_id_with_another_directory_is_an_observer() -> None:
     assert not progress.is_voter(key(3))
 
 
+@pytest.mark.conformance(93)
 def test_a_static_voter_is_known_by_its_id_alone() -> None:
     static = VoterSet.of([Voter(key=ReplicaKey(NodeId(2)), listeners=listeners(2))])
     assert Progress(static).is_voter(key(2))
@@ -69,6 +70,7 @@ def test_observers_are_told_in_order_and_forgotten_after_silence() -> None:
     progress = Progress(voter_set(1))
     for node_id, at_ms in ((8, 10), (7, 0)):
         progress.of(key(node_id)).fetched(Offset(0), Offset(0), later(at_ms))
+    assert [progress.observers_count(later(OBSERVER_SESSION_MS + ms)) for ms in (-1, 0, 10)] == [2, 1, 0]
     assert [observer.key for observer in progress.observers(later(10))] == [key(7), key(8)]
     assert [observer.key for observer in progress.observers(later(OBSERVER_SESSION_MS))] == [key(8)]
     assert progress.observers(later(OBSERVER_SESSION_MS + 10)) == []
@@ -85,6 +87,7 @@ def test_the_longest_silent_observer_makes_room() -> None:
     assert ReplicaKey(NodeId(9), Uuid((999).to_bytes(16, "big"))) not in [observer.key for observer in kept]
 
 
+@pytest.mark.conformance(93)
 def test_successors_are_the_most_caught_up_first_unknown_last_ties_by_id() -> None:
     progress = Progress(voter_set(1, 2, 3, 4, 5))
     for node_id, offset in ((5, 7), (3, 7), (4, 0)):

@@ -23,6 +23,7 @@ def test_a_majority_is_the_smallest_number_with_which_any_two_sets_meet(count: i
     assert majority_of(count) == next(size for size in range(1, count + 1) if always_meet(size))
 
 
+@pytest.mark.conformance(93)
 @given(ENDS)
 def test_the_majority_end_is_the_highest_that_some_majority_has_reached(ends: list[Offset | None]) -> None:
     reached = [

@@ -186,6 +186,7 @@ def test_a_second_leader_loses_its_connection(event: Event, expected: Effect) ->
     assert isinstance(event, events.RequestReceived) or made._replica.connections.is_backing_off(2)
 
 
+@pytest.mark.conformance(97)
 @pytest.mark.parametrize(
     "event",
     [
@@ -203,6 +204,7 @@ def test_late_answers_and_failures_are_ignored(event: Event) -> None:
     assert made.state is before
 
 
+@pytest.mark.conformance(96, 97)
 def test_a_failure_is_followed_by_a_pause() -> None:
     made = raft(prospective())
     made._replica.connections.sent(2, NOW.mono_ms)
@@ -219,6 +221,7 @@ def test_the_start_writes_the_election_even_unchanged_before_anything_is_said() 
     assert isinstance(made.state, Unattached)
 
 
+@pytest.mark.conformance(74)
 def test_a_new_replica_starts_at_epoch_0() -> None:
     made = raft(log=LogView(start_offset=Offset(0), end_offset=Offset(0)))
     found = made.start(NOW)
@@ -258,6 +261,7 @@ def test_a_candidate_that_restarts_asks_at_once() -> None:
     assert isinstance(made.state, Candidate)
 
 
+@pytest.mark.conformance(84)
 def test_a_disk_of_another_node_is_refused() -> None:
     with pytest.raises(UsageError):
         raft(election=Election(epoch=Epoch(5), voted=key(1)), local_id=None)
@@ -273,6 +277,6 @@ def test_after_the_shutdown_nothing_happens_any_more() -> None:
 def test_what_the_host_may_look_at() -> None:
     made = raft(unattached(leader_id=2))
     assert (made.role, made.epoch, made.leader_id, made.high_watermark) == ("unattached", 5, 2, 4)
-    assert (made.log.end, made.voters) == (END, voter_set(1, 2, 3))
+    assert (made.log.end, made.voters, made.voted) == (END, voter_set(1, 2, 3), None)
     assert not isinstance(made.state, Prospective)
     assert made.next_deadline_ms() is not None

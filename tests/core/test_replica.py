@@ -41,6 +41,7 @@ KNOWN = {
 }
 
 
+@pytest.mark.conformance(84, 88, 92)
 @pytest.mark.parametrize("name", STATES)
 def test_what_each_state_knows(name: str) -> None:
     made = replica(STATES[name]())

@@ -57,6 +57,7 @@ def test_logs_that_part_are_told_where_and_get_no_records() -> None:
     assert (served.fetch_offset, served.end_offset) == (8, 8)
 
 
+@pytest.mark.conformance(145)
 @pytest.mark.parametrize(
     ("request_", "known", "expected"),
     [
@@ -78,6 +79,7 @@ def test_a_fetch_waits_when_there_is_nothing_to_tell(
     assert has_answer(made, state, request_) is expected
 
 
+@pytest.mark.conformance(117)
 def test_all_that_wait_are_answered_as_they_asked() -> None:
     made, state = leading()
     for request_id in (4, 5):

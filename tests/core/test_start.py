@@ -38,17 +38,20 @@ def election(epoch: int = 5, leader_id: int | None = None, voted: ReplicaKey | N
     return Election(epoch=Epoch(epoch), leader_id=None if leader_id is None else NodeId(leader_id), voted=voted)
 
 
+@pytest.mark.conformance(84)
 def test_a_vote_without_an_id_is_a_mistake_of_the_configuration() -> None:
     with pytest.raises(UsageError, match=r"node\.id"):
         start(election(voted=key(2)), local_id=None)
 
 
+@pytest.mark.conformance(74)
 def test_the_log_knows_of_a_higher_epoch() -> None:
     state = start(election(epoch=2, leader_id=1, voted=key(1)))
     assert isinstance(state, Unattached)
     assert (state.epoch, state.leader_id, state.voted) == (3, None, None)
 
 
+@pytest.mark.conformance(74, 91)
 @pytest.mark.parametrize("epoch", [3, 5])
 def test_a_leader_of_the_last_epoch_has_resigned(epoch: int) -> None:
     state = start(election(epoch=epoch, leader_id=1))
@@ -60,6 +63,7 @@ def test_leadership_is_remembered_by_id_alone() -> None:
     assert isinstance(start(election(leader_id=1), voters=voter_set(2, 3)), Resigned)
 
 
+@pytest.mark.conformance(74)
 @pytest.mark.parametrize("directory_id", [directory(1), None])
 def test_a_candidate_asks_again_in_its_epoch(directory_id: bytes | None) -> None:
     state = start(election(voted=ReplicaKey(NodeId(1), directory(1) if directory_id else None)))
@@ -74,12 +78,14 @@ def test_a_vote_for_the_same_id_with_another_directory_is_a_vote_for_another() -
     assert state.voted == other
 
 
+@pytest.mark.conformance(74)
 def test_a_candidate_that_is_no_voter_any_more_does_not_campaign() -> None:
     state = start(election(voted=key(1)), voters=voter_set(2, 3))
     assert isinstance(state, Unattached)
     assert state.voted == key(1)
 
 
+@pytest.mark.conformance(74)
 def test_a_follower_goes_on_following() -> None:
     state = start(election(leader_id=2, voted=key(3)))
     assert isinstance(state, Follower)
@@ -88,12 +94,14 @@ def test_a_follower_goes_on_following() -> None:
     assert state.fetch_deadline_ms == NOW.mono_ms + CONFIG.fetch_timeout_ms
 
 
+@pytest.mark.conformance(75)
 def test_a_leader_that_cannot_be_reached_is_remembered() -> None:
     state = start(election(leader_id=9, voted=key(3)))
     assert isinstance(state, Unattached)
     assert (state.epoch, state.leader_id, state.voted) == (5, 9, key(3))
 
 
+@pytest.mark.conformance(74)
 @pytest.mark.parametrize("voted", [None, key(3)])
 def test_otherwise_unattached(voted: ReplicaKey | None) -> None:
     state = start(election(voted=voted))
@@ -101,6 +109,7 @@ def test_otherwise_unattached(voted: ReplicaKey | None) -> None:
     assert (state.epoch, state.leader_id, state.voted) == (5, None, voted)
 
 
+@pytest.mark.conformance(74)
 def test_a_new_replica_begins_at_epoch_0_and_waits_an_election_timeout() -> None:
     state = start(Election(), log=LogView(start_offset=Offset(0), end_offset=Offset(0)))
     assert isinstance(state, Unattached)
@@ -108,5 +117,6 @@ def test_a_new_replica_begins_at_epoch_0_and_waits_an_election_timeout() -> None
     assert 1_000 <= state.election_deadline_ms - NOW.mono_ms < 2_000
 
 
+@pytest.mark.conformance(84)
 def test_an_observer_without_id_does_not_take_an_unknown_leader_for_itself() -> None:
     assert isinstance(start(election(), local_id=None), Unattached)

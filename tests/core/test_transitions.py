@@ -77,6 +77,7 @@ def fresh(old: State, new: State) -> State:
     return new
 
 
+@pytest.mark.conformance(76, 77, 79, 80, 81, 82, 85, 86)
 @pytest.mark.parametrize(("old_type", "new_type", "step"), list(product(MAKERS, MAKERS, (-1, 0, 1))))
 def test_every_pair_of_states(old_type: type[State], new_type: type[State], step: int) -> None:
     old = MAKERS[old_type](epoch=EPOCH)
@@ -95,10 +96,12 @@ def test_every_pair_of_states(old_type: type[State], new_type: type[State], step
         assert made.state is old
 
 
+@pytest.mark.conformance(76, 77, 79, 81, 82, 85, 86)
 def test_the_table_holds_nothing_else() -> None:
     assert {f"{old.__name__} {new.__name__}" for old, new in MOVES} == set(LEGAL)
 
 
+@pytest.mark.conformance(76, 77, 79, 80, 82, 83)
 @pytest.mark.parametrize(
     ("old", "new", "is_voter", "reason"),
     [
@@ -122,6 +125,7 @@ def test_why_not(old: State, new: State, is_voter: bool, reason: str) -> None:
     assert problem.endswith(reason)
 
 
+@pytest.mark.conformance(78)
 def test_nobody_follows_itself() -> None:
     with pytest.raises(AssertionError):
         become(replica(unattached()), follower(leader_id=1))
@@ -177,6 +181,7 @@ def test_every_transition_forgets_the_requests_in_flight() -> None:
     assert made.connections.is_ready(3)
 
 
+@pytest.mark.conformance(117)
 @pytest.mark.parametrize("new", [resigned(), unattached(epoch=6), follower(epoch=6)])
 def test_fetches_that_wait_are_refused_when_leadership_ends(new: State) -> None:
     made = replica(leader())

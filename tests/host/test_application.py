@@ -24,6 +24,7 @@ def test_only_an_epoch_that_is_led_here_can_be_resigned_from() -> None:
     leader.running.resign(epoch, cluster.now)
 
 
+@pytest.mark.conformance(112)
 def test_appends_that_are_prepared_become_visible_together() -> None:
     cluster = Cluster(voters=1)
     node = cluster[1]

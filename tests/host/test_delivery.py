@@ -49,6 +49,7 @@ def test_nothing_comes_twice_when_the_high_watermark_is_told_again_or_falls() ->
     assert desk.commit(4) == [(3,)]
 
 
+@pytest.mark.conformance(116)
 def test_a_listener_that_is_behind_reads_the_files_and_then_memory() -> None:
     desk = Desk(in_files=3, in_memory=2)
     desk.delivery.committed(Offset(4))
@@ -68,6 +69,7 @@ def test_while_a_read_is_under_way_nothing_overtakes_it() -> None:
     assert [one.base_offset for one in desk.listener.batches] == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.conformance(102)
 def test_a_piece_ends_at_the_high_watermark_at_which_its_read_began() -> None:
     """What the file held beyond it was cut off and written anew before the read returned."""
     desk = Desk(in_files=3)
@@ -89,6 +91,7 @@ def test_large_amounts_come_in_bounded_pieces() -> None:
     assert 2 * 400_000 < PIECE_SIZE_BYTES_MAX < 3 * 400_000
 
 
+@pytest.mark.conformance(102)
 def test_a_high_watermark_within_a_batch_waits_for_its_end() -> None:
     desk = Desk()
     desk.recent.append([batch(0, b"a", b"b", b"c")])
@@ -181,6 +184,7 @@ def test_a_listener_may_cause_more_commits_from_within_its_call() -> None:
     assert desk.commit(1) == [(0,), (1, 2)]
 
 
+@pytest.mark.conformance(116)
 def test_a_control_batch_has_no_values() -> None:
     record = LeaderChange(leader_id=NodeId(1), voters=(NodeId(1),), granting_voters=(NodeId(1),))
     data = encode_control_batch([record], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=8)

@@ -183,6 +183,7 @@ def test_connections_do_not_wait_for_each_other() -> None:
     assert [connection for connection, _ in desk.ports.sent] == [2]
 
 
+@pytest.mark.conformance(115)
 def test_too_many_unanswered_requests_close_the_connection() -> None:
     desk = Desk()
     for _ in range(UNANSWERED_REQUESTS_MAX):
@@ -203,6 +204,7 @@ def test_answered_requests_do_not_count() -> None:
     assert desk.ports.closed == []
 
 
+@pytest.mark.conformance(117)
 def test_an_answer_to_a_connection_that_is_gone_goes_nowhere() -> None:
     desk = Desk()
     desk.vote()
@@ -244,6 +246,7 @@ def test_a_second_answer_to_one_request_is_not_sent() -> None:
     assert len(desk.ports.sent) == 1
 
 
+@pytest.mark.conformance(147)
 @pytest.mark.parametrize("version", range(6))
 def test_api_versions_lists_what_is_served(version: int) -> None:
     desk = Desk()
@@ -258,6 +261,7 @@ def test_api_versions_lists_what_is_served(version: int) -> None:
     assert desk.received() == []
 
 
+@pytest.mark.conformance(147)
 @pytest.mark.parametrize("version", [-1, 6, 99])
 def test_api_versions_of_an_unknown_version_is_answered_in_version_0(version: int) -> None:
     desk = Desk()
@@ -328,6 +332,7 @@ def recordings() -> Iterator[Recorded]:
     yield from (load(path) for path in OURS if "ApiVersions" in path.name)
 
 
+@pytest.mark.conformance(147)
 def test_kafkas_own_api_versions_requests_get_what_kafka_gives_to_the_apis_that_we_serve() -> None:
     """The same API keys with the same versions, as far as Kafka 4.3.1 knows them; and kraft.version the same."""
     for recorded in recordings():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pykraft.core.events import Persisted, TimerDue
 from pykraft.host.inbox import Arrival, Inbox
 from pykraft.types import Io
 from tests.host.fakes import batch
 
 
+@pytest.mark.conformance(115)
 def test_events_come_out_in_the_order_in_which_they_happened() -> None:
     inbox = Inbox()
     inbox.put(TimerDue())
@@ -17,6 +20,7 @@ def test_events_come_out_in_the_order_in_which_they_happened() -> None:
     assert inbox.take() is None
 
 
+@pytest.mark.conformance(115)
 def test_a_closed_inbox_forgets_what_waits_and_what_comes() -> None:
     inbox = Inbox()
     inbox.put(TimerDue())

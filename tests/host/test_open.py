@@ -119,6 +119,7 @@ def test_another_topics_partition_is_refused() -> None:
         opened(used(), replace(config(1), topic_id=Uuid(bytes([9]) * 16)))
 
 
+@pytest.mark.conformance(84)
 @pytest.mark.parametrize(
     "path",
     [DIRECTORY / "meta.properties", PARTITION / "quorum-state", PARTITION / "partition.metadata", LOG],

@@ -91,6 +91,7 @@ def fetch_answer(records: Buffer, *, wire_id: int) -> bytes:
     return b"".join(bytes(part) for part in encode_response(ApiKey.FETCH, 18, wire_id, body))
 
 
+@pytest.mark.conformance(96)
 def test_a_request_dials_negotiates_and_is_answered() -> None:
     desk = Desk()
     correlation_id = desk.send()
@@ -105,6 +106,7 @@ def test_a_request_dials_negotiates_and_is_answered() -> None:
     assert isinstance(event.message, VoteResponse)
 
 
+@pytest.mark.conformance(96)
 def test_the_next_request_takes_the_same_connection() -> None:
     desk = Desk()
     desk.send()
@@ -203,6 +205,7 @@ def test_a_peer_that_moved_is_dialed_where_it_is_now() -> None:
     assert desk.ports.dialed[-1][1] == Endpoint("elsewhere", 1)
 
 
+@pytest.mark.conformance(96)
 def test_a_failed_dial_fails_the_request_once() -> None:
     desk = Desk()
     correlation_id = desk.send()
@@ -221,6 +224,7 @@ def test_a_request_that_failed_while_it_waited_for_the_disk_never_leaves() -> No
     assert desk.events() == []
 
 
+@pytest.mark.conformance(96)
 def test_a_connection_that_breaks_fails_what_was_asked_and_the_next_request_dials_anew() -> None:
     desk = Desk()
     correlation_id = desk.send()
@@ -250,6 +254,7 @@ def test_an_idle_connection_that_breaks_is_no_news() -> None:
     assert desk.ports.reports == []
 
 
+@pytest.mark.conformance(96)
 def test_a_pre_vote_to_an_old_peer_fails_with_its_own_error_and_the_connection_stays() -> None:
     desk = Desk()
     correlation_id = desk.send(vote(pre_vote=True))
@@ -259,6 +264,7 @@ def test_a_pre_vote_to_an_old_peer_fails_with_its_own_error_and_the_connection_s
     assert desk.asked == [(connection, ApiKey.VOTE, 1)]
 
 
+@pytest.mark.conformance(96)
 @pytest.mark.parametrize("answer", [b"", b"garbage", vote_answer(wire_id=5), vote_answer(wire_id=1)[:-3]])
 def test_an_answer_that_is_none_closes_the_connection_with_one_line(answer: bytes) -> None:
     desk = Desk()

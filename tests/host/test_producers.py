@@ -70,6 +70,7 @@ def test_what_no_reader_accepts_is_refused_before_anything_happens(values: list[
     assert len(producers) == 0
 
 
+@pytest.mark.conformance(112)
 def test_a_batch_joins_the_values_of_its_proposals_in_order() -> None:
     app = Application()
     first, second = app.propose("a", b"a1", b"a2"), app.propose("b", b"b1")
@@ -150,6 +151,7 @@ def test_an_outcome_may_lead_to_the_next_proposal() -> None:
     assert len(handles) == len(producers) == 1
 
 
+@pytest.mark.conformance(112)
 def test_there_is_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "UNDECIDED_PROPOSALS_MAX", 2)
     app = Application()
@@ -160,6 +162,7 @@ def test_there_is_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert app.producers.is_overfull
 
 
+@pytest.mark.conformance(112, 116)
 def test_control_records_become_a_control_batch() -> None:
     record = LeaderChange(leader_id=NodeId(1), voters=(NodeId(1), NodeId(2)), granting_voters=(NodeId(1),))
     planned = PlannedBatch(
@@ -170,6 +173,7 @@ def test_control_records_become_a_control_batch() -> None:
     assert decode_control(data) == [record]
 
 
+@pytest.mark.conformance(113)
 @given(st.lists(st.lists(st.integers(1, 300), min_size=1, max_size=80), min_size=1, max_size=8))
 def test_proposals_whose_claims_fit_into_a_batch_do_fit(sizes: list[list[int]]) -> None:
     app = Application()
@@ -185,6 +189,7 @@ def test_proposals_whose_claims_fit_into_a_batch_do_fit(sizes: list[list[int]]) 
     assert not values or batch_size_bytes(values) <= BATCH_SIZE_BYTES_MAX
 
 
+@pytest.mark.conformance(113)
 @given(st.integers(1, 40), st.integers(-300, 300))
 def test_a_proposal_that_fits_only_alone_may_go_and_one_byte_more_may_not(count: int, slack: int) -> None:
     values = [b"x" * 100] * (count - 1)

@@ -84,6 +84,7 @@ def copy_with_flips(directory: Path, to: Path, flips: Sequence[tuple[str, int]])
     return to
 
 
+@pytest.mark.conformance(150)
 def test_kafka_reads_every_batch_and_every_index_of_our_log(kafka: Kafka, tmp_path: Path) -> None:
     directory = write_log(tmp_path)
     segments = files(directory, ".log")

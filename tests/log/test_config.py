@@ -8,6 +8,7 @@ from pykraft.errors import ConfigError
 from pykraft.log.config import LogConfig
 
 
+@pytest.mark.conformance(110)
 def test_the_defaults_are_kafkas() -> None:
     assert LogConfig() == LogConfig(
         segment_size_bytes=1_073_741_824,

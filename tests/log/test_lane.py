@@ -120,6 +120,7 @@ def live(replica: Replica, random: Random, groups: int) -> None:
             replica.lane.settle()
 
 
+@pytest.mark.conformance(104)
 @pytest.mark.parametrize("seed", range(250))
 def test_power_loss_at_a_random_operation_loses_nothing_that_was_answered(seed: int) -> None:
     fs, random = PageCacheFs(), Random(seed)

@@ -17,9 +17,9 @@ from pykraft.log.config import LogConfig
 from pykraft.log.os_fs import OsFs
 from pykraft.log.recovery_point import RecoveryPoint
 from pykraft.log.segment_view import SegmentView
-from pykraft.protocol.batch import scan
-from pykraft.protocol.records import decode_values
-from pykraft.types import Buffer, Offset, Uuid
+from pykraft.protocol.batch import read_header, scan
+from pykraft.protocol.records import decode_control, decode_values, encode_control_batch
+from pykraft.types import Buffer, ControlRecord, Epoch, KRaftVersion, LeaderChange, NodeId, Offset, Uuid
 from tests.log.logs import DIRECTORY, ONE, SMALL, TOPIC_ID, Batch, batch, bytes_of, content, fill, open_log, run_of
 from tests.log.page_cache_fs import PageCacheFs
 
@@ -41,6 +41,7 @@ def logs_of(fs: PageCacheFs) -> list[str]:
     return [name for name in fs.listdir(DIRECTORY) if name.endswith(".log")]
 
 
+@pytest.mark.conformance(101, 102)
 @given(batch_shapes, st.integers(1, 3000))
 def test_what_was_appended_is_read_back(shapes: list[tuple[int, int, int]], size_bytes_max: int) -> None:
     batches = built(shapes)
@@ -52,6 +53,7 @@ def test_what_was_appended_is_read_back(shapes: list[tuple[int, int, int]], size
     assert log.size_bytes == sum(map(len, bytes_of(batches)))
 
 
+@pytest.mark.conformance(101)
 @given(batch_shapes)
 def test_grouped_appends_leave_the_files_of_single_ones(shapes: list[tuple[int, int, int]]) -> None:
     batches, one, other = built(shapes), PageCacheFs(), PageCacheFs()
@@ -82,6 +84,7 @@ def test_a_closed_log_opens_unchanged(shapes: list[tuple[int, int, int]]) -> Non
     assert {name: fs.read(DIRECTORY / name) for name in fs.listdir(DIRECTORY)} == before
 
 
+@pytest.mark.conformance(104)
 @pytest.mark.parametrize("cut", range(26))
 def test_a_truncated_log_ends_where_it_was_cut_and_goes_on(cut: int) -> None:
     fs = PageCacheFs()
@@ -103,6 +106,7 @@ def test_a_truncated_log_ends_where_it_was_cut_and_goes_on(cut: int) -> None:
     assert (recovery.truncated_bytes, recovery.corrupt) == (0, ())
 
 
+@pytest.mark.conformance(110)
 def test_a_segment_rolls_before_it_grows_too_large() -> None:
     fs = PageCacheFs()
     size_bytes = len(batch(0)[1])
@@ -111,6 +115,7 @@ def test_a_segment_rolls_before_it_grows_too_large() -> None:
     assert logs_of(fs) == [f"{offset:020d}.log" for offset in (0, 3, 6)]
 
 
+@pytest.mark.conformance(110)
 def test_a_batch_larger_than_a_segment_gets_one_of_its_own() -> None:
     fs = PageCacheFs()
     log, _ = open_log(fs, LogConfig(segment_size_bytes=100, index_size_bytes_max=480))
@@ -118,6 +123,7 @@ def test_a_batch_larger_than_a_segment_gets_one_of_its_own() -> None:
     assert logs_of(fs) == [f"{offset:020d}.log" for offset in (0, 1, 2)]
 
 
+@pytest.mark.conformance(110)
 def test_a_segment_rolls_when_its_timestamps_span_too_much() -> None:
     fs = PageCacheFs()
     log, _ = open_log(fs, LogConfig(segment_ms=1000, index_size_bytes_max=480))
@@ -125,6 +131,7 @@ def test_a_segment_rolls_when_its_timestamps_span_too_much() -> None:
     assert logs_of(fs) == [f"{offset:020d}.log" for offset in (0, 2)]
 
 
+@pytest.mark.conformance(110)
 def test_a_segment_rolls_when_an_index_is_full() -> None:
     fs = PageCacheFs()
     log, _ = open_log(fs, LogConfig(index_interval_bytes=0, index_size_bytes_max=36))
@@ -134,6 +141,7 @@ def test_a_segment_rolls_when_an_index_is_full() -> None:
     assert len(fs.read(DIRECTORY / f"{0:020d}.timeindex")) == 24
 
 
+@pytest.mark.conformance(110)
 def test_a_segment_rolls_before_its_offsets_leave_int32() -> None:
     fs = PageCacheFs()
     log, _ = open_log(fs)
@@ -190,6 +198,7 @@ def test_the_recovery_point_lags_by_one_group_and_settles() -> None:
     assert point.offset == 4
 
 
+@pytest.mark.conformance(102)
 def test_nothing_is_read_above_the_end_or_outside_the_log() -> None:
     log, _ = open_log(PageCacheFs())
     assert log.read(Offset(0), 100) == b""
@@ -200,6 +209,7 @@ def test_nothing_is_read_above_the_end_or_outside_the_log() -> None:
             log.read(Offset(offset), 100)
 
 
+@pytest.mark.conformance(102, 143)
 def test_a_read_takes_whole_batches_only_and_stays_in_one_segment() -> None:
     log, _ = open_log(PageCacheFs(), LogConfig(segment_size_bytes=1000, index_size_bytes_max=480))
     batches = run_of(0, 20)
@@ -211,6 +221,7 @@ def test_a_read_takes_whole_batches_only_and_stays_in_one_segment() -> None:
     assert len(log.read(Offset(0), 10**6)) == 1000 // size_bytes * size_bytes
 
 
+@pytest.mark.conformance(116)
 @pytest.mark.parametrize("position", range(0, 200, 7))
 def test_damage_is_found_by_the_reader(position: int) -> None:
     fs = PageCacheFs()
@@ -290,6 +301,7 @@ def test_readers_on_other_threads_only_ever_see_sound_batches(tmp_path: Path) ->
     log.close()
 
 
+@pytest.mark.conformance(103, 104)
 def test_the_epoch_checkpoint_follows_appends_and_truncations() -> None:
     fs = PageCacheFs()
     log, _ = open_log(fs)
@@ -301,6 +313,24 @@ def test_the_epoch_checkpoint_follows_appends_and_truncations() -> None:
     assert log.last_epoch == 1
 
 
+@pytest.mark.conformance(101)
+def test_a_control_batch_takes_offsets_like_any_other() -> None:
+    fs = PageCacheFs()
+    log, _ = open_log(fs)
+    records: list[ControlRecord] = [
+        LeaderChange(leader_id=NodeId(1), voters=(NodeId(1),), granting_voters=(NodeId(1),)),
+        KRaftVersion(1),
+    ]
+    data = encode_control_batch(records, base_offset=Offset(0), epoch=Epoch(2), timestamp_ms=5)
+    fill(log, [(read_header(data), data), batch(2, epoch=2)])
+    assert (log.end_offset, log.last_epoch) == (3, 2)
+    (control, _) = content(log)
+    assert decode_control(control) == records
+    fs.kill()
+    assert content(open_log(fs)[0])[0] == data
+
+
+@pytest.mark.conformance(101)
 def test_batches_out_of_order_are_our_bug() -> None:
     log, _ = open_log(PageCacheFs())
     with pytest.raises(AssertionError, match="in order"):
@@ -312,6 +342,7 @@ def test_batches_out_of_order_are_our_bug() -> None:
         log.append([(batch(1, epoch=5)[0], b"short")])
 
 
+@pytest.mark.conformance(111)
 def test_another_topics_directory_is_refused() -> None:
     fs = PageCacheFs()
     open_log(fs)

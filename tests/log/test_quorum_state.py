@@ -52,6 +52,7 @@ def read(fs: PageCacheFs) -> Election | None:
     return stored.election if stored else None
 
 
+@pytest.mark.conformance(149)
 @pytest.mark.parametrize("path", GOLDEN_PATHS, ids=str)
 def test_kafkas_files_are_read_and_written(path: Path) -> None:
     stored = parse_quorum_state(path, path.read_bytes())
@@ -60,6 +61,7 @@ def test_kafkas_files_are_read_and_written(path: Path) -> None:
     assert again == path.read_bytes()
 
 
+@pytest.mark.conformance(94, 95)
 @given(elections, st.lists(ids, max_size=5).map(tuple), st.integers(0, 1))
 def test_what_is_written_is_read_back(election: Election, voters: tuple[NodeId, ...], kraft_version: int) -> None:
     content = encode_quorum_state(election, voters=voters, kraft_version=kraft_version)
@@ -72,6 +74,7 @@ def test_what_is_written_is_read_back(election: Election, voters: tuple[NodeId, 
     )
 
 
+@pytest.mark.conformance(94, 149)
 def test_the_bytes_of_both_versions() -> None:
     vote = Election(epoch=Epoch(2), voted=ReplicaKey(NodeId(3), Uuid(bytes(range(16)))))
     assert encode_quorum_state(vote, voters=VOTERS[:2], kraft_version=0) == (
@@ -83,6 +86,7 @@ def test_the_bytes_of_both_versions() -> None:
     )
 
 
+@pytest.mark.conformance(84, 95)
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
@@ -112,10 +116,12 @@ def test_what_cannot_be_read_is_refused_with_the_repair(content: bytes, expected
     assert "restore quorum-state from a copy" in str(caught.value)
 
 
+@pytest.mark.conformance(95)
 def test_no_files_mean_no_election() -> None:
     assert read(disk()) is None
 
 
+@pytest.mark.conformance(95)
 def test_a_kafka_file_without_check_is_accepted_and_checked_from_the_first_write_on() -> None:
     fs = disk()
     fs.write(PATH, GOLDEN_PATHS[0].read_bytes())
@@ -127,6 +133,7 @@ def test_a_kafka_file_without_check_is_accepted_and_checked_from_the_first_write
     assert read(fs) == election(before.epoch + 1)
 
 
+@pytest.mark.conformance(84, 95)
 def test_every_changed_bit_of_quorum_state_is_refused() -> None:
     fs = disk()
     write(fs, 1)
@@ -218,6 +225,7 @@ def test_a_crash_at_every_operation_leaves_the_old_election_or_the_new(epochs: i
             assert read(fs) == election(21)
 
 
+@pytest.mark.conformance(95)
 def test_the_store_closes_and_opens_again() -> None:
     fs = disk()
     store = ElectionStore(fs, DIRECTORY)

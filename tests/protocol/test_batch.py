@@ -160,6 +160,7 @@ def test_the_crc_of_a_cut_batch_is_not_taken() -> None:
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
+@pytest.mark.conformance(116, 143)
 @given(st.lists(st.integers(1, 4), max_size=4), st.data())
 def test_a_scan_finds_whole_batches_and_stops_before_a_cut_one(counts: list[int], draw: st.DataObject) -> None:
     batches = [batch(count) for count in counts]
@@ -171,6 +172,7 @@ def test_a_scan_finds_whole_batches_and_stops_before_a_cut_one(counts: list[int]
     assert [start for start, _ in found] == [0, *ends][: len(found)]
 
 
+@pytest.mark.conformance(116)
 def test_a_scan_raises_at_the_first_bad_batch_after_yielding_the_good_ones() -> None:
     good, bad = batch(), patched(batch(), 30, ">b", 1)
     found: list[int] = []

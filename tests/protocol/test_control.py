@@ -117,6 +117,7 @@ def voter_twin(voter: Voter) -> voters_v0.Voter:
     )
 
 
+@pytest.mark.conformance(116)
 @given(CONTROL_RECORDS)
 def test_control_records_come_back(record: ControlRecord) -> None:
     key, value = encode_control(record)
@@ -124,6 +125,7 @@ def test_control_records_come_back(record: ControlRecord) -> None:
     assert decode_control_value(memoryview(key), memoryview(value)) == record
 
 
+@pytest.mark.conformance(116)
 @given(CONTROL_RECORDS)
 def test_kio_writes_the_same_values(record: ControlRecord) -> None:
     assert encode_control(record)[1] == written_by_kio(twin(record))

@@ -98,6 +98,7 @@ def resealed(batch: Buffer, *, attributes: int | None = None, body: bytes | None
 # Kafka's own bytes
 
 
+@pytest.mark.conformance(116, 148)
 def test_a_leader_change_batch_of_kafka() -> None:
     record = LeaderChange(
         leader_id=NodeId(3), voters=(NodeId(1), NodeId(2), NodeId(3)), granting_voters=(NodeId(3), NodeId(2))
@@ -107,6 +108,7 @@ def test_a_leader_change_batch_of_kafka() -> None:
     assert written == LEADER_CHANGE_BATCH
 
 
+@pytest.mark.conformance(116, 148)
 def test_a_bootstrap_checkpoint_of_kafka() -> None:
     (_, head), (position, foot) = scan(BOOTSTRAP_CHECKPOINT)
     voter = Voter(
@@ -130,6 +132,7 @@ def test_the_recordings_are_all_there() -> None:
     assert len(LOGS) == 66
 
 
+@pytest.mark.conformance(113, 116, 148)
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: str(path.relative_to(GOLDEN)))
 def test_every_batch_of_a_recording_encodes_to_the_same_bytes(path: Path) -> None:
     data = path.read_bytes()
@@ -252,6 +255,7 @@ def test_log_append_time_overrides_the_records_own() -> None:
     assert [record.timestamp_ms for record in decode_records(batch)] == [START_MS + 9000] * 2
 
 
+@pytest.mark.conformance(116)
 def test_a_batch_that_a_cleaner_emptied_has_no_records() -> None:
     batch = bytearray(resealed(seal(record()), body=b""))
     struct.pack_into(">i", batch, 57, 0)
@@ -327,6 +331,7 @@ def test_a_batch_cut_at_any_byte_is_refused(decode: Callable[[bytes], object]) -
         assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
+@pytest.mark.conformance(116)
 def test_every_flipped_bit_under_the_crc_is_seen() -> None:
     for bit in range(17 * 8, len(LEADER_CHANGE_BATCH) * 8):
         flipped = bytearray(LEADER_CHANGE_BATCH)
@@ -347,6 +352,7 @@ def test_damage_under_a_right_crc_is_refused_or_read_but_never_breaks(draw: st.D
             assert error.code in (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE)
 
 
+@pytest.mark.conformance(116)
 def test_a_data_batch_holds_no_control_records() -> None:
     with pytest.raises(ProtocolError, match="data batch") as caught:
         decode_control(seal(record()))

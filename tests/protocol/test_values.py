@@ -44,6 +44,7 @@ def record(*fields: int | bytes) -> bytes:
     return encode_varint(len(rest)) + rest
 
 
+@pytest.mark.conformance(113)
 @given(VALUES | EQUAL_SIZES)
 @example([b"x" * size for size in range(1, 70)])
 @example([b"x"] * 65)
@@ -54,6 +55,7 @@ def test_values_come_back(values: list[bytes]) -> None:
     assert decode_values(batch) == decode_values(memoryview(batch)) == values
 
 
+@pytest.mark.conformance(113)
 @pytest.mark.parametrize("count", [63, 64, 65, 1024, 1025, 8191, 8192, 8193, KEPT_PLACES_MAX, KEPT_PLACES_MAX + 1])
 def test_batches_around_the_ends_of_runs(count: int) -> None:
     equal = [b"%07d" % index for index in range(count)]
@@ -64,6 +66,7 @@ def test_batches_around_the_ends_of_runs(count: int) -> None:
         assert len(encode(values)) == batch_size_bytes(values)
 
 
+@pytest.mark.conformance(113)
 def test_sizes_where_lengths_take_another_byte() -> None:
     chance = random.Random(1)
     for size in (55, 56, 57, 58, 59, 63, 64, 8180, 8185, 8190, 8191, 8192, 1_048_570, 1_048_576):
@@ -82,6 +85,7 @@ def test_kio_reads_the_same(values: list[bytes]) -> None:
     assert (found.partition_leader_epoch, found.last_offset_delta) == (2, len(values) - 1)
 
 
+@pytest.mark.conformance(112, 113)
 @given(VALUES, st.data())
 def test_sizes_add_up_over_appends(values: list[bytes], draw: st.DataObject) -> None:
     cut = draw.draw(st.integers(0, len(values)))
@@ -90,6 +94,7 @@ def test_sizes_add_up_over_appends(values: list[bytes], draw: st.DataObject) -> 
     assert HEADER_SIZE_BYTES + first + second == batch_size_bytes(values)
 
 
+@pytest.mark.conformance(113)
 def test_nothing_and_empty_values_are_not_written() -> None:
     with pytest.raises(UsageError, match="at least one value"):
         encode([])

@@ -17,11 +17,13 @@ KEY = ApiKey.ADD_RAFT_VOTER
 REQUEST = AddVoterRequest(voter=KEY_3, listeners=TWO_LISTENERS, timeout_ms=1000)
 
 
+@pytest.mark.conformance(98, 100)
 def test_both_versions() -> None:
     assert sent(REQUEST, 0) == REQUEST
     assert sent(replace(REQUEST, ack_when_committed=False), 1) == replace(REQUEST, ack_when_committed=False)
 
 
+@pytest.mark.conformance(100)
 def test_version_0_cannot_ask_for_an_early_answer() -> None:
     with pytest.raises(ProtocolError) as caught:
         sent(replace(REQUEST, ack_when_committed=False), 0)
@@ -39,6 +41,7 @@ def test_another_cluster_is_refused() -> None:
     assert asked(KEY, 1, {**body_of(REQUEST, 1), "cluster_id": None}) == REQUEST
 
 
+@pytest.mark.conformance(100)
 @pytest.mark.parametrize("message", [ChangeVoterResponse(error=0), ChangeVoterResponse(error=126, error_message="no")])
 def test_answers(message: ChangeVoterResponse) -> None:
     assert replied(KEY, 1, message) == message

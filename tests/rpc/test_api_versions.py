@@ -22,6 +22,7 @@ def test_an_answer_lists_apis_by_key_and_is_read_back() -> None:
         assert response_from_wire(found) == {52: Versions(0, 2), 1: Versions(4, 18)}
 
 
+@pytest.mark.conformance(147)
 def test_a_feature_from_level_0_is_shown_from_version_4_on() -> None:
     feature = {"name": "kraft.version", "min_version": 0, "max_version": 1}
     assert response_to_wire(4, SERVED, VersionRange(0, 1))["supported_features"] == [feature]

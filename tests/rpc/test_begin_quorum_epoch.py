@@ -18,16 +18,19 @@ REQUEST = BeginQuorumEpochRequest(epoch=Epoch(6), leader_id=NodeId(1), voter=KEY
 RESPONSE = BeginQuorumEpochResponse(error=125, epoch=Epoch(6), leader_id=NodeId(1), listeners=LEADER)
 
 
+@pytest.mark.conformance(98, 100)
 def test_version_1_carries_everything() -> None:
     assert sent(REQUEST, 1) == REQUEST
     assert replied(KEY, 1, RESPONSE) == RESPONSE
 
 
+@pytest.mark.conformance(98, 100)
 def test_version_0_carries_neither_voter_nor_endpoints() -> None:
     assert sent(REQUEST, 0) == replace(REQUEST, voter=None, listeners=NO_LISTENERS)
     assert replied(KEY, 0, RESPONSE) == replace(RESPONSE, listeners=NO_LISTENERS)
 
 
+@pytest.mark.conformance(98)
 def test_listener_names_become_upper_case_and_the_last_of_two_counts() -> None:
     endpoints = [
         {"name": "controller", "host": "a", "port": 1},

@@ -63,6 +63,7 @@ def test_every_request_of_the_core_has_its_rpc() -> None:
         assert codec.RPCS[codec._KEYS[rpc.request_type]] is codec.RPCS[key]
 
 
+@pytest.mark.conformance(100)
 @pytest.mark.parametrize("path", FILES, ids=file_id)
 def test_kafkas_requests_become_messages_and_the_same_bytes_again(path: Path) -> None:
     raw, _ = load(path)
@@ -81,6 +82,7 @@ def test_kafkas_requests_become_messages_and_the_same_bytes_again(path: Path) ->
     assert b"".join(again) == raw
 
 
+@pytest.mark.conformance(100)
 @pytest.mark.parametrize("path", FILES, ids=file_id)
 def test_kafkas_answers_become_messages_and_the_same_bytes_again(path: Path) -> None:
     request, raw = load(path)

@@ -27,15 +27,18 @@ RESPONSE = DescribeQuorumResponse(
 )
 
 
+@pytest.mark.conformance(100)
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_requests(version: int) -> None:
     assert sent(DescribeQuorumRequest(), version) == DescribeQuorumRequest()
 
 
+@pytest.mark.conformance(98, 100)
 def test_version_2_carries_everything() -> None:
     assert replied(KEY, 2, RESPONSE) == RESPONSE
 
 
+@pytest.mark.conformance(98, 100)
 def test_older_versions_carry_less() -> None:
     found = replied(KEY, 1, RESPONSE)
     assert found.nodes == ()

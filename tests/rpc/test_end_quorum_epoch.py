@@ -18,11 +18,13 @@ REQUEST = EndQuorumEpochRequest(epoch=Epoch(6), leader_id=NodeId(1), successors=
 RESPONSE = EndQuorumEpochResponse(error=0, epoch=Epoch(7), leader_id=NodeId(2), listeners=LEADER)
 
 
+@pytest.mark.conformance(98, 100)
 def test_version_1_names_successors_by_key() -> None:
     assert sent(REQUEST, 1) == REQUEST
     assert replied(KEY, 1, RESPONSE) == RESPONSE
 
 
+@pytest.mark.conformance(98, 100)
 def test_version_0_names_successors_by_id() -> None:
     successors = (ReplicaKey(NodeId(3)), ReplicaKey(NodeId(2)))
     assert sent(REQUEST, 0) == replace(REQUEST, successors=successors, listeners=NO_LISTENERS)

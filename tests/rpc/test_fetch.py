@@ -35,12 +35,14 @@ RESPONSE = FetchResponse(
 )
 
 
+@pytest.mark.conformance(100)
 def test_version_18_carries_everything() -> None:
     for high_watermark in (None, -1, 0, 2**40):
         message = replace(REQUEST, high_watermark=high_watermark)
         assert sent(message, 18) == message
 
 
+@pytest.mark.conformance(96, 100)
 def test_older_versions_carry_less() -> None:
     assert sent(REQUEST, 17) == replace(REQUEST, high_watermark=None)
     for version in (13, 14, 15, 16):
@@ -52,6 +54,7 @@ def test_an_observer_may_have_no_id(version: int) -> None:
     assert sent(replace(REQUEST, replica=None), version).replica is None
 
 
+@pytest.mark.conformance(100)
 def test_the_body_is_that_of_a_kafka_replica() -> None:
     body = body_of(REQUEST, 18)
     assert (body["min_bytes"], body["session_id"], body["session_epoch"], body["rack_id"]) == (0, 0, -1, "")
@@ -84,6 +87,7 @@ def test_what_is_not_for_us_is_refused_above_the_partition(change: str) -> None:
     assert asked(KEY, 18, {**body, **changes[change]}) == Refusal(error, {"error_code": error})
 
 
+@pytest.mark.conformance(98, 100)
 def test_answers_name_the_leaders_endpoint_from_version_17_on() -> None:
     for version in (17, 18):
         assert replied(KEY, version, RESPONSE) == RESPONSE

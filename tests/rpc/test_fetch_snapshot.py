@@ -32,12 +32,14 @@ RESPONSE = FetchSnapshotResponse(
 )
 
 
+@pytest.mark.conformance(98, 100)
 def test_version_1_carries_everything() -> None:
     assert sent(REQUEST, 1) == REQUEST
     assert sent(replace(REQUEST, replica=None), 1).replica is None
     assert replied(KEY, 1, RESPONSE) == RESPONSE
 
 
+@pytest.mark.conformance(98, 100)
 def test_version_0_carries_neither_directory_id_nor_endpoints() -> None:
     assert sent(REQUEST, 0) == replace(REQUEST, replica=ReplicaKey(NodeId(2)))
     assert replied(KEY, 0, RESPONSE) == replace(RESPONSE, listeners=NO_LISTENERS)
@@ -63,6 +65,7 @@ def test_another_partition_is_unknown_within_the_partition_and_names_no_leader(n
     )
 
 
+@pytest.mark.conformance(146)
 def test_an_error_is_answered_with_empty_bytes_and_read_back() -> None:
     message = replace(RESPONSE, error=98, size_bytes=0, position=0)
     answer = answered(KEY, 1, message)

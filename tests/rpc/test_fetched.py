@@ -32,6 +32,7 @@ def test_views_are_of_the_frame() -> None:
     assert view.obj is frame
 
 
+@pytest.mark.conformance(143)
 @pytest.mark.parametrize("size_bytes", [0, 1, 60, 61, len(SECOND) - 1])
 def test_a_last_batch_that_is_cut_off_is_no_fault(size_bytes: int) -> None:
     fetched = read_batches(FIRST + SECOND[:size_bytes])
@@ -39,6 +40,7 @@ def test_a_last_batch_that_is_cut_off_is_no_fault(size_bytes: int) -> None:
     assert fetched.invalid is None
 
 
+@pytest.mark.conformance(144)
 @pytest.mark.parametrize("size_bytes", [1, 60, 61, len(FIRST) - 1])
 def test_a_first_batch_that_is_cut_off_is_a_fault(size_bytes: int) -> None:
     fetched = read_batches(FIRST[:size_bytes])
@@ -47,6 +49,7 @@ def test_a_first_batch_that_is_cut_off_is_a_fault(size_bytes: int) -> None:
     assert read_batches(b"").invalid is None
 
 
+@pytest.mark.conformance(144)
 def test_a_bad_batch_ends_what_is_kept_and_is_named() -> None:
     bad = bytearray(SECOND)
     bad[-1] ^= 1

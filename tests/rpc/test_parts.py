@@ -47,6 +47,7 @@ def test_a_cluster_id_is_absent_or_exactly_ours(cluster_id: str | None, refused:
     assert parts.wrong_cluster({"cluster_id": cluster_id}, CONTEXT) == expected
 
 
+@pytest.mark.conformance(98)
 def test_listeners_come_back_without_those_that_nobody_can_dial() -> None:
     bodies = parts.endpoint_bodies(TWO_LISTENERS)
     assert parts.listeners_of(bodies) == TWO_LISTENERS
@@ -55,6 +56,7 @@ def test_listeners_come_back_without_those_that_nobody_can_dial() -> None:
     assert parts.listeners_of([*silent, *bodies]) == TWO_LISTENERS
 
 
+@pytest.mark.conformance(98)
 def test_the_leader_has_one_endpoint_in_an_answer() -> None:
     bodies = parts.node_endpoint_bodies(NodeId(1), TWO_LISTENERS)
     assert bodies == [{"node_id": 1, "host": "localhost", "port": 9093}]
@@ -73,6 +75,7 @@ def test_a_port_is_a_port(port: int) -> None:
     )
 
 
+@pytest.mark.conformance(98)
 def test_an_answer_has_endpoints_from_version_1_on() -> None:
     message = BeginQuorumEpochResponse(error=0, epoch=Epoch(1), leader_id=NodeId(1), listeners=LEADER)
     assert "node_endpoints" not in parts.answer_body(message, 0, CONTEXT)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pykraft.core.messages import ChangeVoterResponse, RemoveVoterRequest
 from pykraft.errors import ErrorCode
 from pykraft.protocol.api import ApiKey
@@ -12,6 +14,7 @@ KEY = ApiKey.REMOVE_RAFT_VOTER
 REQUEST = RemoveVoterRequest(voter=KEY_3)
 
 
+@pytest.mark.conformance(100)
 def test_requests_and_answers() -> None:
     assert sent(REQUEST, 0) == REQUEST
     message = ChangeVoterResponse(error=127, error_message="no")

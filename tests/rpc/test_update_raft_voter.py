@@ -18,10 +18,12 @@ REQUEST = UpdateVoterRequest(epoch=Epoch(4), voter=KEY_3, listeners=TWO_LISTENER
 RESPONSE = UpdateVoterResponse(error=0, epoch=Epoch(4), leader_id=NodeId(1), listeners=LEADER)
 
 
+@pytest.mark.conformance(98, 100)
 def test_requests() -> None:
     assert sent(REQUEST, 0) == REQUEST
 
 
+@pytest.mark.conformance(98, 100)
 @pytest.mark.parametrize(
     "message",
     [
@@ -34,6 +36,7 @@ def test_answers_with_and_without_leader_and_endpoint(message: UpdateVoterRespon
     assert replied(KEY, 0, message) == message
 
 
+@pytest.mark.conformance(98)
 def test_an_endpoint_without_a_leader_is_not_told() -> None:
     assert replied(KEY, 0, replace(RESPONSE, leader_id=None)).listeners == NO_LISTENERS
 

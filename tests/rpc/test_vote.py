@@ -19,10 +19,12 @@ REQUEST = VoteRequest(
 RESPONSE = VoteResponse(error=0, epoch=Epoch(5), leader_id=NodeId(1), vote_granted=True, listeners=LEADER)
 
 
+@pytest.mark.conformance(100)
 def test_version_2_carries_everything() -> None:
     assert sent(replace(REQUEST, pre_vote=True), 2) == replace(REQUEST, pre_vote=True)
 
 
+@pytest.mark.conformance(96, 100)
 def test_version_1_carries_no_pre_vote() -> None:
     assert sent(REQUEST, 1) == REQUEST
     with pytest.raises(ProtocolError) as caught:
@@ -30,6 +32,7 @@ def test_version_1_carries_no_pre_vote() -> None:
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
+@pytest.mark.conformance(100)
 def test_version_0_carries_no_directory_ids_and_no_voter() -> None:
     assert sent(REQUEST, 0) == replace(REQUEST, candidate=ReplicaKey(NodeId(2)), voter=None)
 
@@ -45,6 +48,7 @@ def test_impossible_values_reach_the_core_which_answers_them() -> None:
     assert sent(odd, 2) == odd
 
 
+@pytest.mark.conformance(61)
 @pytest.mark.parametrize("version", [0, 1, 2])
 @pytest.mark.parametrize("cluster_id", ["another", ""])
 def test_another_cluster_is_refused_before_the_topic_is_looked_at(version: int, cluster_id: str) -> None:
@@ -75,12 +79,14 @@ def test_anything_but_our_one_partition_is_an_invalid_request(case: str) -> None
     assert asked(ApiKey.VOTE, 2, body) == Refusal(ErrorCode.INVALID_REQUEST, {"error_code": ErrorCode.INVALID_REQUEST})
 
 
+@pytest.mark.conformance(98, 100)
 def test_answers_name_the_leaders_endpoint_from_version_1_on() -> None:
     assert replied(ApiKey.VOTE, 2, RESPONSE) == RESPONSE
     assert replied(ApiKey.VOTE, 1, RESPONSE) == RESPONSE
     assert replied(ApiKey.VOTE, 0, RESPONSE) == replace(RESPONSE, listeners=NO_LISTENERS)
 
 
+@pytest.mark.conformance(98)
 def test_an_unknown_leader_has_no_endpoint() -> None:
     unknown = replace(RESPONSE, leader_id=None, error=74, vote_granted=False)
     assert replied(ApiKey.VOTE, 2, unknown) == replace(unknown, listeners=NO_LISTENERS)

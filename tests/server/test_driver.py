@@ -88,6 +88,7 @@ async def within_time(awaitable: Awaitable[Outcome]) -> Committed:
     return outcome
 
 
+@pytest.mark.conformance(99)
 def test_one_node_serves_and_remembers(serve: Serve, tmp_path: Path) -> None:
     [config] = node_configs(tmp_path, 1)
 
@@ -107,6 +108,7 @@ def test_one_node_serves_and_remembers(serve: Serve, tmp_path: Path) -> None:
     serve(main)
 
 
+@pytest.mark.conformance(99)
 def test_three_nodes_elect_replicate_and_hand_over(serve: Serve, tmp_path: Path) -> None:
     async def main() -> None:
         nodes = {config.node_id: Served(config) for config in node_configs(tmp_path, 3)}
@@ -174,6 +176,7 @@ def test_a_disk_that_never_comes_back_does_not_keep_the_node(
             thread.join(TIMEOUT_S)
 
 
+@pytest.mark.conformance(99)
 def test_a_disk_that_fails_ends_the_node(serve: Serve, tmp_path: Path) -> None:
     [config] = node_configs(tmp_path, 1)
     fs = StallingFs()
@@ -194,6 +197,7 @@ def test_a_disk_that_fails_ends_the_node(serve: Serve, tmp_path: Path) -> None:
     serve(main)
 
 
+@pytest.mark.conformance(99)
 def test_a_bug_below_the_host_ends_the_node(serve: Serve, tmp_path: Path) -> None:
     [config] = node_configs(tmp_path, 1)
 
@@ -209,6 +213,7 @@ def test_a_bug_below_the_host_ends_the_node(serve: Serve, tmp_path: Path) -> Non
     serve(main)
 
 
+@pytest.mark.conformance(99)
 def test_a_bug_in_any_callback_or_task_ends_the_node(serve: Serve, tmp_path: Path) -> None:
     [config] = node_configs(tmp_path, 1)
 
@@ -225,6 +230,7 @@ def test_a_bug_in_any_callback_or_task_ends_the_node(serve: Serve, tmp_path: Pat
     serve(main)
 
 
+@pytest.mark.conformance(99)
 def test_a_complaint_of_the_loop_without_an_exception_ends_the_node(serve: Serve, tmp_path: Path) -> None:
     [config] = node_configs(tmp_path, 1)
 
@@ -273,6 +279,7 @@ def test_an_address_that_is_taken_is_a_bad_property_and_leaves_nothing_open(serv
     serve(main)
 
 
+@pytest.mark.conformance(99)
 def test_who_is_asked_to_leave_twice_leaves_at_once(serve: Serve, tmp_path: Path) -> None:
     config, _ = node_configs(tmp_path, 2)
 
@@ -284,6 +291,7 @@ def test_who_is_asked_to_leave_twice_leaves_at_once(serve: Serve, tmp_path: Path
     serve(main)
 
 
+@pytest.mark.conformance(99)
 def test_a_failure_while_closing_does_not_hide_what_ended_the_node(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,7 @@ class Told:
         self._changed.set()
 
 
+@pytest.mark.conformance(115)
 def test_jobs_are_done_in_order_and_told_on_the_loop(runner: asyncio.Runner) -> None:
     lane = FakeLane()
 
@@ -98,6 +99,7 @@ def test_jobs_are_done_in_order_and_told_on_the_loop(runner: asyncio.Runner) -> 
     runner.run(main())
 
 
+@pytest.mark.conformance(115)
 def test_what_waits_while_the_disk_is_busy_is_done_in_one_turn(runner: asyncio.Runner) -> None:
     lane = FakeLane()
     lane.gate.clear()
@@ -170,6 +172,7 @@ def test_a_failure_to_settle_is_a_failure(runner: asyncio.Runner, monkeypatch: p
     runner.run(main())
 
 
+@pytest.mark.conformance(115)
 def test_stopping_does_what_is_queued_and_nothing_later(runner: asyncio.Runner) -> None:
     lane = FakeLane()
     lane.gate.clear()
@@ -221,6 +224,7 @@ def test_a_lane_that_outlives_its_loop_tells_nobody(runner: asyncio.Runner) -> N
     assert (told.durable, told.results, told.failures) == ([], [], [])
 
 
+@pytest.mark.conformance(115)
 def test_reads_come_back_to_the_loop_in_order(runner: asyncio.Runner) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()

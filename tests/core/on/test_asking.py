@@ -67,6 +67,7 @@ def test_the_question_for_a_vote_waits_for_the_own_one() -> None:
     assert {effect.after for effect in found if isinstance(effect, Send)} == {only(found, WriteElectionState).io}
 
 
+@pytest.mark.conformance(93)
 def test_only_silent_voters_hear_begin_quorum_epoch_and_once_in_half_a_fetch_timeout() -> None:
     state = leader()
     made = replica(state)
@@ -110,6 +111,7 @@ def test_a_voter_without_endpoint_cannot_be_asked() -> None:
     assert sent(done(made)) == [(2, "VoteRequest")]
 
 
+@pytest.mark.conformance(145)
 def test_a_follower_fetches_from_its_leader_one_fetch_at_a_time() -> None:
     state = follower()
     made = replica(state)
@@ -138,6 +140,7 @@ def test_a_fetch_waits_for_what_it_acknowledges() -> None:
     assert only(done(made), Send).after == io
 
 
+@pytest.mark.conformance(90, 97)
 @pytest.mark.parametrize("cause", ["backs off", "has no endpoint"])
 def test_while_the_leader_cannot_be_asked_a_bootstrap_server_is(cause: str) -> None:
     state = follower()
@@ -166,6 +169,7 @@ def test_without_bootstrap_servers_the_other_voters_are_asked() -> None:
     assert done(made) == []
 
 
+@pytest.mark.conformance(145)
 def test_a_replica_that_knows_no_high_watermark_says_so() -> None:
     made = replica(resigned(), local_id=None)
     send_fetch_to_bootstrap(made, NOW)

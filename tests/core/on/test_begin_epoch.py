@@ -57,6 +57,7 @@ def test_a_leader_of_a_higher_epoch_is_followed(name: str) -> None:
     assert only(found, Reply).after == only(found, WriteElectionState).io
 
 
+@pytest.mark.conformance(67)
 @pytest.mark.parametrize("name", STATES)
 def test_a_leader_of_the_own_epoch_is_followed_if_it_is_news(name: str) -> None:
     made = replica(STATES[name]())

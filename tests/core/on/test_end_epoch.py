@@ -95,6 +95,7 @@ def test_a_second_leader_of_the_epoch_is_refused(state: State) -> None:
     assert made.state is state
 
 
+@pytest.mark.conformance(91)
 def test_a_voter_that_acknowledged_is_not_told_again() -> None:
     made = replica(resigned())
     answer(made, ended(), peer_id=3)

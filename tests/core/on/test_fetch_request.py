@@ -101,6 +101,7 @@ def test_a_fetch_below_the_end_is_answered_at_once_and_one_at_the_end_waits() ->
     assert (parked.request_id, parked.listener, parked.deadline_ms) == (7, LISTENER, NOW.mono_ms + 500)
 
 
+@pytest.mark.conformance(117)
 def test_one_more_than_may_wait_is_answered_at_once() -> None:
     made = leading()
     for request_id in range(PARKED_FETCHES_MAX):
@@ -144,6 +145,7 @@ def test_an_observer_is_remembered_and_one_without_id_leaves_no_trace() -> None:
     assert [(seen.key, seen.end_offset) for seen in state_of(made).progress.observers(NOW)] == [(key(4), 11)]
 
 
+@pytest.mark.conformance(93)
 @pytest.mark.parametrize(("voters", "needed"), [(2, 1), (3, 1), (4, 2), (5, 2)])
 def test_a_majority_with_the_leader_keeps_it_in_office(voters: int, needed: int) -> None:
     made = leading(voters=voters)
@@ -162,6 +164,7 @@ def test_the_same_voter_twice_is_no_majority() -> None:
     assert state_of(made).fetched_voters == {2}
 
 
+@pytest.mark.conformance(93)
 def test_who_is_no_voter_keeps_nobody_in_office() -> None:
     made = leading()
     before_ms = state_of(made).check_quorum_deadline_ms

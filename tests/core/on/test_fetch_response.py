@@ -30,6 +30,7 @@ def state_of(made: Replica) -> Follower:
     return made.state
 
 
+@pytest.mark.conformance(101)
 def test_records_are_appended_and_the_leader_is_alive() -> None:
     made = following()
     found = answer(made, fetched(batch(10, 12, 3), batch(12, 15, 5), high_watermark=11))
@@ -46,6 +47,7 @@ def test_nothing_new_is_a_sign_of_life_too() -> None:
     assert state_of(made).has_fetched
 
 
+@pytest.mark.conformance(101, 144)
 @pytest.mark.parametrize(
     ("batches", "count"),
     [
@@ -72,6 +74,7 @@ def test_only_batches_that_continue_this_log_in_epochs_up_to_its_own_are_appende
     assert state_of(made).has_fetched
 
 
+@pytest.mark.conformance(144)
 def test_bytes_that_are_no_batches_are_reported_and_those_before_them_appended() -> None:
     made = following()
     found = answer(made, fetched(batch(10, 11, 5), invalid="a crc at byte 80", high_watermark=11))
@@ -81,6 +84,7 @@ def test_bytes_that_are_no_batches_are_reported_and_those_before_them_appended()
     assert not made.connections.is_backing_off(2)
 
 
+@pytest.mark.conformance(101)
 def test_a_batch_below_the_log_end_is_no_answer_to_this_fetch() -> None:
     made = following()
     before = made.state
@@ -91,6 +95,7 @@ def test_a_batch_below_the_log_end_is_no_answer_to_this_fetch() -> None:
     assert valid_prefix((), made.log.end, made) == ()
 
 
+@pytest.mark.conformance(90, 111)
 @pytest.mark.parametrize(("told", "expected"), [(None, 4), (3, 4), (4, 4), (5, 5), (10, 10), (99, 10)])
 def test_the_high_watermark_rises_as_far_as_the_log_reaches_and_never_falls(told: int | None, expected: int) -> None:
     made = following()
@@ -99,6 +104,7 @@ def test_the_high_watermark_rises_as_far_as_the_log_reaches_and_never_falls(told
     assert ("NotifyHighWatermark" in kinds(found)) == (expected > 4)
 
 
+@pytest.mark.conformance(104)
 @pytest.mark.parametrize(("diverging", "end"), [((4, 1), 4), ((8, 1), 6), ((7, 3), 7), ((7, 2), 6)])
 def test_the_log_is_cut_where_it_parts_from_the_leaders(diverging: tuple[int, int], end: int) -> None:
     made = following()
@@ -109,6 +115,7 @@ def test_the_log_is_cut_where_it_parts_from_the_leaders(diverging: tuple[int, in
     assert state_of(made).has_fetched
 
 
+@pytest.mark.conformance(104)
 def test_committed_records_are_never_cut() -> None:
     made = following()
     found = answer(made, fetched(diverging=(3, 1)))
@@ -116,6 +123,7 @@ def test_committed_records_are_never_cut() -> None:
     assert made.log.end_offset == 10
 
 
+@pytest.mark.conformance(104)
 def test_what_was_committed_in_another_state_is_not_cut_either() -> None:
     made = replica(replace(follower(), high_watermark=None))
     made.log.commit_to(Offset(4))

@@ -55,6 +55,7 @@ def test_endpoints_of_voters_are_known_without_being_told() -> None:
     assert made.leader_listeners == listeners(2)
 
 
+@pytest.mark.conformance(75)
 def test_a_leader_without_endpoints_can_be_followed_once_they_are_told() -> None:
     made = replica(unattached(leader_id=9))
     assert learn(made, 5, 9, Listeners()) == ("Unattached", 5, 9)

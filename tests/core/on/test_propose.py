@@ -33,6 +33,7 @@ def propose(
     return done(made)
 
 
+@pytest.mark.conformance(101)
 def test_records_get_their_offsets_at_once_and_are_appended_when_they_need_not_linger() -> None:
     made = replica(leader())
     found = propose(made, handle=4, count=3)
@@ -62,6 +63,7 @@ def test_only_the_leader_of_the_epoch_appends(state: State, epoch: int, kind: ty
         assert refused.error.leader_id == (2 if made.has_remote_leader else None)
 
 
+@pytest.mark.conformance(101, 110)
 @pytest.mark.parametrize(
     ("count", "size_bytes", "kind"), [(0, 1, UsageError), (-1, 1, UsageError), (1, 1_001, RecordBatchTooLargeError)]
 )
@@ -70,6 +72,7 @@ def test_what_cannot_be_a_batch_is_refused(count: int, size_bytes: int, kind: ty
     assert type(refused.error) is kind
 
 
+@pytest.mark.conformance(112)
 def test_what_is_prepared_waits_for_its_schedule_however_long_it_lingers() -> None:
     made = replica(leader())
     assert kinds(propose(made, handle=1, is_prepared=True)) == ["AcceptProposal"]
@@ -90,6 +93,7 @@ def test_a_leader_that_is_to_resign_takes_nothing_more() -> None:
     assert isinstance(only(propose(replica(state)), RejectProposal).error, NotLeaderError)
 
 
+@pytest.mark.conformance(112)
 def test_storage_that_is_behind_fills_the_buffer_and_then_the_application_hears_of_it() -> None:
     made = replica(leader())
     for io in range(1, CONFIG.accumulated_batches_max + 1):

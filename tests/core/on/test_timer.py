@@ -45,6 +45,7 @@ def after(made: Replica, now: Instant) -> str:
     return f"{made.role} {made.epoch} {made.leader_id}"
 
 
+@pytest.mark.conformance(68, 69, 90, 91, 92)
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
@@ -180,6 +181,7 @@ def test_a_leader_whose_disk_stalls_resigns_unless_it_is_alone(voters: tuple[int
     assert is_alone or "storage has not finished a write for 2001 ms" in reason(done(made))
 
 
+@pytest.mark.conformance(112, 117)
 def test_a_leader_appends_what_has_lingered_and_answers_who_has_waited() -> None:
     state = leader()
     state.accumulation.add(handle=1, count=1, size_bytes=1, now=NOW)

@@ -42,6 +42,7 @@ def told(found: list[Effect]) -> messages.VoteResponse:
     return message
 
 
+@pytest.mark.conformance(61, 63)
 @pytest.mark.parametrize(
     ("request_", "error", "epoch"),
     [
@@ -88,6 +89,7 @@ GRANTS = {  # state: standard vote of the epoch to 3, pre-vote
 }
 
 
+@pytest.mark.conformance(56, 58, 59, 61, 62, 73, 88)
 @pytest.mark.parametrize("pre_vote", [False, True])
 @pytest.mark.parametrize("name", STATES)
 def test_who_grants_within_the_epoch(name: str, pre_vote: bool) -> None:
@@ -103,6 +105,7 @@ def test_who_grants_within_the_epoch(name: str, pre_vote: bool) -> None:
     assert not casts or made.voted == key(3)
 
 
+@pytest.mark.conformance(64)
 @pytest.mark.parametrize("name", [name for name in STATES if GRANTS[name][1]])
 def test_a_shorter_log_gets_no_pre_vote(name: str) -> None:
     assert not told(ask(replica(STATES[name]()), vote(epoch=5, end=(9, 3), pre_vote=True))).vote_granted
@@ -118,6 +121,7 @@ def test_a_vote_goes_to_a_log_at_least_as_long(state: State, end: tuple[int, int
     assert (made.voted is not None) == granted
 
 
+@pytest.mark.conformance(80)
 @pytest.mark.parametrize("state", [unattached(voted=3), prospective(voted=3)])
 def test_a_vote_is_given_again_to_the_same_candidate_only_whatever_its_log(state: State) -> None:
     made = replica(state)
@@ -126,6 +130,7 @@ def test_a_vote_is_given_again_to_the_same_candidate_only_whatever_its_log(state
     assert made.state is state
 
 
+@pytest.mark.conformance(92, 94)
 def test_a_vote_remembered_without_directory_goes_to_any_with_its_id() -> None:
     assert told(ask(replica(replace(unattached(), voted=ReplicaKey(NodeId(3)))), vote(epoch=5))).vote_granted
 
@@ -158,6 +163,7 @@ def test_a_candidate_with_this_nodes_id_is_refused_before_its_epoch_is_believed(
     assert made.epoch == 5
 
 
+@pytest.mark.conformance(83)
 def test_an_observer_with_an_id_may_vote_and_one_without_may_not() -> None:
     assert told(ask(replica(unattached(), local_id=4), vote())).vote_granted
     assert not told(ask(replica(unattached(), local_id=None), vote())).vote_granted
@@ -170,6 +176,7 @@ def test_the_answer_names_the_leader_on_the_listener_that_was_asked() -> None:
     assert told(done(made)).listeners == Listeners()
 
 
+@pytest.mark.conformance(72)
 def test_a_majority_of_pre_votes_opens_the_next_epoch() -> None:
     made = replica(prospective(leader_id=2, voted=3))
     answer(made, voted(leader_id=2))
@@ -177,6 +184,7 @@ def test_a_majority_of_pre_votes_opens_the_next_epoch() -> None:
     assert made.epoch == 6
 
 
+@pytest.mark.conformance(68, 69)
 def test_pre_votes_that_cannot_win_are_given_up_at_once() -> None:
     made = replica(prospective(count=tally(rejected=(3,))))
     answer(made, voted(granted=False))
@@ -186,6 +194,7 @@ def test_pre_votes_that_cannot_win_are_given_up_at_once() -> None:
     assert isinstance(led.state, Follower)
 
 
+@pytest.mark.conformance(89)
 def test_a_pre_vote_may_be_changed_as_long_as_nothing_is_decided() -> None:
     made = replica(prospective(count=tally(voters=(1, 2, 3, 4, 5), rejected=(2,))))
     answer(made, voted())
@@ -207,6 +216,7 @@ def test_a_lost_candidacy_is_sat_out() -> None:
     assert made.state.tally.is_lost
 
 
+@pytest.mark.conformance(88)
 def test_a_vote_once_counted_stays() -> None:
     made = replica(candidate(count=tally(rejected=(2,))))
     before = made.state
@@ -223,6 +233,7 @@ def test_answers_that_belong_to_no_campaign_are_ignored(state: State) -> None:
     assert made.state is state
 
 
+@pytest.mark.conformance(71)
 def test_a_pre_vote_that_names_the_leader_ends_the_campaign() -> None:
     made = replica(prospective())
     answer(made, voted(leader_id=3))
@@ -239,6 +250,7 @@ def test_an_error_is_no_answer(error: ErrorCode) -> None:
     assert made.connections.is_backing_off(2)
 
 
+@pytest.mark.conformance(66)
 def test_without_support_for_pre_votes_the_standard_election_begins() -> None:
     made = replica(prospective())
     answer(made, messages.TopLevelError(error=ErrorCode.UNSUPPORTED_VERSION))

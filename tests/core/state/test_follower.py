@@ -1,14 +1,83 @@
-"""A follower can reach its leader, or it is none."""
+"""A follower can reach its leader, waits for it as long as it may, and never takes a high watermark back."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from pykraft.core.on.asking import send_fetch_to_leader
+from pykraft.core.on.timer import next_deadline_ms, poll
 from pykraft.core.state import Follower
-from pykraft.types import NO_LISTENERS, NodeId
-from tests.core.replicas import EPOCH
+from pykraft.types import NO_LISTENERS, Endpoint, Instant, Listeners, NodeId, Offset
+from tests.core.replicas import (
+    EPOCH,
+    LATER_MS,
+    LISTENER,
+    NOW,
+    answer,
+    ask,
+    done,
+    follower,
+    kinds,
+    listeners,
+    replica,
+    sent,
+)
+from tests.core.said import fetched, vote
+
+DUE = Instant(mono_ms=LATER_MS, wall_ms=0)
 
 
 def test_a_leader_without_endpoints_cannot_be_followed() -> None:
     with pytest.raises(AssertionError):
         Follower(epoch=EPOCH, leader_id=NodeId(2), leader_listeners=NO_LISTENERS, fetch_deadline_ms=0)
+
+
+@pytest.mark.conformance(90)
+def test_it_campaigns_when_its_time_is_over_and_a_fetch_gives_it_more() -> None:
+    made = replica(follower())
+    assert next_deadline_ms(made) == LATER_MS
+    poll(made, Instant(mono_ms=LATER_MS - 1, wall_ms=0))
+    assert made.role == "follower"
+    fetching = replica(follower())
+    answer(fetching, fetched())
+    poll(fetching, DUE)
+    assert (fetching.role, next_deadline_ms(fetching)) == ("follower", NOW.mono_ms + 2_000)
+    poll(made, DUE)
+    assert made.role == "prospective"
+
+
+@pytest.mark.conformance(90)
+@pytest.mark.parametrize(("known", "told"), [(4, None), (4, 3), (4, 0), (None, None)])
+def test_the_high_watermark_is_never_taken_back(known: int | None, told: int | None) -> None:
+    made = replica(replace(follower(), high_watermark=None if known is None else Offset(known)))
+    found = answer(made, fetched(high_watermark=told))
+    assert made.high_watermark == known
+    assert "NotifyHighWatermark" not in kinds(found)
+
+
+@pytest.mark.conformance(90)
+def test_its_leader_is_reached_on_the_default_listener_or_not_at_all() -> None:
+    made = replica(follower(), bootstrap=(Endpoint("b", 1),))
+    state = made.state
+    assert isinstance(state, Follower)
+    send_fetch_to_leader(made, state, NOW)
+    assert sent(done(made)) == [(2, "FetchRequest")]
+    elsewhere = replace(follower(), leader_listeners=Listeners((("OTHER", Endpoint("n2", 1)),)))
+    made = replica(elsewhere, bootstrap=(Endpoint("b", 1),))
+    send_fetch_to_leader(made, elsewhere, NOW)
+    assert sent(done(made)) == [(-2, "FetchRequest")]
+    assert made.reply_listeners(LISTENER) == Listeners()
+    assert made.reply_listeners("other") == Listeners((("OTHER", Endpoint("n2", 1)),))
+    assert replica(follower()).reply_listeners(LISTENER) == listeners(2)
+
+
+@pytest.mark.conformance(90)
+@pytest.mark.parametrize("has_fetched", [False, True])
+@pytest.mark.parametrize("voted", [None, 2, 3])
+def test_it_gives_no_vote_in_its_epoch(voted: int | None, has_fetched: bool) -> None:
+    made = replica(follower(voted=voted, has_fetched=has_fetched))
+    before = made.state
+    assert kinds(ask(made, vote(epoch=5, end=(99, 4)))) == ["Reply"]
+    assert made.state is before

@@ -1,0 +1,230 @@
+"""The pre-vote line by line: who grants it in which state, and that it leaves no trace (KIP-996)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pykraft.core import messages
+from pykraft.core.effects import Effect, Reply, WriteElectionState
+from pykraft.core.on.timer import poll
+from pykraft.core.replica import Replica
+from pykraft.core.state import Candidate, Follower, Prospective, State, Unattached
+from pykraft.errors import ErrorCode
+from pykraft.types import Election, Epoch, Instant, Listeners, NodeId, ReplicaKey
+from tests.core.replicas import (
+    LATER_MS,
+    STATES,
+    answer,
+    ask,
+    candidate,
+    directory,
+    done,
+    follower,
+    key,
+    kinds,
+    leader,
+    only,
+    prospective,
+    replica,
+    resigned,
+    tally,
+    unattached,
+)
+from tests.core.said import fetched, vote, voted
+
+VOTER, OBSERVER = 1, 7
+"""The replica that is asked."""
+ASKING_VOTER, ASKING_OBSERVER = 3, 8
+DUE = Instant(mono_ms=LATER_MS, wall_ms=0)
+
+
+def asked(
+    made: Replica, *, epoch: int = 5, candidate: int = ASKING_VOTER, end: tuple[int, int] = (10, 3)
+) -> tuple[messages.VoteResponse, list[Effect]]:
+    """The answer to a pre-vote request, and everything that was done for it."""
+    found = ask(made, vote(epoch=epoch, candidate=candidate, end=end, pre_vote=True))
+    message = only(found, Reply).message
+    assert isinstance(message, messages.VoteResponse)
+    return message, found
+
+
+def is_granted(made: Replica, *, epoch: int = 5, candidate: int = ASKING_VOTER, end: tuple[int, int] = (10, 3)) -> bool:
+    return asked(made, epoch=epoch, candidate=candidate, end=end)[0].vote_granted
+
+
+@pytest.mark.parametrize("local_id", [VOTER, pytest.param(OBSERVER, marks=pytest.mark.conformance(60))])
+@pytest.mark.parametrize("voted_id", [None, pytest.param(2, marks=pytest.mark.conformance(57))])
+@pytest.mark.parametrize("asking_id", [ASKING_VOTER, ASKING_OBSERVER])
+@pytest.mark.conformance(56)
+def test_a_follower_grants_until_it_has_fetched(local_id: int, voted_id: int | None, asking_id: int) -> None:
+    made = replica(follower(voted=voted_id), local_id=local_id)
+    before = made.state
+    response, found = asked(made, candidate=asking_id)
+    assert (response.error, response.vote_granted, response.leader_id) == (0, True, 2)
+    assert kinds(found) == ["Reply"]
+    assert made.state is before
+    answer(made, fetched())
+    response, _ = asked(made, candidate=asking_id)
+    assert (response.error, response.vote_granted, response.leader_id) == (0, False, 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "local_id"),
+    [
+        pytest.param(lambda: follower(voted=2, has_fetched=True), VOTER, marks=pytest.mark.conformance(56, 57)),
+        pytest.param(lambda: follower(has_fetched=True), OBSERVER, marks=pytest.mark.conformance(60)),
+        pytest.param(candidate, VOTER, marks=pytest.mark.conformance(58)),
+        pytest.param(resigned, VOTER, marks=pytest.mark.conformance(62)),
+    ],
+)
+def test_a_higher_epoch_is_adopted_and_granted_without_a_vote(make: object, local_id: int) -> None:
+    assert callable(make)
+    made = replica(make(), local_id=local_id)
+    response, found = asked(made, epoch=6)
+    assert isinstance(made.state, Unattached)
+    assert (response.vote_granted, response.epoch, response.leader_id, made.voted) == (True, 6, None, None)
+    assert only(found, WriteElectionState).election == Election(epoch=Epoch(6))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(candidate, marks=pytest.mark.conformance(58)),
+        pytest.param(resigned, marks=pytest.mark.conformance(62)),
+    ],
+)
+def test_a_replica_without_a_living_leader_grants_and_stays_what_it_is(make: object) -> None:
+    assert callable(make)
+    made = replica(make())
+    before = made.state
+    assert is_granted(made)
+    assert not is_granted(made, end=(9, 3))
+    assert made.state is before
+
+
+@pytest.mark.conformance(59)
+@pytest.mark.parametrize("local_id", [VOTER, OBSERVER])
+@pytest.mark.parametrize("state", [unattached(), unattached(voted=3), unattached(leader_id=2), unattached(voted=8)])
+def test_whoever_is_unattached_grants_to_all_and_again(state: Unattached, local_id: int) -> None:
+    made = replica(state, local_id=local_id)
+    for asking_id in (3, 3, 2, 8, 8, 9):
+        response, found = asked(made, candidate=asking_id)
+        assert (response.vote_granted, response.leader_id) == (True, state.leader_id)
+        assert kinds(found) == ["Reply"]
+    assert made.state is state
+
+
+@pytest.mark.conformance(61)
+@pytest.mark.parametrize("name", STATES)
+def test_an_older_epoch_is_fenced(name: str) -> None:
+    made = replica(STATES[name]())
+    before = made.state
+    response, _ = asked(made, epoch=4)
+    assert (response.error, response.epoch, response.vote_granted) == (ErrorCode.FENCED_LEADER_EPOCH, 5, False)
+    assert made.state is before
+
+
+@pytest.mark.conformance(61)
+def test_a_leader_denies() -> None:
+    assert not is_granted(replica(leader()), end=(99, 5))
+
+
+@pytest.mark.conformance(61)
+@pytest.mark.parametrize("voter", [key(2), ReplicaKey(NodeId(1), directory(9))])
+def test_who_takes_this_node_for_another_hears_so(voter: ReplicaKey) -> None:
+    found = ask(replica(unattached()), vote(epoch=5, pre_vote=True, voter=voter))
+    message = only(found, Reply).message
+    assert isinstance(message, messages.VoteResponse)
+    assert (message.error, message.vote_granted) == (ErrorCode.INVALID_VOTER_KEY, False)
+
+
+@pytest.mark.conformance(63)
+@pytest.mark.parametrize(
+    ("epoch", "end", "error"),
+    [
+        (5, (-1, 3), ErrorCode.INVALID_REQUEST),
+        (5, (1, -1), ErrorCode.INVALID_REQUEST),
+        (-1, (0, 0), ErrorCode.INVALID_REQUEST),
+        (5, (1, 6), ErrorCode.INVALID_REQUEST),
+        (6, (1, 7), ErrorCode.INVALID_REQUEST),
+        (5, (10, 5), ErrorCode.NONE),
+    ],
+)
+def test_a_log_that_cannot_be_is_refused(epoch: int, end: tuple[int, int], error: ErrorCode) -> None:
+    made = replica(unattached())
+    before = made.state
+    response, found = asked(made, epoch=epoch, end=end)
+    assert (response.error, response.vote_granted) == (error, error == ErrorCode.NONE)
+    assert kinds(found) == ["Reply"]
+    assert made.state is before
+
+
+@pytest.mark.conformance(64)
+@pytest.mark.parametrize("end", [(9, 3), (99, 2), (0, 0)])
+@pytest.mark.parametrize("name", STATES)
+def test_a_shorter_log_gets_none(name: str, end: tuple[int, int]) -> None:
+    assert not is_granted(replica(STATES[name]()), end=end)
+
+
+@pytest.mark.conformance(73)
+@pytest.mark.parametrize("name", STATES)
+def test_neither_asking_nor_being_asked_writes_anything(name: str) -> None:
+    made = replica(STATES[name]())
+    for asking_id in (2, 3, 8):
+        assert "WriteElectionState" not in kinds(asked(made, candidate=asking_id)[1])
+    poll(made, Instant(mono_ms=LATER_MS - 1, wall_ms=0))
+    assert "WriteElectionState" not in kinds(done(made))
+
+
+@pytest.mark.conformance(73)
+@pytest.mark.parametrize("state", [unattached(voted=3, leader_id=2), follower(voted=3)])
+def test_a_campaign_begins_and_ends_with_the_same_file(state: State) -> None:
+    made = replica(state)
+    file = Election(epoch=Epoch(5), leader_id=NodeId(2), voted=key(3))
+    poll(made, DUE)
+    assert isinstance(made.state, Prospective)
+    found = [
+        *done(made),
+        *answer(made, voted(granted=False, leader_id=2), peer_id=2),
+        *answer(made, voted(granted=False, leader_id=2), peer_id=3),
+    ]
+    assert not isinstance(made.state, Prospective)
+    assert {effect.election for effect in found if isinstance(effect, WriteElectionState)} == {file}
+
+
+@pytest.mark.conformance(66)
+def test_a_candidate_that_hears_of_software_without_pre_votes_goes_on() -> None:
+    made = replica(candidate())
+    before = made.state
+    answer(made, messages.TopLevelError(error=ErrorCode.UNSUPPORTED_VERSION))
+    assert made.state is before
+    assert isinstance(before, Candidate)
+
+
+@pytest.mark.conformance(70)
+def test_a_leader_without_endpoints_is_kept_in_mind_from_campaign_to_campaign() -> None:
+    made = replica(replace(prospective(leader_id=9), leader_listeners=Listeners()))
+    seen = []
+    for now_ms in (LATER_MS, LATER_MS + 2_000):
+        poll(made, Instant(mono_ms=now_ms, wall_ms=0))
+        seen += [effect.role for effect in done(made) if hasattr(effect, "role")]
+        assert isinstance(made.state, Prospective)
+        assert made.leader_id == 9
+    assert seen == ["unattached", "prospective"] * 2
+    lost = replica(
+        replace(prospective(leader_id=9), leader_listeners=Listeners(), tally=tally(rejected=(3,))),
+    )
+    answer(lost, voted(granted=False))
+    assert isinstance(lost.state, Unattached)
+    assert lost.leader_id == 9
+
+
+@pytest.mark.conformance(71)
+@pytest.mark.parametrize("granted", [True, False])
+def test_an_answer_that_names_the_leader_ends_the_campaign(granted: bool) -> None:
+    made = replica(prospective(voted=3))
+    answer(made, voted(granted=granted, leader_id=2), peer_id=3)
+    assert isinstance(made.state, Follower)
+    assert (made.epoch, made.leader_id, made.voted) == (5, 2, key(3))

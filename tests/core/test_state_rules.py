@@ -1,0 +1,262 @@
+"""What a state forbids or carries along, state by state; `test_transitions` tries the table itself, pair by pair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from pykraft.core import moves
+from pykraft.core.effects import WriteElectionState
+from pykraft.core.election import NEVER_MS
+from pykraft.core.on.following import learn_leader
+from pykraft.core.on.timer import poll
+from pykraft.core.replica import Replica
+from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
+from pykraft.core.transitions import become, why_illegal
+from pykraft.types import Election, Epoch, Instant, Listeners, NodeId
+from tests.core.replicas import (
+    LATER_MS,
+    NOW,
+    STATES,
+    ask,
+    candidate,
+    done,
+    follower,
+    key,
+    leader,
+    listeners,
+    only,
+    prospective,
+    replica,
+    resigned,
+    tally,
+    unattached,
+    voter_set,
+)
+from tests.core.said import vote
+
+OBSERVER = 7
+DUE = Instant(mono_ms=LATER_MS, wall_ms=0)
+HIGHER: tuple[Callable[[Replica], None], ...] = (
+    lambda made: moves.to_unattached(made, Epoch(6), NOW),
+    lambda made: moves.to_follower(made, Epoch(6), NodeId(2), listeners(2), NOW),
+)
+
+
+def is_drawn(deadline_ms: int, now: Instant = NOW) -> bool:
+    return now.mono_ms + 1_000 <= deadline_ms < now.mono_ms + 2_000
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("candidate", marks=pytest.mark.conformance(76)),
+        pytest.param("leader", marks=pytest.mark.conformance(77)),
+        pytest.param("follower", marks=pytest.mark.conformance(82)),
+        pytest.param("follower-fetched", marks=pytest.mark.conformance(82)),
+        pytest.param("resigned", marks=pytest.mark.conformance(86)),
+    ],
+)
+def test_no_vote_can_be_added_to(name: str) -> None:
+    made = replica(STATES[name]())
+    before = made.state
+    with pytest.raises(AssertionError):
+        moves.cast_vote(made, key(3), NOW)
+    assert made.state is before
+    assert done(made) == []
+
+
+@pytest.mark.parametrize("name", [name for name in STATES if not name.startswith("prospective")])
+@pytest.mark.conformance(81)
+def test_only_a_prospective_replica_becomes_unattached_in_its_epoch(name: str) -> None:
+    problem = why_illegal(STATES[name](), unattached(), is_voter=True)
+    assert problem is not None
+    assert why_illegal(prospective(), unattached(), is_voter=True) is None
+
+
+@pytest.mark.conformance(79)
+def test_a_vote_is_cast_in_the_own_epoch_and_a_higher_one_adopted_first() -> None:
+    made = replica(unattached())
+    moves.cast_vote(made, key(3), NOW)
+    assert (made.epoch, made.voted) == (5, key(3))
+    found = ask(made, vote(epoch=6, candidate=2))
+    assert (made.epoch, made.voted) == (6, key(2))
+    assert only(found, WriteElectionState).election == Election(epoch=Epoch(6), voted=key(2))
+
+
+@pytest.mark.conformance(79)
+def test_whoever_is_unattached_goes_on_waiting_for_the_same_election() -> None:
+    made = replica(unattached())
+    moves.to_unattached(made, Epoch(6), NOW)
+    assert isinstance(made.state, Unattached)
+    assert made.state.election_deadline_ms == LATER_MS
+
+
+@pytest.mark.conformance(80)
+def test_a_vote_is_kept_when_its_leader_is_found_and_dropped_with_its_epoch() -> None:
+    made = replica(unattached(voted=3))
+    moves.to_follower(made, Epoch(5), NodeId(2), listeners(2), NOW)
+    assert (made.role, made.voted) == ("follower", key(3))
+    made = replica(unattached(voted=3))
+    moves.to_unattached(made, Epoch(6), NOW)
+    assert (made.role, made.voted) == ("unattached", None)
+    assert only(done(made), WriteElectionState).election == Election(epoch=Epoch(6))
+
+
+@pytest.mark.conformance(80, 83)
+@pytest.mark.parametrize("state", [unattached(), unattached(voted=3), unattached(leader_id=2), follower()])
+def test_an_observer_stands_for_nothing(state: State) -> None:
+    made = replica(state, local_id=OBSERVER)
+    poll(made, Instant(mono_ms=LATER_MS * 10, wall_ms=0))
+    assert made.state is state
+    for new in (prospective(), candidate(), leader()):
+        with pytest.raises(AssertionError):
+            become(made, new)
+    assert made.state is state
+
+
+@pytest.mark.conformance(83)
+def test_a_leader_outside_the_voter_set_is_followed() -> None:
+    made = replica(unattached())
+    moves.to_follower(made, Epoch(5), NodeId(9), listeners(9), NOW)
+    assert isinstance(made.state, Follower)
+    assert made.leader_id == 9
+    told = replica(unattached())
+    learn_leader(told, Epoch(6), NodeId(9), listeners(9), NOW)
+    assert (told.role, told.epoch, told.leader_id) == ("follower", 6, 9)
+
+
+@pytest.mark.conformance(83)
+def test_an_observer_with_an_id_votes_and_comes_and_goes_with_leaders() -> None:
+    made = replica(unattached(), local_id=OBSERVER)
+    ask(made, vote(epoch=6))
+    assert (made.role, made.voted) == ("unattached-voted", key(3))
+    seen = []
+    for epoch, leader_id in ((6, 3), (7, None), (8, 2), (9, None)):
+        known = None if leader_id is None else NodeId(leader_id)
+        learn_leader(made, Epoch(epoch), known, listeners(leader_id or 0), NOW)
+        seen.append((made.role, made.epoch, made.leader_id))
+        assert leader_id or only(done(made), WriteElectionState).election.leader_id is None
+        done(made)
+    assert seen == [("observer", 6, 3), ("unattached", 7, None), ("observer", 8, 2), ("unattached", 9, None)]
+    assert isinstance(made.state, Unattached)
+    assert made.state.election_deadline_ms == NEVER_MS
+
+
+@pytest.mark.conformance(84)
+@pytest.mark.parametrize("name", [name for name in STATES if name not in ("leader", "resigned")])
+def test_the_high_watermark_goes_along_into_every_state_that_has_one(name: str) -> None:
+    for move in HIGHER:
+        made = replica(STATES[name]())
+        move(made)
+        assert made.high_watermark == 4
+    made = replica(unattached())
+    moves.to_prospective(made, NOW)
+    moves.to_candidate(made, NOW)
+    assert made.high_watermark == 4
+
+
+@pytest.mark.conformance(84)
+@pytest.mark.parametrize(
+    ("name", "is_remote"), [("follower", True), ("unattached-led", True), ("prospective-led", True)]
+)
+def test_who_knows_that_somebody_else_leads(name: str, is_remote: bool) -> None:
+    assert replica(STATES[name]()).has_remote_leader is is_remote
+
+
+@pytest.mark.conformance(84)
+@pytest.mark.parametrize("name", ["unattached", "prospective", "candidate", "leader", "resigned"])
+def test_who_does_not(name: str) -> None:
+    assert not replica(STATES[name]()).has_remote_leader
+
+
+PROSPECTIVE: dict[str, Callable[[], Prospective]] = {
+    "fresh": prospective,
+    "voted": lambda: prospective(voted=3),
+    "led": lambda: prospective(leader_id=2, voted=3),
+}
+
+
+@pytest.mark.conformance(85)
+@pytest.mark.parametrize("name", PROSPECTIVE)
+def test_a_prospective_replica_keeps_its_vote_within_the_epoch_only(name: str) -> None:
+    state = PROSPECTIVE[name]()
+    given_up = replica(state)
+    moves.give_up_campaign(given_up, NOW)
+    assert (given_up.epoch, given_up.leader_id, given_up.voted) == (5, state.leader_id, state.voted)
+    assert isinstance(given_up.state, Follower if name == "led" else Unattached)
+    following = replica(state)
+    moves.to_follower(following, Epoch(5), NodeId(2), listeners(2), NOW)
+    assert (following.epoch, following.voted) == (5, state.voted)
+    for move in HIGHER:
+        higher = replica(state)
+        move(higher)
+        assert (higher.epoch, higher.voted) == (6, None)
+    campaigning = replica(state)
+    moves.to_candidate(campaigning, NOW)
+    assert isinstance(campaigning.state, Candidate)
+    assert (campaigning.epoch, campaigning.voted) == (6, key(1))
+
+
+@pytest.mark.conformance(85)
+def test_a_lost_campaign_draws_a_new_time_and_one_out_of_time_begins_anew_at_once() -> None:
+    lost = replica(prospective(count=tally(rejected=(2, 3))))
+    moves.give_up_campaign(lost, NOW)
+    assert isinstance(lost.state, Unattached)
+    assert is_drawn(lost.state.election_deadline_ms)
+    late = replica(prospective())
+    moves.give_up_campaign(late, DUE)
+    assert isinstance(late.state, Unattached)
+    assert late.state.election_deadline_ms == LATER_MS
+
+
+@pytest.mark.conformance(85)
+def test_a_vote_given_while_prospective_begins_the_campaign_anew() -> None:
+    made = replica(prospective(count=tally(granted=(1,), rejected=(2,))))
+    ask(made, vote(epoch=5, candidate=3))
+    assert isinstance(made.state, Prospective)
+    assert (made.role, made.voted, made.state.tally) == ("prospective-voted", key(3), tally())
+    assert is_drawn(made.state.election_deadline_ms)
+
+
+@pytest.mark.conformance(86)
+def test_a_resigned_leader_goes_on_in_the_next_epoch_as_a_voter_like_others() -> None:
+    made = replica(resigned())
+    poll(made, DUE)
+    written = [one.election for one in done(made) if isinstance(one, WriteElectionState)]
+    assert written == [Election(epoch=Epoch(6))]
+    assert (made.role, made.epoch, made.leader_id, made.voted) == ("prospective", 6, None, None)
+
+
+@pytest.mark.conformance(86)
+def test_a_resigned_leader_that_is_no_voter_any_more_waits_in_the_next_epoch() -> None:
+    made = replica(resigned(), voters=voter_set(2, 3))
+    poll(made, DUE)
+    assert (made.role, made.epoch) == ("unattached", 6)
+    assert isinstance(made.state, Unattached)
+    assert made.state.election_deadline_ms == NEVER_MS
+
+
+@pytest.mark.conformance(86)
+def test_a_resigned_leader_never_leads_its_epoch_again_and_follows_the_next() -> None:
+    for new in (leader(), candidate(), follower(), unattached(), resigned()):
+        assert why_illegal(resigned(), new, is_voter=True) is not None
+    made = replica(resigned())
+    moves.to_follower(made, Epoch(6), NodeId(2), listeners(2), NOW)
+    assert (made.role, made.epoch, made.high_watermark) == ("follower", 6, None)
+    assert not isinstance(made.state, Resigned | Leader)
+
+
+@pytest.mark.conformance(82)
+def test_a_follower_learns_more_endpoints_of_its_leader_and_nothing_else() -> None:
+    more = replace(follower(), leader_listeners=listeners(2, "OTHER"))
+    assert why_illegal(follower(), more, is_voter=True) is None
+    for same_or_other in (
+        follower(),
+        replace(follower(), leader_listeners=Listeners((("OTHER", listeners(2).entries[0][1]),))),
+        replace(more, leader_id=NodeId(3)),
+    ):
+        assert why_illegal(follower(), same_or_other, is_voter=True) is not None
+    assert why_illegal(more, follower(), is_voter=True) is not None
