@@ -1,0 +1,135 @@
+"""`pykraft quorum describe` as a process: a quorum that lost its majority, and ports of other things. Never a story."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from pykraft.local.child import Children
+from pykraft.local.cluster import QUICK, SOURCES, Cluster
+from pykraft.local.ports import HOST, free_ports
+
+pytestmark = pytest.mark.processes
+
+Finished = subprocess.CompletedProcess[str]
+
+
+def run(*arguments: str) -> Finished:
+    command = [sys.executable, "-m", "pykraft", *arguments]
+    environment = os.environ | {"PYTHONPATH": str(SOURCES)}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def ask(bootstrap: str, *options: str) -> list[Finished]:
+    """Both commands, with the same words."""
+    asked = ("--bootstrap-controller", bootstrap, "--timeout", "1", *options)
+    return [run("quorum", *asked, "describe", "--status"), run("tail", *asked)]
+
+
+def assert_one_line(done: Finished, code: int, words: str) -> None:
+    assert done.returncode == code, done
+    assert done.stdout == ""
+    assert done.stderr.startswith("pykraft: ")
+    assert done.stderr.count("\n") == 1
+    assert words in done.stderr
+
+
+def test_a_quorum_is_described_until_it_loses_its_majority(children: Children, tmp_path: Path) -> None:
+    cluster = Cluster(children, tmp_path, properties=QUICK)
+    leader = cluster.start().node
+    bootstrap = ",".join(f"{HOST}:{node.port}" for node in cluster.nodes.values())
+    cluster.journal.wait_for_acknowledged(100, since=0)
+
+    first = run("quorum", "--bootstrap-controller", bootstrap, "describe", "--status")
+    assert first.stderr == ""
+    assert first.stdout.splitlines()[1] == f"LeaderId:               {leader}"
+    mark = cluster.journal.mark()
+    cluster.nodes[leader].process.kill()
+    second = run("quorum", "--bootstrap-controller", bootstrap, "describe", "--replication")
+    cluster.journal.wait_for_acknowledged(1, since=mark, except_by=leader)
+    assert second.stdout.splitlines()[1].split("\t")[6].strip() == "Leader", second
+    assert second.stdout.splitlines()[1].split("\t")[0].strip() != str(leader)
+
+    cluster.nodes[cluster.journal.leader_id()].process.kill()
+    for done in ask(bootstrap, "--timeout", "2"):
+        assert_one_line(done, 1, "within 2000 ms: ")
+
+
+@contextmanager
+def web_server() -> Iterator[int]:
+    """A port that speaks HTTP."""
+    with http.server.HTTPServer((HOST, 0), http.server.BaseHTTPRequestHandler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+@contextmanager
+def greeter(greeting: bytes) -> Iterator[int]:
+    """A port that says this to the first two who come, and then nothing more to anybody."""
+    with closing(socket.create_server((HOST, 0))) as listening:
+        taken: list[socket.socket] = []
+
+        def greet() -> None:
+            for _ in range(2):
+                taken.append(listening.accept()[0])
+                taken[-1].sendall(greeting)
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        yield listening.getsockname()[1]
+        thread.join()
+        for each in taken:
+            each.close()
+
+
+def test_a_web_server_is_no_quorum() -> None:
+    with web_server() as port:
+        for done in ask(f"{HOST}:{port}"):
+            assert_one_line(done, 1, "did not answer ApiVersions within 1000 ms: is it a node of a quorum?")
+
+
+def test_a_silent_port_is_no_quorum() -> None:
+    with greeter(b"") as port:
+        for done in ask(f"{HOST}:{port}"):
+            assert_one_line(done, 1, "did not answer ApiVersions within 1000 ms: is it a node of a quorum?")
+
+
+def test_what_speaks_another_protocol_is_named() -> None:
+    with greeter(b"SSH-2.0-OpenSSH_9.2\r\n") as port:
+        for done in ask(f"{HOST}:{port}"):
+            assert_one_line(done, 1, "the peer seems to speak SSH")
+
+
+def test_nobody_and_nowhere_are_told_at_once() -> None:
+    [port] = free_ports(1)
+    for done in ask(f"{HOST}:{port}"):
+        assert_one_line(done, 1, f"no node answers: {HOST}:{port}: cannot connect (Connection refused)")
+    for done in ask("nowhere.invalid:9093"):
+        assert_one_line(done, 1, "nowhere.invalid:9093: its name is not ")
+
+
+def test_wrong_words_are_told_before_anybody_is_asked(tmp_path: Path) -> None:
+    secret = tmp_path / "client.properties"
+    secret.write_text("security.protocol=SSL\n")
+    for options, words in {
+        ("--command-config", str(secret)): "property security.protocol = 'SSL': only PLAINTEXT",
+        ("--command-config", str(tmp_path)): "Is a directory",
+        ("--command-config", sys.executable): "a properties file is text",
+        ("--timeout", "0"): "--timeout 0: more than 0 seconds",
+    }.items():
+        for done in ask("localhost:1", *options):
+            assert_one_line(done, 2, words)
+    for done in ask("localhost"):
+        assert_one_line(done, 2, "a node is host:port")
