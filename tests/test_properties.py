@@ -30,7 +30,6 @@ broker.id=1
 listeners=PLAINTEXT://localhost:9092
 quorum.voters=1@localhost:9092,2@localhost:9093,3@localhost:9094
 log.dirs=raft-logs-1
-
 zookeeper.connect=localhost:2181
 """
 PRESENT_SAMPLE = """
@@ -272,6 +271,10 @@ def test_voters_are_reached_on_the_first_controller_listener() -> None:
     ).config
     assert config.default_listener == "CONTROLLER"
     assert config.voters.listeners(NodeId(1)).get("CONTROLLER") is not None
+
+
+def test_who_is_no_voter_observes() -> None:
+    assert read(node__id="4").warnings == ("node.id 4 is none of controller.quorum.voters: this node only observes",)
 
 
 def test_bootstrap_servers_do_instead_of_voters() -> None:

@@ -141,8 +141,11 @@ def node_config(properties: Mapping[str, str]) -> ParsedConfig:
         raise ConfigError(
             "controller.quorum.voters", "", "give the voters as id@host:port,… or controller.quorum.bootstrap.servers"
         )
+    node_id = NodeId(reader.number(NODE_ID, None))
+    if len(voters) and node_id not in voters.ids:
+        reader.warn(f"node.id {node_id} is none of controller.quorum.voters: this node only observes")
     config = NodeConfig(
-        node_id=NodeId(reader.number(NODE_ID, None)),
+        node_id=node_id,
         listeners=listeners,
         advertised_listeners=reader.advertised(listeners),
         controller_listener_names=names,
@@ -191,6 +194,10 @@ class _Reader:
                 f"property {key} is not known and has no effect" + (f"; did you mean {meant}?" if meant else "")
             )
         return self._warnings
+
+    def warn(self, text: str) -> None:
+        """Something that an operator should know."""
+        self._warnings.append(text)
 
     def one_of(self, key: str, allowed: Sequence[str], default: str) -> str:
         """One of these words, in whatever case."""

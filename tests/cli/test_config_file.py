@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.cli.config_file import CONFIG_SIZE_BYTES_MAX, find_config, naming, read_config
+from pykraft.cli.config_file import CONFIG_SIZE_BYTES_MAX, find_config, naming, read_config, tell_of_neighbors
 from pykraft.errors import ConfigError, StorageError, UsageError
 
 PROPERTIES = """
@@ -77,3 +77,25 @@ def test_a_file_is_looked_for_here_and_then_in_the_clone(tmp_path: Path, monkeyp
     assert find_config(name, None) == name
     (here / name).touch()
     assert find_config(name, clone) == name
+
+
+def test_partitions_of_other_topics_are_told_of(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(path.parent)
+    path.write_text(PROPERTIES)
+    config = read_config(path)
+    tell_of_neighbors(config)
+    for name in ("__raft_performance_test-0", "lost+found", "c.d-1", "a-0"):
+        (path.parent / "data" / name).mkdir(parents=True)
+    assert caplog.messages == []
+    with caplog.at_level(logging.WARNING, logger="pykraft"):
+        tell_of_neighbors(config)
+        for number in range(3):
+            (path.parent / "data" / f"b-{number}").mkdir()
+        tell_of_neighbors(config)
+    only = "this node reads and writes only __raft_performance_test-0"
+    assert caplog.messages == [
+        f"data also holds a-0, c.d-1: {only}",
+        f"data also holds a-0, b-0, b-1 and 2 more: {only}",
+    ]

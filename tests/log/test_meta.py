@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.errors import CorruptionError, StorageError
+from pykraft.errors import CorruptionError, ForeignDirectoryError
 from pykraft.log.meta import MetaProperties, encode_meta, parse_meta
 from pykraft.types import NodeId, Uuid, uuid_parse
 
@@ -68,7 +68,7 @@ def test_what_is_missing_or_wrong_is_named(content: str, expected: str) -> None:
     assert "restore the file" in str(caught.value)
 
 
-@pytest.mark.parametrize("version", ["0", "2"])
-def test_other_versions_are_refused(version: str) -> None:
-    with pytest.raises(StorageError, match=f"has version {version}, expected 1; version 0 is a ZooKeeper broker's"):
+@pytest.mark.parametrize(("version", "whose"), [("0", "a ZooKeeper broker's"), ("2", "a directory of a later Kafka")])
+def test_other_versions_are_refused(version: str, whose: str) -> None:
+    with pytest.raises(ForeignDirectoryError, match=f"has version {version}, expected 1: {whose}"):
         parse_meta(PATH, WHOLE.replace("version=1", f"version={version}").encode())

@@ -7,6 +7,8 @@ refuses to know properties.
 from __future__ import annotations
 
 import logging
+import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +19,7 @@ from pykraft.errors import ConfigError, UsageError
 from pykraft.properties import node_config, parse_properties
 
 CONFIG_SIZE_BYTES_MAX: Final = 1024 * 1024
+NEIGHBORS_TOLD_MAX: Final = 3
 
 logger = logging.getLogger("pykraft")
 
@@ -39,6 +42,20 @@ def read_config(path: Path) -> NodeConfig:
     for warning in parsed.warnings:
         logger.warning("%s: %s", path, warning)
     return parsed.config
+
+
+def tell_of_neighbors(config: NodeConfig) -> None:
+    """Warn when the log directory holds partitions of other topics: it may be a Kafka node's, named by mistake."""
+    try:
+        names = sorted(entry.name for entry in os.scandir(config.log_dir) if entry.is_dir())
+    except OSError:
+        return  # the node says it, if it is a problem
+    own = config.partition_directory.name
+    others = [name for name in names if re.fullmatch(r"[\w.-]+-\d+", name) and name != own]
+    if others:
+        more = f" and {len(others) - NEIGHBORS_TOLD_MAX} more" if len(others) > NEIGHBORS_TOLD_MAX else ""
+        told = ", ".join(others[:NEIGHBORS_TOLD_MAX])
+        logger.warning("%s also holds %s%s: this node reads and writes only %s", config.log_dir, told, more, own)
 
 
 @contextmanager

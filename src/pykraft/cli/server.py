@@ -18,7 +18,7 @@ from pathlib import Path
 import click
 
 from pykraft import __version__
-from pykraft.cli.config_file import find_config, naming, read_config
+from pykraft.cli.config_file import find_config, naming, read_config, tell_of_neighbors
 from pykraft.config import NodeConfig
 from pykraft.errors import UsageError
 from pykraft.types import Uuid, uuid_parse
@@ -79,6 +79,7 @@ def server(  # noqa: PLR0913 - one argument for each option
     _set_up_logging(log_level, log_format)
     path = find_config(given, clone)
     config = _with_options(read_config(path), replica_directory_id, cluster_id)
+    tell_of_neighbors(config)
     with naming(path):
         serve(config, ServerOptions(load=load, ack_descriptor=ack_fd, loop=loop))
 

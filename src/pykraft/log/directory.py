@@ -18,6 +18,11 @@ from pykraft.log.meta import FILE_NAME, MetaProperties, encode_meta, parse_meta
 from pykraft.types import NodeId, Uuid, uuid_text
 
 LOCK_NAME = ".lock"
+_MEANT = {
+    "node.id": "node.id",
+    "cluster.id": "cluster id",
+    "directory.id": "directory id (given none, it takes the one found)",
+}
 _RESERVED_IDS_COUNT = 100
 
 
@@ -102,7 +107,7 @@ def _refuse_foreign(path: Path, key: str, expected: object, found: object) -> No
         raise ForeignDirectoryError(
             path,
             f"expected {key}={expected}, found {key}={found}",
-            repair="this directory is another replica's: correct log.dirs, node.id or the cluster id of this node",
+            repair=f"this directory is another replica's: correct log.dirs of this node, or its {_MEANT[key]}",
         )
 
 

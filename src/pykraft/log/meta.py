@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pykraft.errors import CorruptionError, StorageError, UsageError
+from pykraft.errors import CorruptionError, ForeignDirectoryError, UsageError
 from pykraft.types import NodeId, Uuid, uuid_parse, uuid_text
 
 FILE_NAME = "meta.properties"
@@ -49,15 +49,16 @@ def encode_meta(meta: MetaProperties) -> bytes:
 def parse_meta(path: Path, content: bytes) -> MetaProperties:
     """The properties in these bytes; keys that are not listed above are skipped.
 
-    Errors: StorageError for a version other than 1; CorruptionError for a key that is missing or cannot be read.
+    Errors: ForeignDirectoryError for a version other than 1; CorruptionError for a key that is missing or unreadable.
     """
     fields = dict(_properties(path, content))
     version = _required(path, fields, "version")
     if version != VERSION:
-        raise StorageError(
+        whose = "a ZooKeeper broker's directory" if version == "0" else "a directory of a later Kafka"
+        raise ForeignDirectoryError(
             path,
-            f"has version {version}, expected {VERSION}",
-            repair="version 0 is a ZooKeeper broker's: give this node a directory of its own",
+            f"has version {version}, expected {VERSION}: {whose}",
+            repair="give this node a directory of its own in log.dirs",
         )
     node_id = _required(path, fields, "node.id")
     if not (node_id.isascii() and node_id.isdigit() and int(node_id) < 2**31):

@@ -159,9 +159,11 @@ class OsFs:
             return sorted(os.listdir(path))
 
     def mkdir(self, path: Path) -> None:
-        """See `Fs.mkdir`; the parent of each directory made is synced."""
+        """See `Fs.mkdir`; the parent of each directory made is synced. What is no directory is never replaced."""
         if self.exists(path):
-            return
+            if path.is_dir():
+                return
+            raise StorageError(path, "is no directory", repair="name a directory, or one that can be created")
         if path.parent != path:
             self.mkdir(path.parent)
         with _storage(path, "create the directory"):
