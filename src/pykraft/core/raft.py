@@ -45,7 +45,7 @@ from pykraft.core.start import initial_state
 from pykraft.core.state import Candidate, Leader, State
 from pykraft.core.transitions import announce, write_election
 from pykraft.errors import ProtocolError
-from pykraft.types import Election, Endpoint, Epoch, Instant, NodeId, Offset, VoterSet
+from pykraft.types import Election, Endpoint, Epoch, Instant, NodeId, Offset, ReplicaKey, VoterSet
 
 
 class Raft:
@@ -162,6 +162,11 @@ class Raft:
     def leader_id(self) -> NodeId | None:
         """Leader of the epoch as far as known."""
         return self._replica.leader_id
+
+    @property
+    def voted(self) -> ReplicaKey | None:
+        """Whom this replica voted for in this epoch; None for a leader, also a resigned one."""
+        return self._replica.voted
 
     @property
     def high_watermark(self) -> Offset | None:

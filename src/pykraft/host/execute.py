@@ -20,7 +20,7 @@ from pykraft.errors import ErrorCode, FatalError
 from pykraft.host.fetch_read import Records
 from pykraft.host.parts import Parts
 from pykraft.host.recent import Batch
-from pykraft.log.lane import AppendBatches, Truncate, WriteElection
+from pykraft.log.lane import AppendBatches, Job, Truncate, WriteElection
 from pykraft.types import Instant, Io, Offset
 
 LEADER: Final = "leader"
@@ -48,34 +48,41 @@ def stop(parts: Parts, error: Exception | None) -> None:
     parts.ports.stop(error)
 
 
-def _write_election_state(parts: Parts, effect: effects.WriteElectionState, _: Step) -> None:
+def _submit(parts: Parts, job: Job, step: Step) -> None:
+    parts.measurements.submitted(job.io, step.now)
+    parts.ports.submit(job)
+
+
+def _write_election_state(parts: Parts, effect: effects.WriteElectionState, step: Step) -> None:
     job = WriteElection(
         io=effect.io, election=effect.election, voters=effect.voters, kraft_version=effect.kraft_version
     )
-    parts.ports.submit(job)
+    _submit(parts, job, step)
 
 
 def _append_batches(parts: Parts, effect: effects.AppendBatches, step: Step) -> None:
     _append(parts, effect.io, [parts.producers.encode(plan) for plan in effect.batches], step)
+    parts.measurements.appended(effect.batches, step.now)
 
 
 def _append_fetched(parts: Parts, effect: effects.AppendFetched, step: Step) -> None:
     batches = step.fetched[: effect.count]
     assert batches[-1][0].end_offset == effect.end_offset, "the batches are those of this step's answer"
     _append(parts, effect.io, batches, step)
+    parts.measurements.fetched(effect.end_offset - batches[0][0].base_offset, step.now)
 
 
 def _append(parts: Parts, io: Io, batches: Sequence[Batch], step: Step) -> None:
     """Readable at once, durable when the job is."""
     parts.recent.append(batches)
     parts.recent.evict(step.flushed_end_offset)
-    parts.ports.submit(AppendBatches(io=io, batches=batches))
+    _submit(parts, AppendBatches(io=io, batches=batches), step)
 
 
-def _truncate_to(parts: Parts, effect: effects.TruncateTo, _: Step) -> None:
+def _truncate_to(parts: Parts, effect: effects.TruncateTo, step: Step) -> None:
     parts.recent.truncate_to(effect.end_offset)
     parts.reads.truncated()
-    parts.ports.submit(Truncate(io=effect.io, offset=effect.end_offset))
+    _submit(parts, Truncate(io=effect.io, offset=effect.end_offset), step)
 
 
 def _send(parts: Parts, effect: effects.Send, step: Step) -> None:
@@ -120,7 +127,8 @@ def _reject_proposal(parts: Parts, effect: effects.RejectProposal, _: Step) -> N
     parts.producers.reject(effect.handle, effect.error)
 
 
-def _notify_high_watermark(parts: Parts, effect: effects.NotifyHighWatermark, _: Step) -> None:
+def _notify_high_watermark(parts: Parts, effect: effects.NotifyHighWatermark, step: Step) -> None:
+    parts.measurements.committed(effect.high_watermark, step.now)
     parts.producers.committed(effect.high_watermark)
     parts.delivery.committed(effect.high_watermark)
 
@@ -129,7 +137,8 @@ def _notify_leader_change(parts: Parts, effect: effects.NotifyLeaderChange, _: S
     parts.delivery.leader_changed(effect)
 
 
-def _notify_role(parts: Parts, effect: effects.NotifyRole, _: Step) -> None:
+def _notify_role(parts: Parts, effect: effects.NotifyRole, step: Step) -> None:
+    parts.measurements.role_changed(effect.role, step.now)
     if effect.role != LEADER:
         parts.delivery.leads_no_more()
     parts.ports.report(f"{effect.role} in epoch {effect.epoch}")

@@ -20,6 +20,7 @@ from pykraft.core.events import AppendsScheduled, Event, Persisted, ResignReques
 from pykraft.errors import BufferFullError, NotLeaderError, NotRunningError, UsageError
 from pykraft.host.delivery import Listener, Registration
 from pykraft.host.execute import LEADER
+from pykraft.host.metrics import Metrics, read_metrics
 from pykraft.host.open import Opened, open_node
 from pykraft.host.parts import assemble
 from pykraft.host.ports import ConnectionId, Ports
@@ -94,6 +95,7 @@ class Host:
         """Every job of the ordered lane up to and including this one is durable."""
         if self._parts.inbox.is_closed:
             return
+        self._parts.measurements.durable(io, now)
         self._parts.held.persisted(io)
         self._put(Persisted(io=io), now)
 
@@ -168,6 +170,24 @@ class Host:
         Errors: UsageError for a listener that is registered already, and for an offset below the log start.
         """
         return self._parts.delivery.register(listener, from_offset, is_held=is_held)
+
+    def metrics(self, now: Instant) -> Metrics:
+        """What `HOST_METRICS` lists, as it is now; empty before `start` and once the node has ended.
+
+        Source: Kafka's ``KafkaRaftMetrics``, which are registered from initialize to close.
+        """
+        raft, parts = self._stepping.raft, self._parts
+        if raft is None or parts.inbox.is_closed:
+            return {}
+        return read_metrics(
+            raft,
+            parts.measurements,
+            node_id=self.node_id,
+            directory_id=self._opened.directory.directory_id,
+            undecided_proposals=len(parts.producers),
+            violations=parts.inbound.violations + parts.peers.violations,
+            now=now,
+        )
 
     def close(self) -> None:
         """Close the files and give up the lock. The ordered lane must be idle, and no read under way.

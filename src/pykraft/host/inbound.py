@@ -76,6 +76,8 @@ class Inbound:
     def __init__(
         self, ports: Ports, inbox: Inbox, held: HeldMessages, *, context: RpcContext, describe_cluster: Describe
     ) -> None:
+        self.violations = 0
+        """Connections that were closed for what came on them."""
         self._ports = ports
         self._inbox = inbox
         self._held = held
@@ -159,6 +161,7 @@ class Inbound:
 
     def _close(self, requester: _Requester, reason: str) -> None:
         """One line, then no more of this connection."""
+        self.violations += 1
         self._ports.report(f"closing connection {requester.connection} on {requester.listener}: {reason}")
         self.on_closed(requester.connection)
         self._ports.close(requester.connection)

@@ -16,11 +16,11 @@ from pykraft.host.fetch_read import FetchReads, ReadableLog
 from pykraft.host.inbound import Inbound
 from pykraft.host.inbox import Inbox
 from pykraft.host.io import HeldMessages
+from pykraft.host.metrics import Measurements
 from pykraft.host.peers import Peers
 from pykraft.host.ports import Ports
 from pykraft.host.producers import Producers
 from pykraft.host.recent import RecentBatches
-from pykraft.protocol.schema import Body
 from pykraft.rpc.context import RpcContext
 from pykraft.types import NodeId, Offset
 
@@ -45,6 +45,7 @@ class Parts:
     peers: Peers
     producers: Producers
     delivery: Delivery
+    measurements: Measurements
     ending: Ending
 
 
@@ -70,19 +71,21 @@ def assemble(
         topic_id=config.topic_id,
         default_listener=config.default_listener.upper(),
     )
-
-    def describe(request: Body, listener: str) -> Body:
-        return describe_cluster(
-            request, cluster_id=config.cluster_id, listener=listener, leader_id=leader_id(), voters=config.voters
-        )
-
     return Parts(
         ports=ports,
         inbox=inbox,
         held=held,
         recent=recent,
         reads=FetchReads(ports, log, recent),
-        inbound=Inbound(ports, inbox, held, context=context, describe_cluster=describe),
+        inbound=Inbound(
+            ports,
+            inbox,
+            held,
+            context=context,
+            describe_cluster=lambda request, listener: describe_cluster(
+                request, cluster_id=config.cluster_id, listener=listener, leader_id=leader_id(), voters=config.voters
+            ),
+        ),
         peers=Peers(
             ports,
             inbox,
@@ -93,5 +96,6 @@ def assemble(
         ),
         producers=Producers(batch_size_bytes_max=config.raft.batch_size_bytes_max),
         delivery=Delivery(ports, log, recent, start_offset),
+        measurements=Measurements(),
         ending=Ending(),
     )

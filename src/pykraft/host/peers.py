@@ -59,6 +59,8 @@ class Peers:
         client_id: str,
         request_timeout_ms: int,
     ) -> None:
+        self.violations = 0
+        """Connections that were closed for what a peer answered."""
         self._ports = ports
         self._inbox = inbox
         self._held = held
@@ -171,6 +173,7 @@ class Peers:
 
     def _give_up(self, contact: _Contact, reason: str) -> None:
         """One line, close the connection, and whatever was asked has failed."""
+        self.violations += 1
         self._ports.report(f"closing the connection to peer {contact.peer.id} at {contact.peer.endpoint}: {reason}")
         self._hang_up(contact)
         self._fail(contact, ErrorCode.BROKER_NOT_AVAILABLE)

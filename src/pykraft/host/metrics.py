@@ -1,0 +1,220 @@
+"""What a node measures of itself, and the table of what it then tells: Kafka's names, and a few of ours.
+
+Owns the measurements that cannot be read off the core's state: how long commits, elections and storage jobs take, and
+how many records are appended and fetched. Everything else is looked up in the core at the moment somebody asks.
+Invariant: the hot path pays a constant price for each append and each storage job, whatever the number of records; and
+what is remembered is bounded by what the leader may have uncommitted and the disk unfinished. A metric that has no
+meaning now (of a leader, on a follower) is absent, as is everything before the node starts and after it ends.
+
+It refuses to know clocks, loops and sockets; those of the machine are measured by who has them.
+
+Source: Kafka's ``KafkaRaftMetrics`` (group ``raft-metrics``); KIP-595 §Metrics, KIP-853 §Metrics.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeAlias
+
+from pykraft.core.effects import PlannedBatch
+from pykraft.core.raft import Raft
+from pykraft.core.state import Leader
+from pykraft.host.sensors import Sensor
+from pykraft.types import ZERO_UUID, Instant, Io, NodeId, Offset, Uuid, uuid_text
+
+Metrics: TypeAlias = Mapping[str, int | float | str]
+"""Values by name. What is not known is -1 where it is a number or an id, and NaN where it is measured."""
+
+STATES: Final = (
+    "leader",
+    "prospective",
+    "prospective-voted",
+    "candidate",
+    "unattached-voted",
+    "follower",
+    "observer",
+    "unattached",
+)
+"""Values of ``current-state``."""
+_RESIGNED: Final = "resigned"
+_NOMINEES: Final = frozenset({"prospective", "prospective-voted", "candidate"})
+_ELECTED: Final = frozenset({"leader", "follower", "observer"})
+_LEADER: Final = "leader"
+
+
+class Kind(Enum):
+    """What sort of value a metric has."""
+
+    STATE = "state"
+    TEXT = "text"
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    SENSOR = "sensor"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One metric, as an operator should know it."""
+
+    name: str
+    kind: Kind
+    unit: str
+    meaning: str
+    is_ours: bool = False
+
+
+def _kafkas(name: str, kind: Kind, unit: str, meaning: str) -> Metric:
+    return Metric(name=name, kind=kind, unit=unit, meaning=meaning)
+
+
+def _ours(name: str, kind: Kind, unit: str, meaning: str) -> Metric:
+    return Metric(name=name, kind=kind, unit=unit, meaning=meaning, is_ours=True)
+
+
+HOST_METRICS: Final = (
+    _kafkas("current-state", Kind.STATE, "", "what this node is; a leader that resigned is unattached"),
+    _kafkas("current-leader", Kind.GAUGE, "node id", "the leader of the epoch, -1 while unknown"),
+    _kafkas("current-vote", Kind.GAUGE, "node id", "whom this node voted for in the epoch, -1 for nobody"),
+    _kafkas("current-vote-directory-id", Kind.TEXT, "uuid", "directory id of the current vote, zero while unknown"),
+    _kafkas("current-epoch", Kind.GAUGE, "epoch", "the epoch of this node"),
+    _kafkas("high-watermark", Kind.GAUGE, "offset", "everything below is committed, -1 while unknown"),
+    _kafkas("log-end-offset", Kind.GAUGE, "offset", "end of this node's log (exclusive), unflushed records included"),
+    _kafkas("log-end-epoch", Kind.GAUGE, "epoch", "epoch of the last record, 0 for an empty log"),
+    _kafkas("number-unknown-voter-connections", Kind.GAUGE, "voters", "always 0: the voter set has the endpoints"),
+    _kafkas("number-of-voters", Kind.GAUGE, "voters", "size of the voter set"),
+    _kafkas("number-of-observers", Kind.GAUGE, "replicas", "observers that fetch from this leader; of a leader only"),
+    _kafkas("uncommitted-voter-change", Kind.GAUGE, "0 or 1", "a voter is being added or removed; of a leader only"),
+    _kafkas("commit-latency-avg", Kind.SENSOR, "ms", "time from append to commit of a batch, divided by its records"),
+    _kafkas("commit-latency-max", Kind.SENSOR, "ms", "the longest commit-latency"),
+    _kafkas("election-latency-avg", Kind.SENSOR, "ms", "time from this node's last nomination to a known leader"),
+    _kafkas("election-latency-max", Kind.SENSOR, "ms", "the longest election-latency"),
+    _kafkas("fetch-records-rate", Kind.SENSOR, "records/s", "records fetched from the leader"),
+    _kafkas("append-records-rate", Kind.SENSOR, "records/s", "records appended as the leader"),
+    _ours("batch-commit-latency-avg", Kind.SENSOR, "ms", "time from append to commit of a whole batch"),
+    _ours("batch-commit-latency-max", Kind.SENSOR, "ms", "the longest batch-commit-latency"),
+    _ours("storage-latency-avg", Kind.SENSOR, "ms", "time until a storage job is durable"),
+    _ours("storage-latency-max", Kind.SENSOR, "ms", "the longest storage-latency"),
+    _ours("storage-unflushed-jobs", Kind.GAUGE, "jobs", "appends and truncations that are not durable yet"),
+    _ours("undecided-proposals", Kind.GAUGE, "proposals", "proposals of the application without an outcome"),
+    _ours("closed-for-violation-total", Kind.COUNTER, "connections", "connections closed for what a peer sent on them"),
+)
+"""Everything that a host tells, in the order of the documentation."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Uncommitted:
+    """A batch of this leader; the end is exclusive, the time mono."""
+
+    end_offset: Offset
+    records: int
+    appended_ms: int
+
+
+class Measurements:
+    """What a node measures while it works; effects tell it what happens."""
+
+    def __init__(self) -> None:
+        self.commit_per_record = Sensor()
+        self.commit = Sensor()
+        self.election = Sensor()
+        self.storage = Sensor()
+        self.fetched_records = Sensor()
+        self.appended_records = Sensor()
+        self._uncommitted: deque[_Uncommitted] = deque()
+        self._unfinished: deque[tuple[Io, int]] = deque()
+        self._nominated_ms: int | None = None
+
+    def appended(self, batches: tuple[PlannedBatch, ...], now: Instant) -> None:
+        """This leader appended batches."""
+        for batch in batches:
+            records = batch.end_offset - batch.base_offset
+            self._uncommitted.append(_Uncommitted(batch.end_offset, records, now.mono_ms))
+        self.appended_records.record(batches[-1].end_offset - batches[0].base_offset, now.mono_ms)
+
+    def fetched(self, records: int, now: Instant) -> None:
+        """This follower appended what it had fetched."""
+        self.fetched_records.record(records, now.mono_ms)
+
+    def committed(self, high_watermark: Offset, now: Instant) -> None:
+        """Everything below is committed."""
+        uncommitted = self._uncommitted
+        while uncommitted and uncommitted[0].end_offset <= high_watermark:
+            done = uncommitted.popleft()
+            latency_ms = now.mono_ms - done.appended_ms
+            self.commit.record(latency_ms, now.mono_ms)
+            self.commit_per_record.record(latency_ms / done.records, now.mono_ms)
+
+    def role_changed(self, role: str, now: Instant) -> None:
+        """The node is now in this state: a nomination begins an election, a known leader ends it."""
+        if role != _LEADER:
+            self._uncommitted.clear()
+        if role in _NOMINEES:
+            self._nominated_ms = now.mono_ms
+        elif role in _ELECTED and self._nominated_ms is not None:
+            self.election.record(now.mono_ms - self._nominated_ms, now.mono_ms)
+            self._nominated_ms = None
+
+    def submitted(self, io: Io, now: Instant) -> None:
+        """Storage was given a job."""
+        self._unfinished.append((io, now.mono_ms))
+
+    def durable(self, io: Io, now: Instant) -> None:
+        """Storage finished every job up to this one."""
+        unfinished = self._unfinished
+        while unfinished and unfinished[0][0] <= io:
+            self.storage.record(now.mono_ms - unfinished.popleft()[1], now.mono_ms)
+
+
+def read_metrics(
+    raft: Raft,
+    measured: Measurements,
+    *,
+    node_id: NodeId | None,
+    directory_id: Uuid,
+    undecided_proposals: int,
+    violations: int,
+    now: Instant,
+) -> dict[str, int | float | str]:
+    """The values of `HOST_METRICS` at this moment; those of a leader only on a leader."""
+    now_ms = now.mono_ms
+    role, state, voted = raft.role, raft.state, raft.voted
+    vote_id, vote_directory_id = (voted.id, voted.directory_id) if voted else (None, None)
+    if isinstance(state, Leader):
+        vote_id, vote_directory_id = node_id, directory_id
+    values: dict[str, int | float | str] = {
+        "current-state": "unattached" if role == _RESIGNED else role,
+        "current-leader": _or_unknown(raft.leader_id),
+        "current-vote": _or_unknown(vote_id),
+        "current-vote-directory-id": uuid_text(vote_directory_id or ZERO_UUID),
+        "current-epoch": raft.epoch,
+        "high-watermark": _or_unknown(raft.high_watermark),
+        "log-end-offset": raft.log.end_offset,
+        "log-end-epoch": raft.log.last_epoch,
+        "number-unknown-voter-connections": 0,
+        "number-of-voters": len(raft.voters),
+    }
+    if isinstance(state, Leader):
+        values["number-of-observers"] = state.progress.observers_count(now)
+        values["uncommitted-voter-change"] = 0
+    sensors = {
+        "commit-latency": measured.commit_per_record,
+        "election-latency": measured.election,
+        "batch-commit-latency": measured.commit,
+        "storage-latency": measured.storage,
+    }
+    for name, sensor in sensors.items():
+        values[f"{name}-avg"] = sensor.average(now_ms)
+        values[f"{name}-max"] = sensor.maximum(now_ms)
+    values["fetch-records-rate"] = measured.fetched_records.rate_per_s(now_ms)
+    values["append-records-rate"] = measured.appended_records.rate_per_s(now_ms)
+    values["storage-unflushed-jobs"] = raft.log.unflushed_count
+    values["undecided-proposals"] = undecided_proposals
+    values["closed-for-violation-total"] = violations
+    return values
+
+
+def _or_unknown(number: int | None) -> int:
+    return -1 if number is None else number

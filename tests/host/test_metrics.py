@@ -1,0 +1,247 @@
+"""Every metric of a host through the states it passes, from before its start until after its end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import isnan
+
+import pytest
+
+from pykraft.core.effects import PlannedBatch
+from pykraft.host.metrics import HOST_METRICS, STATES, Kind, Measurements, Metrics
+from pykraft.types import ZERO_UUID, Epoch, Io, NodeId, Offset, Uuid, uuid_text
+from tests.host.cluster import Cluster, Machine
+from tests.host.fakes import at, config
+
+pytestmark = pytest.mark.conformance(54)
+
+OF_LEADERS = {"number-of-observers", "uncommitted-voter-change"}
+NAMES = {metric.name for metric in HOST_METRICS}
+
+
+def metrics(machine: Machine) -> Metrics:
+    """What a machine tells now; the names are checked on the way."""
+    told = machine.running.metrics(machine.cluster.now)
+    assert set(told) == NAMES - (set() if told["current-state"] == "leader" else OF_LEADERS)
+    assert told["current-state"] in STATES
+    for metric in HOST_METRICS:
+        if metric.name in told:
+            assert isinstance(told[metric.name], str) == (metric.kind in (Kind.STATE, Kind.TEXT)), metric.name
+    return told
+
+
+def directory_id(node_id: int) -> str:
+    told = config(node_id).directory_id
+    assert told is not None
+    return uuid_text(told)
+
+
+def batch(base_offset: int, end_offset: int) -> PlannedBatch:
+    return PlannedBatch(
+        base_offset=Offset(base_offset), end_offset=Offset(end_offset), epoch=Epoch(1), timestamp_ms=5, handles=(1,)
+    )
+
+
+def number(told: Metrics, name: str) -> float:
+    value = told[name]
+    assert isinstance(value, int | float)
+    return value
+
+
+def test_a_node_that_just_started_knows_nobody() -> None:
+    told = metrics(Cluster()[1])
+    assert told["current-state"] == "unattached"
+    assert (told["current-leader"], told["current-vote"], told["current-epoch"]) == (-1, -1, 0)
+    assert told["current-vote-directory-id"] == uuid_text(ZERO_UUID)
+    assert (told["high-watermark"], told["log-end-offset"], told["log-end-epoch"]) == (-1, 0, 0)
+    assert (told["number-of-voters"], told["number-unknown-voter-connections"]) == (3, 0)
+    for name in ("commit", "election"):
+        assert isnan(number(told, f"{name}-latency-avg"))
+        assert isnan(number(told, f"{name}-latency-max"))
+    assert (told["append-records-rate"], told["fetch-records-rate"]) == (0, 0)
+
+
+def test_a_leader_and_a_follower_tell_the_same_epoch_and_leader() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    leader.propose(b"a", b"b", b"c")
+    cluster.run_until_committed(4)
+    led = metrics(leader)
+    assert led["current-state"] == "leader"
+    assert (led["current-leader"], led["current-vote"]) == (leader.node_id, leader.node_id)
+    assert led["current-vote-directory-id"] == directory_id(leader.node_id)
+    assert (led["current-epoch"], led["log-end-epoch"]) == (1, 1)
+    assert (led["high-watermark"], led["log-end-offset"]) == (4, 4)
+    assert (led["number-of-observers"], led["uncommitted-voter-change"]) == (0, 0)
+    assert number(led, "append-records-rate") == pytest.approx(4 / 30, rel=0.2)
+    assert led["fetch-records-rate"] == 0
+    assert number(led, "commit-latency-max") <= number(led, "batch-commit-latency-max")
+    assert number(led, "election-latency-avg") <= number(led, "election-latency-max")
+    cluster.run_until_committed(4)
+    for follower in cluster.others(leader):
+        told = metrics(follower)
+        assert (told["current-state"], told["current-leader"]) == ("follower", leader.node_id)
+        assert (told["current-epoch"], told["log-end-offset"], told["log-end-epoch"]) == (1, 4, 1)
+        assert told["high-watermark"] == 4
+        assert number(told, "fetch-records-rate") == pytest.approx(4 / 30, rel=0.2)
+        assert told["append-records-rate"] == 0
+        assert isnan(number(told, "commit-latency-avg"))
+
+
+def test_a_voter_that_voted_says_for_whom() -> None:
+    cluster = Cluster()
+    told: list[Metrics] = []
+
+    def has_voted() -> bool:
+        told[:] = [metrics(machine) for machine in cluster.up]
+        return any(one["current-state"] == "unattached-voted" for one in told)
+
+    cluster.run_until(has_voted)
+    (candidate,) = (one for one in told if one["current-state"] == "candidate")
+    voter = next(one for one in told if one["current-state"] == "unattached-voted")
+    assert (candidate["current-leader"], voter["current-leader"]) == (-1, -1)
+    assert candidate["current-vote"] == voter["current-vote"] != -1
+    assert candidate["current-vote-directory-id"] == directory_id(int(candidate["current-vote"]))
+    assert voter["current-vote-directory-id"] == candidate["current-vote-directory-id"]
+
+
+def test_a_cut_off_leader_resigns_and_campaigns_and_the_others_measure_an_election() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    cluster.run_until(lambda: metrics(leader)["high-watermark"] == 1)
+    seen: list[object] = []
+
+    def is_replaced() -> bool:
+        state = metrics(leader)["current-state"]
+        if state not in seen[-1:]:
+            seen.append(state)
+        return state == "prospective"
+
+    cluster.cut(leader)
+    cluster.run_until(is_replaced)
+    assert seen == ["leader", "unattached", "prospective"], "resigned is shown as unattached, as Kafka does"
+    told = metrics(leader)
+    assert told["current-epoch"] == 2, "it went on in the next epoch"
+    cluster.heal()
+    newest = cluster.leader()
+    cluster.run_until(lambda: metrics(leader)["current-leader"] == newest.node_id)
+    assert number(metrics(newest), "election-latency-max") >= 0
+    assert metrics(leader)["current-state"] in {"follower", "leader"}
+
+
+def test_a_resigned_leader_names_itself_and_has_no_vote() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    leader.running.resign(leader.running.epoch, cluster.now)
+    told = metrics(leader)
+    assert (told["current-state"], told["current-leader"], told["current-vote"]) == ("unattached", leader.node_id, -1)
+    assert told["current-vote-directory-id"] == uuid_text(ZERO_UUID)
+    assert told["high-watermark"] == -1
+
+
+def test_observers_are_counted_by_the_leader_and_show_themselves() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    observer = cluster.add(4, replace(config(4), node_id=NodeId(4), directory_id=Uuid(bytes(15) + b"\x99")))
+    cluster.run_until(lambda: metrics(observer)["current-state"] == "observer")
+    cluster.run_until(lambda: metrics(leader)["number-of-observers"] == 1)
+    assert metrics(observer)["number-of-voters"] == 3
+    observer.crash()
+    five_minutes_later = at(cluster.now.mono_ms + 300_000)
+    assert leader.running.metrics(five_minutes_later)["number-of-observers"] == 0
+
+
+def test_an_only_voter_leads_at_once() -> None:
+    cluster = Cluster(1)
+    told = metrics(cluster[1])
+    assert (told["current-state"], told["current-epoch"], told["number-of-voters"]) == ("leader", 1, 1)
+    cluster.run_until_committed(1)
+    told = metrics(cluster[1])
+    assert (told["high-watermark"], told["election-latency-max"]) == (1, 0)
+    a_minute_later = cluster[1].running.metrics(at(cluster.now.mono_ms + 60_000))
+    assert isnan(number(a_minute_later, "commit-latency-avg")), "nothing was committed for a minute"
+
+
+def test_metrics_are_absent_before_the_start_and_after_the_end() -> None:
+    cluster = Cluster(1)
+    machine = cluster[1]
+    cluster.run_until_committed(1)
+    assert metrics(machine)
+    machine.running.shutdown(1_000, cluster.now)
+    cluster.settle()
+    assert machine.stops == [None]
+    assert machine.running.metrics(cluster.now) == {}
+    host = machine.running
+    machine.leave()
+    assert host.metrics(cluster.now) == {}
+
+
+def test_a_stalled_disk_shows_in_the_jobs_and_their_latency() -> None:
+    cluster = Cluster(1)
+    machine = cluster[1]
+    cluster.run_until_committed(1)
+    machine.is_disk_stalled = True
+    outcomes = machine.propose(b"waits")
+    cluster.now = at(cluster.now.mono_ms + 500)
+    told = metrics(machine)
+    assert (told["storage-unflushed-jobs"], told["undecided-proposals"], outcomes) == (1, 1, [])
+    machine.is_disk_stalled = False
+    cluster.run_until_committed(2)
+    told = metrics(machine)
+    assert (told["storage-unflushed-jobs"], told["undecided-proposals"]) == (0, 0)
+    assert told["storage-latency-max"] == 500
+    assert told["commit-latency-max"] == told["batch-commit-latency-max"] == 500
+
+
+def test_a_connection_closed_for_nonsense_is_counted() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    other = cluster.others(leader)[0]
+    before = metrics(leader)["closed-for-violation-total"]
+    assert before == 0
+    connection = cluster.dial(other, leader.node_id)
+    cluster.settle()
+    leader.running.on_frame(connection, b"\xff" * 20, cluster.now)
+    assert metrics(leader)["closed-for-violation-total"] == 1
+
+
+def test_commit_latency_is_per_record_and_each_batch_is_one_sample() -> None:
+    measured = Measurements()
+    measured.appended((batch(0, 10), batch(10, 11)), at(100))
+    measured.committed(Offset(10), at(150))
+    assert (measured.commit_per_record.average(150), measured.commit.average(150)) == (5, 50)
+    measured.committed(Offset(11), at(200))
+    assert (measured.commit_per_record.average(200), measured.commit.average(200)) == (52.5, 75)
+    assert measured.appended_records.rate_per_s(200) == pytest.approx(11 / 30.1)
+
+
+def test_a_commit_after_the_leadership_was_lost_is_no_latency_of_this_leader() -> None:
+    measured = Measurements()
+    measured.appended((batch(0, 10),), at(100))
+    measured.role_changed("follower", at(150))
+    measured.committed(Offset(10), at(200))
+    assert isnan(measured.commit.average(200))
+
+
+def test_an_election_begins_anew_with_each_nomination_and_ends_with_a_known_leader() -> None:
+    measured = Measurements()
+    measured.role_changed("follower", at(0))
+    assert isnan(measured.election.maximum(0))
+    measured.role_changed("prospective", at(100))
+    measured.role_changed("candidate", at(130))
+    measured.role_changed("unattached-voted", at(140))
+    measured.role_changed("follower", at(150))
+    measured.role_changed("unattached", at(1_000))
+    measured.role_changed("follower", at(1_500))
+    assert (measured.election.maximum(1_500), measured.election.average(1_500)) == (20, 20)
+
+
+def test_a_job_is_finished_by_the_report_of_a_later_one() -> None:
+    measured = Measurements()
+    measured.submitted(Io(1), at(0))
+    measured.submitted(Io(2), at(10))
+    measured.submitted(Io(3), at(20))
+    measured.durable(Io(2), at(30))
+    assert (measured.storage.average(30), measured.storage.maximum(30)) == (25, 30)
+    measured.durable(Io(3), at(40))
+    assert measured.storage.average(40) == pytest.approx(70 / 3)
