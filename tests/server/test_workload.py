@@ -317,6 +317,16 @@ def test_a_leader_prints_throughput_and_latency(capsys: pytest.CaptureFixture[st
     assert float(line.split()[2].rstrip(",")) == pytest.approx(100_000, rel=0.02)
 
 
+def test_who_resigned_prints_nothing_more(capsys: pytest.CaptureFixture[str]) -> None:
+    world = World(load=Load(records_per_s=1_000, record_size_bytes=100))
+    world.lead()
+    world.loop.run_until(3.0)
+    world.host.commit()
+    world.host.error = NotLeaderError(None, 7)
+    world.loop.run_until(10.0)
+    assert capsys.readouterr().out == ""
+
+
 @pytest.mark.parametrize(
     ("records_per_s", "record_size_bytes", "says"),
     [

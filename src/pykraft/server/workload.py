@@ -211,7 +211,9 @@ class Workload:
         claim.is_refused = True
         if claim.sequence == first_sequence + count:
             claim.sequence = first_sequence
-        if not isinstance(outcome.error, NotLeaderError | BufferFullError):
+        if isinstance(outcome.error, NotLeaderError):
+            self._stats.reset(self._loop.time())  # it resigned: a line would count time without leadership
+        elif not isinstance(outcome.error, BufferFullError):
             self._failed(outcome.error)
 
     def _values(self, epoch: Epoch, first_sequence: int, count: int) -> list[bytes]:
