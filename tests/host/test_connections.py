@@ -79,6 +79,7 @@ def test_it_asks_for_versions_first_and_says_what_it_is() -> None:
     assert not connection.is_negotiated
 
 
+@pytest.mark.conformance(96)
 def test_a_request_goes_out_in_the_newest_common_version_and_ids_count_up() -> None:
     connection = negotiated({ApiKey.VOTE: (0, 1), ApiKey.FETCH: (4, 99)})
     assert connection.is_ready
@@ -93,6 +94,7 @@ def test_a_request_goes_out_in_the_newest_common_version_and_ids_count_up() -> N
     assert (header.api_key, header.api_version, header.correlation_id) == (ApiKey.FETCH, 18, 2)
 
 
+@pytest.mark.conformance(66, 96)
 def test_a_pre_vote_needs_version_2_and_the_connection_stays_usable_without() -> None:
     connection = negotiated({ApiKey.VOTE: (0, 1)})
     with pytest.raises(ProtocolError) as raised:
@@ -130,6 +132,7 @@ def test_a_bad_answer_to_the_negotiation_ends_the_connection(answer: bytes) -> N
     assert not connection.is_ready
 
 
+@pytest.mark.conformance(96, 97)
 def test_an_answer_with_another_id_is_refused() -> None:
     connection = negotiated()
     connection.ask(vote())

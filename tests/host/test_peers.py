@@ -117,6 +117,7 @@ def test_the_next_request_takes_the_same_connection() -> None:
     assert len(desk.ports.dialed) == 1
 
 
+@pytest.mark.conformance(96)
 def test_a_request_waits_for_the_disk_while_the_connection_is_made() -> None:
     desk = Desk()
     desk.send(after=Io(4))
@@ -128,6 +129,7 @@ def test_a_request_waits_for_the_disk_while_the_connection_is_made() -> None:
     assert desk.asked == [(connection, ApiKey.VOTE, 1)]
 
 
+@pytest.mark.conformance(96)
 def test_a_durable_request_waits_for_the_connection() -> None:
     desk = Desk()
     desk.send(after=Io(4))

@@ -77,6 +77,7 @@ class MixedQuorum:
         return self.java[known.id], self.java[5 - known.id], known.epoch
 
 
+@pytest.mark.conformance(151)
 @pytest.mark.kafka
 def test_ours_follows_java_is_elected_and_java_follows_ours(kafka: Kafka, children: Children, tmp_path: Path) -> None:
     quorum = MixedQuorum(kafka, children, tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pykraft.config import RaftConfig
 from pykraft.core import messages
 from pykraft.core.effects import Effect, Send, WriteElectionState
 from pykraft.core.election import NEVER_MS
@@ -46,6 +47,7 @@ def messages_of(found: list[Effect]) -> list[messages.Request]:
     return [effect.message for effect in found if isinstance(effect, Send)]
 
 
+@pytest.mark.conformance(55)
 @pytest.mark.parametrize("state", [prospective(count=tally(rejected=(2,))), candidate(count=tally(rejected=(2,)))])
 def test_voters_that_have_not_answered_are_asked_for_votes(state: Prospective | Candidate) -> None:
     made = replica(state)
@@ -67,7 +69,7 @@ def test_the_question_for_a_vote_waits_for_the_own_one() -> None:
     assert {effect.after for effect in found if isinstance(effect, Send)} == {only(found, WriteElectionState).io}
 
 
-@pytest.mark.conformance(93)
+@pytest.mark.conformance(14, 93)
 def test_only_silent_voters_hear_begin_quorum_epoch_and_once_in_half_a_fetch_timeout() -> None:
     state = leader()
     made = replica(state)
@@ -111,7 +113,7 @@ def test_a_voter_without_endpoint_cannot_be_asked() -> None:
     assert sent(done(made)) == [(2, "VoteRequest")]
 
 
-@pytest.mark.conformance(145)
+@pytest.mark.conformance(55, 145)
 def test_a_follower_fetches_from_its_leader_one_fetch_at_a_time() -> None:
     state = follower()
     made = replica(state)
@@ -131,6 +133,17 @@ def test_a_follower_fetches_from_its_leader_one_fetch_at_a_time() -> None:
             high_watermark=4,
         )
     ]
+
+
+@pytest.mark.conformance(143)
+def test_a_fetch_asks_for_as_much_and_waits_as_long_as_configured() -> None:
+    state = follower()
+    made = replica(state, config=RaftConfig(fetch_size_bytes_max=4_321, fetch_wait_ms_max=77))
+    send_fetch_to_leader(made, state, NOW)
+    made.connections.reset()
+    send_fetch_to_bootstrap(made, NOW)
+    asked = [message for message in messages_of(done(made)) if isinstance(message, messages.FetchRequest)]
+    assert [(message.size_bytes_max, message.wait_ms_max) for message in asked] == [(4_321, 77)] * 2
 
 
 def test_a_fetch_waits_for_what_it_acknowledges() -> None:

@@ -121,6 +121,7 @@ def same_keys(body: Any, sample: Any) -> Any:
     return body
 
 
+@pytest.mark.conformance(100)
 @pytest.mark.parametrize(("message", "version", "entity"), TWINS, ids=message_id)
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
@@ -136,6 +137,7 @@ def test_kio_reads_and_writes_what_we_write(message: Message, version: int, enti
     assert out.getvalue() == raw
 
 
+@pytest.mark.conformance(100)
 @pytest.mark.parametrize(("message", "version", "entity"), TWINS, ids=message_id)
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
@@ -183,6 +185,7 @@ def struct_hint(hint: Any) -> Any:
     return hint
 
 
+@pytest.mark.conformance(100)
 @pytest.mark.parametrize(("message", "version", "entity"), TWINS, ids=message_id)
 def test_the_tables_are_kios(message: Message, version: int, entity: Any) -> None:
     compare_tables(message.body, version, entity)
