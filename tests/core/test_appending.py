@@ -89,7 +89,7 @@ def test_the_high_watermark_is_what_a_majority_of_disks_holds_of_this_epoch(
     )
 
 
-@pytest.mark.conformance(93, 111)
+@pytest.mark.conformance(46, 93, 111)
 @given(st.lists(st.tuples(st.integers(2, 5), st.integers(0, 20)), max_size=30))
 def test_it_never_goes_back_whatever_replicas_report(reports: list[tuple[int, int]]) -> None:
     made, state = leading(voters=5)

@@ -129,6 +129,7 @@ def test_a_leader_opens_its_epoch_with_who_voted_for_it() -> None:
     )
 
 
+@pytest.mark.conformance(2, 15)
 def test_an_only_voter_leads_in_one_step_and_is_never_deposed() -> None:
     made = replica(unattached(), voters=voter_set(1))
     moves.to_prospective(made, NOW)
@@ -138,7 +139,7 @@ def test_an_only_voter_leads_in_one_step_and_is_never_deposed() -> None:
     assert written.election == Election(epoch=SIX, leader_id=NodeId(1))
 
 
-@pytest.mark.conformance(91, 93)
+@pytest.mark.conformance(44, 91, 93)
 def test_a_resigned_leader_tells_the_others_most_caught_up_first() -> None:
     state = leader()
     state.progress.of(key(3)).fetched(Offset(9), Offset(10), NOW)
@@ -150,6 +151,7 @@ def test_a_resigned_leader_tells_the_others_most_caught_up_first() -> None:
     assert is_drawn(made.state.election_deadline_ms)
 
 
+@pytest.mark.conformance(23)
 @pytest.mark.parametrize(
     ("leave", "leader_id"),
     [

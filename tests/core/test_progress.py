@@ -37,6 +37,7 @@ def test_a_replica_was_caught_up_when_it_had_what_the_leader_had_at_its_fetch_be
     assert caught_up == (-1 if expected_ms is None else NOW.wall_ms + expected_ms)
 
 
+@pytest.mark.conformance(46)
 def test_the_last_fetch_counts_even_if_it_goes_back() -> None:
     progress = seen((0, 9, 10), (5, 3, 10))
     assert progress.end_offset == 3
@@ -66,6 +67,7 @@ def test_a_static_voter_is_known_by_its_id_alone() -> None:
     assert Progress(static).is_voter(key(2))
 
 
+@pytest.mark.conformance(46)
 def test_observers_are_told_in_order_and_forgotten_after_silence() -> None:
     progress = Progress(voter_set(1))
     for node_id, at_ms in ((8, 10), (7, 0)):

@@ -186,7 +186,7 @@ def test_a_second_leader_loses_its_connection(event: Event, expected: Effect) ->
     assert isinstance(event, events.RequestReceived) or made._replica.connections.is_backing_off(2)
 
 
-@pytest.mark.conformance(97)
+@pytest.mark.conformance(43, 97)
 @pytest.mark.parametrize(
     "event",
     [
@@ -229,6 +229,7 @@ def test_a_new_replica_starts_at_epoch_0() -> None:
     assert only(found, NotifyRole) == NotifyRole(role="unattached", epoch=Epoch(0))
 
 
+@pytest.mark.conformance(2, 3)
 @pytest.mark.parametrize(
     ("election", "epoch"),
     [
@@ -255,6 +256,7 @@ def test_an_only_voter_of_the_last_epoch_waits_for_ever() -> None:
     assert made.epoch == EPOCH_MAX
 
 
+@pytest.mark.conformance(17)
 def test_a_candidate_that_restarts_asks_at_once() -> None:
     made = raft(election=Election(epoch=Epoch(5), voted=key(1)))
     assert sent(made.start(NOW)) == [(2, "VoteRequest"), (3, "VoteRequest")]

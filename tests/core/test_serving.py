@@ -49,6 +49,7 @@ def test_a_fetch_above_what_is_flushed_gets_nothing() -> None:
     assert (served.fetch_offset, served.end_offset) == (11, 11)
 
 
+@pytest.mark.conformance(50)
 def test_logs_that_part_are_told_where_and_get_no_records() -> None:
     made, state = leading()
     serve(made, state, 7, LISTENER, fetch(at=(8, 1)))

@@ -172,6 +172,7 @@ def test_what_is_written(old: State, new: State, expected: Election) -> None:
     assert written.kraft_version == 0
 
 
+@pytest.mark.conformance(43)
 def test_every_transition_forgets_the_requests_in_flight() -> None:
     made = replica(unattached())
     late = made.connections.sent(2, 0)
@@ -181,7 +182,7 @@ def test_every_transition_forgets_the_requests_in_flight() -> None:
     assert made.connections.is_ready(3)
 
 
-@pytest.mark.conformance(117)
+@pytest.mark.conformance(11, 42, 117)
 @pytest.mark.parametrize("new", [resigned(), unattached(epoch=6), follower(epoch=6)])
 def test_fetches_that_wait_are_refused_when_leadership_ends(new: State) -> None:
     made = replica(leader())

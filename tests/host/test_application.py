@@ -10,6 +10,7 @@ from pykraft.types import Epoch, Offset
 from tests.host.cluster import Cluster
 
 
+@pytest.mark.conformance(12)
 def test_only_an_epoch_that_is_led_here_can_be_resigned_from() -> None:
     cluster = Cluster()
     leader = cluster.leader()
@@ -75,6 +76,7 @@ def test_a_leader_that_leaves_hands_over_and_stops() -> None:
     cluster.run_until(lambda: leader.listener.values == [b"a"])
 
 
+@pytest.mark.conformance(12)
 def test_a_leader_can_resign() -> None:
     cluster = Cluster()
     leader = cluster.leader()

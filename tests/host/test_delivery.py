@@ -114,6 +114,7 @@ def test_news_of_a_leader_come_at_once() -> None:
     assert desk.listener.calls == [("leader", 3, None), ("leader", 3, 2)]
 
 
+@pytest.mark.conformance(52)
 def test_own_leadership_is_told_after_the_first_record_of_the_epoch() -> None:
     desk = Desk(in_memory=4)
     desk.delivery.leader_changed(leads(3, leader_id=1, epoch_start_offset=2))
@@ -122,6 +123,7 @@ def test_own_leadership_is_told_after_the_first_record_of_the_epoch() -> None:
     assert desk.commit(4) == [(3,)]
 
 
+@pytest.mark.conformance(52)
 def test_own_leadership_is_told_before_what_follows_when_all_is_there_already() -> None:
     desk = Desk(in_memory=4)
     desk.commit(3)
@@ -137,6 +139,7 @@ def test_newer_news_replace_what_was_withheld() -> None:
     assert desk.commit(4) == [(0, 1, 2, 3)]
 
 
+@pytest.mark.conformance(52)
 def test_a_leadership_that_ended_unheard_is_never_told() -> None:
     desk = Desk(in_memory=4)
     desk.delivery.leader_changed(leads(3, leader_id=1, epoch_start_offset=2))
@@ -156,6 +159,7 @@ def test_the_end_of_a_leadership_does_not_take_back_other_news() -> None:
     assert late.calls == [("leader", 3, 2)]
 
 
+@pytest.mark.conformance(52)
 def test_a_late_listener_is_given_everything_and_the_newest_news() -> None:
     desk = Desk(in_memory=3)
     desk.delivery.leader_changed(leads(1, leader_id=3))
@@ -260,6 +264,7 @@ def test_a_listener_may_remove_itself_from_within_its_call() -> None:
     assert desk.commit(3) == [(0,)]
 
 
+@pytest.mark.conformance(52)
 def test_a_listener_that_was_removed_can_begin_anew() -> None:
     desk = Desk(in_memory=2)
     desk.commit(2)

@@ -226,6 +226,7 @@ def test_what_an_operator_should_know_is_reported() -> None:
     assert desk.ports.reports == ["something", "candidate in epoch 7"]
 
 
+@pytest.mark.conformance(44)
 @pytest.mark.parametrize("graceful", [True, False])
 def test_the_end_of_a_shutdown_stops_the_node_without_an_error(*, graceful: bool) -> None:
     desk = Desk()

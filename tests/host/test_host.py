@@ -48,6 +48,7 @@ def test_a_leader_is_elected_and_all_hear_of_it() -> None:
         assert machine.stops == []
 
 
+@pytest.mark.conformance(52)
 def test_the_leaders_listener_hears_of_its_leadership_after_the_first_record_of_the_epoch() -> None:
     cluster = Cluster()
     leader = cluster.leader()
@@ -78,6 +79,7 @@ def test_values_proposed_together_stay_together() -> None:
     assert [one.end_offset - one.base_offset for one in leader.listener.batches] == [1, 3]
 
 
+@pytest.mark.conformance(9)
 def test_a_follower_rejects_and_names_the_leader() -> None:
     cluster = Cluster()
     leader = cluster.leader()
@@ -234,6 +236,7 @@ def test_one_flushed_follower_is_no_majority_without_the_leaders_own_flush() -> 
     cluster.run_until(lambda: bool(outcomes))
 
 
+@pytest.mark.conformance(49)
 def test_a_lonely_voter_leads_and_commits_what_it_has_flushed() -> None:
     cluster = Cluster(voters=1)
     node = cluster[1]

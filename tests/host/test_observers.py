@@ -13,6 +13,7 @@ from tests.host.fakes import config
 from tests.host.test_host import same_logs
 
 
+@pytest.mark.conformance(37, 53)
 @pytest.mark.parametrize("node_id", [NodeId(4), None])
 def test_an_observer_with_or_without_an_id_follows_and_never_campaigns(node_id: NodeId | None) -> None:
     cluster = Cluster()
@@ -31,6 +32,7 @@ def test_an_observer_with_or_without_an_id_follows_and_never_campaigns(node_id: 
     assert isinstance(outcome, Rejected)
 
 
+@pytest.mark.conformance(53)
 def test_an_observer_without_an_id_starts_again_where_its_log_ends() -> None:
     cluster = Cluster()
     cluster.leader().propose(b"first")

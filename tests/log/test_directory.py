@@ -37,6 +37,7 @@ def open_directory(
     )
 
 
+@pytest.mark.conformance(1)
 def test_a_new_directory_gets_a_durable_identity() -> None:
     fs = PageCacheFs()
     assert open_directory(fs).directory_id == ID_A
@@ -45,6 +46,7 @@ def test_a_new_directory_gets_a_durable_identity() -> None:
     assert fs.read(META) == b"#\nnode.id=1\ndirectory.id=YWFhYWFhYWFhYWFhYWFhYQ\nversion=1\ncluster.id=cluster\n"
 
 
+@pytest.mark.conformance(1)
 def test_a_configured_directory_id_is_taken_and_then_checked() -> None:
     fs = PageCacheFs()
     open_directory(fs, directory_id=ID_B).release()
@@ -88,6 +90,7 @@ def test_random_ids_that_kafka_could_not_use_are_drawn_again() -> None:
     assert open_directory(PageCacheFs(), random_uuid=lambda: next(drawn)).directory_id == ID_B
 
 
+@pytest.mark.conformance(1)
 def test_a_reserved_directory_id_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"directory\.id = 'AAAAAAAAAAAAAAAAAAAAAA': the 100 lowest"):
         open_directory(PageCacheFs(), directory_id=Uuid(bytes(16)))

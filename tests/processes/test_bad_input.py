@@ -135,6 +135,7 @@ def test_a_line_names_what_the_peer_seems_to_speak(node: PykraftNode) -> None:
         wait_for_line(node, before + 1, word)
 
 
+@pytest.mark.conformance(33)
 @pytest.mark.parametrize(
     ("api_key", "version", "body"),
     [

@@ -35,20 +35,21 @@ RESPONSE = FetchResponse(
 )
 
 
-@pytest.mark.conformance(100)
+@pytest.mark.conformance(41, 100)
 def test_version_18_carries_everything() -> None:
     for high_watermark in (None, -1, 0, 2**40):
         message = replace(REQUEST, high_watermark=high_watermark)
         assert sent(message, 18) == message
 
 
-@pytest.mark.conformance(96, 100)
+@pytest.mark.conformance(41, 96, 100)
 def test_older_versions_carry_less() -> None:
     assert sent(REQUEST, 17) == replace(REQUEST, high_watermark=None)
     for version in (13, 14, 15, 16):
         assert sent(REQUEST, version) == replace(REQUEST, high_watermark=None, replica=ReplicaKey(NodeId(2)))
 
 
+@pytest.mark.conformance(53)
 @pytest.mark.parametrize("version", [13, 14, 15, 18])
 def test_an_observer_may_have_no_id(version: int) -> None:
     assert sent(replace(REQUEST, replica=None), version).replica is None
@@ -71,6 +72,7 @@ def test_below_version_13_the_topic_has_no_id_and_is_refused() -> None:
         assert refused == Refusal(ErrorCode.INVALID_REQUEST, {"error_code": ErrorCode.INVALID_REQUEST})
 
 
+@pytest.mark.conformance(33, 40)
 @pytest.mark.parametrize("change", ["cluster", "topic id", "partition", "no topic", "two partitions"])
 def test_what_is_not_for_us_is_refused_above_the_partition(change: str) -> None:
     body = body_of(REQUEST, 18)

@@ -37,6 +37,7 @@ def test_only_one_partition_with_the_expected_fields_counts() -> None:
     assert parts.only_partition([]) is None
 
 
+@pytest.mark.conformance(33)
 @pytest.mark.parametrize(
     ("cluster_id", "refused"),
     [(None, False), (CONTEXT.cluster_id, False), ("", True), (CONTEXT.cluster_id + "A", True)],

@@ -47,6 +47,7 @@ def told(found: list[Effect]) -> messages.BeginQuorumEpochResponse:
     return message
 
 
+@pytest.mark.conformance(13, 18)
 @pytest.mark.parametrize("name", STATES)
 def test_a_leader_of_a_higher_epoch_is_followed(name: str) -> None:
     made = replica(STATES[name]())
@@ -57,7 +58,7 @@ def test_a_leader_of_a_higher_epoch_is_followed(name: str) -> None:
     assert only(found, Reply).after == only(found, WriteElectionState).io
 
 
-@pytest.mark.conformance(67)
+@pytest.mark.conformance(18, 67)
 @pytest.mark.parametrize("name", STATES)
 def test_a_leader_of_the_own_epoch_is_followed_if_it_is_news(name: str) -> None:
     made = replica(STATES[name]())
@@ -74,6 +75,7 @@ def test_a_leader_of_the_own_epoch_is_followed_if_it_is_news(name: str) -> None:
         assert made.state is before
 
 
+@pytest.mark.conformance(18)
 def test_more_endpoints_of_the_same_leader_are_news() -> None:
     made = replica(follower(has_fetched=True))
     ask(made, begin(epoch=5, told=listeners(2, "OTHER")))
@@ -81,6 +83,7 @@ def test_more_endpoints_of_the_same_leader_are_news() -> None:
     assert (made.leader_listeners, made.state.has_fetched) == (listeners(2, "OTHER"), False)
 
 
+@pytest.mark.conformance(34)
 @pytest.mark.parametrize(
     ("request_", "error", "epoch"),
     [

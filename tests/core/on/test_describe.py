@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pykraft.core import messages
 from pykraft.core.effects import Reply
 from pykraft.core.messages import DescribedReplica
@@ -10,6 +12,7 @@ from pykraft.types import Offset
 from tests.core.replicas import NOW, ask, follower, key, later, leader, only, replica
 
 
+@pytest.mark.conformance(46)
 def test_the_leader_describes_itself_its_voters_and_its_observers() -> None:
     state = leader(high_watermark=9)
     state.progress.of(key(3)).fetched(Offset(9), Offset(10), NOW)
@@ -35,6 +38,7 @@ def test_the_leader_describes_itself_its_voters_and_its_observers() -> None:
     )
 
 
+@pytest.mark.conformance(46)
 def test_only_the_leader_knows() -> None:
     message = only(ask(replica(follower()), messages.DescribeQuorumRequest(asked_as="t")), Reply).message
     assert message == messages.DescribeQuorumResponse(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, asked_as="t")

@@ -31,6 +31,7 @@ def told(found: list[Effect]) -> messages.EndQuorumEpochResponse:
     return message
 
 
+@pytest.mark.conformance(22)
 @pytest.mark.parametrize(
     ("successors", "wait_ms"),
     [((1, 3), 0), ((3, 1), 500), ((3, 2, 1), 500), ((2, 1, 3), 250), ((2, 3), 1_000), ((), 1_000)],

@@ -53,6 +53,7 @@ def error_of(found: list[Effect], *, log_start_offset: int = 0) -> int:
     return message.error
 
 
+@pytest.mark.conformance(40)
 @pytest.mark.parametrize(
     ("request_", "error"),
     [
@@ -109,6 +110,7 @@ def test_one_more_than_may_wait_is_answered_at_once() -> None:
     assert kinds(ask(made, fetch(at=(11, 5), replica=None))) == ["ReplyFetch"]
 
 
+@pytest.mark.conformance(48)
 def test_a_voters_fetch_acknowledges_what_is_below_it() -> None:
     made = leading()
     found = ask(made, fetch(at=(11, 5)))
@@ -137,6 +139,7 @@ def test_observers_and_logs_that_part_acknowledge_nothing(request_: messages.Fet
     assert state_of(made).fetched_voters == set()
 
 
+@pytest.mark.conformance(46)
 def test_an_observer_is_remembered_and_one_without_id_leaves_no_trace() -> None:
     made = leading()
     ask(made, fetch(at=(11, 5), replica=None))
@@ -145,7 +148,7 @@ def test_an_observer_is_remembered_and_one_without_id_leaves_no_trace() -> None:
     assert [(seen.key, seen.end_offset) for seen in state_of(made).progress.observers(NOW)] == [(key(4), 11)]
 
 
-@pytest.mark.conformance(93)
+@pytest.mark.conformance(15, 93)
 @pytest.mark.parametrize(("voters", "needed"), [(2, 1), (3, 1), (4, 2), (5, 2)])
 def test_a_majority_with_the_leader_keeps_it_in_office(voters: int, needed: int) -> None:
     made = leading(voters=voters)
@@ -164,7 +167,7 @@ def test_the_same_voter_twice_is_no_majority() -> None:
     assert state_of(made).fetched_voters == {2}
 
 
-@pytest.mark.conformance(93)
+@pytest.mark.conformance(15, 93)
 def test_who_is_no_voter_keeps_nobody_in_office() -> None:
     made = leading()
     before_ms = state_of(made).check_quorum_deadline_ms

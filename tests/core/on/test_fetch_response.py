@@ -30,7 +30,7 @@ def state_of(made: Replica) -> Follower:
     return made.state
 
 
-@pytest.mark.conformance(101)
+@pytest.mark.conformance(47, 101)
 def test_records_are_appended_and_the_leader_is_alive() -> None:
     made = following()
     found = answer(made, fetched(batch(10, 12, 3), batch(12, 15, 5), high_watermark=11))
@@ -41,6 +41,7 @@ def test_records_are_appended_and_the_leader_is_alive() -> None:
     assert (state_of(made).has_fetched, state_of(made).fetch_deadline_ms) == (True, NOW.mono_ms + 2_000)
 
 
+@pytest.mark.conformance(47)
 def test_nothing_new_is_a_sign_of_life_too() -> None:
     made = following()
     assert answer(made, fetched(high_watermark=None)) == []
@@ -95,7 +96,7 @@ def test_a_batch_below_the_log_end_is_no_answer_to_this_fetch() -> None:
     assert valid_prefix((), made.log.end, made) == ()
 
 
-@pytest.mark.conformance(90, 111)
+@pytest.mark.conformance(47, 90, 111)
 @pytest.mark.parametrize(("told", "expected"), [(None, 4), (3, 4), (4, 4), (5, 5), (10, 10), (99, 10)])
 def test_the_high_watermark_rises_as_far_as_the_log_reaches_and_never_falls(told: int | None, expected: int) -> None:
     made = following()
@@ -104,7 +105,7 @@ def test_the_high_watermark_rises_as_far_as_the_log_reaches_and_never_falls(told
     assert ("NotifyHighWatermark" in kinds(found)) == (expected > 4)
 
 
-@pytest.mark.conformance(104)
+@pytest.mark.conformance(50, 104)
 @pytest.mark.parametrize(("diverging", "end"), [((4, 1), 4), ((8, 1), 6), ((7, 3), 7), ((7, 2), 6)])
 def test_the_log_is_cut_where_it_parts_from_the_leaders(diverging: tuple[int, int], end: int) -> None:
     made = following()
@@ -156,6 +157,7 @@ def test_an_error_or_an_older_epoch_brings_nothing(message: messages.FetchRespon
     assert not state_of(made).has_fetched
 
 
+@pytest.mark.conformance(43)
 def test_only_a_follower_takes_records() -> None:
     made = replica(prospective(leader_id=2))
     assert answer(made, fetched(batch(10, 11, 5))) == []

@@ -45,6 +45,7 @@ def test_records_get_their_offsets_at_once_and_are_appended_when_they_need_not_l
     assert made.log.end_offset == 13
 
 
+@pytest.mark.conformance(9)
 @pytest.mark.parametrize(
     ("state", "epoch", "kind"),
     [
@@ -63,7 +64,7 @@ def test_only_the_leader_of_the_epoch_appends(state: State, epoch: int, kind: ty
         assert refused.error.leader_id == (2 if made.has_remote_leader else None)
 
 
-@pytest.mark.conformance(101, 110)
+@pytest.mark.conformance(9, 101, 110)
 @pytest.mark.parametrize(
     ("count", "size_bytes", "kind"), [(0, 1, UsageError), (-1, 1, UsageError), (1, 1_001, RecordBatchTooLargeError)]
 )
@@ -93,7 +94,7 @@ def test_a_leader_that_is_to_resign_takes_nothing_more() -> None:
     assert isinstance(only(propose(replica(state)), RejectProposal).error, NotLeaderError)
 
 
-@pytest.mark.conformance(112)
+@pytest.mark.conformance(9, 112)
 def test_storage_that_is_behind_fills_the_buffer_and_then_the_application_hears_of_it() -> None:
     made = replica(leader())
     for io in range(1, CONFIG.accumulated_batches_max + 1):
@@ -103,6 +104,7 @@ def test_storage_that_is_behind_fills_the_buffer_and_then_the_application_hears_
     assert isinstance(only(found[3], RejectProposal).error, BufferFullError)
 
 
+@pytest.mark.conformance(12)
 @pytest.mark.parametrize(("state", "epoch", "asked"), [(leader(), 5, True), (leader(), 4, False), (leader(), 6, False)])
 def test_a_leader_resigns_from_the_epoch_that_was_meant(state: Leader, epoch: int, asked: bool) -> None:
     on_resign_requested(replica(state), ResignRequested(epoch=Epoch(epoch)), NOW)

@@ -45,7 +45,7 @@ def after(made: Replica, now: Instant) -> str:
     return f"{made.role} {made.epoch} {made.leader_id}"
 
 
-@pytest.mark.conformance(68, 69, 90, 91, 92)
+@pytest.mark.conformance(37, 68, 69, 90, 91, 92)
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
@@ -66,6 +66,7 @@ def test_a_voters_time_is_over(state: State, expected: str) -> None:
     assert after(made, DUE) == expected
 
 
+@pytest.mark.conformance(37)
 @pytest.mark.parametrize("state", [unattached(), follower()])
 def test_an_observer_never_campaigns(state: State) -> None:
     made = replica(state, local_id=4)
@@ -193,6 +194,7 @@ def test_a_leader_appends_what_has_lingered_and_answers_who_has_waited() -> None
     assert only(found, AppendBatches).batches[0].handles == (1,)
 
 
+@pytest.mark.conformance(44, 45)
 @pytest.mark.parametrize(
     ("state", "local_id", "voters", "is_graceful"),
     [
@@ -242,6 +244,7 @@ def test_when_to_wake_up(state: State, leaves: bool, expected: int) -> None:
     assert next_deadline_ms(made) == expected
 
 
+@pytest.mark.conformance(24)
 def test_what_lingers_and_who_waits_wakes_a_leader_up() -> None:
     state = leader()
     made = replica(state, config=RaftConfig(accumulated_batches_max=1))

@@ -42,7 +42,7 @@ def told(found: list[Effect]) -> messages.VoteResponse:
     return message
 
 
-@pytest.mark.conformance(61, 63)
+@pytest.mark.conformance(29, 32, 34, 61, 63)
 @pytest.mark.parametrize(
     ("request_", "error", "epoch"),
     [
@@ -89,7 +89,7 @@ GRANTS = {  # state: standard vote of the epoch to 3, pre-vote
 }
 
 
-@pytest.mark.conformance(56, 58, 59, 61, 62, 73, 88)
+@pytest.mark.conformance(26, 27, 56, 58, 59, 61, 62, 73, 88)
 @pytest.mark.parametrize("pre_vote", [False, True])
 @pytest.mark.parametrize("name", STATES)
 def test_who_grants_within_the_epoch(name: str, pre_vote: bool) -> None:
@@ -111,6 +111,7 @@ def test_a_shorter_log_gets_no_pre_vote(name: str) -> None:
     assert not told(ask(replica(STATES[name]()), vote(epoch=5, end=(9, 3), pre_vote=True))).vote_granted
 
 
+@pytest.mark.conformance(26)
 @pytest.mark.parametrize(
     ("end", "granted"), [((10, 3), True), ((11, 3), True), ((1, 4), True), ((9, 3), False), ((99, 2), False)]
 )
@@ -121,7 +122,7 @@ def test_a_vote_goes_to_a_log_at_least_as_long(state: State, end: tuple[int, int
     assert (made.voted is not None) == granted
 
 
-@pytest.mark.conformance(80)
+@pytest.mark.conformance(26, 80)
 @pytest.mark.parametrize("state", [unattached(voted=3), prospective(voted=3)])
 def test_a_vote_is_given_again_to_the_same_candidate_only_whatever_its_log(state: State) -> None:
     made = replica(state)
@@ -135,6 +136,7 @@ def test_a_vote_remembered_without_directory_goes_to_any_with_its_id() -> None:
     assert told(ask(replica(replace(unattached(), voted=ReplicaKey(NodeId(3)))), vote(epoch=5))).vote_granted
 
 
+@pytest.mark.conformance(27)
 @pytest.mark.parametrize("pre_vote", [False, True])
 @pytest.mark.parametrize("name", STATES)
 def test_a_higher_epoch_is_adopted_whether_or_not_it_is_granted(name: str, pre_vote: bool) -> None:
@@ -145,6 +147,7 @@ def test_a_higher_epoch_is_adopted_whether_or_not_it_is_granted(name: str, pre_v
     assert only(found, Reply).after == only(found, WriteElectionState).io
 
 
+@pytest.mark.conformance(26)
 def test_a_grant_waits_for_the_vote_and_a_denial_or_pre_vote_only_for_its_epoch() -> None:
     made = replica(unattached())
     made.outbox.persist(only(ask(made, vote(epoch=6, pre_vote=True)), WriteElectionState).io)
@@ -163,7 +166,7 @@ def test_a_candidate_with_this_nodes_id_is_refused_before_its_epoch_is_believed(
     assert made.epoch == 5
 
 
-@pytest.mark.conformance(83)
+@pytest.mark.conformance(30, 83)
 def test_an_observer_with_an_id_may_vote_and_one_without_may_not() -> None:
     assert told(ask(replica(unattached(), local_id=4), vote())).vote_granted
     assert not told(ask(replica(unattached(), local_id=None), vote())).vote_granted
@@ -224,6 +227,7 @@ def test_a_vote_once_counted_stays() -> None:
     assert made.state is before
 
 
+@pytest.mark.conformance(43)
 @pytest.mark.parametrize("state", [unattached(), follower(leader_id=2), prospective(), candidate()])
 def test_answers_that_belong_to_no_campaign_are_ignored(state: State) -> None:
     made = replica(state)
