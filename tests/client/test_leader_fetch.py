@@ -172,11 +172,20 @@ def test_a_node_that_answers_another_epoch_or_a_strange_error_is_no_leader() -> 
         log.answer = lambda *_: log.body(epoch=7)
         with pytest.raises(QuorumUnavailableError, match="it answers for epoch 7 a fetch of epoch 0"):
             await leader.ask(request)
-        log.answer = lambda *_: log.body(error=ErrorCode.UNKNOWN_TOPIC_ID)
-        with pytest.raises(QuorumUnavailableError, match="it answers Fetch with UNKNOWN_TOPIC_ID"):
+        log.answer = lambda *_: log.body(error=ErrorCode.REQUEST_TIMED_OUT)
+        with pytest.raises(QuorumUnavailableError, match="it answers Fetch with REQUEST_TIMED_OUT"):
             await leader.ask(request)
 
     fetched(main, patience=HASTY)
+
+
+def test_a_broker_of_kafka_is_no_quorum_and_that_is_said_at_once() -> None:
+    async def main(log: ScriptedLog, leader: LeaderFetch) -> None:
+        log.answer = lambda *_: log.body(error=ErrorCode.UNKNOWN_TOPIC_ID)
+        with pytest.raises(QuorumUnavailableError, match=r"no node answers: .* UNKNOWN_TOPIC_ID: is it a controller"):
+            await leader.ask(request)
+
+    fetched(main)
 
 
 def test_another_cluster_is_the_callers_mistake() -> None:

@@ -30,6 +30,8 @@ from pykraft.types import Buffer, Endpoint, Epoch, Uuid
 TRIES_WITHOUT_PAUSE: Final = 2
 _LISTENER: Final = "LEADER"
 _OF_A_LEADER: Final = frozenset({ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE})
+_NOT_OUR_LOG: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+"""What a broker of Kafka says, which keeps other topics."""
 _NOT_THE_LEADER: Final = frozenset(
     {
         ErrorCode.FENCED_LEADER_EPOCH,
@@ -138,6 +140,8 @@ class LeaderFetch:
             self._refused(node, message.error)
             return None
         assert isinstance(message, FetchResponse), "the answer to a fetch is read as one"
+        if message.error in _NOT_OUR_LOG:
+            raise UnreachableError(node, f"it answers Fetch with {error_name(message.error)}: is it a controller?")
         self._was_heard = True
         if message.error in _NOT_THE_LEADER:
             known = "no leader" if message.leader_id is None else f"node {message.leader_id} as the leader"

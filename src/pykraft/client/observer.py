@@ -228,6 +228,6 @@ class Observer:
 def _only_in_a_snapshot(offset: Offset, snapshot_id: OffsetAndEpoch, log_start_offset: Offset) -> UsageError:
     return UsageError(
         f"offset {offset} is only served as part of the snapshot {snapshot_id.offset:020}-{snapshot_id.epoch:010}, "
-        f"which holds all below offset {snapshot_id.offset} and cannot be read yet; begin after offset "
-        f"{max(offset, log_start_offset)}"
+        f"which holds all below offset {snapshot_id.offset} and cannot be read yet; begin at offset "
+        f"{max(offset, log_start_offset) + 1} or later"
     )

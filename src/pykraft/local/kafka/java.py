@@ -51,6 +51,7 @@ class Main(Enum):
     """Main classes in Kafka's jars, by what they are for."""
 
     RAFT_NODE = "kafka.tools.TestRaftServer"
+    SERVER = "kafka.Kafka"
     DUMP_LOG = "org.apache.kafka.tools.DumpLogSegments"
     QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
     STORAGE = "kafka.tools.StorageTool"

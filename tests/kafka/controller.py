@@ -1,0 +1,57 @@
+"""A Kafka node that is broker and controller in one: a KRaft quorum of one, with everything that Kafka serves.
+
+Owns its properties, the formatting of its folder by StorageTool, and its process, which is one of the test's
+`Children`. Invariant: its ports and folder are the test's alone, its cluster id is its own. It refuses to know what is
+asked of it.
+
+The quorum is dynamic (kraft.version 1): the voter has a directory id and endpoints. Its log directory is
+``<home>/data/__cluster_metadata-0``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from pykraft.local.child import Child, Children
+from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import write_properties
+from pykraft.types import Uuid, uuid_text
+from tests.kafka.java import Kafka, Main
+
+NODE_ID = 1
+
+
+class JavaController:
+    """Made by formatting its folder; `start` starts it."""
+
+    def __init__(
+        self, kafka: Kafka, children: Children, home: Path, *, properties: Mapping[str, str] | None = None
+    ) -> None:
+        home.mkdir(parents=True)
+        self.controller_port, self.broker_port = free_ports(2)
+        self.cluster_id = uuid_text(Uuid(b"\1" + os.urandom(15)))
+        self.partition = home / "data" / "__cluster_metadata-0"
+        self._home = home
+        self._children = children
+        values = {
+            "process.roles": "broker,controller",
+            "node.id": str(NODE_ID),
+            "listeners": f"PLAINTEXT://{HOST}:{self.broker_port},CONTROLLER://{HOST}:{self.controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "controller.quorum.bootstrap.servers": f"{HOST}:{self.controller_port}",
+            "log.dirs": str(home / "data"),
+            **(properties or {}),
+        }
+        config = write_properties(home / "server.properties", values)
+        done = kafka.run(
+            Main.STORAGE, "format", "--standalone", "--cluster-id", self.cluster_id, "--config", str(config)
+        )
+        assert done.status == 0, done
+        self._command = kafka.command(Main.SERVER, [str(config)])
+
+    def start(self) -> Child:
+        """Start it; it serves when its controller answers."""
+        return self._children.start("Java controller", self._command, self._home / "node.log")
