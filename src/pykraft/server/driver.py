@@ -95,6 +95,11 @@ class Driver:
             raise
         self._close()
 
+    @property
+    def has_ended(self) -> bool:
+        """True when nothing is asked of the host any more."""
+        return self._ended.done()
+
     def shut_down(self, timeout_ms: int = SHUTDOWN_TIMEOUT_MS) -> None:
         """Begin to leave gracefully, within this time; asked a second time, leave at once."""
         if self._is_shutting_down:

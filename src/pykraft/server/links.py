@@ -92,6 +92,7 @@ class Links:
         self._dials: dict[ConnectionId, asyncio.Task[None]] = {}
         self._servers: list[asyncio.Server] = []
         self._held_size_bytes = 0
+        self._is_closed = False
         self._sweeper = loop.call_later(self._sweep_s, self._sweep)
 
     async def listen(self, name: str, sockets: Sequence[socket.socket]) -> None:
@@ -123,6 +124,7 @@ class Links:
 
     def close_all(self) -> None:
         """Stop listening and close everything."""
+        self._is_closed = True
         self._sweeper.cancel()
         for server in self._servers:
             server.close()
@@ -130,7 +132,10 @@ class Links:
             self.close(connection)
 
     def link_made(self, link: Link) -> None:
-        """See `pykraft.server.link.LinkOwner`."""
+        """See `pykraft.server.link.LinkOwner`; one that was being accepted when all was closed is closed too."""
+        if self._is_closed:
+            link.abort()
+            return
         if link.listener is None:
             if self._dials.pop(link.connection, None) is None:
                 link.abort()

@@ -1,0 +1,119 @@
+"""A node's configuration in Python's words, and what becomes of it when ports and voters are known only later.
+
+Owns addresses as text: ``host:port``, an IPv6 host in brackets, port 0 for any free one. Invariant: what is returned
+is whole, and what is not said is Kafka's default. It refuses to know property files: see `pykraft.properties`.
+
+Source: Kafka's ``KRaftConfigs`` and ``QuorumConfig``; RFC 3986 §3.2.2 for brackets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Final
+
+from pykraft.config import TEST_CLUSTER_ID, LogSettings, NodeConfig, RaftConfig
+from pykraft.errors import ConfigError
+from pykraft.types import NO_LISTENERS, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
+
+LISTENER: Final = "PLAINTEXT"
+ANY_PORT: Final = "127.0.0.1:0"
+_PORT_MAX: Final = 65_535
+_VOTERS: Final = "controller.quorum.voters"
+
+
+def configure(
+    directory: str | PathLike[str],
+    *,
+    node_id: int | None = None,
+    voters: Mapping[int, str] | None = None,
+    listen: str | None = None,
+    cluster_id: str = TEST_CLUSTER_ID,
+    raft: RaftConfig = RaftConfig(),  # noqa: B008 - it is frozen
+    log: LogSettings = LogSettings(),  # noqa: B008 - it is frozen
+) -> NodeConfig:
+    """The configuration of one node that keeps its files in ``directory``.
+
+    ``voters`` are the addresses of all voters by id; without them, give them to `Node.initialize`. A node listens where
+    its own entry says, or at ``listen``, or on a free port of the loopback interface; one without an id only observes,
+    and listens nowhere.
+
+    Errors: ConfigError.
+    """
+    addresses = dict(voters or {})
+    at: Listeners = NO_LISTENERS
+    if node_id is None:
+        if listen is not None:
+            raise ConfigError("listeners", listen, "a node without an id only observes, and does not listen")
+    else:
+        endpoint = _endpoint("listeners", listen or addresses.get(node_id, ANY_PORT))
+        at = Listeners(((LISTENER, endpoint),))
+    return NodeConfig(
+        node_id=None if node_id is None else _node_id("node.id", node_id),
+        cluster_id=cluster_id,
+        listeners=at,
+        advertised_listeners=at,
+        controller_listener_names=(LISTENER,),
+        voters=voter_set(addresses),
+        log_dir=Path(directory),
+        log=log,
+        raft=raft,
+    )
+
+
+def voter_set(addresses: Mapping[int, str]) -> VoterSet:
+    """Voters by id, each with its address. Errors: ConfigError."""
+    return VoterSet.of(
+        Voter(
+            key=ReplicaKey(_node_id(_VOTERS, node_id)), listeners=Listeners(((LISTENER, _endpoint(_VOTERS, address)),))
+        )
+        for node_id, address in addresses.items()
+    )
+
+
+def with_ports(config: NodeConfig, ports: Mapping[str, int]) -> NodeConfig:
+    """The configuration once its listeners have these ports, by name."""
+    real = [(name, replace(endpoint, port=ports[name])) for name, endpoint in config.listeners]
+    told = [
+        (name, endpoint if endpoint.port else replace(endpoint, port=ports[name]))
+        for name, endpoint in config.advertised_listeners
+    ]
+    return replace(config, listeners=Listeners(tuple(real)), advertised_listeners=Listeners(tuple(told)))
+
+
+def with_voters(config: NodeConfig, voters: VoterSet | None) -> NodeConfig:
+    """The configuration with these voters, or with its own; where this node's port was open, it has the real one.
+
+    Errors: ConfigError when another voter's port is open.
+    """
+    resolved = [_resolved(config, voter) for voter in (config.voters if voters is None else voters).voters]
+    return replace(config, voters=VoterSet.of(resolved))
+
+
+def _resolved(config: NodeConfig, voter: Voter) -> Voter:
+    entries: list[tuple[str, Endpoint]] = []
+    for name, endpoint in voter.listeners:
+        own = config.advertised_listeners.get(name) if voter.key.id == config.node_id else None
+        if endpoint.port == 0 and own is None:
+            raise ConfigError(_VOTERS, f"{voter.key.id}@{endpoint}", "the port of another voter must be given")
+        entries.append((name, endpoint if endpoint.port or own is None else replace(endpoint, port=own.port)))
+    return replace(voter, listeners=Listeners(tuple(entries)))
+
+
+def _node_id(key: str, node_id: int) -> NodeId:
+    if type(node_id) is not int or not 0 <= node_id < 2**31:
+        raise ConfigError(key, node_id, "a node's id is a whole number from 0 on")
+    return NodeId(node_id)
+
+
+def _endpoint(key: str, address: str) -> Endpoint:
+    host, separator, port = address.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        separator = ""
+    if not separator or not host or not port.isascii() or not port.isdigit() or int(port) > _PORT_MAX:
+        raise ConfigError(key, address, "an address is host:port (IPv6 in brackets) with a port from 0 to 65535")
+    return Endpoint(host, int(port))

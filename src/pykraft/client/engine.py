@@ -1,0 +1,118 @@
+"""The node's side of an embedded node: its driver, and the calls that the application makes of its host.
+
+Everything here is called on the node's loop, but for the properties, which any thread may read. Invariant: what the
+application did wrong goes back to it, and whatever else a call raises ends the node. It refuses to know listeners,
+records and threads.
+
+Source: Kafka's ``KafkaRaftManager``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Mapping, Sequence
+
+from pykraft.client.leadership import LeaderAndEpoch
+from pykraft.config import NodeConfig
+from pykraft.errors import NotRunningError, PykraftError, UsageError
+from pykraft.host.execute import LEADER
+from pykraft.host.host import Host
+from pykraft.server.driver import Driver
+from pykraft.types import EPOCH_ZERO, Offset
+
+
+class Engine:
+    """Runs one driver, once."""
+
+    def __init__(self) -> None:
+        self._driver: Driver | None = None
+        self._is_stopped = False
+
+    async def run(
+        self,
+        config: NodeConfig,
+        *,
+        sockets: Mapping[str, Sequence[socket.socket]],
+        is_guest: bool,
+        begin: Callable[[Host], None],
+        begun: Callable[[], None],
+    ) -> None:
+        """Open, recover, ``begin``, take the first step, tell ``begun``, and serve until the end.
+
+        Errors: see `pykraft.server.driver.Driver`.
+        """
+        loop = asyncio.get_running_loop()
+        if self._is_stopped:
+            return
+        self._driver = driver = Driver(config, loop, sockets=sockets, is_guest=is_guest)
+
+        def on_begin() -> None:
+            begin(driver.host)
+            loop.call_soon(begun)
+
+        await driver.run(begin=on_begin)
+
+    def call(self, act: Callable[[Host], object], refused: Callable[[PykraftError], object]) -> None:
+        """Call the host; ``refused`` is told what the caller did wrong."""
+        if self._driver is None or self._driver.has_ended:
+            refused(NotRunningError("the node has ended"))
+            return
+        try:
+            act(self._driver.host)
+        except UsageError as error:
+            refused(error)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the node ends with it
+            self._driver.fail(error)
+
+    def leave(self, timeout_ms: int) -> None:
+        """Begin a graceful shutdown."""
+        if self._driver is not None:
+            self._driver.shut_down(timeout_ms)
+
+    def stop(self) -> None:
+        """End now."""
+        self._is_stopped = True
+        if self._driver is not None:
+            self._driver.stop(None)
+
+    def fail(self, error: BaseException) -> None:
+        """End with this error; the first one counts."""
+        if self._driver is not None:
+            self._driver.fail(error)
+
+    def fail_unless_ended(self, error: BaseException) -> None:
+        """As `fail`; that it has ended is no failure."""
+        if not isinstance(error, NotRunningError):
+            self.fail(error)
+
+    @property
+    def host(self) -> Host | None:
+        """The host; None before `run` has opened it."""
+        return None if self._driver is None else self._driver.host
+
+    @property
+    def leader_and_epoch(self) -> LeaderAndEpoch:
+        """What the host knows, as one consistent pair even while the other thread changes it."""
+        host = self.host
+        if host is None:
+            return LeaderAndEpoch(None, EPOCH_ZERO)
+        while True:  # epochs only rise, and an epoch has one leader: the same epoch before and after is a pair
+            epoch = host.epoch
+            leader_id = host.leader_id
+            if epoch == host.epoch:
+                return LeaderAndEpoch(leader_id, epoch)
+
+    @property
+    def acting_leader(self) -> LeaderAndEpoch | None:
+        """The leader, if one is known that has not resigned as far as this node can tell."""
+        found = self.leader_and_epoch
+        host = self.host
+        if host is None or found.leader_id is None:
+            return None
+        return None if found.leader_id == host.node_id and host.role != LEADER else found
+
+    @property
+    def high_watermark(self) -> Offset | None:
+        """End of what is committed (exclusive), None while unknown."""
+        return None if self.host is None else self.host.high_watermark

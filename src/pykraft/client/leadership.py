@@ -1,0 +1,80 @@
+"""Who leads, and the view of those who think in terms of claiming and resigning the leadership.
+
+Invariant of the adapter: claims and resignations alternate, and a resignation names the epoch of the claim it ends.
+
+Source: Kafka's ``LeaderAndEpoch``; ``RaftClient.Listener.handleClaim`` and ``handleResign`` of 2020.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from inspect import isawaitable
+from typing import Generic, Protocol, TypeVar
+
+from pykraft.client.reader import Reader
+from pykraft.types import Epoch, NodeId
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndEpoch:
+    """The leader of an epoch; None while it is not known."""
+
+    leader_id: NodeId | None
+    epoch: Epoch
+
+    def is_leader(self, node_id: int | None) -> bool:
+        """True when this node leads; never for a node without an id."""
+        return self.leader_id is not None and self.leader_id == node_id
+
+
+class ClaimListener(Protocol[T]):
+    """The application's side, for `ClaimAdapter`; each method may be ``async``."""
+
+    def handle_commit(self, reader: Reader[T], /) -> Awaitable[None] | None:
+        """See `pykraft.client.Listener`."""
+        ...
+
+    def handle_claim(self, epoch: Epoch, /) -> Awaitable[None] | None:
+        """This node leads ``epoch``, and everything that was committed before has been handled."""
+        ...
+
+    def handle_resign(self, epoch: Epoch, /) -> Awaitable[None] | None:
+        """This node does not lead ``epoch`` any more."""
+        ...
+
+
+class ClaimAdapter(Generic[T]):
+    """A `pykraft.client.Listener` that passes commits on, and of leader changes only the own."""
+
+    def __init__(self, listener: ClaimListener[T], node_id: int | None) -> None:
+        """``node_id`` is that of the node it is registered at."""
+        self._listener = listener
+        self._node_id = node_id
+        self._claimed: Epoch | None = None
+
+    def handle_commit(self, reader: Reader[T], /) -> Awaitable[None] | None:
+        """See `pykraft.client.Listener`."""
+        return self._listener.handle_commit(reader)
+
+    async def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch, /) -> None:
+        """See `pykraft.client.Listener`."""
+        if self._claimed is not None:
+            resigned, self._claimed = self._claimed, None
+            await _done(self._listener.handle_resign(resigned))
+        if leader_and_epoch.is_leader(self._node_id):
+            self._claimed = leader_and_epoch.epoch
+            await _done(self._listener.handle_claim(leader_and_epoch.epoch))
+
+    async def begin_shutdown(self) -> None:
+        """See `pykraft.client.Listener`."""
+        begin = getattr(self._listener, "begin_shutdown", None)
+        if begin is not None:
+            await _done(begin())
+
+
+async def _done(result: Awaitable[None] | None) -> None:
+    if isawaitable(result):
+        await result

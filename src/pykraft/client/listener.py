@@ -1,0 +1,48 @@
+"""The application's side of a node: what is called with committed records and with news of leaders.
+
+Owns the protocol and the check that an object keeps it. It refuses to know when a listener is called; that is told in
+`pykraft.client.subscription`.
+
+Source: Kafka's ``RaftClient.Listener``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Final, Protocol, TypeVar
+
+from pykraft.client.leadership import LeaderAndEpoch
+from pykraft.client.reader import Reader
+from pykraft.errors import UsageError
+
+T = TypeVar("T")
+REQUIRED: Final = ("handle_commit", "handle_leader_change")
+BEGIN_SHUTDOWN: Final = "begin_shutdown"
+
+
+class Listener(Protocol[T]):
+    """Called on the application's loop, one call at a time; each method may be plain or ``async``.
+
+    The next call comes when the former one is done. A method that raises stops the node with what it raised.
+
+    A third method is optional: ``begin_shutdown()`` is called when the node begins to leave. Calls may still follow it.
+    """
+
+    def handle_commit(self, reader: Reader[T], /) -> Awaitable[None] | None:
+        """The next committed batches, in order and without a gap, each exactly once."""
+        ...
+
+    def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch, /) -> Awaitable[None] | None:
+        """The epoch rose, or its leader became known.
+
+        That this node leads is told only when the listener was given everything that was committed before: it then
+        holds the complete committed state.
+        """
+        ...
+
+
+def check_listener(listener: object) -> None:
+    """Refuse what is no listener. Errors: UsageError naming the method that is missing."""
+    for name in REQUIRED:
+        if not callable(getattr(listener, name, None)):
+            raise UsageError(f"{listener!r} is no listener: it has no method {name}")

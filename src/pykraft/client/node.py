@@ -1,0 +1,331 @@
+"""A member of a quorum inside a Python program: the whole of pykraft behind one class.
+
+Owns the words in which an application speaks to its node. Invariant: every call that waits gets its answer, whatever
+becomes of the node; and a node that failed says so to everybody who asks, with the error that ended it. Everything is
+called on one asyncio loop, the one that `Node.initialize` ran on; what a property tells, any thread may ask.
+
+It refuses to know where the node's own loop runs (`pykraft.client.thread`), how a node begins and ends
+(`pykraft.client.life`), and how listeners are called (`pykraft.client.subscription`).
+
+Source: Kafka's ``RaftClient``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Final, Generic, Self, TypeVar, assert_never, overload
+
+from pykraft.client.leadership import LeaderAndEpoch
+from pykraft.client.life import Answer, Life
+from pykraft.client.listener import Listener
+from pykraft.client.serde import Serde, bytes_serde, serialized
+from pykraft.client.subscriptions import Subscriptions
+from pykraft.client.thread import OwnThread, Place, SameLoop
+from pykraft.client.watch import LeaderWatch
+from pykraft.config import NodeConfig
+from pykraft.errors import NotRunningError, OutcomeUnknownError, ShutdownTimeoutError
+from pykraft.host.host import Host
+from pykraft.host.producers import Committed, Outcome, OutcomeUnknown, Rejected
+from pykraft.server.clock import now
+from pykraft.types import Endpoint, Epoch, Listeners, NodeId, Offset, VoterSet
+
+T = TypeVar("T")
+SHUTDOWN_TIMEOUT_MS: Final = 5_000
+
+logger = logging.getLogger("pykraft")
+
+
+class Node(Generic[T]):
+    """One node of a quorum, embedded. Records are of type ``T``, which the serde turns into bytes.
+
+    ``async with node:`` begins it, and leaves gracefully at the end. With ``own_thread`` the node has a loop in a
+    thread of its own, for programs whose loop may be held up: they keep their leadership. Listeners are called on the
+    application's loop in both cases.
+    """
+
+    @overload
+    def __init__(self: Node[bytes], config: NodeConfig, *, own_thread: bool = ...) -> None: ...
+
+    @overload
+    def __init__(self, config: NodeConfig, serde: Serde[T], *, own_thread: bool = ...) -> None: ...
+
+    def __init__(self, config: NodeConfig, serde: Serde[Any] = bytes_serde, *, own_thread: bool = False) -> None:
+        """Nothing is opened yet: see `initialize`."""
+        self.place: Place = OwnThread() if own_thread else SameLoop()
+        """Where the node's loop is; of interest to its own parts only."""
+        self._serde: Serde[T] = serde
+        self._life = Life(config, self.place, is_guest=not own_thread)
+        self._listeners: Subscriptions[T] = Subscriptions(self, serde)
+        self._watch = LeaderWatch(self.place)
+        self._shutdown: asyncio.Task[None] | None = None
+        self._body: asyncio.Task[Any] | None = None
+        self._is_interrupted = False
+
+    async def bind(self) -> None:
+        """Listen already, so that `listeners` tells the real ports; peers wait until `initialize`.
+
+        Errors: ConfigError for an address that cannot be bound.
+        """
+        self._life.bind()
+
+    async def initialize(self, voters: VoterSet | None = None) -> None:
+        """Open the directory, recover what is in it, and take part in the quorum. ``voters`` replace the configured.
+
+        Without ``own_thread`` the loop stands still while the log is recovered.
+
+        Errors: UsageError the second time, and for a listener's offset that is not in the log; ConfigError;
+        ForeignDirectoryError, CorruptionError or StorageError for the directory.
+        """
+        self._listeners.begin()
+        await self._life.begin(voters, attach=self._attach, over=self._ended)
+        self._listeners.start()
+
+    async def __aenter__(self) -> Self:
+        if not self._life.is_begun:
+            await self.initialize()
+        self._life.require_running()
+        self._body = asyncio.current_task()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        body, self._body = self._body, None
+        if self._is_interrupted and body is not None:
+            body.uncancel()
+        try:
+            await self.shutdown()
+        except ShutdownTimeoutError as late:
+            logger.warning("%s", late)
+        except asyncio.CancelledError:
+            if not self._is_interrupted:
+                raise
+            await self.close()  # the block had ended by itself when its cancellation came
+
+    def register(self, listener: Listener[T], from_offset: int | None = None) -> None:
+        """Call this listener with everything that is committed, from the log start or from an offset on.
+
+        Errors: UsageError for what is no listener or is registered already, and for an offset below 0.
+        """
+        self._listeners.add(listener, from_offset)
+
+    def unregister(self, listener: Listener[T]) -> None:
+        """Begin no further call of this listener; registered anew, it starts from scratch. Errors: UsageError."""
+        self._listeners.remove(listener)
+
+    async def propose(self, records: Iterable[T], *, epoch: int | None = None) -> Committed:
+        """Append these records as one atomic batch, and wait until they are committed.
+
+        ``epoch`` is that of the leadership which they belong to; by default whatever epoch this node leads now.
+        Cancelling the wait does not take the records back.
+
+        Errors: NotLeaderError names the leader; BufferFullError: wait and try again; RecordBatchTooLargeError: divide
+        them; OutcomeUnknownError: the leadership was lost meanwhile; NotRunningError; UsageError; whatever the serde
+        raises. Only after OutcomeUnknownError, and NotRunningError while it waited, may they be in the log.
+        """
+        values = serialized(self._serde, records)
+
+        def act(host: Host, answer: Answer[Outcome]) -> None:
+            host.propose(values, epoch=_epoch(host, epoch), now=now(), on_outcome=answer)
+
+        outcome: Outcome = await self._life.ask(act)
+        match outcome:
+            case Committed():
+                return outcome
+            case Rejected(error=NotRunningError()):
+                raise await self._life.ended()
+            case Rejected():
+                raise outcome.error
+            case OutcomeUnknown():
+                raise OutcomeUnknownError(outcome.base_offset, outcome.epoch, len(values))
+            case _:
+                assert_never(outcome)
+
+    async def prepare_append(self, epoch: int, records: Iterable[T]) -> Offset:
+        """Append as one atomic batch that stays here until `schedule_prepared_append`; returns its last offset.
+
+        Errors: as `propose`, but never OutcomeUnknownError: what became of the records a listener will see.
+        """
+        return await self._append(epoch, records, is_prepared=True)
+
+    async def schedule_prepared_append(self) -> None:
+        """Let go of everything that was prepared. Errors: NotLeaderError, NotRunningError."""
+        await self._ask(lambda host: host.schedule_prepared(now()))
+
+    async def schedule_append(self, epoch: int, records: Iterable[T]) -> Offset:
+        """Append as one atomic batch, and with it all that was prepared; returns the last offset, not yet committed.
+
+        Errors: as `prepare_append`.
+        """
+        return await self._append(epoch, records, is_prepared=False)
+
+    async def resign(self, epoch: int) -> None:
+        """Give up the leadership of this epoch; of one that is over it is given up already.
+
+        Errors: UsageError for an epoch that has not begun, for the present one when another node leads it, and for a
+        node without an id; NotRunningError.
+        """
+        await self._ask(lambda host: host.resign(Epoch(epoch), now()))
+
+    async def shutdown(self, timeout_ms: int = SHUTDOWN_TIMEOUT_MS) -> None:
+        """Leave gracefully: a leader hands over first; then wait until listeners are done with what they were given.
+
+        Cancelling the wait does not stop the shutdown; asking again waits for the same one.
+
+        Errors: ShutdownTimeoutError when nobody took over in time, and the node has left all the same; whatever ended
+        a node that failed.
+        """
+        if self._shutdown is None:
+            self._shutdown = asyncio.get_running_loop().create_task(self._leave(timeout_ms), name="pykraft shutdown")
+        await asyncio.shield(self._shutdown)
+
+    async def close(self) -> None:
+        """Leave at once, like a killed node but for its files, and cancel listeners that are at work.
+
+        Errors: whatever ended a node that failed.
+        """
+        self._life.stop()
+        await self._life.wait_over()
+        await self._listeners.done(0)
+        self._raise_failure()
+
+    async def wait_closed(self) -> None:
+        """Wait until the node has ended. Errors: whatever ended a node that failed."""
+        await self._life.wait_over()
+        self._raise_failure()
+
+    async def wait_for_leader(self) -> LeaderAndEpoch:
+        """Wait until a leader is known, and name it. Errors: NotRunningError, also while it waits."""
+        while True:
+            self._life.require_running()
+            found = self._life.engine.acting_leader
+            if found is not None:
+                return found
+            await self._watch.wait()
+
+    @property
+    def node_id(self) -> NodeId | None:
+        """Id of this node; None for one that only observes."""
+        return self._life.config.node_id
+
+    @property
+    def listeners(self) -> Listeners:
+        """Where this node listens, by listener name; after `bind` with the real ports."""
+        return self._life.config.listeners
+
+    @property
+    def leader_and_epoch(self) -> LeaderAndEpoch:
+        """The leader as far as this node knows, and the epoch; (None, 0) before `initialize`."""
+        found = self._life.engine.leader_and_epoch
+        return LeaderAndEpoch(None, found.epoch) if self._life.is_over else found
+
+    @property
+    def high_watermark(self) -> Offset | None:
+        """Everything below (exclusive) is committed; None while unknown."""
+        return self._life.engine.high_watermark
+
+    @property
+    def log_end_offset(self) -> Offset:
+        """End of the log (exclusive), committed or not. Errors: NotRunningError before `initialize`."""
+        return self._require_host().log_end_offset
+
+    @property
+    def kraft_version(self) -> int:
+        """The finalized level of the feature ``kraft.version``: 0, static voters.
+
+        Errors: NotRunningError before `initialize`.
+        """
+        self._require_host()
+        return 0
+
+    def voter_node(self, node_id: int, listener_name: str | None = None) -> Endpoint | None:
+        """Where a voter's listener is reached, by default the one that voters dial; None for who is no voter."""
+        config = self._life.config
+        return config.voters.listeners(NodeId(node_id)).get(listener_name or config.default_listener)
+
+    def call_host(self, act: Callable[[Host], object]) -> None:
+        """For the node's own parts: call the host on its loop; what that raises ends the node."""
+        engine = self._life.engine
+        self.place.to_node(engine.call, act, engine.fail_unless_ended)
+
+    def listener_failed(self, error: BaseException) -> None:
+        """For the node's own parts: a listener raised, and the node is to end with that."""
+        if self._life.is_over:
+            logger.error("a listener failed after the end of its node", exc_info=error)
+        self.place.to_node(self._life.engine.fail, error)
+
+    def _require_host(self) -> Host:
+        host = self._life.engine.host
+        if host is None:
+            self._life.require_running()
+        assert host is not None
+        return host
+
+    async def _ask(self, do: Callable[[Host], None]) -> None:
+        """Call the host, and wait until it has returned."""
+
+        def act(host: Host, answer: Answer[None]) -> None:
+            do(host)
+            answer(None)
+
+        await self._life.ask(act)
+
+    async def _append(self, epoch: int, records: Iterable[T], *, is_prepared: bool) -> Offset:
+        values = serialized(self._serde, records)
+
+        def act(host: Host, answer: Answer[Offset]) -> None:
+            host.propose(
+                values,
+                epoch=Epoch(epoch),
+                now=now(),
+                on_accepted=lambda base_offset: answer(Offset(base_offset + len(values) - 1)),
+                on_outcome=lambda outcome: _refused(outcome, answer),
+                is_prepared=is_prepared,
+            )
+
+        return await self._life.ask(act)
+
+    def _attach(self, host: Host) -> None:
+        self._watch.attach(host)
+        self._listeners.attach(host)
+
+    def _ended(self) -> None:
+        """The node has ended: listeners hear no more, and a block that knows nothing of a failure is interrupted."""
+        self._watch.tell()
+        self._listeners.end()
+        if self._life.failure is not None and self._body is not None:
+            self._is_interrupted = True
+            self._body.cancel("the node failed")
+
+    async def _leave(self, timeout_ms: int) -> None:
+        deadline_s = time.monotonic() + timeout_ms / 1_000
+        if self._life.is_begun and not self._life.is_over:
+            self._listeners.begin_shutdown()
+            self.place.to_node(self._life.engine.leave, timeout_ms)
+        else:
+            self._life.stop()
+        await self._life.wait_over()
+        self._listeners.end()
+        await self._listeners.done(max(0.0, deadline_s - time.monotonic()))
+        self._raise_failure()
+        host = self._life.engine.host
+        if host is not None and host.is_left_gracefully is False:
+            raise ShutdownTimeoutError(f"nobody else led within {timeout_ms} ms; this node has left all the same")
+
+    def _raise_failure(self) -> None:
+        if self._life.failure is not None:
+            raise self._life.failure
+
+
+def _epoch(host: Host, epoch: int | None) -> Epoch:
+    return host.epoch if epoch is None else Epoch(epoch)
+
+
+def _refused(outcome: Outcome, answer: Answer[Any]) -> None:
+    """An append that was not accepted; what becomes of an accepted one, listeners see."""
+    if isinstance(outcome, Rejected):
+        answer(outcome.error)

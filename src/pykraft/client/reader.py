@@ -1,0 +1,125 @@
+"""Committed batches as a listener sees them, decoded when they are looked at.
+
+Owns the way from the bytes of a batch to the application's records. Invariant: a batch is decoded at most once, and
+not at all if nobody asks; a record that cannot be decoded is told with its offset. It refuses to know where batches
+come from, and when.
+
+Source: Kafka's ``BatchReader`` and ``Batch``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Generic, TypeVar
+
+from pykraft.client.serde import Serde
+from pykraft.errors import DeserializeError, UsageError
+from pykraft.host.delivery import CommittedBatch
+from pykraft.protocol.records import decode_control
+from pykraft.types import ControlRecord, Epoch, Offset
+
+T = TypeVar("T")
+LOG_START: Final = Offset(0)
+
+
+class Batch(Generic[T]):
+    """Records that were appended together; all of them are committed, or none. Offsets are whole numbers from 0 on."""
+
+    __slots__ = ("_committed", "_records", "_serde", "base_offset")
+
+    def __init__(self, committed: CommittedBatch, serde: Serde[T], from_offset: Offset = LOG_START) -> None:
+        """Records before ``from_offset`` are left out."""
+        self._committed = committed
+        self._serde = serde
+        self._records: Sequence[T] | None = None
+        self.base_offset = max(committed.base_offset, from_offset)
+        """Offset of the first record."""
+
+    @property
+    def last_offset(self) -> Offset:
+        """Offset of the last record (inclusive)."""
+        return Offset(self._committed.end_offset - 1)
+
+    @property
+    def epoch(self) -> Epoch:
+        """Epoch of the leader that appended it."""
+        return self._committed.epoch
+
+    @property
+    def append_timestamp_ms(self) -> int:
+        """When the leader appended it: wall ms since 1970 by its clock."""
+        return self._committed.timestamp_ms
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the whole batch in the log."""
+        return len(self._committed.data)
+
+    @property
+    def records(self) -> Sequence[T]:
+        """The records, at the offsets from ``base_offset`` on; none for a control batch. Decoded at the first look.
+
+        Errors: DeserializeError; ProtocolError for a batch that is not one of KRaft's.
+        """
+        if self._records is None:
+            self._records = self._decoded()
+        return self._records
+
+    @property
+    def control_records(self) -> Sequence[ControlRecord]:
+        """What Raft itself wrote, such as `pykraft.types.LeaderChange`; none for the application's batches."""
+        return decode_control(self._committed.data) if self._committed.is_control else ()
+
+    def __repr__(self) -> str:
+        return f"<Batch {self.base_offset}-{self.last_offset} of epoch {self.epoch}, {self.size_bytes} bytes>"
+
+    def _decoded(self) -> Sequence[T]:
+        values = self._committed.values()[self.base_offset - self._committed.base_offset :]
+        deserialize = self._serde.deserialize
+        records: list[T] = []
+        try:
+            records += map(deserialize, values)
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+            raise DeserializeError(self.base_offset + len(records), self.epoch, problem) from error
+        return records
+
+
+class Reader(Generic[T]):
+    """Batches that follow each other, for one call of a listener; iterate over it once or more often.
+
+    It is closed when the call is done: what is needed later is to be taken out of it. What was not looked at counts as
+    seen, too.
+    """
+
+    __slots__ = ("_batches",)
+
+    def __init__(self, batches: Sequence[Batch[T]]) -> None:
+        """At least one batch."""
+        self._batches: Sequence[Batch[T]] = batches
+
+    @property
+    def base_offset(self) -> Offset:
+        """Offset of the first record. Errors: UsageError when it is closed."""
+        return self._open()[0].base_offset
+
+    @property
+    def last_offset(self) -> Offset:
+        """Offset of the last record (inclusive); an application that keeps it begins at the next one after a restart.
+
+        Errors: UsageError when it is closed.
+        """
+        return self._open()[-1].last_offset
+
+    def __iter__(self) -> Iterator[Batch[T]]:
+        for at in range(len(self._open())):
+            yield self._open()[at]
+
+    def close(self) -> None:
+        """Let go of the batches; closing again does nothing."""
+        self._batches = ()
+
+    def _open(self) -> Sequence[Batch[T]]:
+        if not self._batches:
+            raise UsageError("the reader is closed: its batches are there only during the call of the listener")
+        return self._batches

@@ -1,0 +1,201 @@
+"""One listener of the application and its way through the log.
+
+On the node's side it is a listener of the host that holds its registration from each delivery until the application
+has handled it; on the application's side a task that calls one method after the other. So a slow listener costs no
+memory and holds up nobody else: what waits is its offset in the log.
+
+Invariant: at most one call of a listener is under way, also when it was unregistered and registered anew meanwhile;
+and after `Subscription.end` no further call begins, but for a delivery that had arrived.
+
+Source: Kafka's ``KafkaRaftClient.ListenerContext``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from inspect import isawaitable
+from typing import Generic, Protocol, TypeVar
+
+from pykraft.client.leadership import LeaderAndEpoch
+from pykraft.client.listener import BEGIN_SHUTDOWN, Listener
+from pykraft.client.reader import LOG_START, Batch, Reader
+from pykraft.client.serde import Serde
+from pykraft.client.thread import Call, Place
+from pykraft.errors import UsageError
+from pykraft.host.delivery import CommittedBatch, Registration
+from pykraft.host.host import Host
+from pykraft.types import Epoch, NodeId, Offset
+
+T = TypeVar("T")
+
+
+class Owner(Protocol):
+    """The node of a subscription; called on the application's loop."""
+
+    place: Place
+
+    def call_host(self, act: Callable[[Host], object]) -> None:
+        """Call the host on its loop; what that raises ends the node."""
+        ...
+
+    def listener_failed(self, error: BaseException) -> None:
+        """A listener raised: the node is to end with it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Delivery:
+    """One call that is due: what it is, in words for an error, and how it is made."""
+
+    story: str
+    make: Call
+
+
+class Subscription(Generic[T]):
+    """Made for each registration; `attach` on the node's side begins it, `start` on the application's."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        listener: Listener[T],
+        serde: Serde[T],
+        *,
+        from_offset: Offset | None = None,
+        after: asyncio.Task[None] | None = None,
+    ) -> None:
+        """No call is made before the task ``after`` is done."""
+        self.listener = listener
+        self.task: asyncio.Task[None] | None = None
+        self._owner = owner
+        self._serde = serde
+        self._from_offset = from_offset
+        self._after = after
+        self._registration: Registration | None = None
+        self._arrived: _Delivery | None = None
+        self._goodbye: _Delivery | None = None
+        self._is_ending = False
+        self._news = asyncio.Event()
+
+    def attach(self, host: Host) -> None:
+        """On the node's side: begin. Errors: UsageError for an offset that is not in the log."""
+        self._registration = host.register(self, self._from_offset, is_held=True)
+        self._registration.release()
+
+    def detach(self, host: Host) -> None:
+        """On the node's side: end."""
+        del host
+        if self._registration is not None:
+            self._registration.remove()
+
+    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        """On the node's side; see `pykraft.host.delivery.Listener`."""
+        self._pass_on(self._commit, batches)
+
+    def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
+        """On the node's side; see `pykraft.host.delivery.Listener`."""
+        self._pass_on(self._leader_change, LeaderAndEpoch(leader_id, epoch))
+
+    def start(self) -> None:
+        """Begin to make calls."""
+        self.task = asyncio.get_running_loop().create_task(self._run(), name=f"pykraft listener {self.listener!r}")
+
+    def begin_shutdown(self) -> None:
+        """The node begins to leave: the listener hears of it, if it wants to."""
+        method = getattr(self.listener, BEGIN_SHUTDOWN, None)
+        if method is not None:
+            self._goodbye = _Delivery("begin_shutdown", method)
+            self._news.set()
+
+    def end(self, *, drop: bool = False) -> None:
+        """Make no calls any more, but for what has arrived, unless that is to be dropped."""
+        self._is_ending = True
+        if drop:
+            self._arrived = self._goodbye = None
+        self._news.set()
+
+    @property
+    def _is_done(self) -> bool:
+        return self._is_ending and self._arrived is None and self._goodbye is None
+
+    def _pass_on(self, act: Callable[..., None], what: object) -> None:
+        assert self._registration is not None
+        self._registration.hold()
+        self._owner.place.to_application(act, what)
+
+    def _release(self, host: Host) -> None:
+        """On the node's side: the application is done with what it was given."""
+        del host
+        assert self._registration is not None
+        self._registration.release()
+
+    def _commit(self, batches: Sequence[CommittedBatch]) -> None:
+        begin = self._from_offset or LOG_START
+        reader = Reader([Batch(batch, self._serde, begin) for batch in batches])
+        story = f"handle_commit, given offsets {reader.base_offset} to {reader.last_offset}"
+        self._arrive(_Delivery(story, partial(self._handle_commit, reader)))
+
+    def _leader_change(self, leader: LeaderAndEpoch) -> None:
+        story = f"handle_leader_change, given leader {leader.leader_id} of epoch {leader.epoch}"
+        self._arrive(_Delivery(story, partial(self.listener.handle_leader_change, leader)))
+
+    def _arrive(self, delivery: _Delivery) -> None:
+        if self._is_ending:
+            return
+        self._arrived = delivery
+        self._news.set()
+
+    async def _handle_commit(self, reader: Reader[T]) -> None:
+        try:
+            result = self.listener.handle_commit(reader)
+            if isawaitable(result):
+                await result
+        finally:
+            reader.close()
+
+    async def _run(self) -> None:
+        """Make one call after the other."""
+        if self._after is not None:
+            await asyncio.wait([self._after])
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            if self._goodbye is not None:
+                goodbye, self._goodbye = self._goodbye, None
+                if not await self._call(goodbye):
+                    return
+            if self._arrived is not None:
+                delivery, self._arrived = self._arrived, None
+                if not await self._call(delivery):
+                    return
+                self._owner.call_host(self._release)
+                await asyncio.sleep(0)  # a log that is far ahead must not hold up the loop
+            if self._is_done:
+                return
+
+    async def _call(self, delivery: _Delivery) -> bool:
+        """Whether the call was made without a fault; a fault ends the node, with its story."""
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            result = delivery.make()
+            if isawaitable(result):
+                await _finished(result)
+        except asyncio.CancelledError as error:
+            if task.cancelling():
+                raise
+            fault: Exception = UsageError("the listener's call was cancelled, and what it was given is not handled")
+            fault.__cause__ = error
+        except Exception as error:  # noqa: BLE001 - whatever it is, the node ends with it
+            fault = error
+        else:
+            return True
+        fault.add_note(f"It was raised by {self.listener!r} in {delivery.story}; the node ends.")
+        self._owner.listener_failed(fault)
+        return False
+
+
+async def _finished(result: Awaitable[object]) -> None:
+    await result

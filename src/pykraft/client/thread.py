@@ -1,0 +1,142 @@
+"""Where the node runs as seen from the application: on the application's own loop, or on one in a thread of its own.
+
+Owns the thread and the ways across. Invariant: calls cross in the order in which they were made, each way, and a call
+is carried out on the loop it was sent to; what comes after that loop's end is dropped. It refuses to know what is
+called. Nothing here bounds what is on its way: each caller waits for its own answer, and a listener for one delivery.
+
+Source: Kafka's ``KafkaRaftClientDriver`` has such a thread, and ``RaftMessageQueue`` such a way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final, Protocol, TypeAlias
+
+from pykraft.server.run import loop_factory
+
+Call: TypeAlias = Callable[..., object]
+Main: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+JOIN_TIMEOUT_S: Final = 1.0
+"""How long the end of a thread that has said its last word may take."""
+
+
+class Place(Protocol):
+    """Two loops, or one: the application's, and the node's."""
+
+    def to_node(self, act: Call, *arguments: object) -> None:
+        """Call this on the node's loop; on the same loop, now."""
+        ...
+
+    def to_application(self, act: Call, *arguments: object) -> None:
+        """Call this on the application's loop; on the same loop, now."""
+        ...
+
+    async def run(self, main: Main, stop: Callable[[], None]) -> None:
+        """Run the node's ``main`` on its loop until it returns; when this is cancelled, ``stop`` is to end it.
+
+        Errors: whatever ``main`` raises.
+        """
+        ...
+
+
+class SameLoop:
+    """The node is a guest on the application's loop."""
+
+    def to_node(self, act: Call, *arguments: object) -> None:
+        """See `Place`."""
+        act(*arguments)
+
+    def to_application(self, act: Call, *arguments: object) -> None:
+        """See `Place`."""
+        act(*arguments)
+
+    async def run(self, main: Main, stop: Callable[[], None]) -> None:
+        """See `Place`; a cancelled node ends by itself."""
+        del stop
+        await main()
+
+
+class OwnThread:
+    """The node has a loop in a thread of its own, so that a stalled application cannot cost it its leadership."""
+
+    def __init__(self) -> None:
+        self._to_node: _Way | None = None
+        self._to_application: _Way | None = None
+        self._is_cancelled = False
+
+    def to_node(self, act: Call, *arguments: object) -> None:
+        """See `Place`; dropped before `run`."""
+        if self._to_node is not None:
+            self._to_node.send(act, arguments)
+
+    def to_application(self, act: Call, *arguments: object) -> None:
+        """See `Place`."""
+        if self._to_application is not None:
+            self._to_application.send(act, arguments)
+
+    async def run(self, main: Main, stop: Callable[[], None]) -> None:
+        """See `Place`."""
+        loop = asyncio.get_running_loop()
+        self._to_application = _Way(loop)
+        ended: asyncio.Future[BaseException | None] = loop.create_future()
+
+        def body() -> None:
+            error: BaseException | None = None
+            try:
+                with asyncio.Runner(loop_factory=loop_factory("auto")) as runner:
+                    self._to_node = _Way(runner.get_loop())
+                    if not self._is_cancelled:
+                        runner.run(main())
+            except BaseException as raised:  # noqa: BLE001 - it is raised again where somebody waits
+                error = raised
+            self.to_application(_settle, ended, error)
+
+        thread = threading.Thread(target=body, name="pykraft-node", daemon=True)
+        thread.start()
+        try:
+            await asyncio.wait([ended])
+        except asyncio.CancelledError:
+            self._is_cancelled = True  # set before the way is looked at; the thread does it the other way round
+            self.to_node(stop)
+            await asyncio.wait([ended])
+            raise
+        finally:
+            thread.join(JOIN_TIMEOUT_S)
+        if (error := ended.result()) is not None:
+            raise error
+
+
+class _Way:
+    """Calls to a loop from another thread; however many wait, one wake-up fetches them all."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[tuple[Call, tuple[object, ...]]] = deque()
+        self._is_due = False
+
+    def send(self, act: Call, arguments: tuple[object, ...]) -> None:
+        """Queue first, look second: whoever clears the mark meanwhile sees the call."""
+        self._waiting.append((act, arguments))
+        if not self._is_due:
+            self._is_due = True
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(self._carry_out)
+
+    def _carry_out(self) -> None:
+        """As many calls as wait now; what comes meanwhile comes in the next turn of the loop."""
+        self._is_due = False
+        for _ in range(len(self._waiting)):
+            act, arguments = self._waiting.popleft()
+            act(*arguments)
+        if self._waiting and not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._carry_out)
+
+
+def _settle(ended: asyncio.Future[BaseException | None], error: BaseException | None) -> None:
+    if not ended.done():
+        ended.set_result(error)

@@ -1,0 +1,75 @@
+"""Addresses as text, ports that are known later, and what is no configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykraft.client.configure import configure, voter_set, with_ports, with_voters
+from pykraft.errors import ConfigError
+from pykraft.types import Endpoint, VoterSet
+
+
+def test_a_voter_listens_where_its_entry_says(tmp_path: Path) -> None:
+    config = configure(tmp_path, node_id=2, voters={1: "a:1", 2: "[::1]:2"})
+    assert list(config.listeners) == list(config.advertised_listeners) == [("PLAINTEXT", Endpoint("::1", 2))]
+    assert config.voters.ids == (1, 2)
+    assert config.log_dir == tmp_path
+
+
+def test_a_voter_may_listen_elsewhere(tmp_path: Path) -> None:
+    config = configure(str(tmp_path), node_id=1, voters={1: "a:1"}, listen="b:2")
+    assert config.listeners.get("plaintext") == Endpoint("b", 2)
+
+
+def test_voters_may_be_named_later(tmp_path: Path) -> None:
+    config = configure(tmp_path, node_id=1)
+    assert config.listeners.get("PLAINTEXT") == Endpoint("127.0.0.1", 0)
+    assert len(config.voters) == 0
+
+
+def test_who_has_no_id_listens_nowhere(tmp_path: Path) -> None:
+    config = configure(tmp_path, voters={1: "a:1"})
+    assert (config.node_id, len(config.listeners)) == (None, 0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "key"),
+    [
+        ({"node_id": -1}, "node.id"),
+        ({"node_id": True}, "node.id"),
+        ({"node_id": 2**31}, "node.id"),
+        ({"node_id": "1"}, "node.id"),
+        ({"node_id": 1, "voters": {1: "a"}}, "listeners"),
+        ({"voters": {1: "a:x"}}, "controller.quorum.voters"),
+        ({"voters": {1: ":1"}}, "controller.quorum.voters"),
+        ({"voters": {1: "a:65536"}}, "controller.quorum.voters"),
+        ({"voters": {1: "::1:5"}}, "controller.quorum.voters"),
+        ({"voters": {-1: "a:1"}}, "controller.quorum.voters"),
+        ({"listen": "a:1"}, "listeners"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, wrong: dict[str, Any], key: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        configure(tmp_path, **wrong)
+    assert raised.value.key == key
+
+
+def test_ports_that_were_open_are_filled_in(tmp_path: Path) -> None:
+    config = with_ports(configure(tmp_path, node_id=1, voters={1: "h:0", 2: "g:7"}), {"PLAINTEXT": 99})
+    assert config.listeners.get("PLAINTEXT") == config.advertised_listeners.get("PLAINTEXT") == Endpoint("h", 99)
+    config = with_voters(config, None)
+    assert [str(voter.listeners.get("PLAINTEXT")) for voter in config.voters.voters] == ["h:99", "g:7"]
+
+
+def test_voters_that_are_given_later_replace_the_former(tmp_path: Path) -> None:
+    config = with_voters(configure(tmp_path, node_id=1, voters={1: "h:1"}), voter_set({2: "g:7", 3: "f:8"}))
+    assert config.voters.ids == (2, 3)
+    assert with_voters(config, VoterSet()).voters.ids == ()
+
+
+def test_the_open_port_of_another_voter_is_nobodys_to_know(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="port of another voter"):
+        with_voters(configure(tmp_path, node_id=1), voter_set({2: "g:0"}))

@@ -1,0 +1,33 @@
+"""What lacks a method is no listener, and the error names the method."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.client import LeaderAndEpoch, Reader
+from pykraft.client.listener import check_listener
+from pykraft.errors import UsageError
+
+
+class Whole:
+    """Has both."""
+
+    handle_leader_change: object = None
+
+    def handle_commit(self, reader: Reader[str]) -> None: ...
+
+
+def test_what_has_both_methods_is_a_listener() -> None:
+    whole = Whole()
+
+    def hear(leader_and_epoch: LeaderAndEpoch) -> None: ...
+
+    whole.handle_leader_change = hear
+    check_listener(whole)
+
+
+def test_the_method_that_is_missing_is_named() -> None:
+    with pytest.raises(UsageError, match="has no method handle_leader_change"):
+        check_listener(Whole())
+    with pytest.raises(UsageError, match="has no method handle_commit"):
+        check_listener(print)

@@ -1,0 +1,102 @@
+"""Batches are decoded when they are looked at and not before; a reader ends with the call that it was made for."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.client.reader import Batch, Reader
+from pykraft.client.serde import int_serde, text_serde
+from pykraft.errors import DeserializeError, UsageError
+from pykraft.host.delivery import CommittedBatch
+from pykraft.protocol.records import encode_batch, encode_control_batch
+from pykraft.types import Epoch, LeaderChange, NodeId, Offset
+
+CHANGE = LeaderChange(leader_id=NodeId(1), voters=(NodeId(1),), granting_voters=(NodeId(1),))
+
+
+def committed(*values: bytes, base_offset: int = 5) -> CommittedBatch:
+    data = encode_batch(values, base_offset=Offset(base_offset), epoch=Epoch(3), timestamp_ms=77)
+    return CommittedBatch(
+        base_offset=Offset(base_offset),
+        end_offset=Offset(base_offset + len(values)),
+        epoch=Epoch(3),
+        timestamp_ms=77,
+        is_control=False,
+        data=data,
+    )
+
+
+def control() -> CommittedBatch:
+    data = encode_control_batch([CHANGE], base_offset=Offset(4), epoch=Epoch(3), timestamp_ms=77)
+    return CommittedBatch(
+        base_offset=Offset(4), end_offset=Offset(5), epoch=Epoch(3), timestamp_ms=77, is_control=True, data=data
+    )
+
+
+class Counting:
+    """Text, and how often it was asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def serialize(self, record: str) -> bytes:
+        return record.encode()
+
+    def deserialize(self, data: bytes) -> str:
+        self.asked += 1
+        return data.decode()
+
+
+def test_a_batch_tells_where_it_stands_and_what_is_in_it() -> None:
+    given = committed(b"a", b"b")
+    batch = Batch(given, text_serde)
+    assert (batch.base_offset, batch.last_offset, batch.epoch) == (5, 6, 3)
+    assert (batch.append_timestamp_ms, batch.size_bytes) == (77, len(given.data))
+    assert list(batch.records) == ["a", "b"]
+    assert list(batch.control_records) == []
+    assert repr(batch) == f"<Batch 5-6 of epoch 3, {len(given.data)} bytes>"
+
+
+def test_records_are_decoded_at_the_first_look_and_once() -> None:
+    serde = Counting()
+    batch = Batch(committed(b"a", b"b"), serde)
+    assert serde.asked == 0
+    assert batch.records is batch.records
+    assert serde.asked == 2
+
+
+def test_a_control_batch_holds_no_records() -> None:
+    batch = Batch(control(), text_serde)
+    assert list(batch.records) == []
+    assert list(batch.control_records) == [CHANGE]
+
+
+def test_records_before_the_wanted_offset_are_left_out() -> None:
+    batch = Batch(committed(b"a", b"b", b"c"), text_serde, Offset(6))
+    assert (batch.base_offset, batch.last_offset, list(batch.records)) == (6, 7, ["b", "c"])
+
+
+def test_a_record_that_cannot_be_read_is_told_with_its_offset() -> None:
+    good = int_serde.serialize(1)
+    batch = Batch(committed(good, good, b"odd", good), int_serde)
+    with pytest.raises(DeserializeError, match=r"offset 7 \(epoch 3\).*ValueError: a number takes 8 bytes") as raised:
+        list(batch.records)
+    assert (raised.value.offset, raised.value.epoch) == (7, 3)
+    assert isinstance(raised.value.__cause__, ValueError)
+
+
+def test_a_reader_gives_its_batches_as_often_as_they_are_wanted() -> None:
+    reader = Reader([Batch(control(), text_serde), Batch(committed(b"a", b"b"), text_serde)])
+    assert (reader.base_offset, reader.last_offset) == (4, 6)
+    assert [batch.base_offset for batch in reader] == [batch.base_offset for batch in reader] == [4, 5]
+
+
+def test_a_closed_reader_says_so() -> None:
+    reader = Reader([Batch(committed(b"a"), text_serde), Batch(committed(b"b", base_offset=6), text_serde)])
+    batches = iter(reader)
+    next(batches)
+    reader.close()
+    reader.close()
+    for look in (lambda: next(batches), lambda: list(reader), lambda: reader.last_offset):
+        with pytest.raises(UsageError, match="only during the call"):
+            look()

@@ -1,0 +1,98 @@
+"""Serdes read what they wrote, and what is no record is refused before anything is appended."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykraft.client.serde import Serde, bytes_serde, int_serde, json_serde, serialized, text_serde
+from pykraft.errors import UsageError
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@given(st.binary())
+def test_bytes_are_bytes(record: bytes) -> None:
+    assert bytes_serde.deserialize(bytes_serde.serialize(record)) == record
+
+
+@given(st.text())
+def test_text_is_utf8(record: str) -> None:
+    assert text_serde.serialize(record) == record.encode("utf-8")
+    assert text_serde.deserialize(text_serde.serialize(record)) == record
+
+
+@given(JSON)
+def test_json_is_compact(record: Any) -> None:
+    assert json_serde.deserialize(json_serde.serialize(record)) == record
+    assert json_serde.serialize({"ü": [1, 2]}) == '{"ü":[1,2]}'.encode()
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_numbers_take_eight_bytes(record: int) -> None:
+    data = int_serde.serialize(record)
+    assert (len(data), int_serde.deserialize(data)) == (8, record)
+
+
+@pytest.mark.parametrize(
+    ("serde", "record", "error"),
+    [
+        (bytes_serde, "text", TypeError),
+        (bytes_serde, bytearray(b"a"), TypeError),
+        (text_serde, "\ud800", UnicodeEncodeError),
+        (json_serde, math.nan, ValueError),
+        (json_serde, object(), TypeError),
+        (int_serde, 2**63, OverflowError),
+    ],
+)
+def test_what_cannot_be_written_is_the_callers_error(serde: Serde[Any], record: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        serialized(serde, ["fine" if serde is text_serde else record, record])
+
+
+@pytest.mark.parametrize(
+    ("serde", "data"), [(text_serde, b"\xff"), (json_serde, b"{"), (int_serde, b"1234567"), (int_serde, b"")]
+)
+def test_what_cannot_be_read_is_an_error(serde: Serde[Any], data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"utf-8|Expecting|8 bytes"):
+        serde.deserialize(data)
+
+
+class Careless:
+    """Forgets to encode."""
+
+    def serialize(self, record: str) -> bytes:
+        return record  # type: ignore[return-value]
+
+    def deserialize(self, data: bytes) -> str:
+        return data.decode()
+
+
+@pytest.mark.parametrize(
+    ("serde", "records", "error", "said"),
+    [
+        (text_serde, "hello", UsageError, r"\[record\], and not as one str"),
+        (bytes_serde, b"hello", UsageError, r"\[record\], and not as one bytes"),
+        (text_serde, [], UsageError, "at least one record"),
+        (text_serde, ["a", ""], UsageError, "at least one byte"),
+        (Careless(), ["a"], TypeError, "serialized a record as str"),
+        (text_serde, 5, TypeError, "not iterable"),
+    ],
+)
+def test_what_is_no_list_of_records_is_refused(
+    serde: Serde[Any], records: Any, error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        serialized(serde, records)
+
+
+def test_records_may_come_from_anything_that_can_be_iterated() -> None:
+    assert serialized(text_serde, (letter for letter in "ab")) == [b"a", b"b"]

@@ -1,0 +1,163 @@
+"""One delivery at a time: the registration is held while the application works, and let go when it is done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from pykraft.client.serde import text_serde
+from pykraft.client.subscription import Subscription
+from pykraft.client.thread import Place, SameLoop
+from pykraft.host.delivery import CommittedBatch
+from pykraft.types import Epoch, NodeId, Offset
+from tests.client.nodes import Recorder, run
+from tests.client.test_reader import committed
+
+
+class Registered:
+    """A host and its registration in one: notes when it is held."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.from_offset: Offset | None = None
+
+    def register(self, listener: object, from_offset: Offset | None, *, is_held: bool) -> Registered:
+        assert is_held
+        self.from_offset = from_offset
+        return self
+
+    def hold(self) -> None:
+        self.heard.append("hold")
+
+    def release(self) -> None:
+        self.heard.append("release")
+
+    def remove(self) -> None:
+        self.heard.append("remove")
+
+
+class Owner:
+    """Calls the host at once, and notes failures."""
+
+    def __init__(self) -> None:
+        self.place: Place = SameLoop()
+        self.host: Any = Registered()
+        self.failures: list[BaseException] = []
+
+    def call_host(self, act: Callable[[Any], object]) -> None:
+        act(self.host)
+
+    def listener_failed(self, error: BaseException) -> None:
+        self.failures.append(error)
+
+
+def batch(base_offset: int, *values: bytes) -> CommittedBatch:
+    return committed(*values, base_offset=base_offset)
+
+
+def test_a_delivery_holds_the_registration_until_it_is_handled() -> None:
+    async def main() -> None:
+        owner, recorder = Owner(), Recorder()
+        subscription = Subscription(owner, recorder, text_serde, from_offset=Offset(6))
+        subscription.attach(owner.host)
+        assert owner.host.heard == ["release"]
+        subscription.on_commit([batch(5, b"a", b"b"), batch(7, b"c")])
+        assert owner.host.heard == ["release", "hold"]
+        subscription.start()
+        await recorder.sees("b", "c")
+        assert (owner.host.from_offset, recorder.offsets) == (6, [(6, 6), (7, 7)])
+        subscription.on_leader_change(Epoch(3), NodeId(1))
+        await recorder.wait_for(lambda: len(recorder.leaders) == 1)
+        subscription.end()
+        assert subscription.task is not None
+        await subscription.task
+        assert owner.host.heard == ["release", "hold", "release", "hold", "release"]
+        subscription.detach(owner.host)
+        assert owner.host.heard[-1] == "remove"
+
+    run(main)
+
+
+def test_what_has_arrived_is_handled_before_the_end_unless_it_is_to_be_dropped() -> None:
+    async def main() -> None:
+        for drop, expected in ((False, ["a"]), (True, [])):
+            owner, recorder = Owner(), Recorder()
+            subscription = Subscription(owner, recorder, text_serde)
+            subscription.attach(owner.host)
+            subscription.on_commit([batch(0, b"a")])
+            subscription.end(drop=drop)
+            subscription.on_commit([batch(1, b"b")])
+            subscription.start()
+            assert subscription.task is not None
+            await subscription.task
+            assert recorder.records == expected
+
+    run(main)
+
+
+def test_the_goodbye_comes_before_what_has_arrived() -> None:
+    async def main() -> None:
+        owner, recorder = Owner(), Recorder()
+        subscription = Subscription(owner, recorder, text_serde)
+        subscription.attach(owner.host)
+        subscription.on_commit([batch(0, b"a")])
+        subscription.begin_shutdown()
+        subscription.end()
+        subscription.start()
+        assert subscription.task is not None
+        await subscription.task
+        assert (recorder.goodbyes, recorder.records) == (1, ["a"])
+
+    run(main)
+
+
+def test_a_fault_is_told_with_what_was_given_and_ends_the_calls() -> None:
+    class Faulty(Recorder):
+        def handle_commit(self, reader: Any) -> None:
+            raise ZeroDivisionError
+
+        def begin_shutdown(self) -> None:
+            raise KeyError
+
+    async def main() -> None:
+        for begin_shutdown in (False, True):
+            owner = Owner()
+            subscription = Subscription(owner, Faulty(), text_serde)
+            subscription.attach(owner.host)
+            subscription.on_commit([batch(5, b"a", b"b")])
+            if begin_shutdown:
+                subscription.begin_shutdown()
+            subscription.start()
+            assert subscription.task is not None
+            await subscription.task
+            [fault] = owner.failures
+            story = "in begin_shutdown;" if begin_shutdown else "in handle_commit, given offsets 5 to 6;"
+            assert story in fault.__notes__[0]
+            assert owner.host.heard == ["release", "hold"]
+
+    run(main)
+
+
+def test_one_that_comes_again_waits_for_the_task_before_it() -> None:
+    async def main() -> None:
+        owner, recorder = Owner(), Recorder()
+        former: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def finish() -> None:
+            await former
+
+        task = asyncio.create_task(finish())
+        subscription = Subscription(owner, recorder, text_serde, after=task)
+        subscription.attach(owner.host)
+        subscription.on_commit([batch(0, b"a")])
+        subscription.start()
+        assert subscription.task is not None
+        await asyncio.wait([subscription.task], timeout=0.01)
+        assert recorder.records == []
+        former.set_result(None)
+        await recorder.sees("a")
+        subscription.end()
+        await subscription.task
+
+    run(main)
