@@ -31,6 +31,7 @@ def heard(state: Leader, node_id: int, offset: int) -> None:
     state.progress.voters[key(node_id).id].end_offset = Offset(offset)
 
 
+@pytest.mark.conformance(117)
 @pytest.mark.parametrize(
     ("flushed_only", "expected"), [(False, ["AppendBatches", "ReplyFetch"]), (True, ["AppendBatches"])]
 )

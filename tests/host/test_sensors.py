@@ -82,10 +82,12 @@ def test_what_is_told_lies_within_what_was_recorded(steps: list[tuple[float, flo
     assert 0 <= measured.rate_per_s(now_ms) <= sum(values) / SAMPLE_MS * 1_000 + 1e-6
 
 
+@pytest.mark.conformance(118)
 def test_a_ratio_without_pieces_is_one() -> None:
     assert TimeRatio().measure() == 1
 
 
+@pytest.mark.conformance(118)
 def test_the_first_piece_only_begins_the_interval() -> None:
     ratio = TimeRatio()
     ratio.record(1_000, 1_000)
@@ -119,6 +121,7 @@ def test_a_measurement_within_a_piece_leaves_it_to_the_next_interval() -> None:
     assert ratio.measure() == pytest.approx(15 / 25)
 
 
+@pytest.mark.conformance(118)
 def test_a_second_measurement_at_once_has_nothing_to_divide() -> None:
     ratio = TimeRatio()
     ratio.record(0, 0)
@@ -127,6 +130,7 @@ def test_a_second_measurement_at_once_has_nothing_to_divide() -> None:
     assert ratio.measure() == 1
 
 
+@pytest.mark.conformance(118)
 def test_a_ratio_is_never_more_than_one() -> None:
     ratio = TimeRatio()
     ratio.record(0, 0)
