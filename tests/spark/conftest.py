@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.spark.quorum_of_one import OneNode
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WITHOUT_PYSPARK = {"test_files.py", "test_java.py", "test_options.py", "test_pieces.py", "test_tail.py", "test_walk.py"}
+WITHOUT_PYSPARK = {f"test_{name}.py" for name in ("files", "java", "live", "options", "pieces", "tail", "walk")}
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
@@ -40,3 +42,13 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
     os.environ.clear()
     os.environ.update(before)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[OneNode]:
+    """Offset 0 is the leader's own; a batch of two and one of three follow."""
+    made = OneNode(tmp_path)
+    made.append(b"a", b"b")
+    made.append(b"c", b"d", b"e")
+    yield made
+    made.stop()

@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from pykraft.spark.file_plan import plan_batch
 from pykraft.spark.file_stream import FilesStreamReader
 from pykraft.spark.files import find_replicas
+from pykraft.spark.live_source import LiveReader, LiveStreamReader
 from pykraft.spark.options import SourceOptions, parse_options
 from pykraft.spark.read import PiecePartition, read_piece
 from pykraft.spark.schema import BATCHES, RECORDS
@@ -55,12 +56,14 @@ class PykraftDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """See `DataSource`. Errors: UsageError for wrong options."""
         del schema
-        return FilesReader(parse_options(self.options))
+        options = parse_options(self.options)
+        return LiveReader(options) if options.controllers else FilesReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """See `DataSource`. Errors: UsageError for wrong options."""
         del schema
-        return FilesStreamReader(parse_options(self.options))
+        options = parse_options(self.options)
+        return LiveStreamReader(options) if options.controllers else FilesStreamReader(options)
 
 
 def register(spark: SparkSession) -> None:

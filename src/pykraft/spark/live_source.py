@@ -1,0 +1,201 @@
+"""A live quorum as a source: a query over what is committed now, and a stream of what is committed from then on.
+
+An offset of the stream is the next offset of the log, and the cluster whose log it is: a checkpoint of another quorum
+is refused. Invariant: a micro-batch is decided by its two offsets alone, and what is below the high watermark never
+changes, so a repeated one holds the same rows. Tasks fetch from the leader, each a part of the offsets.
+
+It refuses to know sockets (`pykraft.spark.live`).
+
+Source: Spark's Kafka source; PySpark ``DataSourceStreamReader``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from pykraft.errors import UsageError
+from pykraft.spark.batches import batches_of
+from pykraft.spark.decode import records_of
+from pykraft.spark.live import Extent, LiveQuorum, first_since
+from pykraft.spark.options import Bound, SourceOptions
+from pykraft.spark.pieces import Piece
+from pykraft.types import Offset
+
+RECORDS_PER_TASK = 250_000
+
+
+class LivePartition(InputPartition):
+    """Offsets that one task fetches; the end is exclusive."""
+
+    def __init__(
+        self, start_offset: Offset, end_offset: Offset, cluster_id: str | None, *, is_first: bool = True
+    ) -> None:
+        super().__init__(f"{start_offset}-{end_offset}")
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+        self.cluster_id = cluster_id
+        self.is_first = is_first
+
+
+class LiveReader(DataSourceReader):
+    """A query over what is committed when it begins."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """See `DataSourceReader`. Errors: QuorumUnavailableError; UsageError for an offset that is not there."""
+        quorum = LiveQuorum(self._options.controllers)
+        cluster_id = quorum.find_cluster_id()
+        extent = quorum.extent()
+        start, end = find_start(quorum, extent, self._options.start), find_end(quorum, extent, self._options.end)
+        return parts_of(start, end, cluster_id)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """See `DataSourceReader`."""
+        return fetch_rows(partition, self._options)
+
+
+class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream of what is committed."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._end: Offset | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as below
+        """See `DataSourceStreamReader`: where the options say."""
+        quorum = LiveQuorum(self._options.controllers)
+        start = find_start(quorum, quorum.extent(), self._options.start)
+        return {"cluster": quorum.find_cluster_id(), "offset": start}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """See `DataSourceStreamReader`; with both limits records count, and bytes are added by `latestOffset`."""
+        if self._options.records_per_trigger is not None:
+            return ReadMaxRows(self._options.records_per_trigger)
+        if self._options.size_bytes_per_trigger is not None:
+            return ReadMaxBytes(self._options.size_bytes_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """See `SupportsTriggerAvailableNow`: what is committed now is the end."""
+        self._end = LiveQuorum(self._options.controllers).extent().end_offset
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """See `DataSourceStreamReader`. A limit in bytes holds on average, as large as the next records are.
+
+        Errors: ForeignClusterError for a checkpoint of another quorum; UsageError when the log begins behind it.
+        """
+        quorum = LiveQuorum(self._options.controllers, start["cluster"])
+        extent = quorum.extent()
+        begin: Offset = start["offset"]
+        check_is_there(begin, extent)
+        most = min(extent.end_offset, find_end(quorum, extent, self._options.end))
+        end = most = most if self._end is None else min(most, self._end)
+        size_bytes = self._options.size_bytes_per_trigger if isinstance(limit, ReadMaxRows) else None
+        size_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else size_bytes
+        if isinstance(limit, ReadMaxRows):
+            end = min(end, Offset(begin + limit.max_rows))
+        if size_bytes is not None and begin < end:
+            end = min(end, Offset(begin + max(1, int(size_bytes / average_size_bytes(quorum, begin)))))
+        return {"cluster": start["cluster"], "offset": aligned(quorum, begin, end, most)}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """See `DataSourceStreamReader`."""
+        return parts_of(start["offset"], end["offset"], start["cluster"])
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """See `DataSourceStreamReader`. Errors: as `LiveQuorum.chunks`."""
+        return fetch_rows(partition, self._options)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """See `DataSourceStreamReader`: the high watermark."""
+        return {"offset": LiveQuorum(self._options.controllers).extent().end_offset}
+
+
+def find_start(quorum: LiveQuorum, extent: Extent, bound: Bound) -> Offset:
+    """Where to begin. Errors: UsageError for an offset below the log start."""
+    if bound.by_replica:
+        raise UsageError("a live quorum has one log: give one offset, not offsets by replica")
+    if bound.offset is not None:
+        check_is_there(bound.offset, extent)
+        return bound.offset
+    if bound.timestamp_ms is not None:
+        return first_since(quorum, extent, bound.timestamp_ms)
+    return extent.end_offset if bound.is_latest else extent.start_offset
+
+
+def find_end(quorum: LiveQuorum, extent: Extent, bound: Bound) -> Offset:
+    """Where to end (exclusive): what was asked for, which need not be committed yet, or the high watermark."""
+    if bound.by_replica:
+        raise UsageError("a live quorum has one log: give one offset, not offsets by replica")
+    if bound.offset is not None:
+        return bound.offset
+    return extent.end_offset if bound.timestamp_ms is None else first_since(quorum, extent, bound.timestamp_ms)
+
+
+def check_is_there(offset: Offset, extent: Extent) -> None:
+    """Refuse what the log no longer holds. Errors: UsageError."""
+    if offset < extent.start_offset:
+        raise UsageError(f"offset {offset} is not there any more, the log begins at {extent.start_offset}")
+
+
+def average_size_bytes(quorum: LiveQuorum, offset: Offset) -> float:
+    """What a record takes in the batch that holds this offset, batch header included. Errors: as `LiveQuorum`."""
+    batch = quorum.batch_at(offset)
+    return len(batch.data) / (batch.end_offset - batch.base_offset)
+
+
+def aligned(quorum: LiveQuorum, begin: Offset, end: Offset, most: Offset) -> Offset:
+    """An end that a limit set, moved to where a batch ends: back if that leaves anything, else on, never past ``most``.
+
+    Errors: as `LiveQuorum`.
+    """
+    if not begin < end < most:
+        return max(begin, end)
+    batch = quorum.batch_at(end)
+    if batch.base_offset == end or batch.base_offset > begin:
+        return batch.base_offset
+    return min(batch.end_offset, most)
+
+
+def parts_of(start: Offset, end: Offset, cluster_id: str | None) -> list[LivePartition]:
+    """The offsets cut for tasks."""
+    return [
+        LivePartition(Offset(low), min(end, Offset(low + RECORDS_PER_TASK)), cluster_id, is_first=low == start)
+        for low in range(start, end, RECORDS_PER_TASK)
+    ]
+
+
+def fetch_rows(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of one part. Of a batch that two parts share each has its records; as a batch it is in the first."""
+    if not isinstance(partition, LivePartition):
+        return  # where there is no partition, Spark reads one without a value
+    quorum = LiveQuorum(options.controllers, partition.cluster_id)
+    piece = Piece(
+        replica=None,
+        path=quorum.name,
+        position=0,
+        end_position=0,
+        start_offset=partition.start_offset,
+        end_offset=partition.end_offset,
+    )
+    for data in quorum.chunks(partition.start_offset, partition.end_offset):
+        if options.rows == "batches":
+            for rows in batches_of(piece, data):
+                begins_here = pc.greater_equal(rows.column("base_offset"), partition.start_offset)
+                yield rows if partition.is_first else rows.filter(begins_here)
+        else:
+            yield from records_of(piece, data)

@@ -1,0 +1,110 @@
+"""Gold: what happened, in a few rows: how much was written when, who led, how long commits took, who lagged.
+
+Pure functions of silver tables and of what was watched from outside; a log of one replica, or what a live quorum
+served, goes in. Rows of one offset from several replicas would count several times: choose one with `of_replica`.
+
+Source: KIP-595 (LeaderChange opens an epoch), KIP-836 (lag and times of DescribeQuorum).
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+
+PERCENTILES = [0.5, 0.99, 0.999]
+
+
+def of_replica(rows: DataFrame, replica: str | None) -> DataFrame:
+    """The rows of one replica; None: those that a live quorum served."""
+    return rows.where(F.col("replica").isNull() if replica is None else F.col("replica") == replica)
+
+
+def throughput(records: DataFrame, *, every: str = "1 second") -> DataFrame:
+    """Records and bytes that were appended in each stretch of time; one without any has no row.
+
+    In: silver ``records``. Out: ``begin`` timestamp, ``records`` bigint, ``size_bytes`` bigint (of the values),
+    ``last_offset`` bigint.
+    """
+    data = records.where(~F.col("is_control"))
+    begin = F.window("timestamp", every)["start"]
+    return (
+        data.groupBy(begin.alias("begin"))
+        .agg(
+            F.count("*").alias("records"),
+            F.coalesce(F.sum(F.length("value")), F.lit(0)).cast("bigint").alias("size_bytes"),
+            F.max("offset").alias("last_offset"),
+        )
+        .orderBy("begin")
+    )
+
+
+def epochs(records: DataFrame, control: DataFrame) -> DataFrame:
+    """The epochs in which somebody led, and how long nobody wrote before each.
+
+    In: silver ``records`` and ``control``. Out: ``epoch`` int, ``leader_id`` int, ``first_offset`` bigint (of the
+    LeaderChange), ``last_offset`` bigint, ``begun`` timestamp, ``ended`` timestamp (of the last record), ``records``
+    bigint (without control records), ``gap_ms`` bigint (from the last record of the epoch before to the first record
+    of this one; null for the first epoch and for one without records).
+    """
+    is_data = ~F.col("is_control")
+    spans = records.groupBy("epoch").agg(
+        F.max("offset").alias("last_offset"),
+        F.max("timestamp").alias("ended"),
+        F.count_if(is_data).alias("records"),
+        F.min(F.when(is_data, F.col("timestamp"))).alias("first_written"),
+    )
+    openings = (
+        control.where(F.col("control_type") == "LeaderChange")
+        .groupBy("epoch")
+        .agg(
+            F.min_by("leader_id", "offset").alias("leader_id"),
+            F.min("offset").alias("first_offset"),
+            F.min("timestamp").alias("begun"),
+        )
+    )
+    before = F.lag("ended").over(Window.orderBy("epoch"))
+    gap_ms = (F.unix_millis("first_written") - F.unix_millis(before)).alias("gap_ms")
+    return (
+        openings.join(spans, on="epoch", how="inner")
+        .select("epoch", "leader_id", "first_offset", "last_offset", "begun", "ended", "records", gap_ms)
+        .orderBy("epoch")
+    )
+
+
+def commit_latency(acknowledged: DataFrame, *, every: str = "1 second") -> DataFrame:
+    """How long it took from an append to its acknowledgement, weighted by records.
+
+    In: ``wall_ms`` bigint (of the acknowledgement), ``count`` bigint (records), ``latency_ms`` double. Out: ``begin``
+    timestamp, ``records`` bigint, ``p50_ms``, ``p99_ms``, ``p999_ms``, ``max_ms`` double.
+    """
+    when = F.timestamp_millis("wall_ms")
+    shares = F.percentile("latency_ms", PERCENTILES, F.col("count"))
+    return (
+        acknowledged.groupBy(F.window(when, every)["start"].alias("begin"))
+        .agg(F.sum("count").alias("records"), shares.alias("shares"), F.max("latency_ms").alias("max_ms"))
+        .select(
+            "begin",
+            "records",
+            F.col("shares")[0].alias("p50_ms"),
+            F.col("shares")[1].alias("p99_ms"),
+            F.col("shares")[2].alias("p999_ms"),
+            "max_ms",
+        )
+        .orderBy("begin")
+    )
+
+
+def replica_lag(watched: DataFrame) -> DataFrame:
+    """How far each replica was behind the leader, at each look.
+
+    In: ``wall_ms`` bigint, ``node`` int, ``log_end_offset`` bigint (-1: not known), as DescribeQuorum told them. Out:
+    ``at`` timestamp, ``node`` int, ``log_end_offset`` bigint, ``lag`` bigint (records behind the longest log of that
+    look; null when not known).
+    """
+    longest = F.max("log_end_offset").over(Window.partitionBy("wall_ms"))
+    return watched.select(
+        F.timestamp_millis("wall_ms").alias("at"),
+        "node",
+        "log_end_offset",
+        F.when(F.col("log_end_offset") >= 0, longest - F.col("log_end_offset")).alias("lag"),
+    ).orderBy("at", "node")

@@ -1,0 +1,96 @@
+"""The pipeline as one stream: bronze and silver grow by micro-batches, each row once, whatever is killed when.
+
+Steps of a micro-batch, each an append under the stream's name and the batch's number, so that a repeated one is none
+(`pykraft.spark.tables`): 1. bronze ``batches``; 2. silver ``records``; 3. silver ``control``; 4. silver ``payloads``.
+The checkpoint lies beside the tables and belongs to them.
+
+Invariant: all four tables hold the same micro-batches, but for the one that is under way. It refuses to know what is
+made of the tables (`gold`).
+
+Source: Spark's ``foreachBatch`` and its checkpoint protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pykraft.errors import UsageError
+from pykraft.spark.pipeline import silver
+from pykraft.spark.tables.delta import DeltaTables
+from pykraft.spark.tables.parquet import ParquetTables
+from pykraft.spark.tables.table import Tables
+
+BRONZE, RECORDS, CONTROL, PAYLOADS = "bronze_batches", "silver_records", "silver_control", "silver_payloads"
+CHECKPOINT = "_checkpoint"
+FORMATS: Mapping[str, Callable[[Path], Tables]] = {"delta": DeltaTables, "parquet": ParquetTables}
+TRIGGER = "500 milliseconds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineOptions:
+    """``source`` are the options of the data source (`pykraft.spark.options`); ``root`` is the folder of the tables."""
+
+    source: Mapping[str, str]
+    root: Path
+    table_format: str = "delta"
+    follow: bool = False
+    """Go on with what comes later; else end with what is there."""
+
+    def tables(self) -> Tables:
+        """The tables. Errors: UsageError for a format that is not known, or another one than the folder has."""
+        if self.table_format not in FORMATS:
+            raise UsageError(f"tables are {' or '.join(FORMATS)}, not {self.table_format}")
+        others = [name for name, make in FORMATS.items() if name != self.table_format and make(self.root).has(BRONZE)]
+        if others:
+            raise UsageError(f"{self.root}: the tables there are {others[0]}, not {self.table_format}")
+        return FORMATS[self.table_format](self.root)
+
+
+def start_pipeline(spark: SparkSession, options: PipelineOptions) -> StreamingQuery:
+    """Begin, or go on where it was. ``awaitTermination`` of the query waits for its end.
+
+    Errors: UsageError for wrong options, and for tables without the checkpoint that belongs to them. Later ones, such
+    as a checkpoint of another quorum, end the query.
+    """
+    tables = options.tables()
+    checkpoint = options.root / CHECKPOINT
+    if tables.has(BRONZE) and not checkpoint.is_dir():
+        raise UsageError(
+            f"{options.root}: there are tables, and the checkpoint that says up to where they go is gone; restore "
+            f"{checkpoint}, or write to another folder"
+        )
+    source = spark.readStream.format("pykraft").options(**{**options.source, "rows": "batches"}).load()
+    writer = (
+        source.writeStream.queryName("pykraft pipeline")
+        .option("checkpointLocation", str(checkpoint))
+        .foreachBatch(lambda frame, batch_id: append_all(tables, frame, batch_id, stream=_stream_of(frame)))
+    )
+    trigger = writer.trigger(processingTime=TRIGGER) if options.follow else writer.trigger(availableNow=True)
+    return trigger.start()
+
+
+def append_all(tables: Tables, bronze: DataFrame, batch_id: int, *, stream: str) -> None:
+    """One micro-batch into all tables. Errors: StorageError; what the tasks ran into, as Spark tells it."""
+    bronze = bronze.persist()
+    records = silver.records(bronze).persist()
+    try:
+        for name, frame in (
+            (BRONZE, bronze),
+            (RECORDS, records),
+            (CONTROL, silver.control(records)),
+            (PAYLOADS, silver.payloads(records)),
+        ):
+            tables.append(name, frame, stream=stream, batch_id=batch_id)
+    finally:
+        records.unpersist()
+        bronze.unpersist()
+
+
+def _stream_of(frame: DataFrame) -> str:
+    """The id of the query, which lives in its checkpoint: another checkpoint is another stream."""
+    return str(frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))

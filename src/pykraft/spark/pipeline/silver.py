@@ -1,0 +1,158 @@
+"""Silver: the records of the batches, the control records told, the workload's records unpacked.
+
+| table | what | columns |
+|---|---|---|
+| records | every record | those of the source's ``records`` (`pykraft.spark.schema`) |
+| control | what the quorum wrote itself | see `CONTROL` |
+| payloads | the workload's records | see `payloads` |
+
+Invariant: a record is there once for each bronze row of its batch, with the batch's place. Decoding is the source's
+own, in bulk.
+
+Source: KIP-98 (record batches), KIP-595, KIP-853 (control records).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
+
+from pykraft.errors import ProtocolError
+from pykraft.protocol.control import read_control_body
+from pykraft.spark.audit import payload_columns
+from pykraft.spark.decode import records_of
+from pykraft.spark.pieces import Piece
+from pykraft.spark.place import Damage, damage_row
+from pykraft.spark.schema import RECORDS
+from pykraft.types import Offset
+
+CONTROL = StructType(
+    [
+        StructField("replica", StringType()),
+        StructField("offset", LongType(), nullable=False),
+        StructField("epoch", IntegerType()),
+        StructField("timestamp", TimestampType()),
+        StructField("control_type", StringType()),
+        StructField("leader_id", IntegerType()),
+        StructField("voters", ArrayType(IntegerType())),
+        StructField("granting_voters", ArrayType(IntegerType())),
+        StructField("body", StringType()),
+    ]
+)
+"""Leader and voters are those of a LeaderChange; ``body`` is the value as JSON, Kafka's names in snake case."""
+PLACED = ("replica", "segment", "position", "batch_size", "base_offset", "content", "corrupt")
+SILVER_SIZE_BYTES_MAX = 8 * 1024 * 1024
+"""About how many bytes of batches are decoded at one time."""
+
+
+def records(bronze: DataFrame) -> DataFrame:
+    """The records of the batches. In: the source's ``batches``. Out: the source's ``records``.
+
+    A batch that was marked corrupt is a marked row here, too.
+    """
+    return bronze.select(*PLACED).mapInArrow(_decode, RECORDS)
+
+
+def _decode(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for group in groups:
+        for rows in _runs(group):
+            yield from _decode_run(group.slice(rows.start, len(rows)))
+
+
+def _runs(group: pa.RecordBatch) -> Iterator[range]:
+    """Rows that follow each other in one segment and are all sound, or one row that is not."""
+    replicas, segments = group.column("replica").to_pylist(), group.column("segment").to_pylist()
+    positions, sizes = group.column("position").to_pylist(), group.column("batch_size").to_pylist()
+    problems = group.column("corrupt").to_pylist()
+    begin, size_bytes = 0, 0
+    for row in range(group.num_rows):
+        goes_on = (
+            row > begin
+            and problems[row] is None
+            and problems[row - 1] is None
+            and size_bytes + sizes[row] <= SILVER_SIZE_BYTES_MAX
+            and (replicas[row], segments[row]) == (replicas[row - 1], segments[row - 1])
+            and (positions[row] is None or positions[row] == positions[row - 1] + sizes[row - 1])
+        )
+        if row > begin and not goes_on:
+            yield range(begin, row)
+            begin, size_bytes = row, 0
+        size_bytes += sizes[row]
+    if group.num_rows:
+        yield range(begin, group.num_rows)
+
+
+def _decode_run(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    first = {name: rows.column(name)[0].as_py() for name in PLACED if name != "content"}
+    position = first["position"] or 0
+    piece = Piece(
+        replica=first["replica"],
+        path=first["segment"] or "",
+        position=position,
+        end_position=position + sum(rows.column("batch_size").to_pylist()),
+    )
+    if first["corrupt"] is not None:
+        offset = Offset(first["base_offset"])
+        damage = Damage(position=0, size_bytes=first["batch_size"], offset=offset, text=first["corrupt"])
+        yield damage_row(piece, damage, "records")
+    else:
+        yield from records_of(piece, b"".join(rows.column("content").to_pylist()), tolerant=True)
+
+
+def control(silver_records: DataFrame) -> DataFrame:
+    """What the quorum wrote itself. In: `records`. Out: `CONTROL`."""
+    wanted = ("replica", "offset", "epoch", "timestamp", "control_type", "key", "value")
+    return silver_records.where("is_control").select(*wanted).mapInArrow(_tell_control, CONTROL)
+
+
+def _tell_control(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for group in groups:
+        bodies = [_body(row["key"], row["value"]) for row in group.select(["key", "value"]).to_pylist()]
+        kept = [group.column(name) for name in ("replica", "offset", "epoch", "timestamp", "control_type")]
+        ints = pa.list_(pa.int32())
+        told = [
+            pa.array([body.get("leader_id") for body in bodies], pa.int32()),
+            pa.array([_voter_ids(body, "voters") for body in bodies], ints),
+            pa.array([_voter_ids(body, "granting_voters") for body in bodies], ints),
+            pa.array([json.dumps(body, default=bytes.hex, sort_keys=True) for body in bodies]),
+        ]
+        yield pa.RecordBatch.from_arrays([*kept, *told], CONTROL.names)
+
+
+def _body(key: bytes | None, value: bytes | None) -> dict[str, object]:
+    """The value of a control record by field; what cannot be read is told in its place."""
+    try:
+        return dict(read_control_body(key, value)[1])
+    except ProtocolError as error:
+        return {"problem": str(error)}
+
+
+def _voter_ids(body: dict[str, object], name: str) -> list[int] | None:
+    """The ids in one of the lists of a LeaderChange."""
+    voters = body.get(name)
+    if "leader_id" not in body or not isinstance(voters, list):
+        return None
+    return [int(voter["voter_id"]) for voter in voters]
+
+
+def payloads(silver_records: DataFrame) -> DataFrame:
+    """The workload's records. In: `records`.
+
+    Out: ``replica`` string, ``offset`` bigint, ``epoch`` int, ``timestamp`` timestamp, ``run`` string (hex),
+    ``claim_epoch`` int, ``sequence`` bigint, ``size_bytes`` int (of the value).
+    """
+    return payload_columns(silver_records).select(
+        "replica",
+        "offset",
+        "epoch",
+        "timestamp",
+        "run",
+        "claim_epoch",
+        "sequence",
+        F.length("value").alias("size_bytes"),
+    )

@@ -1,0 +1,117 @@
+"""The stream into tables: all of it, once, also after kills; tables and checkpoint belong together."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pykraft.errors import UsageError
+from pykraft.spark.pipeline.run import (
+    BRONZE,
+    CHECKPOINT,
+    CONTROL,
+    FORMATS,
+    PAYLOADS,
+    RECORDS,
+    PipelineOptions,
+    append_all,
+    start_pipeline,
+)
+from tests.spark.logs import batch, payload, write_segment
+
+pytestmark = pytest.mark.spark
+
+
+def batches(first: int, count: int) -> bytes:
+    """Batches of two records of the workload."""
+    places = range(2 * first, 2 * (first + count), 2)
+    return b"".join(batch([payload(place), payload(place + 1)], base_offset=place) for place in places)
+
+
+def options(tmp_path: Path, *, table_format: str = "delta") -> PipelineOptions:
+    source = {"path": str(tmp_path / "n1" / "p-0"), "maxRecordsPerTrigger": "4"}
+    return PipelineOptions(source=source, root=tmp_path / "tables", table_format=table_format)
+
+
+def run(spark: SparkSession, given: PipelineOptions) -> None:
+    start_pipeline(spark, given).awaitTermination()
+
+
+def offsets(spark: SparkSession, given: PipelineOptions, table: str) -> list[int]:
+    column = "base_offset" if table == BRONZE else "offset"
+    return sorted(row[0] for row in given.tables().read(spark, table).select(column).collect())
+
+
+@pytest.mark.parametrize("table_format", list(FORMATS))
+def test_tables_grow_with_the_log(table_format: str, spark: SparkSession, tmp_path: Path) -> None:
+    given = options(tmp_path, table_format=table_format)
+    write_segment(tmp_path / "n1" / "p-0", batches(0, 3))
+    run(spark, given)
+    assert offsets(spark, given, BRONZE) == [0, 2, 4]
+    write_segment(tmp_path / "n1" / "p-0", batches(3, 2), base_offset=6)
+    run(spark, given)
+    run(spark, given)
+    assert offsets(spark, given, BRONZE) == [0, 2, 4, 6, 8]
+    for table in (RECORDS, PAYLOADS):
+        assert offsets(spark, given, table) == list(range(10))
+    assert offsets(spark, given, CONTROL) == []
+
+
+@pytest.mark.parametrize("fails_at", [BRONZE, RECORDS, PAYLOADS])
+def test_a_micro_batch_that_was_half_done_is_there_once(fails_at: str, spark: SparkSession, tmp_path: Path) -> None:
+    given = options(tmp_path)
+    write_segment(tmp_path / "n1" / "p-0", batches(0, 2))
+    bronze = spark.read.format("pykraft").options(**given.source, rows="batches").load()
+    tables = given.tables()
+
+    class Killed:
+        """The same tables, until the named one is to be written."""
+
+        root, has, read = tables.root, tables.has, tables.read
+
+        def append(self, name: str, frame: DataFrame, *, stream: str, batch_id: int) -> int | None:
+            if name == fails_at:
+                raise KeyboardInterrupt
+            return tables.append(name, frame, stream=stream, batch_id=batch_id)
+
+    with pytest.raises(KeyboardInterrupt):
+        append_all(Killed(), bronze, 0, stream="s")
+    for _ in range(2):
+        append_all(tables, bronze, 0, stream="s")
+    for table in (RECORDS, PAYLOADS):
+        assert offsets(spark, given, table) == [0, 1, 2, 3]
+    assert offsets(spark, given, BRONZE) == [0, 2]
+
+
+def test_tables_without_their_checkpoint_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    given = options(tmp_path)
+    write_segment(tmp_path / "n1" / "p-0", batches(0, 1))
+    run(spark, given)
+    shutil.rmtree(given.root / CHECKPOINT)
+    with pytest.raises(UsageError, match="the checkpoint that says up to where they go is gone"):
+        start_pipeline(spark, given)
+
+
+def test_tables_of_another_format_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    write_segment(tmp_path / "n1" / "p-0", batches(0, 1))
+    run(spark, options(tmp_path))
+    with pytest.raises(UsageError, match="the tables there are delta, not parquet"):
+        start_pipeline(spark, options(tmp_path, table_format="parquet"))
+    with pytest.raises(UsageError, match="tables are delta or parquet, not csv"):
+        options(tmp_path, table_format="csv").tables()
+
+
+def test_who_follows_is_given_what_comes_later(spark: SparkSession, tmp_path: Path) -> None:
+    given = options(tmp_path)
+    write_segment(tmp_path / "n1" / "p-0", batches(0, 1))
+    query = start_pipeline(spark, PipelineOptions(source=given.source, root=given.root, follow=True))
+    try:
+        query.processAllAvailable()
+        write_segment(tmp_path / "n1" / "p-0", batches(1, 2), base_offset=2)
+        query.processAllAvailable()
+        assert offsets(spark, given, RECORDS) == list(range(6))
+    finally:
+        query.stop()

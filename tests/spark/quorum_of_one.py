@@ -1,0 +1,67 @@
+"""A real quorum of one node, in this process, for what reads a live quorum."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from pykraft.host.producers import Committed, Outcome
+from pykraft.server.clock import now
+from pykraft.server.driver import Driver
+from pykraft.types import Endpoint, Offset
+from tests.server.nodes import TIMEOUT_S, Watcher, node_configs
+
+CLUSTER_ID = "a-cluster-of-these-tests"
+
+
+class OneNode:
+    """A quorum of one, on a loop in a thread of its own."""
+
+    def __init__(self, folder: Path, *, cluster_id: str = CLUSTER_ID) -> None:
+        (config,) = node_configs(folder, 1)
+        self._config = replace(config, cluster_id=cluster_id, raft=replace(config.raft, append_linger_ms=0))
+        self.endpoint: Endpoint = config.listeners.entries[0][1]
+        self._loop = asyncio.new_event_loop()
+        self._watcher = Watcher()
+        self._thread = threading.Thread(target=self._run, name="a quorum of one")
+        self._leads = threading.Event()
+        self._driver: Driver | None = None
+        self._thread.start()
+        assert self._leads.wait(TIMEOUT_S)
+
+    def append(self, *values: bytes) -> Offset:
+        """One batch, committed when this returns; its base offset."""
+
+        async def main() -> Outcome:
+            assert self._driver is not None
+            done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+            host = self._driver.host
+            host.propose(values, epoch=host.epoch, now=now(), on_outcome=done.set_result)
+            return await done
+
+        outcome = asyncio.run_coroutine_threadsafe(main(), self._loop).result(TIMEOUT_S)
+        assert isinstance(outcome, Committed)
+        return outcome.base_offset
+
+    def stop(self) -> None:
+        """Leave, and wait until it has left."""
+        assert self._driver is not None
+        self._loop.call_soon_threadsafe(self._driver.shut_down)
+        self._thread.join(TIMEOUT_S)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(self._main())
+        self._loop.close()
+
+    async def _main(self) -> None:
+        self._driver = Driver(self._config, self._loop)
+        self._driver.host.register(self._watcher)
+        running = asyncio.ensure_future(self._driver.run())
+        await self._watcher.leader()
+        self._leads.set()
+        with suppress(asyncio.CancelledError):
+            await running
