@@ -34,7 +34,7 @@ class FakeQuorum:
     task: Task
     most: int = FAST
     breaks: bool = False
-    cannot_start: bool = False
+    has_no_leader: bool = False
     leader_changes_at_s: float | None = None
     begun_s: float = 0.0
     window_s: float | None = None
@@ -42,8 +42,6 @@ class FakeQuorum:
 
     def start(self) -> None:
         self.begun_s = self.time.now_s
-        if self.cannot_start:
-            raise LocalQuorumError("waited 60 s for a leader's high watermark")
 
     @property
     def committed(self) -> int:
@@ -51,6 +49,8 @@ class FakeQuorum:
         return int((self.time.now_s - self.begun_s) * rate)
 
     def watermark(self) -> Watermark:
+        if self.has_no_leader:
+            raise LocalQuorumError("waited 60 s for a leader's high watermark")
         changed = self.leader_changes_at_s is not None and self.time.now_s - self.begun_s > self.leader_changes_at_s
         return Watermark(offset=self.committed, leader_id=3 if changed else 2, epoch=1 + changed, at_s=self.time.now_s)
 

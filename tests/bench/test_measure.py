@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.bench.contender import Task, Watermark
+from pykraft.bench.contender import Task
 from pykraft.bench.measure import Limits, Run, measure
 from tests.bench.fakes import FakeQuorum, VirtualTime
 
@@ -44,7 +44,7 @@ def test_a_fast_quorum_does_not_fill_the_folder() -> None:
     ("quorum", "reason"),
     [
         ({"breaks": True, "most": 999}, "its load thread died"),
-        ({"cannot_start": True}, "waited 60 s for a leader's high watermark"),
+        ({"has_no_leader": True}, "waited 60 s for a leader's high watermark"),
         ({"leader_changes_at_s": 3.0}, "the leader changed from 2 to 3"),
         ({"most": 0}, "nothing was committed within 4.0 s"),
     ],
@@ -54,16 +54,3 @@ def test_what_goes_wrong_is_in_the_result(quorum: dict[str, object], reason: str
     run = measure(FakeQuorum(time=time, task=TASK, **quorum), TASK, LIMITS, time.clock)  # type: ignore[arg-type]
     assert run == Run(latency_ms={}, failure=reason)
     assert not run.sustains(0)
-
-
-def test_a_quorum_that_never_started_is_asked_for_no_reason() -> None:
-    class Unstarted(FakeQuorum):
-        def failure(self) -> str | None:
-            raise AssertionError("the quorum was not started")
-
-        def watermark(self) -> Watermark:
-            raise AssertionError("the quorum was not started")
-
-    time = VirtualTime()
-    run = measure(Unstarted(time=time, task=TASK, cannot_start=True), TASK, LIMITS, time.clock)
-    assert run.failure == "waited 60 s for a leader's high watermark"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -52,3 +55,37 @@ def test_nothing_is_left_behind_even_when_a_test_fails(tmp_path: Path) -> None:
         fail()
     assert started[0].status == -signal.SIGKILL
     assert reports == [f"--- the end of a child's log, {tmp_path / 'log'}\nready"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_a_process_is_being_started_leaves_none_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    started: list[Child] = []
+
+    class Interrupted(Child):
+        """The signal comes when the process is there and nobody knows it yet."""
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            started.append(self)
+            signal.raise_signal(number)
+
+    def end(number: int, frame: FrameType | None) -> None:
+        sys.exit(number)
+
+    monkeypatch.setattr("pykraft.local.child.Child", Interrupted)
+    before = {each: signal.signal(each, end) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with pytest.raises(SystemExit), Children() as children:
+            children.start("a child", [sys.executable, "-c", DEAF], tmp_path / "log")
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    assert [child.status for child in started] == [-signal.SIGKILL]
+
+
+def test_another_thread_starts_processes_too(tmp_path: Path) -> None:
+    with Children() as children, ThreadPoolExecutor() as pool:
+        child = pool.submit(start, children, POLITE, tmp_path / "log").result()
+        assert child.stop() == 7

@@ -8,7 +8,7 @@ rate, and its turn no ratio. It refuses to know how anything was measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -50,14 +50,15 @@ class Comparison:
     """All contenders at one folder and record size; the ratios are of the first to the second, None without both.
 
     ``rate_ratio`` has the ratio of the medians in its middle, and the least and largest ratio of a turn at its ends.
-    ``memory_ratio`` is that of the medians.
+    The ratios of CPU a record and of memory are of medians.
     """
 
     folder: Path
     record_size_bytes: int
     figures: tuple[Figures, ...]
-    rate_ratio: Spread | None
-    memory_ratio: float | None
+    rate_ratio: Spread | None = None
+    cpu_ratio: float | None = None
+    memory_ratio: float | None = None
 
 
 def compare(laps: Sequence[Lap]) -> list[Comparison]:
@@ -74,21 +75,17 @@ def compare(laps: Sequence[Lap]) -> list[Comparison]:
 def _compare(folder: Path, record_size_bytes: int, laps: Sequence[Lap]) -> Comparison:
     names = list(dict.fromkeys(lap.contender for lap in laps))
     figures = tuple(_figures(name, [lap.run for lap in laps if lap.contender == name]) for name in names)
-    rate_ratio, memory_ratio = None, None
-    if len(figures) == 2:
-        first, second = figures
-        ratios = _turn_ratios(laps, *names)
-        if first.records_per_s and second.records_per_s:
-            of_medians = first.records_per_s.median / second.records_per_s.median
-            ratios = ratios or [of_medians]
-            rate_ratio = Spread(low=min(ratios), median=of_medians, high=max(ratios))
-            memory_ratio = first.memory_mib / second.memory_mib if second.memory_mib else None
-    return Comparison(
-        folder=folder,
-        record_size_bytes=record_size_bytes,
-        figures=figures,
-        rate_ratio=rate_ratio,
-        memory_ratio=memory_ratio,
+    compared = Comparison(folder=folder, record_size_bytes=record_size_bytes, figures=figures)
+    if len(figures) != 2 or figures[0].records_per_s is None or figures[1].records_per_s is None:
+        return compared
+    first, second = figures
+    of_medians = figures[0].records_per_s.median / figures[1].records_per_s.median
+    ratios = _turn_ratios(laps, *names) or [of_medians]
+    return replace(
+        compared,
+        rate_ratio=Spread(low=min(ratios), median=of_medians, high=max(ratios)),
+        cpu_ratio=first.cpu_us_per_record / second.cpu_us_per_record if second.cpu_us_per_record else None,
+        memory_ratio=first.memory_mib / second.memory_mib if second.memory_mib else None,
     )
 
 

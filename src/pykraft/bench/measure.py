@@ -67,8 +67,8 @@ def measure(quorum: Quorum, task: Task, limits: Limits, clock: Clock = REAL_CLOC
 
     What goes wrong in the quorum is in the result. Errors: whatever else.
     """
+    quorum.start()
     try:
-        quorum.start()
         begin = quorum.watermark()
         record_bytes = task.record_size_bytes * task.nodes
         warm_up_records = WARM_UP_SHARE * limits.size_bytes_max / record_bytes
@@ -83,7 +83,7 @@ def measure(quorum: Quorum, task: Task, limits: Limits, clock: Clock = REAL_CLOC
             return Run(latency_ms={}, failure=f"the leader changed from {first.leader_id} to {last.leader_id}")
         return _result(first, last, before, after, quorum.latency_ms())
     except LocalQuorumError as error:
-        return Run(latency_ms={}, failure=_reason(quorum) or str(error))
+        return Run(latency_ms={}, failure=quorum.failure() or str(error))
     finally:
         quorum.close()
 
@@ -99,14 +99,6 @@ def _watch(quorum: Quorum, begin: Watermark, seconds: float, records_max: int, c
             raise LocalQuorumError(failure)
         at = quorum.watermark()
     return at
-
-
-def _reason(quorum: Quorum) -> str | None:
-    """What the quorum itself has to say; nothing when it did not come that far."""
-    try:
-        return quorum.failure()
-    except AssertionError:
-        return None
 
 
 def _result(

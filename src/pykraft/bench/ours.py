@@ -36,8 +36,9 @@ class PykraftQuorum:
 
     def start(self) -> None:
         """See `Quorum`."""
-        self._cluster.start()
         nodes = self._cluster.nodes
+        for node in nodes.values():
+            node.start()
         self._running = Running(
             {node_id: node.port for node_id, node in nodes.items()},
             {node_id: node.process for node_id, node in nodes.items()},

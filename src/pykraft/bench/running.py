@@ -11,10 +11,13 @@ from collections.abc import Mapping
 from pykraft.bench.contender import Usage, Watermark
 from pykraft.bench.probe import Probe
 from pykraft.bench.usage import usage_of
+from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Child
 from pykraft.local.waiting import wait_until
 
 LEADER_TIMEOUT_S = 60.0
+LAST_WORDS_SIZE_MAX = 300
+"""Characters of a log that an error quotes."""
 
 
 class Running:
@@ -26,20 +29,29 @@ class Running:
 
     def watermark(self) -> Watermark:
         """Wait for the leader's answer. Errors: LocalQuorumError."""
-        alive = list(self._processes.values())
-        return wait_until(self._probe.ask, "a leader's high watermark", timeout_s=LEADER_TIMEOUT_S, alive=alive)
+        return wait_until(self._ask, "a leader's high watermark", timeout_s=LEADER_TIMEOUT_S)
 
     def usage(self) -> Mapping[int, Usage]:
         """Errors: LocalQuorumError."""
         return {node_id: usage_of(child.pid, child.name) for node_id, child in self._processes.items()}
 
     def ended(self) -> str | None:
-        """Who has ended, if anybody has."""
-        ended = [
-            f"{child.name} ended with {child.status}" for child in self._processes.values() if child.status is not None
-        ]
-        return ", ".join(ended) or None
+        """Who has ended and what it said last, if anybody has."""
+        ended = [child for child in self._processes.values() if child.status is not None]
+        return "; ".join(f"{child.name} ended with {child.status}{_last_words(child)}" for child in ended) or None
 
     def close(self) -> None:
         """Hang up."""
         self._probe.close()
+
+    def _ask(self) -> Watermark | None:
+        ended = self.ended()
+        if ended is not None:
+            raise LocalQuorumError(ended)
+        return self._probe.ask()
+
+
+def _last_words(child: Child) -> str:
+    lines = child.log().split("\n")
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    return f": {last.strip()[:LAST_WORDS_SIZE_MAX]}" if last else ""

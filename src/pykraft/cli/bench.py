@@ -1,6 +1,6 @@
 """`pykraft bench`: figures that can be repeated, ours beside Kafka's.
 
-Owns what a person sees: what runs now on a terminal's last line (elsewhere a line for each run), a table at the end.
+Owns what a person sees: what runs now on a terminal's last line (elsewhere a line for each run), tables at the end.
 However it ends, by Ctrl-C and SIGTERM too, the nodes end with it and their files go.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,16 +15,12 @@ import click
 from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
-from rich.table import Table
 
 from pykraft.cli.interrupt import ended_by_sigterm
 from pykraft.cli.json_file import make_room_for
 from pykraft.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from pykraft.bench.comparison import Comparison, Figures
     from pykraft.bench.contender import Contender
 
 
@@ -68,9 +63,9 @@ def raft(  # noqa: PLR0913 - one argument for each option
     sustained rate is searched for first, which takes some minutes.
     """
     from pykraft.bench.comparison import compare
-    from pykraft.bench.machine import machine
     from pykraft.bench.options import BenchOptions, parse_sizes, parse_throughput
     from pykraft.bench.race import Race
+    from pykraft.bench.report import as_json, failures, report
     from pykraft.bench.usage import require_proc
 
     options = BenchOptions(
@@ -81,7 +76,7 @@ def raft(  # noqa: PLR0913 - one argument for each option
         warm_up_s=warm_up,
         runs=runs,
         linger_ms=linger_ms,
-        folders=folders or (Path(tempfile.gettempdir()),),
+        folders=tuple(dict.fromkeys(folders)) or (Path(tempfile.gettempdir()),),
     )
     require_proc()
     make_room_for(json_path)
@@ -94,21 +89,14 @@ def raft(  # noqa: PLR0913 - one argument for each option
         console.print("interrupted: all nodes were killed")
         raise
     comparisons = compare(laps)
+    result = as_json(options, comparisons, laps)
     if json_path is not None:
-        result = {
-            "machine": machine(),
-            "options": asdict(options),
-            "comparisons": [asdict(comparison) for comparison in comparisons],
-            "laps": [asdict(lap) for lap in laps],
-        }
         json_path.write_text(json.dumps(result, indent=2, default=str) + "\n", encoding="utf-8")
-    out = Console(highlight=False)
-    out.print(_table(comparisons))
-    out.print(", ".join(f"{name} {value}" for name, value in machine().items()), markup=False)
-    failures = [_failure(comparison, figures) for comparison in comparisons for figures in comparison.figures]
-    for text in filter(None, failures):
-        console.print(f"[red]FAILED[/red] {escape(text)}")
-    if any(failures):
+    click.echo(report(comparisons, result["machine"]))
+    failed = failures(comparisons)
+    for text in failed:
+        console.print(f"[red]FAILED[/red] {escape(text)}", soft_wrap=True)
+    if failed:
         raise SystemExit(1)
 
 
@@ -123,7 +111,7 @@ class _Lines:
         """See `pykraft.bench.race.Tell`."""
         self._status.update(escape(text))
         if not is_passing:
-            self._console.print(escape(text))
+            self._console.print(escape(text), soft_wrap=True)
 
 
 def _contenders(peer: str, kafka_libs: Path | None) -> list[Contender]:
@@ -131,6 +119,8 @@ def _contenders(peer: str, kafka_libs: Path | None) -> list[Contender]:
     from pykraft.bench.ours import Ours
 
     if peer == "none":
+        if kafka_libs is not None:
+            raise UsageError(f"--kafka-libs {kafka_libs}: with --peer none there is no Kafka to run")
         return [Ours()]
     from pykraft.bench.java import Java
     from pykraft.local.kafka.jars import KafkaUnavailableError
@@ -140,45 +130,3 @@ def _contenders(peer: str, kafka_libs: Path | None) -> list[Contender]:
         return [Ours(), Java(Kafka.find(kafka_libs))]
     except KafkaUnavailableError as error:
         raise UsageError(f"{error}; or measure pykraft alone with --peer none") from error
-
-
-def _failure(comparison: Comparison, figures: Figures) -> str | None:
-    if not figures.failures:
-        return None
-    place = f"{figures.contender}, {comparison.record_size_bytes} bytes, {comparison.folder}"
-    return f"{place}: {len(figures.failures)} of {figures.runs} runs: {'; '.join(dict.fromkeys(figures.failures))}"
-
-
-def _table(comparisons: Sequence[Comparison]) -> Table:
-    table = Table(title="committed records a second: median (least to most of the runs)")
-    for name in ("folder", "bytes", "who", "records/s", "latency ms", "CPU L/F", "µs/record", "MiB a node"):
-        table.add_column(name, justify="left" if name in ("folder", "who") else "right")
-    for comparison in comparisons:
-        place = escape(str(comparison.folder)), str(comparison.record_size_bytes)
-        for figures in comparison.figures:
-            table.add_row(*place, figures.contender, *_cells(figures))
-        if comparison.rate_ratio is not None:
-            ratio = comparison.rate_ratio
-            rate = f"{ratio.median:.2f} × ({ratio.low:.2f} to {ratio.high:.2f})"
-            memory = "" if comparison.memory_ratio is None else f"{comparison.memory_ratio:.2f} ×"
-            table.add_row(*place, "ratio", rate, "", "", "", memory, style="bold")
-        table.add_section()
-    return table
-
-
-def _cells(figures: Figures) -> tuple[str, ...]:
-    rate = figures.records_per_s
-    if rate is None:
-        return ("no run succeeded", "", "", "", "")
-    return (
-        f"{rate.median:,.0f} ({rate.low:,.0f} to {rate.high:,.0f})",
-        _latencies(figures.latency_ms),
-        f"{figures.leader_cpu:.2f} / {figures.follower_cpu:.2f}",
-        f"{figures.cpu_us_per_record:.2f}",
-        f"{figures.memory_mib:.0f}",
-    )
-
-
-def _latencies(latency_ms: Mapping[str, float]) -> str:
-    """``p50 1.2, p99 3.4``: what this contender tells."""
-    return ", ".join(f"{name} {value:.1f}" for name, value in latency_ms.items())

@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -126,6 +128,30 @@ class Children:
         environment: dict[str, str] | None = None,
     ) -> Child:
         """Start a process that lives no longer than this block; ``environment`` is added to our own."""
-        child = Child(name, command, log_path, pass_fds=pass_fds, environment=environment or {})
-        self._children.append(child)
+        with _signals_later():  # else a Ctrl-C between these two lines would leave a process that nobody knows
+            child = Child(name, command, log_path, pass_fds=pass_fds, environment=environment or {})
+            self._children.append(child)
         return child
+
+
+@contextmanager
+def _signals_later() -> Iterator[None]:
+    """Within it SIGINT and SIGTERM do nothing yet; they come when it ends.
+
+    Only the main thread is ever interrupted by one, so in another thread there is nothing to put off.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: handler for number, handler in handlers.items() if handler is not None}  # None: not Python's
+    for each in before:
+        signal.signal(each, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for late in came:
+            signal.raise_signal(late)
