@@ -51,10 +51,21 @@ def test_every_command_of_the_readme_exists() -> None:
             check_words(pykraft, words[1:])
 
 
+def test_every_command_of_the_page_on_the_command_line_exists() -> None:
+    started = list(commands((ROOT / "docs" / "cli.md").read_text()))
+    assert {words[1] for words in started} >= {"quorum", "tail"}
+    for words in started:
+        assert words[0] == "bin/pykraft"
+        check_words(pykraft, words[1:])
+
+
 def check_words(command: click.Command, words: list[str]) -> None:
-    """Follow subcommands as far as they go; then each option must be known."""
+    """Follow subcommands as far as they go, past the options of each; then each option must be known."""
     context = click.Context(command)
     while isinstance(command, click.Group):
+        while words[0].startswith("--"):
+            [option] = [each for each in command.params if words[0] in each.opts]
+            words = words[1 if isinstance(option, click.Option) and option.is_flag else 2 :]
         found = command.get_command(context, words[0])
         assert found is not None, words
         command, words = found, words[1:]

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import click
 
+from pykraft.cli.printable import printable
 from pykraft.errors import StorageError
 from pykraft.log.dump import dump_file
 from pykraft.log.dump_batches import Fact
@@ -106,14 +107,14 @@ class _Text:
     def _record(self, record: dict[str, Any], timestamp_type: str) -> str:
         parts = ["|"]
         if self._with_metadata:
-            keys = ",".join(map(_printable, record["headerKeys"]))
+            keys = ",".join(map(printable, record["headerKeys"]))
             parts.append(_RECORD.format_map(record | {"headerKeys": keys, "timestampType": timestamp_type}))
         if "control" in record:
             name, body = record["control"]
             colon = ":" if name in ("LeaderChange", "controlType") else ""
             parts.append(f"{name}{colon} {body if isinstance(body, str) else _COMPACT.encode(body)}")
         elif self._with_data:
-            parts += [f"{name}: {_printable(record[at])}" for name, at in _DATA if record[at] is not None]
+            parts += [f"{name}: {printable(record[at])}" for name, at in _DATA if record[at] is not None]
         return " ".join(parts)
 
 
@@ -126,12 +127,6 @@ def _plain(fields: dict[str, Any]) -> dict[str, Any]:
     for name, value in fields.items():
         shown[name] = str(value).lower() if isinstance(value, bool) else "none" if value is None else value
     return shown
-
-
-def _printable(data: bytes | str) -> str:
-    """Text that a terminal only prints: everything else is escaped as in a Python string."""
-    text = data if isinstance(data, str) else data.decode("utf-8", "backslashreplace")
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 
 
 def _json_lines(path: Path, fact: Fact, *, with_data: bool) -> Iterator[str]:
