@@ -69,6 +69,7 @@ def high_watermark(text: str) -> int:
     return int(text.splitlines()[3].split()[1])
 
 
+@pytest.mark.conformance(150)
 def test_both_tools_show_the_same_of_our_quorum(kafka: Kafka, children: Children, tmp_path: Path) -> None:
     cluster = Cluster(children, tmp_path, throughput=50)
     leader = cluster.start().node
@@ -99,6 +100,7 @@ def wait_for_controller(controller: JavaController, process: Child) -> None:
     wait_until(look, "the Java controller to lead", alive=[process])
 
 
+@pytest.mark.conformance(150)
 def test_both_tools_show_the_same_of_kafkas_quorum_and_ours_reads_its_log(
     kafka: Kafka, children: Children, tmp_path: Path
 ) -> None:
