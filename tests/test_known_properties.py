@@ -35,6 +35,7 @@ TEXTS = {
     "log.dir": ("logs", "\0"),
     "metadata.log.dir": ("logs", "\0"),
     "pykraft.leader.send": ("written", "all"),
+    "pykraft.prometheus.listener": ("localhost:0", "localhost"),
 }
 """A value that may be, and one that may not."""
 

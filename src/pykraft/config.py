@@ -116,7 +116,8 @@ class NodeConfig:
     """One node: who it is, where it listens and keeps its log, whom it votes with.
 
     ``listeners`` are bound, ``advertised_listeners`` told to others; the first of
-    ``controller_listener_names`` is the one that voters dial. ``directory_id`` is None when it is to be read
+    ``controller_listener_names`` is the one that voters dial. ``prometheus_listener`` is where the metrics are told
+    over HTTP, if anywhere; port 0 is any free one. ``directory_id`` is None when it is to be read
     from the log directory, or made up at the first start. A node without ``node_id`` only observes.
 
     Errors: ConfigError.
@@ -133,6 +134,7 @@ class NodeConfig:
     log_dir: Path
     topic_name: str = TEST_TOPIC_NAME
     topic_id: Uuid = TEST_TOPIC_ID
+    prometheus_listener: Endpoint | None = None
     request_size_bytes_max: int = 104_857_600
     connections_idle_ms_max: int = 600_000
     log: LogSettings = LogSettings()

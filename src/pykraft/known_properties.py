@@ -192,6 +192,12 @@ def _rows() -> tuple[Known, ...]:
         _text("log.dir", "none", "a directory", "as log.dirs, which counts before it"),
         _text("metadata.log.dir", "log.dirs", "a directory", "counts before log.dirs"),
         _text("pykraft.leader.send", "written", "written or flushed", "whether a leader sends what it has not flushed"),
+        _text(
+            "pykraft.prometheus.listener",
+            "none",
+            "host:port, IPv6 in brackets; port 0 to 65535",
+            "where metrics are told over HTTP; an empty host is every interface, port 0 any free one",
+        ),
         *(_number(number, defaults) for number in numbers),
         *(idle.known for idle in IDLE),
     )

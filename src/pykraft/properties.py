@@ -152,6 +152,7 @@ def node_config(properties: Mapping[str, str]) -> ParsedConfig:
         voters=voters,
         bootstrap_servers=bootstrap,
         log_dir=reader.log_dir(),
+        prometheus_listener=reader.prometheus_listener(),
         log=reader.log_settings(),
         raft=reader.raft_config(),
     )
@@ -247,6 +248,12 @@ class _Reader:
         if not found:
             raise ConfigError("log.dirs", "", "is required: the directory that keeps the log")
         return found[0]
+
+    def prometheus_listener(self) -> Endpoint | None:
+        """Where the metrics are served; unlike the others, nobody needs to know its port in advance."""
+        key = "pykraft.prometheus.listener"
+        text = self._text(key)
+        return _endpoint(key, text, text, port_least=0) if text else None
 
     def check_roles(self) -> None:
         """``process.roles``: a node here is a controller; absent, it is one, too."""
@@ -347,10 +354,11 @@ class _Reader:
         return [item.strip() for item in self._text(key).split(",") if item.strip()]
 
 
-def _endpoint(key: str, item: str, address: str) -> Endpoint:
+def _endpoint(key: str, item: str, address: str, *, port_least: int = 1) -> Endpoint:
     match = _HOST_PORT.fullmatch(address)
-    if match is None or not 1 <= int(match["port"]) <= 65_535:
-        raise ConfigError(key, item, "an address is host:port (IPv6 in brackets) with a port from 1 to 65535")
+    if match is None or not port_least <= int(match["port"]) <= 65_535:
+        allowed = f"an address is host:port (IPv6 in brackets) with a port from {port_least} to 65535"
+        raise ConfigError(key, item, allowed)
     return Endpoint(match["ipv6"] or match["host"] or "", int(match["port"]))
 
 

@@ -15,6 +15,7 @@ import pytest
 from pykraft.config import NodeConfig
 from pykraft.errors import ConfigError, StorageError
 from pykraft.host.producers import Committed, Outcome
+from pykraft.local.ports import free_ports
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.api import decode_response, encode_request
 from pykraft.protocol.frame import frame
@@ -22,7 +23,8 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.server import driver as driver_module
 from pykraft.server.clock import now
 from pykraft.server.driver import Driver
-from pykraft.types import Epoch, NodeId
+from pykraft.server.metrics import METRICS
+from pykraft.types import Endpoint, Epoch, NodeId
 from tests.server.nodes import QUICK, TIMEOUT_S, Watcher, node_configs
 from tests.server.stalling_fs import StallingFs
 
@@ -326,3 +328,58 @@ def test_a_loop_that_is_held_up_is_told(serve: Serve, tmp_path: Path, caplog: py
 
     serve(main)
     assert "the event loop was held up for" in caplog.text
+
+
+@pytest.mark.conformance(54)
+def test_metrics_of_the_host_and_the_machine_are_told_from_the_first_step_to_the_end(
+    serve: Serve, tmp_path: Path
+) -> None:
+    [config] = node_configs(tmp_path, 1)
+
+    async def main() -> None:
+        served = Served(config)
+        assert served.node.metrics() == {}
+        await served.watcher.leader()
+        told = served.node.metrics()
+        assert set(told) == {metric.name for metric in METRICS}
+        assert (told["current-state"], told["accepted-connections"], told["dialed-connections"]) == ("leader", 0, 0)
+        _, endpoint = next(iter(config.listeners))
+        reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        assert await asyncio.wait_for(reader.read(), TIMEOUT_S) == b""
+        writer.close()
+        assert served.node.metrics()["closed-for-violation-total"] == 1
+        served.node.fail(AssertionError("a bug"))
+        assert served.node.metrics() == {}
+        with pytest.raises(AssertionError, match="a bug"):
+            await served.ended()
+        assert served.node.metrics() == {}
+
+    serve(main)
+
+
+def test_metrics_are_served_where_the_configuration_says(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = node_configs(tmp_path, 2)
+    [port] = free_ports(1)
+    first = replace(first, prometheus_listener=Endpoint("127.0.0.1", port))
+    taken = replace(second, prometheus_listener=first.prometheus_listener)
+
+    async def main() -> None:
+        served = Served(first)
+        await asyncio.wait([served.task], timeout=0.001)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert b"pykraft_raft_number_of_voters 2.0\n" in await asyncio.wait_for(reader.read(), TIMEOUT_S)
+        writer.close()
+        with pytest.raises(ConfigError) as caught:
+            await Served(taken).ended()
+        assert (caught.value.key, caught.value.value) == ("pykraft.prometheus.listener", f"127.0.0.1:{port}")
+        await served.leave_at_once()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+
+    caplog.set_level(logging.INFO, "pykraft")
+    serve(main)
+    assert f"metrics are at http://127.0.0.1:{port}/metrics" in caplog.text

@@ -51,11 +51,13 @@ def test_two_nodes_talk_over_a_dialed_connection(runner: asyncio.Runner) -> None
         dialed = links.dial(station.endpoint)
         await user.wait_for(lambda: len(user.heard) == 2)
         assert sorted(user.heard) == [("accepted", 2), ("connected", 1)]
+        assert (links.accepted_count, links.dialed_count) == (1, 1)
         links.send(dialed, frame([b"ping"]))
         await user.wait_for(lambda: user.frames == [b"ping", b"pong"])
         links.close(dialed)
         await user.wait_for(lambda: len(user.heard) == 3)
         assert user.heard[-1] == ("closed", 2)
+        assert (links.accepted_count, links.dialed_count, links.violations) == (0, 0, 0)
 
     on_station(runner, main)
 
@@ -167,6 +169,7 @@ def test_garbage_closes_its_connection_with_one_line(runner: asyncio.Runner, gar
         writer.write(garbage)
         await closed_by_peer(reader, writer)
         await station.user.hears(("accepted", 1), ("closed", 1))
+        assert station.links.violations == 1
 
     user = on_station(runner, main)
     assert len(user.reports) == 1

@@ -16,19 +16,23 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from random import Random
+from time import thread_time
 from typing import Final, TypeVar
 
 from pykraft.config import NodeConfig
 from pykraft.errors import ConfigError
 from pykraft.host.host import Host
+from pykraft.host.metrics import Metrics
 from pykraft.host.ports import ConnectionId
 from pykraft.log.fs import Fs
 from pykraft.log.lane import Job
 from pykraft.log.os_fs import OsFs
-from pykraft.server.binding import listening_sockets
+from pykraft.server.binding import listening_sockets, port_of
 from pykraft.server.clock import now
 from pykraft.server.lanes import BulkThread, OrderedThread
 from pykraft.server.links import LinkLimits, Links
+from pykraft.server.metrics import LoopWatch
+from pykraft.server.prometheus import PrometheusEndpoint
 from pykraft.types import Buffer, Endpoint, Io
 
 T = TypeVar("T")
@@ -79,6 +83,8 @@ class Driver:
             accepted_max=accepted_max,
         )
         self._links = Links(loop, self, limits)
+        self._loop_watch = LoopWatch()
+        self._prometheus: PrometheusEndpoint | None = None
 
     async def run(self, *, begin: Callable[[], None] = lambda: None) -> None:
         """Listen, call ``begin``, take the first step, and serve until the host ends; then close everything.
@@ -99,6 +105,23 @@ class Driver:
     def has_ended(self) -> bool:
         """True when nothing is asked of the host any more."""
         return self._ended.done()
+
+    def metrics(self) -> Metrics:
+        """What `pykraft.server.metrics.METRICS` lists, as it is now; to be called on the loop.
+
+        Empty before the node's first step and once it has ended. Each call begins a new interval of the idle ratio.
+        """
+        told = {} if self._ended.done() else self.host.metrics(now())
+        if not told:
+            return {}
+        violations = int(told["closed-for-violation-total"]) + self._links.violations
+        return {
+            **told,
+            **self._loop_watch.read(self._loop.time() * 1_000),
+            "closed-for-violation-total": violations,
+            "accepted-connections": self._links.accepted_count,
+            "dialed-connections": self._links.dialed_count,
+        }
 
     def shut_down(self, timeout_ms: int = SHUTDOWN_TIMEOUT_MS) -> None:
         """Begin to leave gracefully, within this time; asked a second time, leave at once."""
@@ -185,11 +208,25 @@ class Driver:
                 await self._links.listen(name, self._sockets.get(name) or listening_sockets(endpoint))
             except OSError as error:
                 raise ConfigError("listeners", f"{name}://{endpoint}", f"cannot be bound: {error}") from error
+        if self._config.prometheus_listener is not None:
+            await self._listen_to_prometheus(self._config.prometheus_listener)
+
+    async def _listen_to_prometheus(self, endpoint: Endpoint) -> None:
+        self._prometheus = PrometheusEndpoint(self._loop, self.metrics)
+        try:
+            sockets = listening_sockets(endpoint)
+        except OSError as error:
+            raise ConfigError("pykraft.prometheus.listener", str(endpoint), f"cannot be bound: {error}") from error
+        told = Endpoint(endpoint.host or "localhost", port_of(sockets))
+        await self._prometheus.listen(sockets)
+        self.report(f"metrics are at http://{told}/metrics")
 
     def _close(self) -> None:
         """Close sockets, then files; these only when no thread is at work on them."""
         self.stop(None)
         self._links.close_all()
+        if self._prometheus is not None:
+            self._prometheus.close()
         for listening in chain(*self._sockets.values()):
             listening.close()
         if self._timer is not None:
@@ -226,9 +263,11 @@ class Driver:
             self.fail(error if isinstance(error, BaseException) else RuntimeError(str(context.get("message"))))
 
     def _watch_lag(self, expected_s: float) -> None:
-        """Warn when the loop was held up for so long that elections are near."""
-        lag_ms = (self._loop.time() - expected_s) * 1_000
+        """Measure the loop, and warn when it was held up for so long that elections are near."""
+        now_s = self._loop.time()
+        lag_ms = (now_s - expected_s) * 1_000
+        self._loop_watch.ticked(lag_ms, now_s * 1_000, thread_time() * 1_000)
         if lag_ms > self._config.raft.fetch_timeout_ms / 4:
             logger.warning("the event loop was held up for %.0f ms; elections come at the fetch timeout", lag_ms)
         if not self._ended.done():
-            self._loop.call_later(LAG_PERIOD_S, self._watch_lag, self._loop.time() + LAG_PERIOD_S)
+            self._loop.call_at(now_s + LAG_PERIOD_S, self._watch_lag, now_s + LAG_PERIOD_S)

@@ -81,6 +81,8 @@ class Links:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """``tls`` has its place; the configuration refuses it until it is supported."""
+        self.violations = 0
+        """Connections that were closed because what came on them was no frames."""
         self._loop = loop
         self._user = user
         self._limits = limits
@@ -165,12 +167,23 @@ class Links:
     def link_refused(self, link: Link, reason: str) -> None:
         """See `pykraft.server.link.LinkOwner`."""
         if link.connection in self._links:
+            self.violations += 1
             self._end(link, reason)
 
     def link_lost(self, link: Link) -> None:
         """See `pykraft.server.link.LinkOwner`."""
         if self._forget(link.connection) is not None:
             self._user.link_closed(link.connection)
+
+    @property
+    def accepted_count(self) -> int:
+        """Connections of clients."""
+        return len(self._accepted)
+
+    @property
+    def dialed_count(self) -> int:
+        """Connections that were dialed and stand."""
+        return len(self._links) - len(self._accepted)
 
     @property
     def _sweep_s(self) -> float:

@@ -1,0 +1,214 @@
+"""The metrics of a node over HTTP, for Prometheus.
+
+Owns the listening sockets and one small connection for each scrape. Invariant: a scrape is answered in one piece on the
+loop's thread, between two steps of the host, so its values belong together and nothing is locked. Bounded are: the
+connections at one time, the bytes of a request, and the time from connecting until the answer has been read; each
+answer ends its connection. It says what the metrics say and changes nothing; it has no password and no encryption, so
+who can connect can read.
+
+    GET or HEAD /metrics    200
+    another method there    405
+    anything else           404, or 400 and 431 for what is no request or too long a one
+
+Names are Kafka's with underscores, after ``pykraft_raft_``. A value that is not known is -1 or NaN as in the API, and
+what is absent there is absent here. It refuses to know what the metrics mean.
+
+Source: the Prometheus text format 0.0.4; RFC 9112.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, cast
+
+from pykraft.errors import UsageError
+from pykraft.host.metrics import STATES, Kind, Metric, Metrics
+from pykraft.server.metrics import METRICS
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric as Family
+
+CONNECTIONS_MAX: Final = 16
+REQUEST_SIZE_BYTES_MAX: Final = 8 * 1024
+EXCHANGE_TIMEOUT_S: Final = 5.0
+"""From connecting until the answer has been read."""
+PREFIX: Final = "pykraft_raft_"
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_REQUEST_LINE: Final = re.compile(rb"([A-Z]+) (\S+) HTTP/1\.[01]\r?\n")
+_REQUEST_BEGIN: Final = re.compile(rb"[A-Z]")
+_REQUEST_END: Final = re.compile(rb"\r?\n\r?\n")
+_PATH: Final = b"/metrics"
+
+
+def require_package() -> None:
+    """Errors: UsageError when the client library is not installed."""
+    try:
+        import prometheus_client  # noqa: F401 - only whether it is there
+    except ImportError as error:
+        needed = "it needs prometheus_client, which is not installed; pip install 'pykraft[metrics]'"
+        raise UsageError(f"property pykraft.prometheus.listener: {needed}") from error
+
+
+def render(metrics: Metrics) -> bytes:
+    """These metrics in the text format. What is absent is left out."""
+    from prometheus_client import generate_latest
+
+    return generate_latest(_Snapshot(metrics))
+
+
+class PrometheusEndpoint:
+    """Answers scrapes from its creation until `close`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, tell: Callable[[], Metrics]) -> None:
+        """``tell`` is called on the loop, once for each scrape. Errors: UsageError without the client library."""
+        require_package()
+        self.loop = loop
+        self._tell = tell
+        self._servers: list[asyncio.Server] = []
+        self._exchanges: set[_Exchange] = set()
+
+    async def listen(self, sockets: Sequence[socket.socket]) -> None:
+        """Serve on sockets that listen already; they are closed with the endpoint."""
+        for listening in sockets:
+            self._servers.append(await self.loop.create_server(lambda: _Exchange(self), sock=listening))
+
+    def close(self) -> None:
+        """Stop listening, and end what is under way."""
+        for server in self._servers:
+            server.close()
+        for exchange in list(self._exchanges):
+            exchange.abort()
+
+    def begun(self, exchange: _Exchange) -> bool:
+        """Note a connection; False when it is one too many."""
+        if len(self._exchanges) >= CONNECTIONS_MAX:
+            return False
+        self._exchanges.add(exchange)
+        return True
+
+    def ended(self, exchange: _Exchange) -> None:
+        """A connection is gone."""
+        self._exchanges.discard(exchange)
+
+    def answer(self, request: bytes) -> bytes:
+        """The whole response to the head of a request."""
+        line = _REQUEST_LINE.match(request)
+        if line is None:
+            return _response(HTTPStatus.BAD_REQUEST)
+        method, target = line.groups()
+        if target.partition(b"?")[0] != _PATH:
+            return _response(HTTPStatus.NOT_FOUND)
+        if method not in (b"GET", b"HEAD"):
+            return _response(HTTPStatus.METHOD_NOT_ALLOWED, extra="Allow: GET, HEAD\r\n")
+        body = render(self._tell())
+        return _response(HTTPStatus.OK, body, content_type=CONTENT_TYPE, is_head=method == b"HEAD")
+
+
+class _Exchange(asyncio.Protocol):
+    """One connection: a request, its answer, the end."""
+
+    def __init__(self, endpoint: PrometheusEndpoint) -> None:
+        self._endpoint = endpoint
+        self._received = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_answered = False
+
+    def abort(self) -> None:
+        """End at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See `asyncio.Protocol`."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
+        if self._endpoint.begun(self):
+            self._timer = self._endpoint.loop.call_later(EXCHANGE_TIMEOUT_S, self.abort)
+        else:
+            self.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`; what follows the head of the first request is not looked at."""
+        if self._is_answered:
+            return
+        self._received += data
+        end = _REQUEST_END.search(self._received, 0, REQUEST_SIZE_BYTES_MAX)
+        if end is not None:
+            self._answer(self._endpoint.answer(bytes(self._received[: end.end()])))
+        elif _REQUEST_BEGIN.match(self._received) is None:  # such as the greeting of TLS
+            self._answer(_response(HTTPStatus.BAD_REQUEST))
+        elif len(self._received) > REQUEST_SIZE_BYTES_MAX:
+            self._answer(_response(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.Protocol`."""
+        del exc
+        if self._timer is not None:
+            self._timer.cancel()
+        self._endpoint.ended(self)
+
+    def _answer(self, response: bytes) -> None:
+        assert self._transport is not None
+        self._is_answered = True
+        self._received.clear()
+        self._transport.write(response)
+        self._transport.close()
+
+
+class _Snapshot:
+    """What the client library collects from: one reading of all metrics."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Family]:
+        """One family for each metric that is there."""
+        for metric in METRICS:
+            if metric.name in self._metrics:
+                yield _family(metric, self._metrics[metric.name])
+
+    def describe(self) -> Iterable[Family]:
+        """Names in advance, which nobody asks for here."""
+        return ()
+
+
+def _family(metric: Metric, value: float | str) -> Family:
+    from prometheus_client.core import (
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        InfoMetricFamily,
+        StateSetMetricFamily,
+    )
+
+    name = PREFIX + metric.name.replace("-", "_")
+    text = f"{metric.meaning} ({metric.unit})" if metric.unit else metric.meaning
+    match metric.kind:
+        case Kind.STATE:
+            return StateSetMetricFamily(name, text, {state: state == value for state in STATES})
+        case Kind.TEXT:
+            return InfoMetricFamily(name, text, {metric.unit: str(value)})
+        case Kind.COUNTER:
+            return CounterMetricFamily(name, text, float(value))
+        case _:
+            return GaugeMetricFamily(name, text, float(value))
+
+
+def _response(
+    status: HTTPStatus,
+    body: bytes | None = None,
+    *,
+    content_type: str = "text/plain; charset=utf-8",
+    is_head: bool = False,
+    extra: str = "",
+) -> bytes:
+    """An HTTP response that ends the connection."""
+    content = f"{status.value} {status.phrase}: the metrics are at /metrics\n".encode() if body is None else body
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {content_type}\r\n"
+        f"Content-Length: {len(content)}\r\n{extra}Connection: close\r\n\r\n"
+    ).encode()
+    return head if is_head else head + content

@@ -1,0 +1,248 @@
+"""Scrapes over the loopback interface: what is answered, what is refused, and what a client may take."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from math import isnan, nan
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from pykraft.errors import UsageError
+from pykraft.host.metrics import STATES, Kind, Metrics
+from pykraft.server import prometheus
+from pykraft.server.binding import listening_sockets, port_of
+from pykraft.server.metrics import METRICS
+from pykraft.server.prometheus import CONNECTIONS_MAX, REQUEST_SIZE_BYTES_MAX, PrometheusEndpoint, render
+from pykraft.types import Endpoint
+
+TIMEOUT_S = 10.0
+SOME: Metrics = {"current-state": "follower", "current-epoch": 7, "commit-latency-avg": nan}
+GOOD = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"
+
+
+def samples(text: str) -> dict[str, float]:
+    """Value by name; of a state the one that holds is its label's value after a colon."""
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            label = "".join(f":{value}" for value in sample.labels.values())
+            found[sample.name + label] = sample.value
+    return found
+
+
+class Client:
+    """One connection to an endpoint."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def read(self) -> bytes:
+        """Everything until the connection ends, in whatever way."""
+        try:
+            return await asyncio.wait_for(self.reader.read(), TIMEOUT_S)
+        except ConnectionResetError:
+            return b""
+
+
+class Station:
+    """An endpoint that serves, and clients of it."""
+
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        self.told = 0
+        self.endpoint = PrometheusEndpoint(asyncio.get_running_loop(), self._tell)
+        self._sockets = listening_sockets(Endpoint(host, 0))
+        self._host = host
+        self.port = port_of(self._sockets)
+
+    def _tell(self) -> Metrics:
+        self.told += 1
+        return SOME
+
+    async def open(self) -> None:
+        """Serve."""
+        await self.endpoint.listen(self._sockets)
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        """One connection, closed in the end."""
+        reader, writer = await asyncio.open_connection(self._host, self.port)
+        try:
+            yield Client(reader, writer)
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    async def ask(self, request: bytes) -> tuple[int, dict[str, str], str]:
+        """Status, headers and body of the answer to this request; the connection ends after it."""
+        async with self.client() as client:
+            client.writer.write(request)
+            answer = (await client.read()).decode()
+        head, _, body = answer.partition("\r\n\r\n")
+        line, *fields = head.split("\r\n")
+        return int(line.split()[1]), dict(field.split(": ", 1) for field in fields), body
+
+
+def on_station(
+    runner: asyncio.Runner, test: Callable[[Station], Coroutine[None, None, None]], host: str = "127.0.0.1"
+) -> None:
+    """Run a test with an endpoint, and close that."""
+
+    async def main() -> None:
+        station = Station(host)
+        await station.open()
+        try:
+            await test(station)
+        finally:
+            station.endpoint.close()
+
+    runner.run(main())
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_scrape_gets_the_metrics(runner: asyncio.Runner, host: str) -> None:
+    async def test(station: Station) -> None:
+        status, headers, body = await station.ask(GOOD)
+        assert status == 200
+        assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert int(headers["Content-Length"]) == len(body)
+        told = samples(body)
+        assert told["pykraft_raft_current_epoch"] == 7
+        assert isnan(told["pykraft_raft_commit_latency_avg"])
+        assert "pykraft_raft_number_of_observers" not in told
+
+    on_station(runner, test, host)
+
+
+def test_every_metric_is_rendered_with_its_kind_and_meaning() -> None:
+    values: dict[str, int | float | str] = {metric.name: 3 for metric in METRICS}
+    values |= {"current-state": "candidate", "current-vote-directory-id": "b8tRS7h4TJ2Vt43Dp85v2A"}
+    families = {family.name: family for family in text_string_to_metric_families(render(values).decode())}
+    for metric in METRICS:
+        name = "pykraft_raft_" + metric.name.replace("-", "_")
+        match metric.kind:
+            case Kind.TEXT:
+                family = families.pop(f"{name}_info")
+                assert [(sample.labels, sample.value) for sample in family.samples] == [
+                    ({"uuid": "b8tRS7h4TJ2Vt43Dp85v2A"}, 1)
+                ]
+            case Kind.STATE:
+                family = families.pop(name)
+                holds = {sample.labels[name]: sample.value for sample in family.samples}
+                assert holds == {state: float(state == "candidate") for state in STATES}
+            case Kind.COUNTER:
+                family = families.pop(name.removesuffix("_total"))
+                assert family.type == "counter"
+            case _:
+                family = families.pop(name)
+                assert (family.type, [sample.value for sample in family.samples]) == ("gauge", [3])
+        assert metric.meaning in family.documentation
+        assert metric.unit in family.documentation
+    assert not families
+
+
+def test_a_node_that_has_ended_tells_nothing() -> None:
+    assert render({}) == b""
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET /metrics?name=x HTTP/1.0\r\n\r\n", 200),
+        (b"GET /metrics HTTP/1.1\n\n", 200),
+        (b"GET / HTTP/1.1\r\n\r\n", 404),
+        (b"GET /metrics/ HTTP/1.1\r\n\r\n", 404),
+        (b"GET /../etc/passwd HTTP/1.1\r\n\r\n", 404),
+        (b"DELETE /else HTTP/1.1\r\n\r\n", 404),
+        (b"POST /metrics HTTP/1.1\r\nContent-Length: 1\r\n\r\nx", 405),
+        (b"get /metrics HTTP/1.1\r\n\r\n", 400),
+        (b"GET /metrics HTTP/2\r\n\r\n", 400),
+        (b"GET /a b HTTP/1.1\r\n\r\n", 400),
+        (b"\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00", 400),
+        (b"GET /metrics HTTP/1.1\r\nA: " + b"x" * REQUEST_SIZE_BYTES_MAX, 431),
+        (b"GET /metrics HTTP/1.1\r\nA: " + b"x" * REQUEST_SIZE_BYTES_MAX + b"\r\n\r\n", 431),
+    ],
+)
+def test_what_is_asked_decides_the_status(runner: asyncio.Runner, request_: bytes, status: int) -> None:
+    async def test(station: Station) -> None:
+        found, headers, body = await station.ask(request_)
+        assert found == status
+        assert headers["Connection"] == "close"
+        assert int(headers["Content-Length"]) == len(body)
+        assert station.told == (status == 200)
+        assert headers.get("Allow") == ("GET, HEAD" if status == 405 else None)
+
+    on_station(runner, test)
+
+
+def test_head_is_the_head_of_get(runner: asyncio.Runner) -> None:
+    async def test(station: Station) -> None:
+        status, headers, body = await station.ask(GOOD.replace(b"GET", b"HEAD"))
+        _, expected, content = await station.ask(GOOD)
+        assert (status, headers, body) == (200, expected, "")
+        assert int(headers["Content-Length"]) == len(content)
+
+    on_station(runner, test)
+
+
+def test_a_request_may_come_in_pieces_and_what_follows_it_is_ignored(runner: asyncio.Runner) -> None:
+    async def test(station: Station) -> None:
+        async with station.client() as client:
+            for piece in (GOOD[:3], GOOD[3:-1], GOOD[-1:] + GOOD):
+                client.writer.write(piece)
+                await client.writer.drain()
+            assert (await client.read()).startswith(b"HTTP/1.1 200")
+        assert station.told == 1
+
+    on_station(runner, test)
+
+
+def test_one_connection_too_many_is_closed_and_a_place_becomes_free_again(runner: asyncio.Runner) -> None:
+    async def test(station: Station) -> None:
+        async with AsyncExitStack() as closing:
+            clients = [await closing.enter_async_context(station.client()) for _ in range(CONNECTIONS_MAX + 1)]
+            assert await clients[-1].read() == b""
+            clients[0].writer.write(GOOD)
+            assert (await clients[0].read()).startswith(b"HTTP/1.1 200")
+            assert (await station.ask(GOOD))[0] == 200
+
+    on_station(runner, test)
+
+
+def test_who_takes_too_long_to_ask_is_closed(runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prometheus, "EXCHANGE_TIMEOUT_S", 0.01)
+
+    async def test(station: Station) -> None:
+        async with station.client() as client:
+            client.writer.write(b"GET")
+            assert await client.read() == b""
+
+    on_station(runner, test)
+
+
+def test_the_end_closes_what_is_under_way_and_listens_no_more(runner: asyncio.Runner) -> None:
+    async def test(station: Station) -> None:
+        async with station.client() as client:
+            await station.ask(GOOD)
+            station.endpoint.close()
+            assert await client.read() == b""
+        with pytest.raises(ConnectionRefusedError):
+            await station.ask(GOOD)
+
+    on_station(runner, test)
+
+
+def test_without_the_client_library_the_extra_is_named(runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+
+    async def main() -> None:
+        with pytest.raises(UsageError, match=r"pykraft\.prometheus\.listener.*pip install 'pykraft\[metrics\]'"):
+            PrometheusEndpoint(asyncio.get_running_loop(), dict)
+
+    runner.run(main())
