@@ -8,7 +8,7 @@ Source: KIP-595; Kafka ``QuorumState``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import assert_never
 
@@ -41,20 +41,20 @@ BOOTSTRAP_ID_FIRST = -2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalReplica:
-    """Who this replica is; without an id it observes for ever. Listeners are as advertised."""
+    """Who this replica is; without an id it observes for ever. Listeners are as advertised.
+
+    ``key`` is id and directory id, or None without an id; every step asks for it several times, so it is made once.
+    """
 
     id: NodeId | None
     directory_id: Uuid
     listeners: Listeners
     default_listener: str
+    key: ReplicaKey | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         assert self.directory_id != ZERO_UUID, "the zero directory id stands for an unknown one"
-
-    @property
-    def key(self) -> ReplicaKey | None:
-        """Id and directory id, or None without an id."""
-        return None if self.id is None else ReplicaKey(self.id, self.directory_id)
+        object.__setattr__(self, "key", None if self.id is None else ReplicaKey(self.id, self.directory_id))
 
 
 class Replica:
