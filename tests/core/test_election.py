@@ -29,7 +29,7 @@ def test_a_tally_is_won_or_lost_exactly_when_the_rest_cannot_change_it(count: in
         assert tally.unanswered == tuple(at for at, answer in enumerate(answers, start=2) if answer is None)
 
 
-@pytest.mark.conformance(89)
+@pytest.mark.conformance(87, 89)
 def test_the_latest_answer_of_a_voter_counts() -> None:
     tally = Tally.begin(map(NodeId, (1, 2, 3)), NodeId(1)).record(NodeId(2), granted=False)
     assert not tally.is_won

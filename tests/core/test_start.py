@@ -59,6 +59,7 @@ def test_a_leader_of_the_last_epoch_has_resigned(epoch: int) -> None:
     assert (state.epoch, state.leader_id, sorted(state.unacknowledged), state.successors) == (epoch, 1, [2, 3], ())
 
 
+@pytest.mark.conformance(74)
 def test_leadership_is_remembered_by_id_alone() -> None:
     assert isinstance(start(election(leader_id=1), voters=voter_set(2, 3)), Resigned)
 
@@ -71,6 +72,7 @@ def test_a_candidate_asks_again_in_its_epoch(directory_id: bytes | None) -> None
     assert (state.epoch, state.voted, state.tally) == (5, key(1), tally())
 
 
+@pytest.mark.conformance(74)
 def test_a_vote_for_the_same_id_with_another_directory_is_a_vote_for_another() -> None:
     other = ReplicaKey(NodeId(1), directory(9))
     state = start(election(voted=other))
