@@ -59,6 +59,11 @@ class ScriptedNode:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.wait_closed()
 
+    @property
+    def is_connected(self) -> bool:
+        """True while somebody is."""
+        return bool(self._tasks)
+
     def requests(self, key: ApiKey) -> list[Body]:
         """Bodies of what was asked of this API."""
         return [body for asked, body in self.asked if asked is key]

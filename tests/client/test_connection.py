@@ -19,7 +19,7 @@ from pykraft.protocol.schema import Body
 from pykraft.rpc.context import RpcContext
 from pykraft.server.names import Names
 from pykraft.types import Endpoint
-from tests.client.scripted import HANG_UP, SILENCE, Answer, ScriptedNode, run
+from tests.client.scripted import HANG_UP, SILENCE, Answer, ScriptedNode, run, until
 
 CONTEXT = RpcContext(
     cluster_id=None, topic_name=METADATA_TOPIC_NAME, topic_id=METADATA_TOPIC_ID, default_listener="CONTROLLER"
@@ -103,6 +103,18 @@ def test_an_answer_that_is_none_is_told(answer: Answer, shift: int, words: str) 
                 await connection.ask(
                     DescribeQuorumRequest(), caller(), timeout_ms=100 if answer is None else TIMEOUT_MS
                 )
+
+    run(main)
+
+
+def test_a_request_that_is_given_up_closes_the_connection() -> None:
+    async def main() -> None:
+        async with ScriptedNode({ApiKey.DESCRIBE_QUORUM: lambda _: SILENCE}) as node:
+            connection = await opened(node)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await connection.ask(DescribeQuorumRequest(), caller(), timeout_ms=TIMEOUT_MS)
+            await until(lambda: not node.is_connected)
 
     run(main)
 

@@ -172,6 +172,9 @@ def test_a_node_that_answers_another_epoch_or_a_strange_error_is_no_leader() -> 
         log.answer = lambda *_: log.body(epoch=7)
         with pytest.raises(QuorumUnavailableError, match="it answers for epoch 7 a fetch of epoch 0"):
             await leader.ask(request)
+        log.answer = lambda *_: log.body(error=ErrorCode.FENCED_LEADER_EPOCH, epoch=2**31 - 1)
+        with pytest.raises(QuorumUnavailableError, match="it speaks of epoch 2147483647, which no quorum reaches"):
+            await leader.ask(request)
         log.answer = lambda *_: log.body(error=ErrorCode.REQUEST_TIMED_OUT)
         with pytest.raises(QuorumUnavailableError, match="it answers Fetch with REQUEST_TIMED_OUT"):
             await leader.ask(request)

@@ -40,7 +40,7 @@ def test_only_one_partition_with_the_expected_fields_counts() -> None:
 @pytest.mark.conformance(33)
 @pytest.mark.parametrize(
     ("cluster_id", "refused"),
-    [(None, False), (CONTEXT.cluster_id, False), ("", True), (CONTEXT.cluster_id + "A", True)],
+    [(None, False), (CONTEXT.cluster_id, False), ("", True), (f"{CONTEXT.cluster_id}A", True)],
 )
 def test_a_cluster_id_is_absent_or_exactly_ours(cluster_id: str | None, refused: bool) -> None:
     error = ErrorCode.INCONSISTENT_CLUSTER_ID

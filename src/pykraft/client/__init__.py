@@ -1,17 +1,23 @@
 """pykraft inside a Python program: a node of a quorum, its listeners, and the records they speak of.
 
-`Node` is the place to begin; `configure` makes its configuration. What raises: `pykraft.errors`.
+`Node` is the place to begin; `configure` makes its configuration. From outside of a quorum `Observer` reads what it
+commits, and `Admin` tells who is in it. What raises: `pykraft.errors`.
 """
 
+from pykraft.client.admin import Admin
+from pykraft.client.bootstrap import parse_bootstrap
 from pykraft.client.configure import configure, voter_set
 from pykraft.client.leadership import ClaimAdapter, ClaimListener, LeaderAndEpoch
 from pykraft.client.listener import Listener
 from pykraft.client.node import Node
+from pykraft.client.observer import Observer, Start
+from pykraft.client.quorum import Quorum
 from pykraft.client.reader import Batch, Reader
 from pykraft.client.serde import Serde, bytes_serde, int_serde, json_serde, text_serde
 from pykraft.host.producers import Committed
 
 __all__ = [
+    "Admin",
     "Batch",
     "ClaimAdapter",
     "ClaimListener",
@@ -19,12 +25,16 @@ __all__ = [
     "LeaderAndEpoch",
     "Listener",
     "Node",
+    "Observer",
+    "Quorum",
     "Reader",
     "Serde",
+    "Start",
     "bytes_serde",
     "configure",
     "int_serde",
     "json_serde",
+    "parse_bootstrap",
     "text_serde",
     "voter_set",
 ]

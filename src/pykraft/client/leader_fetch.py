@@ -25,7 +25,7 @@ from pykraft.errors import ErrorCode, ForeignClusterError, QuorumUnavailableErro
 from pykraft.rpc.codec import Answer
 from pykraft.rpc.context import RpcContext
 from pykraft.server.names import Names
-from pykraft.types import Buffer, Endpoint, Epoch, Uuid
+from pykraft.types import EPOCH_MAX, Buffer, Endpoint, Epoch, Uuid
 
 TRIES_WITHOUT_PAUSE: Final = 2
 _LISTENER: Final = "LEADER"
@@ -142,6 +142,8 @@ class LeaderFetch:
         assert isinstance(message, FetchResponse), "the answer to a fetch is read as one"
         if message.error in _NOT_OUR_LOG:
             raise UnreachableError(node, f"it answers Fetch with {error_name(message.error)}: is it a controller?")
+        if message.epoch > EPOCH_MAX:
+            raise UnreachableError(node, f"it speaks of epoch {message.epoch}, which no quorum reaches")
         self._was_heard = True
         if message.error in _NOT_THE_LEADER:
             known = "no leader" if message.leader_id is None else f"node {message.leader_id} as the leader"

@@ -126,7 +126,8 @@ class Observer:
                 self._leader.reject("it leads, and does not know yet what is committed")
                 continue
             self._leader.accept()
-            self._window = Window(self._first_offset(answer.log_start_offset, answer.high_watermark))
+            log_start_offset = Offset(max(0, answer.log_start_offset))
+            self._window = Window(self._first_offset(log_start_offset, answer.high_watermark))
             self._window.commit_to(answer.high_watermark)
         return self._window.next_offset
 
