@@ -106,6 +106,14 @@ def test_what_has_no_effect_yet_says_so(known: Known) -> None:
     assert read(known.key, value).warnings == expected
 
 
+def test_every_property_that_is_read_has_a_row() -> None:
+    source = (ROOT / "src" / "pykraft" / "properties.py").read_text()
+    read = set(re.findall(r'"((?:[a-z]+\.)+[a-z]+)"', source))
+    only_refused = {"security.inter.broker.protocol"}
+    assert read - only_refused <= {known.key for known in KNOWN}
+    assert "log.dirs" in read
+
+
 def test_what_has_no_effect_is_not_held() -> None:
     for idle in IDLE:
         assert read(idle.key, idle.default).config == node_config(MINIMAL).config

@@ -201,3 +201,52 @@ def test_a_log_that_is_damaged_below_what_was_flushed_is_refused(
     status, said = refusal(good_properties(data))
     assert status == EXIT_DIRECTORY
     assert str(segment) in said
+
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def a_zookeeper_brokers(data: Path) -> None:
+    data.mkdir()
+    (data / "meta.properties").write_text("#\nversion=0\nbroker.id=1\ncluster.id=abc\n")
+
+
+def a_java_controllers(data: Path) -> None:
+    shutil.copytree(GOLDEN / "static" / "disk" / "n1" / "data", data)
+
+
+def a_java_brokers(data: Path) -> None:
+    shutil.copytree(GOLDEN / "static" / "disk" / "n4" / "data", data)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (a_zookeeper_brokers, "a ZooKeeper broker's directory; give this node a directory of its own in log.dirs"),
+        (a_java_controllers, "found cluster.id="),
+        (a_java_brokers, "found node.id=4; this directory is another replica's: correct log.dirs"),
+    ],
+)
+def test_a_directory_from_elsewhere_is_explained(
+    tmp_path: Path, refusal: Callable[..., tuple[int, str]], make: Callable[[Path], None], says: str
+) -> None:
+    data = tmp_path / "data"
+    make(data)
+    before = sorted(path.name for path in data.iterdir())
+    status, said = refusal(good_properties(data))
+    assert status == EXIT_DIRECTORY
+    assert str(data / "meta.properties") in said
+    assert says in said
+    assert sorted(path.name for path in data.iterdir() if path.name != ".lock") == before
+
+
+def test_a_file_in_the_place_of_the_directory_is_explained(
+    tmp_path: Path, refusal: Callable[..., tuple[int, str]]
+) -> None:
+    data = tmp_path / "data"
+    data.write_text("not a directory")
+    status, said = refusal(good_properties(data))
+    assert (status, said) == (
+        EXIT_STORAGE,
+        f"pykraft: {data}: is no directory; name a directory, or one that can be created",
+    )
