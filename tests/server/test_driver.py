@@ -288,7 +288,8 @@ def test_who_is_asked_to_leave_twice_leaves_at_once(serve: Serve, tmp_path: Path
     async def main() -> None:
         served = Served(config)
         await asyncio.wait([served.task], timeout=0.001)
-        await served.leave_at_once()
+        served.node.shut_down(timeout_ms=3_600_000)
+        await served.leave()
 
     serve(main)
 
