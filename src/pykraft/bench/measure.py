@@ -80,7 +80,8 @@ def measure(quorum: Quorum, task: Task, limits: Limits, clock: Clock = REAL_CLOC
         last = quorum.watermark()
         after = quorum.usage()
         if (first.leader_id, first.epoch) != (last.leader_id, last.epoch):
-            return Run(latency_ms={}, failure=f"the leader changed from {first.leader_id} to {last.leader_id}")
+            then, now = (f"{each.leader_id} in epoch {each.epoch}" for each in (first, last))
+            return Run(latency_ms={}, failure=f"the leader changed: node {then}, then node {now}")
         return _result(first, last, before, after, quorum.latency_ms())
     except LocalQuorumError as error:
         return Run(latency_ms={}, failure=quorum.failure() or str(error))

@@ -36,9 +36,11 @@ class Running:
         return {node_id: usage_of(child.pid, child.name) for node_id, child in self._processes.items()}
 
     def ended(self) -> str | None:
-        """Who has ended and what it said last, if anybody has."""
+        """Who has ended, if anybody has; of the first one also what it said last."""
         ended = [child for child in self._processes.values() if child.status is not None]
-        return "; ".join(f"{child.name} ended with {child.status}{_last_words(child)}" for child in ended) or None
+        if not ended:
+            return None
+        return ", ".join(f"{child.name} ended with {child.status}" for child in ended) + _last_words(ended[0])
 
     def close(self) -> None:
         """Hang up."""
