@@ -1,6 +1,10 @@
-"""`python -m pykraft`: the command line."""
+"""`python -m pykraft`: the command line. While that is loaded, Ctrl-C ends the process without a traceback."""
 
-from pykraft.cli.main import main
+import signal
 
 if __name__ == "__main__":
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from pykraft.cli.main import main
+
+    signal.signal(signal.SIGINT, before)
     main()

@@ -4,25 +4,30 @@
 server`: a wrong command line prints the usage, and whatever fails ends with 1, which is all that Kafka's scripts know.
 It refuses to know options.
 
+While the command is loaded, Ctrl-C ends the process without a traceback; so nothing else is imported at the top.
+
 Source: the README of Kafka's raft module; Kafka's ``TestRaftServer`` and ``CommandLineUtils``.
 """
 
 from __future__ import annotations
 
-import logging
+import signal
 import sys
 from collections.abc import Sequence
-
-import click
-
-from pykraft.cli.server import server
-from pykraft.errors import PykraftError
 
 EXIT_FAILED = 1
 
 
 def run(name: str, words: Sequence[str]) -> int:
     """Run the server as a script of this name; its exit status."""
+    import logging
+
+    import click
+
+    from pykraft.cli.server import server
+    from pykraft.errors import PykraftError
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         result = server.main(list(words), prog_name=name, standalone_mode=False)
     except click.exceptions.Abort:
@@ -40,4 +45,5 @@ def run(name: str, words: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(run(sys.argv[1], sys.argv[2:]))
