@@ -40,7 +40,7 @@ def alone(folder: Path, *, raft: RaftConfig = QUICK) -> NodeConfig:
 
 def voters_of(nodes: Sequence[Node[Any]]) -> VoterSet:
     """These nodes, which are bound, as voters."""
-    return voter_set({node.node_id: str(node.listeners.entries[0][1]) for node in nodes if node.node_id is not None})
+    return voter_set({node.node_id: str(node.endpoint) for node in nodes if node.node_id is not None})
 
 
 @asynccontextmanager

@@ -15,12 +15,6 @@ from pykraft.types import Endpoint, VoterSet
 from tests.client.nodes import BOTH, Recorder, alone, config_of, run
 
 
-def endpoint_of(node: Node[str]) -> Endpoint:
-    endpoint = node.listeners.get("PLAINTEXT")
-    assert endpoint is not None
-    return endpoint
-
-
 def is_taken(endpoint: Endpoint) -> bool:
     """Whether somebody listens; nobody is bothered by a connection."""
     with socket.socket() as probe:
@@ -35,10 +29,10 @@ def is_taken(endpoint: Endpoint) -> bool:
 def test_a_bound_node_holds_its_port_until_it_is_closed(tmp_path: Path) -> None:
     async def main() -> None:
         node = Node(config_of(tmp_path), text_serde)
-        assert endpoint_of(node).port == 0
+        assert node.endpoint.port == 0
         await node.bind()
         await node.bind()
-        endpoint = endpoint_of(node)
+        endpoint = node.endpoint
         assert is_taken(endpoint)
         await node.close()
         assert not is_taken(endpoint)
@@ -54,9 +48,9 @@ def test_a_bound_node_holds_its_port_until_it_is_closed(tmp_path: Path) -> None:
 def test_the_port_of_an_only_voter_may_be_open(tmp_path: Path, own_thread: bool) -> None:
     async def main() -> None:
         async with Node(alone(tmp_path), text_serde, own_thread=own_thread) as node:
-            assert node.voter_node(1) == endpoint_of(node)
-            assert is_taken(endpoint_of(node))
-        assert not is_taken(endpoint_of(node))
+            assert node.voter_node(1) == node.endpoint
+            assert is_taken(node.endpoint)
+        assert not is_taken(node.endpoint)
 
     run(main)
 
@@ -86,7 +80,7 @@ def test_without_voters_that_can_be_reached_there_is_no_node(
         node = Node(config_of(tmp_path), text_serde, own_thread=own_thread)
         with pytest.raises(ConfigError, match=r"controller\.quorum\.voters"):
             await node.initialize(voters)
-        assert not is_taken(endpoint_of(node))
+        assert not is_taken(node.endpoint)
 
     run(main)
 

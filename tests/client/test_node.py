@@ -63,9 +63,24 @@ def test_three_nodes_agree(tmp_path: Path, own_thread: bool) -> None:
                 await follower.propose(["x"])
             assert raised.value.leader_id == leader.node_id
             assert leader.node_id is not None
-            assert follower.voter_node(leader.node_id) == leader.listeners.get("PLAINTEXT")
+            assert follower.voter_node(leader.node_id) == leader.endpoint
             assert follower.voter_node(leader.node_id, "OTHER") is None
             assert follower.voter_node(9) is None
+
+    run(main)
+
+
+@BOTH
+def test_a_node_tells_what_it_measures(tmp_path: Path, own_thread: bool) -> None:
+    async def main() -> None:
+        async with Node(alone(tmp_path), text_serde, own_thread=own_thread) as node:
+            await node.wait_for_leader()
+            await node.propose(["a"])
+            measured = await node.metrics()
+            assert (measured["current-state"], measured["high-watermark"]) == ("leader", 2)
+            assert "event-loop-lag-ms" in measured
+        with pytest.raises(NotRunningError):
+            await node.metrics()
 
     run(main)
 
@@ -101,6 +116,7 @@ def test_what_is_prepared_is_seen_when_it_is_scheduled(tmp_path: Path, own_threa
     run(main)
 
 
+@pytest.mark.conformance(9)
 @BOTH
 def test_appends_that_cannot_be(tmp_path: Path, own_thread: bool) -> None:
     raft = replace(QUICK, batch_size_bytes_max=1_024)
@@ -149,6 +165,7 @@ def test_a_wait_that_is_cancelled_does_not_take_the_record_back(tmp_path: Path, 
     run(main)
 
 
+@pytest.mark.conformance(12)
 @BOTH
 def test_resigning(tmp_path: Path, own_thread: bool) -> None:
     async def main() -> None:
@@ -169,6 +186,7 @@ def test_resigning(tmp_path: Path, own_thread: bool) -> None:
     run(main)
 
 
+@pytest.mark.conformance(44, 45)
 @BOTH
 def test_a_leader_that_leaves_hands_over(tmp_path: Path, own_thread: bool) -> None:
     async def main() -> None:
@@ -289,6 +307,7 @@ def test_a_call_from_another_loop_is_refused_and_a_look_is_not(tmp_path: Path) -
     run(main)
 
 
+@pytest.mark.conformance(53)
 def test_a_node_without_an_id_sees_everything(tmp_path: Path) -> None:
     async def main() -> None:
         async with quorum(tmp_path, 1) as [voter]:
@@ -306,6 +325,8 @@ def test_a_node_without_an_id_sees_everything(tmp_path: Path) -> None:
                 await recorder.wait_for(lambda: recorder.leaders[-1].leader_id == 1)
                 with pytest.raises(UsageError, match="without an id"):
                     await watcher.resign(1)
+                with pytest.raises(UsageError, match="reached nowhere"):
+                    _ = watcher.endpoint
                 with pytest.raises(NotLeaderError):
                     await watcher.propose(["c"])
 

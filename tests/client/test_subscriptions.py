@@ -54,6 +54,7 @@ def test_each_listener_has_its_own_progress(tmp_path: Path, own_thread: bool) ->
     run(main)
 
 
+@pytest.mark.conformance(52)
 @BOTH
 def test_one_that_comes_late_is_given_everything_then_the_leader(tmp_path: Path, own_thread: bool) -> None:
     async def main() -> None:
@@ -68,6 +69,7 @@ def test_one_that_comes_late_is_given_everything_then_the_leader(tmp_path: Path,
     run(main)
 
 
+@pytest.mark.conformance(52)
 @BOTH
 def test_one_that_comes_again_starts_from_scratch_or_goes_on(tmp_path: Path, own_thread: bool) -> None:
     async def main() -> None:

@@ -18,6 +18,7 @@ from pykraft.config import NodeConfig
 from pykraft.errors import NotRunningError, PykraftError, UsageError
 from pykraft.host.execute import LEADER
 from pykraft.host.host import Host
+from pykraft.host.metrics import Metrics
 from pykraft.server.driver import Driver
 from pykraft.types import EPOCH_ZERO, Offset
 
@@ -64,6 +65,10 @@ class Engine:
             refused(error)
         except BaseException as error:  # noqa: BLE001 - whatever it is, the node ends with it
             self._driver.fail(error)
+
+    def metrics(self, answer: Callable[[Metrics], object]) -> None:
+        """Answer with what is measured."""
+        answer({} if self._driver is None else self._driver.metrics())
 
     def leave(self, timeout_ms: int) -> None:
         """Begin a graceful shutdown."""

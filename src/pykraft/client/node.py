@@ -27,8 +27,9 @@ from pykraft.client.subscriptions import Subscriptions
 from pykraft.client.thread import OwnThread, Place, SameLoop
 from pykraft.client.watch import LeaderWatch
 from pykraft.config import NodeConfig
-from pykraft.errors import NotRunningError, OutcomeUnknownError, ShutdownTimeoutError
+from pykraft.errors import NotRunningError, OutcomeUnknownError, ShutdownTimeoutError, UsageError
 from pykraft.host.host import Host
+from pykraft.host.metrics import Metrics
 from pykraft.host.producers import Committed, Outcome, OutcomeUnknown, Rejected
 from pykraft.server.clock import now
 from pykraft.types import Endpoint, Epoch, Listeners, NodeId, Offset, VoterSet
@@ -198,6 +199,18 @@ class Node(Generic[T]):
         await self._life.wait_over()
         self._raise_failure()
 
+    async def metrics(self) -> Metrics:
+        """What is measured, by Kafka's names and some of our own; leader's metrics only while it leads.
+
+        Each call begins a new interval of the idle ratio. Errors: NotRunningError.
+        """
+
+        def act(host: Host, answer: Answer[Metrics]) -> None:
+            del host
+            self._life.engine.metrics(answer)
+
+        return await self._life.ask(act)
+
     async def wait_for_leader(self) -> LeaderAndEpoch:
         """Wait until a leader is known, and name it. Errors: NotRunningError, also while it waits."""
         while True:
@@ -216,6 +229,15 @@ class Node(Generic[T]):
     def listeners(self) -> Listeners:
         """Where this node listens, by listener name; after `bind` with the real ports."""
         return self._life.config.listeners
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where others reach this node; after `bind` with the real port. Errors: UsageError when it does not listen."""
+        config = self._life.config
+        endpoint = config.advertised_listeners.get(config.default_listener)
+        if endpoint is None:
+            raise UsageError("a node without an id only observes, and is reached nowhere")
+        return endpoint
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
