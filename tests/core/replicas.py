@@ -108,7 +108,9 @@ def candidate(*, epoch: int = EPOCH, count: Tally | None = None) -> Candidate:
     )
 
 
-def leader(*, epoch: int = EPOCH, voters: VoterSet | None = None, high_watermark: int | None = None) -> Leader:
+def leader(
+    *, epoch: int = EPOCH, voters: VoterSet | None = None, high_watermark: int | None = None, linger_ms: int = 0
+) -> Leader:
     """A leader whose epoch starts at the log end: nothing of it is written yet."""
     return Leader(
         epoch=Epoch(epoch),
@@ -117,7 +119,7 @@ def leader(*, epoch: int = EPOCH, voters: VoterSet | None = None, high_watermark
         granting_voters=(NodeId(1), NodeId(2)),
         progress=Progress(voters or voter_set(1, 2, 3)),
         accumulation=Accumulation(
-            epoch=Epoch(epoch), base_offset=END.offset, linger_ms=0, size_bytes_max=1_061, waiting_max=2
+            epoch=Epoch(epoch), base_offset=END.offset, linger_ms=linger_ms, size_bytes_max=1_061, waiting_max=2
         ),
         check_quorum_deadline_ms=NOW.mono_ms + 3_000,
         begin_quorum_deadline_ms=NOW.mono_ms + 1_000,

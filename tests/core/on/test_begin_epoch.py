@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pykraft.core import messages
@@ -84,6 +86,24 @@ def test_more_endpoints_of_the_same_leader_are_news() -> None:
 
 
 @pytest.mark.conformance(34)
+@pytest.mark.conformance(18)
+@pytest.mark.parametrize("fewer_or_as_many", [Listeners(), listeners(2), listeners(9)])
+def test_fewer_or_as_many_endpoints_of_the_same_leader_are_none(fewer_or_as_many: Listeners) -> None:
+    made = replica(replace(follower(has_fetched=True), leader_listeners=listeners(2, "OTHER")))
+    before = made.state
+    response = told(ask(made, begin(epoch=5, told=fewer_or_as_many)))
+    assert (response.error, response.leader_id) == (0, 2)
+    assert made.state is before
+
+
+@pytest.mark.conformance(19)
+def test_a_leader_that_hears_of_a_newer_one_follows_it() -> None:
+    made = replica(leader())
+    answer(made, begun(epoch=6, leader_id=3))
+    assert isinstance(made.state, Follower)
+    assert (made.epoch, made.leader_id) == (6, 3)
+
+
 @pytest.mark.parametrize(
     ("request_", "error", "epoch"),
     [

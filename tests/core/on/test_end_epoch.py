@@ -6,7 +6,8 @@ import pytest
 
 from pykraft.core import messages
 from pykraft.core.effects import Effect, Reply
-from pykraft.core.state import Follower, Resigned, State, Unattached
+from pykraft.core.on.timer import poll
+from pykraft.core.state import Follower, Prospective, Resigned, State, Unattached
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.types import EPOCH_MAX
 from tests.core.replicas import (
@@ -15,11 +16,15 @@ from tests.core.replicas import (
     STATES,
     answer,
     ask,
+    candidate,
+    done,
     follower,
+    later,
     leader,
     only,
     replica,
     resigned,
+    sent,
     unattached,
 )
 from tests.core.said import end, ended
@@ -112,3 +117,25 @@ def test_an_acknowledgement_without_a_resignation_is_ignored() -> None:
     before = made.state
     answer(made, ended(leader_id=2))
     assert made.state is before
+
+
+@pytest.mark.conformance(20)
+@pytest.mark.parametrize("state", [candidate(), leader()])
+def test_an_older_epoch_ends_nothing(state: State) -> None:
+    made = replica(state)
+    found = ask(made, end(epoch=4, successors=(1,)))
+    assert (told(found).error, told(found).epoch) == (ErrorCode.FENCED_LEADER_EPOCH, 5)
+    assert made.state is state
+
+
+@pytest.mark.conformance(21, 22)
+@pytest.mark.parametrize(("successors", "wait_ms"), [((1, 3), 0), ((3, 1), 500)])
+def test_who_did_not_know_the_leader_campaigns_in_its_turn(successors: tuple[int, ...], wait_ms: int) -> None:
+    made = replica(unattached())
+    ask(made, end(epoch=5, successors=successors))
+    poll(made, later(wait_ms - 1))
+    assert isinstance(made.state, Follower)
+    done(made)
+    poll(made, later(wait_ms))
+    assert isinstance(made.state, Prospective)
+    assert sent(done(made)) == [(2, "VoteRequest"), (3, "VoteRequest")]

@@ -6,8 +6,11 @@ import pytest
 
 from pykraft.core import messages
 from pykraft.core.effects import Effect, NotifyHighWatermark, Reply, ReplyFetch
+from pykraft.core.events import Proposed
 from pykraft.core.log_view import LogView
 from pykraft.core.on.fetch_request import note_sign_of_life
+from pykraft.core.on.propose import on_proposed
+from pykraft.core.on.timer import poll
 from pykraft.core.parked import PARKED_FETCHES_MAX, ParkedFetch
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
@@ -26,9 +29,10 @@ from tests.core.replicas import (
     leader,
     only,
     replica,
+    sent,
     voter_set,
 )
-from tests.core.said import fetch
+from tests.core.said import begin, fetch
 
 
 def leading(*, voters: int = 3) -> Replica:
@@ -175,3 +179,42 @@ def test_who_is_no_voter_keeps_nobody_in_office() -> None:
         note_sign_of_life(made, state_of(made), other, later(70))
     assert state_of(made).check_quorum_deadline_ms == before_ms
     assert done(made) == []
+
+
+@pytest.mark.conformance(48)
+@pytest.mark.parametrize("at", [(11, 5), (10, 3), (8, 3)])
+def test_whoever_fetches_knows_who_leads(at: tuple[int, int]) -> None:
+    made = leading()
+    ask(made, fetch(at=at, replica=3), later(500))
+    poll(made, later(1_000))
+    assert sent(done(made)) == [(2, "BeginQuorumEpochRequest")]
+
+
+@pytest.mark.conformance(50)
+@pytest.mark.parametrize("at", [(11, 4), (12, 5), (8, 1)])
+def test_a_log_that_parts_is_told_at_once_however_long_it_would_wait(at: tuple[int, int]) -> None:
+    made = leading()
+    answered = only(ask(made, fetch(at=at, wait_ms=30_000)), ReplyFetch)
+    assert answered.message.diverging is not None
+    assert made.parked.take_all() == []
+
+
+@pytest.mark.conformance(46)
+def test_a_voter_that_fetches_from_further_back_lowers_its_row_and_nothing_else() -> None:
+    made = leading()
+    ask(made, fetch(at=(11, 5)))
+    ask(made, fetch(at=(10, 3)))
+    assert (state_of(made).progress.voters[NodeId(2)].end_offset, state_of(made).high_watermark) == (10, 11)
+
+
+@pytest.mark.conformance(42)
+def test_a_fetch_that_waits_is_answered_by_an_append_and_by_a_new_leader() -> None:
+    made = replica(leader())
+    assert ask(made, fetch(at=(10, 3), replica=None)) == []
+    on_proposed(made, Proposed(handle=1, epoch=Epoch(5), count=2, size_bytes=9), NOW)
+    served = only(done(made), ReplyFetch)
+    assert (served.request_id, served.fetch_offset, served.end_offset) == (7, 10, 12)
+    ask(made, fetch(at=(12, 5), replica=None))
+    replies = [effect.message for effect in ask(made, begin(epoch=6, leader_id=2)) if isinstance(effect, Reply)]
+    refused = next(message for message in replies if isinstance(message, messages.FetchResponse))
+    assert (refused.error, refused.epoch, refused.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 6, 2)

@@ -11,10 +11,10 @@ from pykraft.core import messages
 from pykraft.core.effects import AppendFetched, Fatal, NotifyHighWatermark, Report, TruncateTo
 from pykraft.core.on.fetch_response import valid_prefix
 from pykraft.core.replica import Replica
-from pykraft.core.state import Follower
+from pykraft.core.state import Follower, State
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.types import Offset
-from tests.core.replicas import LATER_MS, NOW, answer, follower, kinds, only, prospective, replica
+from tests.core.replicas import LATER_MS, NOW, answer, candidate, follower, kinds, only, prospective, replica
 from tests.core.said import batch, fetched
 
 
@@ -162,3 +162,20 @@ def test_only_a_follower_takes_records() -> None:
     made = replica(prospective(leader_id=2))
     assert answer(made, fetched(batch(10, 11, 5))) == []
     assert made.log.end_offset == Offset(10)
+
+
+@pytest.mark.conformance(43)
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (prospective(leader_id=2), fetched(batch(10, 11, 5), high_watermark=11)),
+        (candidate(), fetched(batch(10, 11, 5), high_watermark=11, leader_id=None)),
+        (follower(epoch=6, leader_id=3), fetched(batch(10, 11, 5), high_watermark=11)),
+    ],
+)
+def test_records_of_another_time_are_ignored_even_if_their_answer_is_awaited(
+    state: State, message: messages.FetchResponse
+) -> None:
+    made = replica(state)
+    assert answer(made, message) == []
+    assert (made.log.end_offset, made.state) == (10, state)

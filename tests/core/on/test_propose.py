@@ -12,10 +12,11 @@ from pykraft.core.on.propose import (
     on_resign_requested,
     on_shutdown_requested,
 )
+from pykraft.core.on.timer import next_deadline_ms
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader, State
 from pykraft.errors import BufferFullError, NotLeaderError, RecordBatchTooLargeError, UsageError
-from pykraft.types import Epoch, Io
+from pykraft.types import Epoch, Instant, Io
 from tests.core.replicas import CONFIG, NOW, done, follower, kinds, later, leader, only, replica, resigned
 
 
@@ -27,9 +28,10 @@ def propose(
     count: int = 1,
     size_bytes: int = 10,
     is_prepared: bool = False,
+    now: Instant = NOW,
 ) -> list[Effect]:
     proposed = Proposed(handle=handle, epoch=Epoch(epoch), count=count, size_bytes=size_bytes, is_prepared=is_prepared)
-    on_proposed(made, proposed, NOW)
+    on_proposed(made, proposed, now)
     return done(made)
 
 
@@ -102,6 +104,7 @@ def test_storage_that_is_behind_fills_the_buffer_and_then_the_application_hears_
     found = [propose(made, handle=handle, size_bytes=1_000) for handle in range(1, 5)]
     assert [kinds(effects) for effects in found] == [["AcceptProposal"]] * 2 + [["RejectProposal"]] * 2
     assert isinstance(only(found[3], RejectProposal).error, BufferFullError)
+    assert made.role == "leader"
 
 
 @pytest.mark.conformance(12)
@@ -125,3 +128,13 @@ def test_a_shutdown_is_begun_once() -> None:
     on_shutdown_requested(made, ShutdownRequested(timeout_ms=50), later(30))
     assert made.shutdown_deadline_ms == NOW.mono_ms + 50
     assert done(made) == []
+
+
+@pytest.mark.conformance(24)
+def test_what_has_lingered_is_appended_with_an_append_that_comes_then() -> None:
+    state = leader(linger_ms=20)
+    made = replica(state)
+    assert kinds(propose(made, handle=1)) == ["AcceptProposal"]
+    assert next_deadline_ms(made) == NOW.mono_ms + 20
+    assert kinds(propose(made, handle=2, now=later(19))) == ["AcceptProposal"]
+    assert kinds(propose(made, handle=3, now=later(20))) == ["AcceptProposal", "AppendBatches"]

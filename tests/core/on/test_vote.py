@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pykraft.core import messages
-from pykraft.core.effects import Effect, Reply, WriteElectionState
+from pykraft.core.effects import Effect, RejectProposal, Reply, WriteElectionState
 from pykraft.core.events import RequestReceived
 from pykraft.core.on.vote import on_vote_request
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, State, Unattached
@@ -24,6 +24,7 @@ from tests.core.replicas import (
     follower,
     key,
     kinds,
+    leader,
     listeners,
     only,
     prospective,
@@ -51,6 +52,7 @@ def told(found: list[Effect]) -> messages.VoteResponse:
         (vote(end=(1, 6)), ErrorCode.INVALID_REQUEST, 5),
         (vote(end=(1, 7), pre_vote=True), ErrorCode.INVALID_REQUEST, 5),
         (vote(epoch=4, end=(-1, 0)), ErrorCode.INVALID_REQUEST, 5),
+        (vote(epoch=-1, end=(0, 0)), ErrorCode.INVALID_REQUEST, 5),
         (vote(epoch=4), ErrorCode.FENCED_LEADER_EPOCH, 5),
         (vote(epoch=4, candidate=-1), ErrorCode.FENCED_LEADER_EPOCH, 5),
         (vote(epoch=4, voter=OTHER_DIRECTORY), ErrorCode.FENCED_LEADER_EPOCH, 5),
@@ -69,8 +71,10 @@ def test_checks_come_in_their_order_and_the_voters_key_after_the_epoch(
     request_: messages.VoteRequest, error: ErrorCode, epoch: int
 ) -> None:
     made = replica(unattached())
+    before = made.state
     response = told(ask(made, request_))
     assert (response.error, response.epoch, made.epoch) == (error, epoch, epoch)
+    assert (made.state is before) == (epoch == 5)
     assert not (response.error and response.vote_granted)
 
 
@@ -262,3 +266,41 @@ def test_without_support_for_pre_votes_the_standard_election_begins() -> None:
     waiting = replica(unattached())
     answer(waiting, messages.TopLevelError(error=ErrorCode.UNSUPPORTED_VERSION))
     assert isinstance(waiting.state, Unattached)
+
+
+@pytest.mark.conformance(4, 5, 6, 26, 27)
+@pytest.mark.parametrize("leaves", [False, True])
+@pytest.mark.parametrize("name", STATES)
+def test_a_vote_of_a_higher_epoch_is_free_in_every_state(name: str, leaves: bool) -> None:
+    made = replica(STATES[name]())
+    made.shutdown_deadline_ms = NOW.mono_ms + 9 if leaves else None
+    found = ask(made, vote(epoch=6))
+    assert isinstance(made.state, Unattached)
+    assert (told(found).vote_granted, told(found).epoch, made.voted) == (True, 6, key(3))
+    written = only(found, WriteElectionState)
+    assert (written.election.voted, only(found, Reply).after) == (key(3), written.io)
+
+
+@pytest.mark.conformance(30, 31)
+@pytest.mark.parametrize("pre_vote", [False, True])
+@pytest.mark.parametrize("name", STATES)
+def test_a_candidate_of_another_voter_set_is_answered_like_any(name: str, pre_vote: bool) -> None:
+    older = told(ask(replica(STATES[name]()), vote(epoch=4, candidate=7, pre_vote=pre_vote)))
+    assert (older.error, older.epoch) == (ErrorCode.FENCED_LEADER_EPOCH, 5)
+    same = told(ask(replica(STATES[name]()), vote(epoch=5, candidate=7, pre_vote=pre_vote)))
+    is_given_away = name.endswith("-voted") and not pre_vote
+    assert same.vote_granted == (GRANTS[name][pre_vote] and not is_given_away)
+    made = replica(STATES[name]())
+    assert told(ask(made, vote(epoch=6, candidate=7, pre_vote=pre_vote))).vote_granted
+    assert isinstance(made.state, Unattached)
+
+
+@pytest.mark.conformance(23)
+def test_a_leader_that_votes_for_another_gives_up_what_waits_to_be_appended() -> None:
+    state = leader()
+    state.accumulation.add(handle=8, count=1, size_bytes=1, now=NOW)
+    made = replica(state)
+    found = ask(made, vote(epoch=6))
+    assert only(found, RejectProposal).handle == 8
+    assert told(found).vote_granted
+    assert "AppendBatches" not in kinds(found)
