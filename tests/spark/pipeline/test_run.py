@@ -9,17 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pykraft.errors import UsageError
-from pykraft.spark.pipeline.run import (
-    BRONZE,
-    CHECKPOINT,
-    CONTROL,
-    FORMATS,
-    PAYLOADS,
-    RECORDS,
-    PipelineOptions,
-    append_all,
-    start_pipeline,
-)
+from pykraft.spark.pipeline.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, RECORDS
+from pykraft.spark.pipeline.run import FORMATS, PipelineOptions, append_all, start_pipeline
 from tests.spark.logs import batch, payload, write_segment
 
 pytestmark = pytest.mark.spark

@@ -21,12 +21,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pykraft.errors import UsageError
 from pykraft.spark.pipeline import silver
+from pykraft.spark.pipeline.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, RECORDS
 from pykraft.spark.tables.delta import DeltaTables
 from pykraft.spark.tables.parquet import ParquetTables
 from pykraft.spark.tables.table import Tables
 
-BRONZE, RECORDS, CONTROL, PAYLOADS = "bronze_batches", "silver_records", "silver_control", "silver_payloads"
-CHECKPOINT = "_checkpoint"
 FORMATS: Mapping[str, Callable[[Path], Tables]] = {"delta": DeltaTables, "parquet": ParquetTables}
 TRIGGER = "500 milliseconds"
 

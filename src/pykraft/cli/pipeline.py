@@ -1,0 +1,152 @@
+"""``pykraft pipeline``: a quorum's log into tables, and how far that is.
+
+Owns what a person sees: a line of progress while it runs, and a JSON object for each micro-batch if asked. Ctrl-C and
+SIGTERM end it; the next run goes on there. It refuses to know Spark (`pykraft.spark.pipeline`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+
+from pykraft.cli.interrupt import ended_by_sigterm
+from pykraft.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from pykraft.spark.pipeline.status import PipelineStatus
+
+POLL_S = 0.5
+REASON_LINES_MAX = 3
+
+
+@click.group(short_help="A quorum's log into tables, through Spark.")
+def pipeline() -> None:
+    """Turn a quorum's log into tables: bronze (batches), silver (records), each row once, whatever is killed."""
+
+
+@pipeline.command()
+@click.option("--tables", "root", required=True, type=click.Path(file_okay=False, path_type=Path), help="Their folder.")
+@click.option("--bootstrap-controller", metavar="LIST", help="A live quorum, up to the high watermark: host:port,…")
+@click.option("--path", "paths", multiple=True, help="Or log directories and globs of them; may be repeated.")
+@click.option("--format", "table_format", type=click.Choice(["delta", "parquet"]), default="delta", show_default=True)
+@click.option("--follow", "-f", is_flag=True, help="Go on with what comes; Ctrl-C ends it.")
+@click.option("--from", "start", default="earliest", show_default=True, help="earliest, latest or an offset.")
+@click.option("--max-records-per-trigger", type=click.IntRange(min=1), help="Records of one micro-batch, at most.")
+@click.option("--corrupt", type=click.Choice(["fail", "mark"]), default="fail", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="A JSON object a micro-batch on standard output.")
+def run(  # noqa: PLR0913 - one argument for each option
+    *,
+    root: Path,
+    bootstrap_controller: str | None,
+    paths: tuple[str, ...],
+    table_format: str,
+    follow: bool,
+    start: str,
+    max_records_per_trigger: int | None,
+    corrupt: str,
+    as_json: bool,
+) -> None:
+    """Write what is new into the tables; a first run begins with --from, a later one goes on where that ended."""
+    try:
+        from pykraft.spark.options import parse_options
+        from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
+        from pykraft.spark.session import local_session
+    except ImportError as error:
+        raise _no_spark(error) from error
+    source = {"startingOffsets": start, "corrupt": corrupt}
+    if bootstrap_controller is not None:
+        source["bootstrap.controllers"] = bootstrap_controller
+    if paths:
+        source["paths"] = json.dumps(list(paths))
+    if max_records_per_trigger is not None:
+        source["maxRecordsPerTrigger"] = str(max_records_per_trigger)
+    if bool(paths) == (bootstrap_controller is not None):
+        raise UsageError("give either --bootstrap-controller or --path")
+    parse_options(source)
+    options = PipelineOptions(source=source, root=root, table_format=table_format, follow=follow)
+    options.tables()
+    with ended_by_sigterm():
+        spark = local_session("pykraft pipeline")
+        try:
+            _watch(start_pipeline(spark, options), as_json=as_json)
+        finally:
+            spark.stop()
+
+
+@pipeline.command()
+@click.option("--tables", "root", required=True, type=click.Path(file_okay=False, path_type=Path), help="Their folder.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def status(*, root: Path, as_json: bool) -> None:
+    """Tell how far the tables are; a pipeline may be running."""
+    try:
+        from pykraft.spark.pipeline.status import pipeline_status
+    except ImportError as error:
+        raise _no_spark(error) from error
+    found = pipeline_status(root)
+    click.echo(json.dumps(found.as_json(), indent=2) if as_json else _told(found))
+
+
+def _no_spark(error: ImportError) -> UsageError:
+    return UsageError(
+        f"the pipeline needs Spark ({error}): from a clone bin/pykraft, else pip install 'pykraft[spark]'"
+    )
+
+
+def _told(found: PipelineStatus) -> str:
+    lines = [f"{found.table_format} tables, {found.batch_id if found.batch_id is not None else 'no'} last micro-batch"]
+    for name, table in found.tables.items():
+        lines.append(f"{name:16} {table.rows:>14,} rows {table.files:>6,} files {table.size_bytes / 1e6:>10,.1f} MB")
+    lines.append(f"read up to       {json.dumps(found.source)}")
+    return "\n".join(lines)
+
+
+def _watch(query: StreamingQuery, *, as_json: bool) -> None:
+    """Tell each micro-batch until the query ends. Errors: UsageError with the reason when it failed."""
+    console = Console(stderr=True, highlight=False)
+    rows, last_id = 0, -1
+
+    def tell() -> None:
+        nonlocal rows, last_id
+        for progress in query.recentProgress:
+            if progress["batchId"] > last_id and progress["numInputRows"]:
+                last_id = progress["batchId"]
+                rows += progress["numInputRows"]
+                if as_json:
+                    click.echo(json.dumps(_line(progress)))
+
+    try:
+        with console.status("waiting for batches") as line:
+            while not query.awaitTermination(POLL_S):
+                tell()
+                line.update(f"{rows:,} batches in {last_id + 1} micro-batches")
+    except KeyboardInterrupt:
+        query.stop()
+    except Exception as error:
+        if type(error).__name__ != "StreamingQueryException":
+            raise
+        raise UsageError(_reason(str(error))) from error
+    tell()
+    console.print(f"{rows:,} batches in {last_id + 1} micro-batches were written")
+
+
+def _line(progress: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "batch_id": progress["batchId"],
+        "batches": progress["numInputRows"],
+        "duration_ms": progress["durationMs"].get("triggerExecution"),
+        "end": json.loads(progress["sources"][0]["endOffset"]),
+    }
+
+
+def _reason(story: str) -> str:
+    """The line of a long story of Spark's that says what is wrong: the error of ours, where there is one."""
+    lines = [line.strip() for line in story.splitlines() if line.strip()]
+    ours = [line.partition(": ")[2] for line in lines if line.startswith("pykraft.errors.")]
+    return ours[-1] if ours else " ".join(lines[:REASON_LINES_MAX])

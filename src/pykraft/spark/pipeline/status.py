@@ -1,0 +1,85 @@
+"""How far a pipeline is, from its folder alone: no Spark, no Java, and it may be running.
+
+Owns nothing. Invariant: what is told is what was committed. The checkpoint's files are Spark's: a file for each
+micro-batch in ``offsets`` (a version, metadata, then an offset of each source as JSON), and one in ``commits`` when it
+is done.
+
+Source: Spark's ``OffsetSeqLog`` and ``CommitLog``.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from pyarrow import dataset
+
+from pykraft.errors import UsageError
+from pykraft.spark.pipeline.names import BRONZE, CHECKPOINT, TABLES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStatus:
+    """One table: its rows, files and bytes."""
+
+    rows: int
+    files: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineStatus:
+    """All tables; the number of the last micro-batch that is done (None before the first), and where it ended."""
+
+    table_format: str
+    tables: dict[str, TableStatus]
+    batch_id: int | None
+    source: dict[str, Any] | None
+
+    def as_json(self) -> dict[str, Any]:
+        """As a dict of plain values."""
+        return asdict(self)
+
+
+def pipeline_status(root: Path) -> PipelineStatus:
+    """Look into a folder. Errors: UsageError when no pipeline ever wrote there."""
+    is_delta = DeltaTable.is_deltatable(str(root / BRONZE))
+    if not is_delta and not (root / CHECKPOINT).is_dir():
+        raise UsageError(f"{root}: no pipeline has written there; pykraft pipeline run --tables {root} begins one")
+    look = _delta_table if is_delta else _parquet_table
+    found = {name: look(root / name) for name in TABLES if (root / name).is_dir()}
+    batch_id = max(_numbers(root / CHECKPOINT / "commits"), default=None)
+    return PipelineStatus(
+        table_format="delta" if is_delta else "parquet",
+        tables=found,
+        batch_id=batch_id,
+        source=None if batch_id is None else _source_offset(root / CHECKPOINT / "offsets" / str(batch_id)),
+    )
+
+
+def _delta_table(folder: Path) -> TableStatus:
+    table = DeltaTable(folder)
+    paths = [Path(uri) for uri in table.file_uris()]
+    return TableStatus(rows=table.count(), files=len(paths), size_bytes=sum(path.stat().st_size for path in paths))
+
+
+def _parquet_table(folder: Path) -> TableStatus:
+    paths = [str(path) for path in sorted(folder.glob("[!._]*/*.parquet"))]
+    rows = dataset.dataset(paths, format="parquet").count_rows() if paths else 0
+    return TableStatus(rows=rows, files=len(paths), size_bytes=sum(Path(path).stat().st_size for path in paths))
+
+
+def _numbers(folder: Path) -> list[int]:
+    return [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
+
+
+def _source_offset(path: Path) -> dict[str, Any] | None:
+    """Where a micro-batch ended, as the source wrote it; None when the file is not as expected."""
+    try:
+        found = json.loads(path.read_text().splitlines()[2])
+    except (OSError, ValueError, IndexError):
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,89 @@
+"""`pykraft pipeline`: from a log to tables by the command line; wrong input is one line and a status."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pykraft.cli.main import main
+from pykraft.cli.pipeline import _reason
+from tests.spark.logs import three_batches, write_segment
+
+TIMEOUT_S = 280
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
+    """The exit status of `pykraft pipeline` in this process."""
+    monkeypatch.setattr(sys, "argv", ["pykraft", "pipeline", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code
+
+
+def start(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """`pykraft pipeline` in a process of its own, since a session belongs to one."""
+    command = [sys.executable, "-m", "pykraft", "pipeline", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["run", "--tables", "t"], "either --bootstrap-controller or --path"),
+        (["run", "--tables", "t", "--path", "p", "--bootstrap-controller", "a:1"], "either --bootstrap-controller"),
+        (["run", "--tables", "t", "--path", "p", "--from", "first"], "the option startingOffsets = 'first'"),
+        (["run", "--tables", "t", "--bootstrap-controller", "a"], "host:port"),
+        (["run", "--path", "p"], "Missing option '--tables'"),
+        (["run", "--tables", "t", "--path", "p", "--format", "csv"], "'csv' is not one of"),
+        (["status", "--tables", "t"], "no pipeline has written there"),
+    ],
+)
+def test_wrong_input_is_one_line_and_status_2(
+    arguments: list[str],
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(monkeypatch, *arguments) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert "Traceback" not in error
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_a_log_becomes_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = str(tmp_path / "tables")
+    segment = write_segment(tmp_path / "n1" / "p-0", b"".join(three_batches()))
+    done = start("run", "--tables", tables, "--path", str(segment.parent), "--json")
+    assert done.returncode == 0, done.stderr
+    (line,) = (json.loads(each) for each in done.stdout.splitlines())
+    assert (line["batch_id"], line["batches"]) == (0, 3)
+    assert "3 batches in 1 micro-batches were written" in done.stderr
+    assert run(monkeypatch, "status", "--tables", tables, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["tables"]["silver_records"]["rows"] == 6
+    assert run(monkeypatch, "status", "--tables", tables) == 0
+    assert "silver_records" in capsys.readouterr().out
+
+
+STORY = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted
+Traceback (most recent call last):
+  File "decode.py", line 7, in records_of
+pykraft.errors.CorruptionError: 1.log: at position 70: expected a valid batch, found one with CRC 1
+	at org.apache.spark.Something
+"""
+
+
+def test_of_a_long_story_what_is_wrong_is_told() -> None:
+    assert _reason(STORY) == "1.log: at position 70: expected a valid batch, found one with CRC 1"
+    assert _reason("\n\n a\nb\nc\nd\n") == "a b c"

@@ -1,0 +1,48 @@
+"""How far a pipeline is, told from its folder without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pykraft.errors import UsageError
+from pykraft.spark.pipeline.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, RECORDS
+from pykraft.spark.pipeline.run import FORMATS, PipelineOptions, start_pipeline
+from pykraft.spark.pipeline.status import pipeline_status
+from tests.spark.logs import three_batches, write_segment
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize("table_format", list(FORMATS))
+def test_rows_and_place(table_format: str, spark: SparkSession, tmp_path: Path) -> None:
+    write_segment(tmp_path / "n1" / "p-0", b"".join(three_batches()))
+    root = tmp_path / "tables"
+    source = {"path": str(tmp_path / "n1" / "p-0"), "maxRecordsPerTrigger": "4"}
+    start_pipeline(spark, PipelineOptions(source=source, root=root, table_format=table_format)).awaitTermination()
+    found = pipeline_status(root)
+    assert found.table_format == table_format
+    rows = {name: table.rows for name, table in found.tables.items()}
+    assert rows == {BRONZE: 3, RECORDS: 6, CONTROL: 0, PAYLOADS: 0}
+    assert found.tables[BRONZE].files == 2
+    assert found.tables[BRONZE].size_bytes > 0
+    assert found.batch_id == 1
+    assert found.source is not None
+    (place,) = found.source["replicas"].values()
+    assert place["offset"] == 6
+    assert found.as_json()["tables"][RECORDS]["rows"] == 6
+    (root / CHECKPOINT / "offsets" / "1").write_text("v1\n{}\nnot json")
+    assert pipeline_status(root).source is None
+
+
+def test_a_pipeline_that_has_only_begun(tmp_path: Path) -> None:
+    (tmp_path / CHECKPOINT).mkdir()
+    found = pipeline_status(tmp_path)
+    assert (found.tables, found.batch_id, found.source) == ({}, None, None)
+
+
+def test_a_folder_without_a_pipeline_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no pipeline has written there"):
+        pipeline_status(tmp_path)
