@@ -55,6 +55,7 @@ def test_a_node_that_just_started_knows_nobody() -> None:
     assert told["current-vote-directory-id"] == uuid_text(ZERO_UUID)
     assert (told["high-watermark"], told["log-end-offset"], told["log-end-epoch"]) == (-1, 0, 0)
     assert (told["number-of-voters"], told["number-unknown-voter-connections"]) == (3, 0)
+    assert told["ignored-static-voters"] == 0
     for name in ("commit", "election"):
         assert isnan(number(told, f"{name}-latency-avg"))
         assert isnan(number(told, f"{name}-latency-max"))

@@ -18,6 +18,7 @@ from pykraft.server.binding import listening_sockets, port_of
 from pykraft.server.metrics import METRICS
 from pykraft.server.prometheus import CONNECTIONS_MAX, REQUEST_SIZE_BYTES_MAX, PrometheusEndpoint, render
 from pykraft.types import Endpoint
+from tests.server.fake_transport import FakeTransport
 
 TIMEOUT_S = 10.0
 SOME: Metrics = {"current-state": "follower", "current-epoch": 7, "commit-latency-avg": nan}
@@ -104,7 +105,7 @@ def on_station(
     runner.run(main())
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_a_scrape_gets_the_metrics(runner: asyncio.Runner, host: str) -> None:
     async def test(station: Station) -> None:
         status, headers, body = await station.ask(GOOD)
@@ -234,6 +235,17 @@ def test_the_end_closes_what_is_under_way_and_listens_no_more(runner: asyncio.Ru
             assert await client.read() == b""
         with pytest.raises(ConnectionRefusedError):
             await station.ask(GOOD)
+
+    on_station(runner, test)
+
+
+def test_who_was_being_accepted_when_all_was_closed_is_closed_too(runner: asyncio.Runner) -> None:
+    async def test(station: Station) -> None:
+        station.endpoint.close()
+        late, transport = prometheus._Exchange(station.endpoint), FakeTransport()
+        late.connection_made(transport)
+        assert transport.is_aborted
+        late.connection_lost(None)
 
     on_station(runner, test)
 

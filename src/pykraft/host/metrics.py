@@ -87,6 +87,7 @@ HOST_METRICS: Final = (
     _kafkas("number-of-voters", Kind.GAUGE, "voters", "size of the voter set"),
     _kafkas("number-of-observers", Kind.GAUGE, "replicas", "observers that fetch from this leader; of a leader only"),
     _kafkas("uncommitted-voter-change", Kind.GAUGE, "0 or 1", "a voter is being added or removed; of a leader only"),
+    _kafkas("ignored-static-voters", Kind.GAUGE, "0 or 1", "the log has a voter set, which overrules the configured"),
     _kafkas("commit-latency-avg", Kind.SENSOR, "ms", "time from append to commit of a batch, divided by its records"),
     _kafkas("commit-latency-max", Kind.SENSOR, "ms", "the longest commit-latency"),
     _kafkas("election-latency-avg", Kind.SENSOR, "ms", "time from this node's last nomination to a known leader"),
@@ -195,6 +196,7 @@ def read_metrics(
         "log-end-epoch": raft.log.last_epoch,
         "number-unknown-voter-connections": 0,
         "number-of-voters": len(raft.voters),
+        "ignored-static-voters": 0,
     }
     if isinstance(state, Leader):
         values["number-of-observers"] = state.progress.observers_count(now)

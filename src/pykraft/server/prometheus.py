@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, cast
 
@@ -70,6 +70,7 @@ class PrometheusEndpoint:
         self._tell = tell
         self._servers: list[asyncio.Server] = []
         self._exchanges: set[_Exchange] = set()
+        self._is_closed = False
 
     async def listen(self, sockets: Sequence[socket.socket]) -> None:
         """Serve on sockets that listen already; they are closed with the endpoint."""
@@ -78,14 +79,15 @@ class PrometheusEndpoint:
 
     def close(self) -> None:
         """Stop listening, and end what is under way."""
+        self._is_closed = True
         for server in self._servers:
             server.close()
         for exchange in list(self._exchanges):
             exchange.abort()
 
     def begun(self, exchange: _Exchange) -> bool:
-        """Note a connection; False when it is one too many."""
-        if len(self._exchanges) >= CONNECTIONS_MAX:
+        """Note a connection; False when it is one too many, or was being accepted when all was closed."""
+        if self._is_closed or len(self._exchanges) >= CONNECTIONS_MAX:
             return False
         self._exchanges.add(exchange)
         return True
@@ -116,12 +118,11 @@ class _Exchange(asyncio.Protocol):
         self._received = bytearray()
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._is_answered = False
 
     def abort(self) -> None:
         """End at once."""
-        if self._transport is not None:
-            self._transport.abort()
+        assert self._transport is not None, "only what was begun is ended"
+        self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`."""
@@ -132,9 +133,7 @@ class _Exchange(asyncio.Protocol):
             self.abort()
 
     def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`; what follows the head of the first request is not looked at."""
-        if self._is_answered:
-            return
+        """See `asyncio.Protocol`; what follows the head of a request is not looked at."""
         self._received += data
         end = _REQUEST_END.search(self._received, 0, REQUEST_SIZE_BYTES_MAX)
         if end is not None:
@@ -153,8 +152,6 @@ class _Exchange(asyncio.Protocol):
 
     def _answer(self, response: bytes) -> None:
         assert self._transport is not None
-        self._is_answered = True
-        self._received.clear()
         self._transport.write(response)
         self._transport.close()
 
@@ -170,10 +167,6 @@ class _Snapshot:
         for metric in METRICS:
             if metric.name in self._metrics:
                 yield _family(metric, self._metrics[metric.name])
-
-    def describe(self) -> Iterable[Family]:
-        """Names in advance, which nobody asks for here."""
-        return ()
 
 
 def _family(metric: Metric, value: float | str) -> Family:
