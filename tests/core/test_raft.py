@@ -186,6 +186,27 @@ def test_a_second_leader_loses_its_connection(event: Event, expected: Effect) ->
     assert isinstance(event, events.RequestReceived) or made._replica.connections.is_backing_off(2)
 
 
+@pytest.mark.conformance(51)
+@pytest.mark.parametrize("name", ["prospective", "candidate", "leader", "follower", "resigned"])
+@pytest.mark.parametrize("error", [ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.INVALID_REQUEST])
+def test_who_refuses_us_loses_its_connection_and_the_node_goes_on(name: str, error: ErrorCode) -> None:
+    ask: Mapping[str, messages.Response] = {
+        "prospective": voted(error=error),
+        "candidate": voted(error=error),
+        "leader": begun(error=error),
+        "follower": fetched(error=error),
+        "resigned": ended(error=error),
+    }
+    for message in (ask[name], messages.TopLevelError(error=error)):
+        made = raft(STATES[name]())
+        before = made.state
+        made._replica.connections.sent(2, NOW.mono_ms)
+        found = made.step(events.ResponseReceived(peer_id=2, correlation_id=0, message=message), NOW)
+        assert only(found, ClosePeer).peer_id == 2
+        assert made.state is before
+        assert made._replica.connections.is_backing_off(2)
+
+
 @pytest.mark.conformance(43, 97)
 @pytest.mark.parametrize(
     "event",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pykraft.errors import NotLeaderError, UsageError
 from pykraft.host.producers import Committed, Outcome
 from pykraft.types import Epoch, Offset
 from tests.host.cluster import Cluster
+from tests.host.fakes import config
 
 
 @pytest.mark.conformance(12)
@@ -17,7 +20,8 @@ def test_only_an_epoch_that_is_led_here_can_be_resigned_from() -> None:
     cluster.run_until_committed(1)
     epoch = leader.running.epoch
     follower = cluster.others(leader)[0]
-    for machine, wrong in ((leader, epoch + 1), (leader, -1), (follower, epoch)):
+    observer = cluster.add(4, replace(config(4), node_id=None))
+    for machine, wrong in ((leader, epoch + 1), (leader, -1), (follower, epoch), (observer, epoch)):
         with pytest.raises(UsageError):
             machine.running.resign(Epoch(wrong), cluster.now)
     assert leader.running.role == "leader"

@@ -6,6 +6,7 @@ import contextlib
 import random
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -25,7 +26,9 @@ from pykraft.rpc import codec
 from pykraft.rpc.context import Refusal, RpcContext
 from pykraft.rpc.fetched import read_batches
 from pykraft.types import Uuid
-from tests.rpc.wires import CONTEXT, answered
+from tests.core.replicas import key
+from tests.core.said import add_voter, begin, end, fetch, fetch_snapshot, update_voter, vote
+from tests.rpc.wires import CONTEXT, answered, asked, body_of
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 FILES = [path for path in sorted(GOLDEN.glob("*/frames/*.txt")) if int(path.name.split("-")[0]) in codec.RPCS]
@@ -138,3 +141,28 @@ def test_an_error_above_the_partition_can_be_written_for_every_rpc(key: int) -> 
     raw = b"".join(codec.encode_answer(header, TopLevelError(error=8), CONTEXT))
     expected = encode_response(key, header.api_version, 9, {"error_code": 8})
     assert raw == b"".join(expected)
+
+
+WITH_CLUSTER_ID: list[messages.Request] = [
+    *(make() for make in (vote, begin, end, fetch, fetch_snapshot, add_voter, update_voter)),
+    messages.RemoveVoterRequest(voter=key(3)),
+]
+
+
+@pytest.mark.conformance(33)
+@pytest.mark.parametrize("message", WITH_CLUSTER_ID, ids=lambda message: type(message).__name__)
+def test_the_cluster_id_is_ours_or_not_named_in_every_request_that_has_one(message: messages.Request) -> None:
+    api_key = codec.api_key_of(message)
+    version = API_VERSIONS[api_key].max
+    body = body_of(message, version)
+    for cluster_id in (CONTEXT.cluster_id, None):
+        assert type(asked(api_key, version, {**body, "cluster_id": cluster_id})) is type(message)
+    for cluster_id in ("", "x", "AAAAAAAAAAAAAAAAAAAAAB"):
+        refused = asked(api_key, version, {**body, "cluster_id": cluster_id})
+        assert isinstance(refused, Refusal)
+        assert refused.error == ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+def test_every_request_that_has_a_cluster_id_is_in_that_list() -> None:
+    listed = {type(message) for message in WITH_CLUSTER_ID}
+    assert listed == set(get_args(messages.Request)) - {messages.DescribeQuorumRequest}

@@ -16,6 +16,7 @@ from pykraft.core.on.end_epoch import on_end_quorum_epoch_request, on_end_quorum
 from pykraft.core.on.fetch_request import on_fetch_request
 from pykraft.core.on.fetch_response import on_fetch_response
 from pykraft.core.on.fetch_snapshot import on_fetch_snapshot_request
+from pykraft.core.on.following import check_not_refused
 from pykraft.core.on.vote import on_vote_request, on_vote_response, on_vote_unsupported
 from pykraft.core.on.voters import on_change_voter_request, on_update_voter_request
 from pykraft.core.replica import Replica
@@ -50,9 +51,10 @@ def on_request(replica: Replica, event: RequestReceived, now: Instant) -> None:
 def on_response(replica: Replica, event: ResponseReceived, now: Instant) -> None:
     """Pass a response to its handler; an error above the partition is handled here.
 
-    Errors: ProtocolError for a response to what this replica never asks.
+    Errors: ProtocolError for a response to what this replica never asks, and for a refusal.
     """
     if isinstance(event.message, messages.TopLevelError):
+        check_not_refused(event.message.error)
         replica.connections.back_off(event.peer_id, now.mono_ms)
         _on_error(replica, event.message.error, now)
         return

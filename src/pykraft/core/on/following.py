@@ -26,6 +26,12 @@ from pykraft.types import EPOCH_MAX, Epoch, Instant, Listeners, NodeId
 QuorumAnswer: TypeAlias = VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse
 """Responses that tell error, epoch and leader."""
 
+REFUSALS = {
+    ErrorCode.INVALID_REQUEST: "it calls our request invalid",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "it does not let this node take part: CLUSTER_AUTHORIZATION_FAILED",
+}
+"""Errors that no answer of a replica that works with us carries; Kafka's client stops at them (ADR 002)."""
+
 
 def learn_leader(replica: Replica, epoch: Epoch, leader_id: NodeId | None, told: Listeners, now: Instant) -> None:
     """Follow the leader of this or a higher epoch, if it is news and it can be reached.
@@ -69,13 +75,22 @@ def check_consistent(replica: Replica, epoch: Epoch, leader_id: NodeId | None) -
         raise ProtocolError(f"epoch {epoch} has leader {replica.leader_id}, it names {leader_id} as well")
 
 
+def check_not_refused(error: int) -> None:
+    """Complain of an error that asking again would only bring again.
+
+    Errors: ProtocolError.
+    """
+    if error in REFUSALS:
+        raise ProtocolError(REFUSALS[ErrorCode(error)])
+
+
 def settle_answer(replica: Replica, peer_id: int, answer: QuorumAnswer, now: Instant) -> bool:
     """What every response has in common; True when the RPC's own part is still to be done.
 
     Anything that brought no progress starts the retry back-off, so that the same question is not asked
     again at once.
 
-    Errors: ProtocolError when the answer cannot be true, INVALID_REQUEST among them.
+    Errors: ProtocolError when the answer cannot be true or is one of `REFUSALS`.
     """
     error, epoch, leader_id, told = answer.error, answer.epoch, answer.leader_id, answer.listeners
     before = replica.state
@@ -91,8 +106,7 @@ def settle_answer(replica: Replica, peer_id: int, answer: QuorumAnswer, now: Ins
         learn_leader(replica, epoch, leader_id, told, now)
         if replica.state is not before:
             return False
-    if error == ErrorCode.INVALID_REQUEST:
-        raise ProtocolError("it calls our request invalid")
+    check_not_refused(error)
     if error != NONE:
         replica.connections.back_off(peer_id, now.mono_ms)
     return error == NONE
