@@ -15,7 +15,7 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.types import Endpoint
 from tests.client.quorums import CLUSTER_ID, cluster_body, quorum_body, refusal
-from tests.client.scripted import SILENCE, Script, ScriptedNode, run
+from tests.client.scripted import HANG_UP, SILENCE, Answer, Script, ScriptedNode, run
 
 PATIENT = Limits(timeout_ms=10_000, request_timeout_ms=2_000, retry_backoff_ms=10)
 HASTY = Limits(timeout_ms=300, request_timeout_ms=100, retry_backoff_ms=10)
@@ -118,6 +118,24 @@ def test_an_election_without_an_end_is_told_after_the_time() -> None:
             with pytest.raises(
                 QuorumUnavailableError, match=r"no leader was found within 300 ms: .*it knows no leader"
             ):
+                await admin.describe_quorum()
+
+    with_three(main)
+
+
+def test_nodes_that_die_while_an_election_is_waited_for_do_not_end_the_wait() -> None:
+    async def main(three: Three) -> None:
+        three.named = dict.fromkeys(three.named, -1)
+        answered = three.nodes[1].scripts[ApiKey.DESCRIBE_CLUSTER]
+
+        def once(body: Body) -> Answer:
+            return answered(body) if len(three.nodes[1].requests(ApiKey.DESCRIBE_CLUSTER)) == 1 else HANG_UP
+
+        three.nodes[1].scripts[ApiKey.DESCRIBE_CLUSTER] = once
+        await three.nodes[2].stop()
+        await three.nodes[3].stop()
+        async with Admin([three.nodes[1].endpoint], limits=HASTY) as admin:
+            with pytest.raises(QuorumUnavailableError, match="no leader was found within 300 ms"):
                 await admin.describe_quorum()
 
     with_three(main)

@@ -7,9 +7,9 @@ Owns the search for the node that can answer. A round goes like this:
 3. Whoever fails, or does not lead any more, is asked last in the next round; the node that named it, too, since it
    may be cut off and tell of a leader that is long gone.
 
-Invariant: the search ends. When all nodes that are known are unreachable in one round, it ends at once with what is
-wrong with each; while at least one answers it goes on until the time is over, since a leader may yet be elected. Every
-answer is bounded in time and size (`pykraft.client.connection`). It refuses to know bytes.
+Invariant: the search ends. When all nodes are unreachable in the first round, it ends at once with what is wrong with
+each; when one has answered it goes on until the time is over, since a leader may yet be elected. Every answer is
+bounded in time and size (`pykraft.client.connection`). It refuses to know bytes.
 
 A question for the leader is a request of the quorum's protocol and the answers that mean "ask another": whatever
 changes voters will be asked in the same way.
@@ -140,20 +140,22 @@ class Admin:
         """Search for the leader, and its answer. Errors: as `describe_quorum`."""
         loop = asyncio.get_running_loop()
         self._deadline_s = loop.time() + self._limits.timeout_ms / 1_000
+        problems: dict[Endpoint, str] = {}
+        was_somebody_there = False
         while True:
-            problems: dict[Endpoint, str] = {}
-            is_somebody_there = False
             for node in tuple(self._nodes):
+                if problems and loop.time() >= self._deadline_s:
+                    break
                 try:
                     cluster = await self._cluster_at(node)
-                    is_somebody_there = True
+                    was_somebody_there = True
                     return cluster, await self._answer_of_leader(cluster, node, message)
                 except UnreachableError as error:
                     problems[node] = error.problem if error.endpoint == node else f"names a leader that fails: {error}"
                     self._nodes.remove(node)
                     self._nodes.append(node)
             story = "; ".join(f"{node}: {problem}" for node, problem in problems.items())
-            if not is_somebody_there:
+            if not was_somebody_there:
                 raise QuorumUnavailableError(f"no node answers: {story}")
             if loop.time() >= self._deadline_s:
                 raise QuorumUnavailableError(f"no leader was found within {self._limits.timeout_ms} ms: {story}")
