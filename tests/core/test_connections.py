@@ -58,7 +58,7 @@ def test_a_pause_is_never_empty() -> None:
     assert peers.is_ready(2)
 
 
-@pytest.mark.conformance(97)
+@pytest.mark.conformance(25, 97)
 def test_a_request_out_of_time_has_failed_and_its_answer_comes_too_late() -> None:
     peers = connections()
     late = peers.sent(2, 0)
@@ -83,7 +83,7 @@ def test_a_reset_forgets_requests_and_pauses_but_gives_no_number_twice() -> None
     assert peers.sent(2, 0) > late
 
 
-@pytest.mark.conformance(97)
+@pytest.mark.conformance(38, 97)
 def test_bootstrap_servers_are_asked_one_at_a_time_in_a_circle_from_a_random_start() -> None:
     peers = connections()
     assert peers.choose((), Random(1)) is None

@@ -61,7 +61,7 @@ def test_a_voters_id_with_another_directory_is_an_observer() -> None:
     assert not progress.is_voter(key(3))
 
 
-@pytest.mark.conformance(93)
+@pytest.mark.conformance(41, 93)
 def test_a_static_voter_is_known_by_its_id_alone() -> None:
     static = VoterSet.of([Voter(key=ReplicaKey(NodeId(2)), listeners=listeners(2))])
     assert Progress(static).is_voter(key(2))

@@ -64,7 +64,7 @@ def test_leadership_is_remembered_by_id_alone() -> None:
     assert isinstance(start(election(leader_id=1), voters=voter_set(2, 3)), Resigned)
 
 
-@pytest.mark.conformance(74)
+@pytest.mark.conformance(5, 17, 74)
 @pytest.mark.parametrize("directory_id", [directory(1), None])
 def test_a_candidate_asks_again_in_its_epoch(directory_id: bytes | None) -> None:
     state = start(election(voted=ReplicaKey(NodeId(1), directory(1) if directory_id else None)))

@@ -132,6 +132,7 @@ def test_own_leadership_is_told_before_what_follows_when_all_is_there_already() 
     assert desk.listener.calls == [("leader", 3, 1)]
 
 
+@pytest.mark.conformance(52)
 def test_newer_news_replace_what_was_withheld() -> None:
     desk = Desk(in_memory=4)
     desk.delivery.leader_changed(leads(3, leader_id=1, epoch_start_offset=2))

@@ -260,6 +260,32 @@ def test_a_late_listener_is_given_everything() -> None:
     assert ("leader", 1, 1) in late.calls
 
 
+@pytest.mark.conformance(52)
+@pytest.mark.parametrize("role", ["resigned", "prospective", "candidate", "unattached-voted", "follower"])
+def test_what_is_known_to_be_committed_is_given_in_every_state(role: str) -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    leader.propose(b"a")
+    cluster.run_until_committed(2)
+    cluster.settle()
+    others = cluster.others(leader)
+    epoch = leader.running.epoch
+    if role == "resigned":
+        cluster.cut(leader)
+    elif role != "follower":
+        leader.crash()
+    inside = [leader] if role == "resigned" else others
+    cluster.run_until(lambda: any(machine.running.role.startswith(role) for machine in inside))
+    machine = next(machine for machine in inside if machine.running.role.startswith(role))
+    late = FakeListener()
+    machine.running.register(late)
+    assert machine.running.role.startswith(role)
+    assert late.values == [b"a"]
+    known = ("leader", machine.running.epoch, machine.running.leader_id)
+    assert [call for call in late.calls if call[0] == "leader"] == ([] if role == "resigned" else [known])
+    assert (machine.running.epoch > epoch) == (role in ("candidate", "unattached-voted"))
+
+
 def test_too_many_undecided_proposals_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producers, "UNDECIDED_PROPOSALS_MAX", 1)
     node = Cluster(voters=1)[1]

@@ -38,6 +38,7 @@ def used() -> PageCacheFs:
     return fs
 
 
+@pytest.mark.conformance(1)
 def test_a_new_directory_gets_its_identity() -> None:
     fs = PageCacheFs()
     node = opened(fs)

@@ -26,7 +26,7 @@ from pykraft.rpc import codec
 from pykraft.rpc.context import Refusal, RpcContext
 from pykraft.rpc.fetched import read_batches
 from pykraft.types import Uuid
-from tests.core.replicas import key
+from tests.core.replicas import key as replica_key
 from tests.core.said import add_voter, begin, end, fetch, fetch_snapshot, update_voter, vote
 from tests.rpc.wires import CONTEXT, answered, asked, body_of
 
@@ -145,7 +145,7 @@ def test_an_error_above_the_partition_can_be_written_for_every_rpc(key: int) -> 
 
 WITH_CLUSTER_ID: list[messages.Request] = [
     *(make() for make in (vote, begin, end, fetch, fetch_snapshot, add_voter, update_voter)),
-    messages.RemoveVoterRequest(voter=key(3)),
+    messages.RemoveVoterRequest(voter=replica_key(3)),
 ]
 
 

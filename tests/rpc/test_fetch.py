@@ -63,6 +63,7 @@ def test_the_body_is_that_of_a_kafka_replica() -> None:
     assert (partition["log_start_offset"], partition["partition_max_bytes"]) == (-1, 0)
 
 
+@pytest.mark.conformance(41)
 def test_below_version_13_the_topic_has_no_id_and_is_refused() -> None:
     body = body_of(REQUEST, 13)
     for version in (4, 11, 12):

@@ -153,7 +153,7 @@ def test_a_fetch_waits_for_what_it_acknowledges() -> None:
     assert only(done(made), Send).after == io
 
 
-@pytest.mark.conformance(90, 97)
+@pytest.mark.conformance(39, 90, 97)
 @pytest.mark.parametrize("cause", ["backs off", "has no endpoint"])
 def test_while_the_leader_cannot_be_asked_a_bootstrap_server_is(cause: str) -> None:
     state = follower()

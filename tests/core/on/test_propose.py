@@ -114,6 +114,7 @@ def test_a_leader_resigns_from_the_epoch_that_was_meant(state: Leader, epoch: in
     assert state.resign_requested is asked
 
 
+@pytest.mark.conformance(12)
 def test_who_does_not_lead_has_nothing_to_resign_from() -> None:
     made = replica(follower())
     before = made.state
