@@ -7,12 +7,13 @@ SIGTERM end it; the next run goes on there. It refuses to know Spark (`pykraft.s
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
+from rich.table import Table
 
 from pykraft.cli.interrupt import ended_by_sigterm
 from pykraft.errors import UsageError
@@ -20,6 +21,7 @@ from pykraft.errors import UsageError
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from pykraft.spark.pipeline.report import Report
     from pykraft.spark.pipeline.status import PipelineStatus
 
 POLL_S = 0.5
@@ -91,6 +93,56 @@ def status(*, root: Path, as_json: bool) -> None:
         raise _no_spark(error) from error
     found = pipeline_status(root)
     click.echo(json.dumps(found.as_json(), indent=2) if as_json else _told(found))
+
+
+@pipeline.command()
+@click.option("--tables", "root", required=True, type=click.Path(file_okay=False, path_type=Path), help="Their folder.")
+@click.option("--replica", help="Of several replicas, this one; by default the one that goes furthest.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def report(*, root: Path, replica: str | None, as_json: bool) -> None:
+    """Sum up what the tables tell: totals, who led when, and how much was written."""
+    try:
+        from pykraft.spark.pipeline.report import make_report
+        from pykraft.spark.pipeline.run import FORMATS
+        from pykraft.spark.pipeline.status import pipeline_status
+        from pykraft.spark.session import local_session
+    except ImportError as error:
+        raise _no_spark(error) from error
+    tables = FORMATS[pipeline_status(root).table_format](root)
+    with ended_by_sigterm(), Console(stderr=True).status("asking Spark"):
+        spark = local_session("pykraft pipeline report")
+        try:
+            found = make_report(spark, tables, replica=replica)
+        finally:
+            spark.stop()
+    if as_json:
+        click.echo(json.dumps(found.as_json(), indent=2))
+    else:
+        for table in _report_tables(found):
+            Console(highlight=False).print(table)
+
+
+def _report_tables(found: Report) -> Iterator[Table]:
+    seconds = len(found.throughput)
+    totals = Table(title="what the log holds" if found.replica is None else f"what the log of {found.replica} holds")
+    totals.add_column("what")
+    totals.add_column("value", justify="right")
+    totals.add_row("records", f"{found.records:,}")
+    totals.add_row("control records", f"{found.control_records:,}")
+    totals.add_row("bytes of values", f"{found.size_bytes:,}")
+    totals.add_row("offsets", f"{found.first_offset} to {found.last_offset}")
+    totals.add_row("places that are damaged", f"{found.corrupt:,}")
+    totals.add_row("seconds with records", f"{seconds:,}")
+    totals.add_row("records in such a second", f"{found.records / max(1, seconds):,.0f}")
+    yield totals
+    led = Table(title="who led")
+    for name in ("epoch", "leader", "first offset", "last offset", "begun", "records", "gap before, ms"):
+        led.add_column(name, justify="right", no_wrap=name == "begun")
+    for row in found.epochs:
+        begun = row["begun"].isoformat(" ", "milliseconds")
+        cells = (row["epoch"], row["leader_id"], row["first_offset"], row["last_offset"], begun)
+        led.add_row(*map(str, cells), f"{row['records']:,}", "" if row["gap_ms"] is None else str(row["gap_ms"]))
+    yield led
 
 
 def _no_spark(error: ImportError) -> UsageError:

@@ -1,0 +1,83 @@
+"""What the tables tell, as plain values: totals, epochs, throughput; what a report shows.
+
+Invariant: it reads the tables and nothing else, so it is the same whenever it is asked. Of several replicas' logs one
+is taken: the one that was named, or the one that goes furthest.
+
+Source: the gold functions (`pykraft.spark.pipeline.gold`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+
+from pykraft.errors import UsageError
+from pykraft.spark.pipeline import gold
+from pykraft.spark.pipeline.names import CONTROL, RECORDS
+from pykraft.spark.tables.table import Tables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """``replica`` is None for what a live quorum served; the rows of ``epochs`` and ``throughput`` are gold's."""
+
+    replica: str | None
+    replicas: list[str | None]
+    records: int
+    control_records: int
+    size_bytes: int
+    first_offset: int | None
+    last_offset: int | None
+    corrupt: int
+    epochs: list[dict[str, Any]]
+    throughput: list[dict[str, Any]]
+
+    def as_json(self) -> dict[str, Any]:
+        """As a dict of plain values, times as ISO text."""
+        plain = asdict(self)
+        for rows in (plain["epochs"], plain["throughput"]):
+            for row in rows:
+                row.update({name: cell.isoformat() for name, cell in row.items() if isinstance(cell, datetime)})
+        return plain
+
+
+def make_report(spark: SparkSession, tables: Tables, *, replica: str | None = None, every: str = "1 second") -> Report:
+    """Ask the tables. Errors: UsageError when there are none, or none of that replica."""
+    everything = tables.read(spark, RECORDS)
+    ends = everything.groupBy("replica").agg(F.max("offset").alias("last_offset")).collect()
+    known: list[str | None] = sorted((row["replica"] for row in ends), key=lambda name: (name is not None, name))
+    if replica is not None and replica not in known:
+        raise UsageError(f"{tables.root}: there are no rows of replica {replica}; there are those of {known}")
+    chosen = replica if replica is not None else _furthest({row["replica"]: row["last_offset"] for row in ends})
+    records = gold.of_replica(everything, chosen).persist()
+    try:
+        control = gold.of_replica(tables.read(spark, CONTROL), chosen)
+        totals = records.agg(
+            F.count_if(~F.col("is_control")).alias("records"),
+            F.count_if(F.col("is_control")).alias("control_records"),
+            F.coalesce(F.sum(F.length("value")), F.lit(0)).alias("size_bytes"),
+            F.min("offset").alias("first_offset"),
+            F.max("offset").alias("last_offset"),
+            F.count("corrupt").alias("corrupt"),
+        ).collect()[0]
+        return Report(
+            replica=chosen,
+            replicas=known,
+            epochs=_rows(gold.epochs(records, control)),
+            throughput=_rows(gold.throughput(records, every=every)),
+            **totals.asDict(),
+        )
+    finally:
+        records.unpersist()
+
+
+def _furthest(ends: dict[str | None, int]) -> str | None:
+    return max(ends, key=lambda name: ends[name], default=None)
+
+
+def _rows(frame: DataFrame) -> list[dict[str, Any]]:
+    return [row.asDict() for row in frame.collect()]
