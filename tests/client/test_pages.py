@@ -1,0 +1,45 @@
+"""The programs on the pages run as they are printed, with nothing but the package."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pykraft.local.cluster import SOURCES
+from tests.tidy.repository import ROOT
+
+EXPECTED = {
+    "README.md": ["Committed(base_offset=1, epoch=1, count=2)"],
+    "docs/client.md": ["1 hello", "2 world", "LeaderAndEpoch(leader_id=1"],
+}
+
+
+def programs(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("page", EXPECTED)
+def test_the_program_on_the_page_runs(page: str, tmp_path: Path) -> None:
+    [program] = programs(page)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(SOURCES)},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    for words in EXPECTED[page]:
+        assert words in done.stdout
+
+
+def test_the_program_of_the_readme_is_short() -> None:
+    [program] = programs("README.md")
+    assert len([line for line in program.splitlines() if line.strip()]) <= 10
