@@ -107,7 +107,7 @@ def main(arguments: Sequence[str]) -> int:
     """Merge, write, and say what is wrong."""
     parts = [Path(argument) for argument in arguments] or sorted(PARTS.glob("*.json"))
     if not parts:
-        print(f"there is no part in {PARTS}: run pytest with --conformance-report FILE first", file=sys.stderr)
+        print(f"there is no part in {PARTS}: run pytest with --conformance-report=FILE first", file=sys.stderr)
         return 2
     proofs = merge(parts)
     pages = {"conformance.json": as_json(proofs), "conformance.md": as_page(proofs)}
