@@ -3,8 +3,8 @@
     @pytest.mark.conformance(26, 27)      on a function, a class, or in ``pytest.param(..., marks=...)``
     # conformance: 26 27                  in the opening comment of a file of tests/scenarios
 
-A number that the list does not have ends the run. With ``--conformance-report=FILE`` (with the ``=``: pytest takes a word
-of its own for a path) the run writes which test carried which lines, and how it ended. ``bin/test`` does so for each
+A number that the list does not have ends the run. With ``--conformance-report=FILE`` (with the ``=``: pytest takes a
+separate word for a path) the run writes which test carried which lines, and how it ended. ``bin/test`` does so for each
 stage, and ``python -m tests.conformance.report`` makes docs/conformance.md and .json of all of them. One test may prove
 many lines, and one line may need many tests; a test carries a number only if it fails when the behavior is broken.
 """
