@@ -39,6 +39,14 @@ def test_the_latest_answer_of_a_voter_counts() -> None:
     assert tally.record(NodeId(2), granted=False).granted == {1}
 
 
+def test_a_denial_can_be_forgotten_and_a_grant_cannot() -> None:
+    tally = Tally.begin(map(NodeId, (1, 2, 3)), NodeId(1)).record(NodeId(2), granted=False)
+    assert tally.forget(NodeId(3)) == tally
+    assert tally.forget(NodeId(2)).unanswered == (2, 3)
+    granted = tally.record(NodeId(3), granted=True)
+    assert granted.forget(NodeId(3)) == granted
+
+
 @pytest.mark.conformance(87)
 def test_the_same_answer_twice_is_one_answer() -> None:
     once = Tally.begin(map(NodeId, range(1, 6)), NodeId(1)).record(NodeId(2), granted=True)

@@ -43,6 +43,10 @@ class Tally:
             rejected=self.rejected - alone if granted else self.rejected | alone,
         )
 
+    def forget(self, voter_id: NodeId) -> Tally:
+        """This tally without the voter's rejection, if there is one: the voter is to be asked again."""
+        return Tally(voters=self.voters, granted=self.granted, rejected=self.rejected - {voter_id})
+
     @property
     def unanswered(self) -> tuple[NodeId, ...]:
         """Voters still to be asked, ascending."""

@@ -43,12 +43,25 @@ def on_vote_request(replica: Replica, event: RequestReceived, message: VoteReque
         _answer(replica, event, ErrorCode.INVALID_VOTER_KEY, Relies.EPOCH)
         return
     if message.pre_vote:
-        _answer(replica, event, ErrorCode.NONE, Relies.EPOCH, granted=would_grant_pre_vote(replica, message))
+        granted = would_grant_pre_vote(replica, message)
+        _answer(replica, event, ErrorCode.NONE, Relies.EPOCH, granted=granted)
+        if not granted:
+            _ask_again(replica, message.candidate.id)
         return
     granted = would_grant_vote(replica, message)
     if granted and replica.voted is None:
         cast_vote(replica, message.candidate, now)
     _answer(replica, event, ErrorCode.NONE, Relies.ELECTION if granted else Relies.EPOCH, granted=granted)
+
+
+def _ask_again(replica: Replica, voter_id: NodeId) -> None:
+    """A voter whose log is too short for this campaign has no leader either: its own denial is out of date.
+
+    It cannot go back and forth: who is asked again grants, since its log is the shorter one.
+    """
+    state = replica.state
+    if isinstance(state, Prospective):
+        replica.state = replace(state, tally=state.tally.forget(voter_id))
 
 
 def would_grant_vote(replica: Replica, message: VoteRequest) -> bool:
