@@ -68,7 +68,8 @@ def test_a_static_voter_is_known_by_its_id_alone() -> None:
 
 
 @pytest.mark.conformance(46)
-def test_observers_are_told_in_order_and_forgotten_after_silence() -> None:
+def test_observers_are_told_in_order_and_forgotten_after_five_minutes_of_silence() -> None:
+    assert OBSERVER_SESSION_MS == 5 * 60 * 1_000
     progress = Progress(voter_set(1))
     for node_id, at_ms in ((8, 10), (7, 0)):
         progress.of(key(node_id)).fetched(Offset(0), Offset(0), later(at_ms))

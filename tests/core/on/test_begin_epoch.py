@@ -85,7 +85,6 @@ def test_more_endpoints_of_the_same_leader_are_news() -> None:
     assert (made.leader_listeners, made.state.has_fetched) == (listeners(2, "OTHER"), False)
 
 
-@pytest.mark.conformance(34)
 @pytest.mark.conformance(18)
 @pytest.mark.parametrize("fewer_or_as_many", [Listeners(), listeners(2), listeners(9)])
 def test_fewer_or_as_many_endpoints_of_the_same_leader_are_none(fewer_or_as_many: Listeners) -> None:
@@ -104,6 +103,7 @@ def test_a_leader_that_hears_of_a_newer_one_follows_it() -> None:
     assert (made.epoch, made.leader_id) == (6, 3)
 
 
+@pytest.mark.conformance(34)
 @pytest.mark.parametrize(
     ("request_", "error", "epoch"),
     [
