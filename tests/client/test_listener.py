@@ -29,5 +29,7 @@ def test_what_has_both_methods_is_a_listener() -> None:
 def test_the_method_that_is_missing_is_named() -> None:
     with pytest.raises(UsageError, match="has no method handle_leader_change"):
         check_listener(Whole())
+    with pytest.raises(UsageError, match="is a class"):
+        check_listener(Whole)
     with pytest.raises(UsageError, match="has no method handle_commit"):
         check_listener(print)

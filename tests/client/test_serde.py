@@ -48,6 +48,8 @@ def test_numbers_take_eight_bytes(record: int) -> None:
         (bytes_serde, "text", TypeError),
         (bytes_serde, bytearray(b"a"), TypeError),
         (text_serde, "\ud800", UnicodeEncodeError),
+        (text_serde, b"a", TypeError),
+        (int_serde, "1", TypeError),
         (json_serde, math.nan, ValueError),
         (json_serde, object(), TypeError),
         (int_serde, 2**63, OverflowError),

@@ -119,7 +119,7 @@ def test_wrong_ways_to_register(tmp_path: Path) -> None:
     recorder = Recorder()
     with pytest.raises(UsageError, match="no listener: it has no method handle_commit"):
         node.register(print)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="the first offset is 0"):
+    with pytest.raises(UsageError, match="from_offset = -1: it is a whole number from 0"):
         node.register(recorder, from_offset=-1)
     with pytest.raises(UsageError, match="is not registered"):
         node.unregister(recorder)

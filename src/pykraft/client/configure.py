@@ -42,7 +42,7 @@ def configure(
 
     Errors: ConfigError.
     """
-    addresses = dict(voters or {})
+    addresses = _mapping(voters or {})
     at: Listeners = NO_LISTENERS
     if node_id is None:
         if listen is not None:
@@ -65,6 +65,7 @@ def configure(
 
 def voter_set(addresses: Mapping[int, str]) -> VoterSet:
     """Voters by id, each with its address. Errors: ConfigError."""
+    addresses = _mapping(addresses)
     return VoterSet.of(
         Voter(
             key=ReplicaKey(_node_id(_VOTERS, node_id)), listeners=Listeners(((LISTENER, _endpoint(_VOTERS, address)),))
@@ -102,13 +103,21 @@ def _resolved(config: NodeConfig, voter: Voter) -> Voter:
     return replace(voter, listeners=Listeners(tuple(entries)))
 
 
+def _mapping(addresses: object) -> dict[int, str]:
+    if not isinstance(addresses, Mapping):
+        raise ConfigError(_VOTERS, addresses, 'voters are a mapping from id to address: {1: "host:port"}')
+    return dict(addresses)
+
+
 def _node_id(key: str, node_id: int) -> NodeId:
     if type(node_id) is not int or not 0 <= node_id < 2**31:
         raise ConfigError(key, node_id, "a node's id is a whole number from 0 on")
     return NodeId(node_id)
 
 
-def _endpoint(key: str, address: str) -> Endpoint:
+def _endpoint(key: str, address: object) -> Endpoint:
+    if not isinstance(address, str):
+        raise ConfigError(key, address, "an address is text, host:port")
     host, separator, port = address.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]

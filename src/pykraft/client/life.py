@@ -12,11 +12,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from pykraft.client.configure import with_ports, with_voters
+from pykraft.client.configure import voter_set, with_ports, with_voters
 from pykraft.client.engine import Engine
 from pykraft.client.thread import Place
 from pykraft.config import NodeConfig
@@ -67,7 +67,9 @@ class Life:
                 raise ConfigError("listeners", f"{name}://{endpoint}", f"cannot be bound: {error}") from error
         self.config = with_ports(self.config, {name: port_of(sockets) for name, sockets in self._sockets.items()})
 
-    async def begin(self, voters: VoterSet | None, *, attach: Callable[[Host], None], over: Callable[[], None]) -> None:
+    async def begin(
+        self, voters: VoterSet | Mapping[int, str] | None, *, attach: Callable[[Host], None], over: Callable[[], None]
+    ) -> None:
         """Open, recover, ``attach``, serve; ``over`` is called at the end, if this returned.
 
         Errors: UsageError the second time; ConfigError; what opening the directory raises.
@@ -76,6 +78,8 @@ class Life:
             raise UsageError("a node is initialized once: make a new Node to begin again")
         self.bind()
         try:
+            if voters is not None and not isinstance(voters, VoterSet):
+                voters = voter_set(voters)
             self.config = with_voters(self.config, voters)
         except ConfigError:
             self._unbind()

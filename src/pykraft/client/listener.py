@@ -43,6 +43,8 @@ class Listener(Protocol[T]):
 
 def check_listener(listener: object) -> None:
     """Refuse what is no listener. Errors: UsageError naming the method that is missing."""
+    if isinstance(listener, type):
+        raise UsageError(f"{listener!r} is a class: register an object of it")
     for name in REQUIRED:
         if not callable(getattr(listener, name, None)):
             raise UsageError(f"{listener!r} is no listener: it has no method {name}")

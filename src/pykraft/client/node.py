@@ -15,14 +15,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar, assert_never, overload
 
+from pykraft.client.arguments import INT32_MAX, epoch_number, whole_number
 from pykraft.client.leadership import LeaderAndEpoch
 from pykraft.client.life import Answer, Life
 from pykraft.client.listener import Listener
-from pykraft.client.serde import Serde, bytes_serde, serialized
+from pykraft.client.serde import Serde, bytes_serde, check_serde, serialized
 from pykraft.client.subscriptions import Subscriptions
 from pykraft.client.thread import OwnThread, Place, SameLoop
 from pykraft.client.watch import LeaderWatch
@@ -55,7 +56,10 @@ class Node(Generic[T]):
     def __init__(self, config: NodeConfig, serde: Serde[T], *, own_thread: bool = ...) -> None: ...
 
     def __init__(self, config: NodeConfig, serde: Serde[Any] = bytes_serde, *, own_thread: bool = False) -> None:
-        """Nothing is opened yet: see `initialize`."""
+        """Nothing is opened yet: see `initialize`. Errors: UsageError for what is no configuration, or no serde."""
+        if not isinstance(config, NodeConfig):
+            raise UsageError(f"{config!r} is no configuration: pykraft.client.configure makes one")
+        check_serde(serde)
         self.place: Place = OwnThread() if own_thread else SameLoop()
         """Where the node's loop is; of interest to its own parts only."""
         self._serde: Serde[T] = serde
@@ -73,8 +77,10 @@ class Node(Generic[T]):
         """
         self._life.bind()
 
-    async def initialize(self, voters: VoterSet | None = None) -> None:
-        """Open the directory, recover what is in it, and take part in the quorum. ``voters`` replace the configured.
+    async def initialize(self, voters: VoterSet | Mapping[int, str] | None = None) -> None:
+        """Open the directory, recover what is in it, and take part in the quorum.
+
+        ``voters`` replace the configured ones; a mapping has their addresses by id.
 
         Without ``own_thread`` the loop stands still while the log is recovered.
 
@@ -129,9 +135,11 @@ class Node(Generic[T]):
         raises. Only after OutcomeUnknownError, and NotRunningError while it waited, may they be in the log.
         """
         values = serialized(self._serde, records)
+        wanted = None if epoch is None else Epoch(epoch_number(epoch))
 
         def act(host: Host, answer: Answer[Outcome]) -> None:
-            host.propose(values, epoch=_epoch(host, epoch), now=now(), on_outcome=answer)
+            own = host.epoch if wanted is None else wanted
+            host.propose(values, epoch=own, now=now(), on_outcome=answer)
 
         outcome: Outcome = await self._life.ask(act)
         match outcome:
@@ -170,7 +178,8 @@ class Node(Generic[T]):
         Errors: UsageError for an epoch that has not begun, for the present one when another node leads it, and for a
         node without an id; NotRunningError.
         """
-        await self._ask(lambda host: host.resign(Epoch(epoch), now()))
+        resigned = Epoch(epoch_number(epoch))
+        await self._ask(lambda host: host.resign(resigned, now()))
 
     async def shutdown(self, timeout_ms: int = SHUTDOWN_TIMEOUT_MS) -> None:
         """Leave gracefully: a leader hands over first; then wait until listeners are done with what they were given.
@@ -178,8 +187,9 @@ class Node(Generic[T]):
         Cancelling the wait does not stop the shutdown; asking again waits for the same one.
 
         Errors: ShutdownTimeoutError when nobody took over in time, and the node has left all the same; whatever ended
-        a node that failed.
+        a node that failed; UsageError for a time that is none.
         """
+        whole_number("timeout_ms", timeout_ms, least=0, most=INT32_MAX)
         if self._shutdown is None:
             self._shutdown = asyncio.get_running_loop().create_task(self._leave(timeout_ms), name="pykraft shutdown")
         await asyncio.shield(self._shutdown)
@@ -298,11 +308,12 @@ class Node(Generic[T]):
 
     async def _append(self, epoch: int, records: Iterable[T], *, is_prepared: bool) -> Offset:
         values = serialized(self._serde, records)
+        wanted = Epoch(epoch_number(epoch))
 
         def act(host: Host, answer: Answer[Offset]) -> None:
             host.propose(
                 values,
-                epoch=Epoch(epoch),
+                epoch=wanted,
                 now=now(),
                 on_accepted=lambda base_offset: answer(Offset(base_offset + len(values) - 1)),
                 on_outcome=lambda outcome: _refused(outcome, answer),
@@ -341,10 +352,6 @@ class Node(Generic[T]):
     def _raise_failure(self) -> None:
         if self._life.failure is not None:
             raise self._life.failure
-
-
-def _epoch(host: Host, epoch: int | None) -> Epoch:
-    return host.epoch if epoch is None else Epoch(epoch)
 
 
 def _refused(outcome: Outcome, answer: Answer[Any]) -> None:

@@ -46,6 +46,8 @@ class _Text:
     """UTF-8."""
 
     def serialize(self, record: str) -> bytes:
+        if not isinstance(record, str):
+            raise TypeError(f"a record is text here, not {type(record).__name__}")
         return record.encode()
 
     def deserialize(self, data: bytes) -> str:
@@ -66,6 +68,8 @@ class _Int:
     """A whole number from -2**63 to 2**63 - 1 in eight bytes, big-endian."""
 
     def serialize(self, record: int) -> bytes:
+        if not isinstance(record, int):
+            raise TypeError(f"a record is a whole number here, not {type(record).__name__}")
         return record.to_bytes(8, "big", signed=True)
 
     def deserialize(self, data: bytes) -> int:
@@ -102,3 +106,10 @@ def serialized(serde: Serde[T], records: Iterable[T]) -> list[bytes]:
     if not all(values):
         raise UsageError("a record takes at least one byte in the log: the serde made an empty one")
     return values
+
+
+def check_serde(serde: object) -> None:
+    """Refuse what is no serde. Errors: UsageError naming the method that is missing."""
+    for name in ("serialize", "deserialize"):
+        if isinstance(serde, type) or not callable(getattr(serde, name, None)):
+            raise UsageError(f"{serde!r} is no serde: it is an object with the methods serialize and deserialize")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import Generic, TypeVar
 
+from pykraft.client.arguments import whole_number
 from pykraft.client.listener import Listener, check_listener
 from pykraft.client.serde import Serde
 from pykraft.client.subscription import Owner, Subscription
@@ -37,8 +38,8 @@ class Subscriptions(Generic[T]):
         check_listener(listener)
         if id(listener) in self._current:
             raise UsageError(f"{listener!r} is registered already")
-        if from_offset is not None and from_offset < 0:
-            raise UsageError(f"from_offset = {from_offset}: the first offset is 0")
+        if from_offset is not None:
+            whole_number("from_offset", from_offset, least=0)
         subscription = Subscription(
             self._owner,
             listener,

@@ -1,0 +1,85 @@
+"""A wrong argument of any call is the caller's error, and the node goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykraft.client import Node, text_serde
+from pykraft.client.arguments import epoch_number, whole_number
+from pykraft.errors import ConfigError, UsageError
+from tests.client.nodes import BOTH, Recorder, alone, config_of, run
+
+
+@pytest.mark.parametrize("value", ["1", 1.0, True, None, -1, 5])
+def test_what_is_no_whole_number_within_its_bounds_is_refused(value: object) -> None:
+    with pytest.raises(UsageError, match=r"size = .*: it is a whole number from 0 to 4"):
+        whole_number("size", value, least=0, most=4)
+
+
+def test_epochs_may_be_older_than_all_but_not_larger_than_any() -> None:
+    assert (epoch_number(-1), epoch_number(2**31 - 1)) == (-1, 2**31 - 1)
+    with pytest.raises(UsageError, match="epoch = 2147483648"):
+        epoch_number(2**31)
+
+
+@BOTH
+def test_no_wrong_argument_ends_a_node(tmp_path: Path, own_thread: bool) -> None:
+    odd: Any = "1"
+    not_records: list[Any] = [None, 5, [5], [None]]
+
+    async def main() -> None:
+        async with Node(alone(tmp_path), text_serde, own_thread=own_thread) as node:
+            await node.wait_for_leader()
+            calls: list[Callable[[], Awaitable[object]]] = [
+                lambda: node.propose("hello"),
+                lambda: node.propose(["a"], epoch=odd),
+                lambda: node.prepare_append(odd, ["a"]),
+                lambda: node.schedule_append(odd, ["a"]),
+                lambda: node.resign(odd),
+                lambda: node.shutdown(odd),
+                lambda: node.shutdown(-1),
+            ]
+            for call in calls:
+                with pytest.raises(UsageError):
+                    await call()
+            for records in not_records:
+                with pytest.raises(TypeError):
+                    await node.propose(records)
+            with pytest.raises(UsageError, match="from_offset = '1'"):
+                node.register(Recorder(), from_offset=odd)
+            assert (await node.propose(["a"])).count == 1
+
+    run(main)
+
+
+def test_what_is_no_configuration_serde_or_set_of_voters_is_refused(tmp_path: Path) -> None:
+    nothing: Any = None
+    not_serdes: list[Any] = [nothing, type(text_serde), object()]
+    not_voters: list[Any] = ["1@h:1", [1], {1: 5}, {"1": "h:1"}]
+    with pytest.raises(UsageError, match="configure makes one"):
+        Node(nothing)
+    for serde in not_serdes:
+        with pytest.raises(UsageError, match="is no serde"):
+            Node(alone(tmp_path), serde)
+
+    async def main() -> None:
+        for voters in not_voters:
+            node = Node(config_of(tmp_path), text_serde)
+            with pytest.raises(ConfigError, match=r"controller\.quorum\.voters"):
+                await node.initialize(voters)
+
+    run(main)
+
+
+def test_voters_may_be_named_by_their_addresses(tmp_path: Path) -> None:
+    async def main() -> None:
+        node = Node(config_of(tmp_path), text_serde)
+        await node.initialize({1: "127.0.0.1:0"})
+        async with node:
+            assert (await node.wait_for_leader()).leader_id == 1
+
+    run(main)
