@@ -135,8 +135,10 @@ def test_an_only_voter_leads_in_one_step_and_is_never_deposed() -> None:
     moves.to_prospective(made, NOW)
     assert isinstance(made.state, Leader)
     assert (made.epoch, made.state.check_quorum_deadline_ms) == (6, NEVER_MS)
-    written = only(done(made), WriteElectionState)
-    assert written.election == Election(epoch=SIX, leader_id=NodeId(1))
+    found = done(made)
+    assert only(found, WriteElectionState).election == Election(epoch=SIX, leader_id=NodeId(1))
+    (batch,) = only(found, AppendBatches).batches
+    assert batch.control == (LeaderChange(leader_id=NodeId(1), voters=(NodeId(1),), granting_voters=(NodeId(1),)),)
 
 
 @pytest.mark.conformance(44, 91, 93)

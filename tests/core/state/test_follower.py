@@ -9,6 +9,7 @@ import pytest
 from pykraft.core.on.asking import send_fetch_to_leader
 from pykraft.core.on.timer import next_deadline_ms, poll
 from pykraft.core.state import Follower
+from pykraft.errors import ProtocolError
 from pykraft.types import NO_LISTENERS, Endpoint, Instant, Listeners, NodeId, Offset
 from tests.core.replicas import (
     EPOCH,
@@ -49,12 +50,22 @@ def test_it_campaigns_when_its_time_is_over_and_a_fetch_gives_it_more() -> None:
 
 
 @pytest.mark.conformance(90)
-@pytest.mark.parametrize(("known", "told"), [(4, None), (4, 3), (4, 0), (None, None)])
-def test_the_high_watermark_is_never_taken_back(known: int | None, told: int | None) -> None:
+@pytest.mark.parametrize(("known", "told"), [(4, None), (4, 4), (None, None)])
+def test_a_high_watermark_that_is_not_told_or_told_again_changes_nothing(known: int | None, told: int | None) -> None:
     made = replica(replace(follower(), high_watermark=None if known is None else Offset(known)))
     found = answer(made, fetched(high_watermark=told))
     assert made.high_watermark == known
     assert "NotifyHighWatermark" not in kinds(found)
+
+
+@pytest.mark.conformance(90)
+@pytest.mark.parametrize("told", [3, 0])
+def test_a_leader_that_takes_the_high_watermark_back_is_not_listened_to(told: int) -> None:
+    made = replica(replace(follower(), high_watermark=Offset(4)))
+    before = made.state
+    with pytest.raises(ProtocolError, match=f"went back from 4 to {told}"):
+        answer(made, fetched(high_watermark=told))
+    assert made.state is before
 
 
 @pytest.mark.conformance(90)

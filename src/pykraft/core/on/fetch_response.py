@@ -21,8 +21,8 @@ def on_fetch_response(replica: Replica, event: ResponseReceived, message: FetchR
     """Do what the leader's answer says: append, truncate, or report that only a snapshot would help.
 
     Effects: AppendFetched or TruncateTo; NotifyHighWatermark; the next Fetch follows when the step ends.
-    Errors: ProtocolError for batches below the log end or a diverging answer without sense; Fatal for a
-    truncation below the high watermark: committed records would be lost.
+    Errors: ProtocolError for batches below the log end, a diverging answer without sense, or a high watermark that
+    went back; Fatal for a truncation below the high watermark: committed records would be lost.
     Source: KIP-595 §Fetch; KafkaRaftClient.handleFetchResponse.
     """
     if not settle_answer(replica, event.peer_id, message, now):
@@ -38,11 +38,19 @@ def on_fetch_response(replica: Replica, event: ResponseReceived, message: FetchR
     if message.diverging is not None:
         _truncate(replica, message.diverging)
     else:
+        _check_high_watermark(state, message.high_watermark)
         _append(replica, event, message, now)
         _raise_high_watermark(replica, message.high_watermark)
     state = replica.state
     assert isinstance(state, Follower)
     replica.state = replace(state, has_fetched=True, fetch_deadline_ms=now.mono_ms + replica.config.fetch_timeout_ms)
+
+
+def _check_high_watermark(state: Follower, told: Offset | None) -> None:
+    """What is committed stays committed: no leader that is one knows less than was known before."""
+    known = state.high_watermark
+    if known is not None and told is not None and told < known:
+        raise ProtocolError(f"the high watermark went back from {known} to {told}")
 
 
 def _truncate(replica: Replica, diverging: OffsetAndEpoch) -> None:
@@ -97,7 +105,7 @@ def valid_prefix(batches: tuple[FetchedBatch, ...], end: OffsetAndEpoch, replica
 
 
 def _raise_high_watermark(replica: Replica, told: Offset | None) -> None:
-    """The leader's high watermark as far as this log reaches; it never goes back."""
+    """The leader's high watermark as far as this log reaches."""
     state = replica.state
     assert isinstance(state, Follower)
     if told is None:
