@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.plugin import scenario_marks
+from tests.conformance.plugin import pytest_collection_modifyitems, scenario_marks
 from tests.tidy.repository import ROOT
 
 CASES = """
@@ -63,11 +63,14 @@ def test_outcomes_are_written(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("numbers", ["152", "0", "'26'", ""])
-def test_a_number_that_no_line_has_ends_the_run(tmp_path: Path, numbers: str) -> None:
-    ended = run(tmp_path, f"import pytest\n@pytest.mark.conformance({numbers})\ndef test(): pass\n")
-    assert ended.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "conformance has no line" in ended.stderr
+@pytest.mark.parametrize("numbers", [(152,), (0,), ("26",), ()])
+def test_a_number_that_no_line_has_ends_the_run(request: pytest.FixtureRequest, numbers: tuple[object, ...]) -> None:
+    item = pytest.Function.from_parent(request.node.parent, name="test_it", callobj=lambda: None)
+    item.add_marker(pytest.mark.conformance(26, 27))
+    pytest_collection_modifyitems([item])
+    item.add_marker(pytest.mark.conformance(*numbers))
+    with pytest.raises(pytest.UsageError, match="conformance has no line"):
+        pytest_collection_modifyitems([item])
 
 
 def test_a_scenario_names_its_lines_in_its_opening_comment() -> None:
