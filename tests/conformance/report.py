@@ -4,7 +4,7 @@
 
 Invariant: the same list and the same outcomes give the same bytes; no times, no machine. Exit status: 0; 1 when a
 required line has no passing test, a test with a number failed, or the pages changed (they are written all the same:
-look at the diff and commit it); 2 when there is nothing to merge.
+look at the diff and commit it); 2 when there is nothing to merge, or no part.
 """
 
 from __future__ import annotations
@@ -109,7 +109,11 @@ def main(arguments: Sequence[str]) -> int:
     if not parts:
         print(f"there is no part in {PARTS}: run pytest with --conformance-report=FILE first", file=sys.stderr)
         return 2
-    proofs = merge(parts)
+    try:
+        proofs = merge(parts)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        print(f"a part cannot be read: {type(error).__name__}: {error}", file=sys.stderr)
+        return 2
     pages = {"conformance.json": as_json(proofs), "conformance.md": as_page(proofs)}
     complaints = [f"line {proof.line.number}: {proof.open}" for proof in proofs if proof.is_missing]
     complaints += [f"docs/{name} was written anew: look at the diff" for name in pages if _write(name, pages[name])]

@@ -77,3 +77,15 @@ def test_nothing_to_merge_is_said(
     monkeypatch.setattr(report, "PARTS", tmp_path)
     assert report.main([]) == 2
     assert "--conformance-report" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", '{"a": 1}', '{"a": {"lines": [999], "outcome": "passed"}}'])
+def test_what_is_no_part_is_said(
+    tmp_path: Path, docs: Path, capsys: pytest.CaptureFixture[str], text: str | None
+) -> None:
+    path = tmp_path / "part.json"
+    if text is not None:
+        path.write_text(text)
+    assert report.main([str(path)]) == 2
+    assert "a part cannot be read" in capsys.readouterr().err
+    assert list(docs.iterdir()) == []
