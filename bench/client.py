@@ -20,7 +20,7 @@ import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from pykraft.client import LeaderAndEpoch, Node, Reader, configure, voter_set
+from pykraft.client import LeaderAndEpoch, Node, Reader, configure
 from pykraft.config import RaftConfig
 from pykraft.errors import BufferFullError
 from pykraft.server.run import SWITCH_INTERVAL_S
@@ -68,7 +68,7 @@ async def measure(directory: Path, nodes_count: int, size: int, chosen: argparse
     async with AsyncExitStack() as stack:
         for node in nodes.values():
             await node.bind()
-        voters = voter_set({node_id: str(node.endpoint) for node_id, node in nodes.items()})
+        voters = {node_id: str(node.endpoint) for node_id, node in nodes.items()}
         for node in nodes.values():
             await node.initialize(voters)
             stack.push_async_callback(node.close)

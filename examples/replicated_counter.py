@@ -20,7 +20,7 @@ import tempfile
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from pykraft.client import ClaimAdapter, Node, Reader, configure, int_serde, voter_set
+from pykraft.client import ClaimAdapter, Node, Reader, configure, int_serde
 from pykraft.config import RaftConfig
 from pykraft.errors import NotLeaderError, NotRunningError, OutcomeUnknownError, PykraftError
 
@@ -90,7 +90,7 @@ async def in_one_process(target: int) -> None:
         counters = {node_id: with_counter(node, target) for node_id, node in nodes.items()}
         for node in nodes.values():
             await node.bind()
-        voters = voter_set({node_id: str(node.endpoint) for node_id, node in nodes.items()})
+        voters = {node_id: str(node.endpoint) for node_id, node in nodes.items()}
         async with AsyncExitStack() as stack:
             for node in nodes.values():
                 await node.initialize(voters)

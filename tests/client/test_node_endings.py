@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from pykraft.client import LeaderAndEpoch, Node, int_serde, text_serde
-from pykraft.errors import NotRunningError
-from tests.client.nodes import BOTH, Recorder, alone, run
+from pykraft.errors import NotRunningError, OutcomeUnknownError, StorageError
+from tests.client.nodes import BOTH, TIMEOUT_S, Recorder, alone, run
+from tests.server.stalling_fs import StallingFs
 
 
 class Odd:
@@ -103,3 +104,92 @@ def test_a_listener_may_propose_and_may_close_its_own_node(tmp_path: Path) -> No
         assert last.seen == ["answer"]
 
     run(main)
+
+
+@BOTH
+def test_a_disk_that_fails_ends_the_node_and_every_call(
+    tmp_path: Path, own_thread: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = StallingFs()
+    monkeypatch.setattr("pykraft.server.driver.OsFs", lambda: fs)
+
+    async def main() -> None:
+        node = Node(alone(tmp_path), text_serde, own_thread=own_thread)
+        await node.initialize()
+        await node.wait_for_leader()
+        await node.propose(["a"])
+        fs.fails = True
+        with pytest.raises((OutcomeUnknownError, NotRunningError)):
+            await node.propose(["b"])
+        with pytest.raises(StorageError, match="input/output error"):
+            await node.wait_closed()
+        with pytest.raises(NotRunningError, match=r"failed: .*input/output error"):
+            await node.propose(["c"])
+
+    run(main)
+
+
+@BOTH
+def test_a_disk_that_stalls_leaves_no_call_waiting(
+    tmp_path: Path, own_thread: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = StallingFs()
+    monkeypatch.setattr("pykraft.server.driver.OsFs", lambda: fs)
+    monkeypatch.setattr("pykraft.server.driver.LANE_STOP_TIMEOUT_S", 0.05)
+
+    async def main() -> None:
+        node = Node(alone(tmp_path), text_serde, own_thread=own_thread)
+        await node.initialize()
+        await node.wait_for_leader()
+        await node.propose(["a"])
+        fs.gate.clear()
+        waiting = asyncio.create_task(node.propose(["b"]))
+        await asyncio.wait_for(asyncio.to_thread(fs.is_stalled.wait, TIMEOUT_S), TIMEOUT_S)
+        await node.close()
+        with pytest.raises(NotRunningError, match="has ended"):
+            await waiting
+        fs.gate.set()
+
+    run(main)
+
+
+def test_a_block_that_had_ended_when_its_node_failed_raises_the_failure_too(tmp_path: Path) -> None:
+    async def main() -> None:
+        node = Node(alone(tmp_path), text_serde)
+        with pytest.raises(ValueError, match="at the last moment"):
+            async with node:
+                node._life.failure = ValueError("at the last moment")
+                node._ended()
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+
+    run(main)
+
+
+def test_a_listener_that_fails_after_the_end_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Late(Recorder):
+        """Fails when it may."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.began, self.may_fail = asyncio.Event(), asyncio.Event()
+
+        async def handle_commit(self, reader: Any) -> None:  # type: ignore[override]
+            self.began.set()
+            await self.may_fail.wait()
+            raise ValueError("too late")
+
+    async def main() -> None:
+        node = Node(alone(tmp_path), text_serde)
+        late = Late()
+        node.register(late)
+        await node.initialize()
+        await asyncio.wait_for(late.began.wait(), TIMEOUT_S)
+        leaving = asyncio.create_task(node.shutdown(timeout_ms=20_000))
+        await node.wait_closed()
+        late.may_fail.set()
+        await leaving
+
+    run(main)
+    assert "a listener failed after the end of its node" in caplog.text
