@@ -154,12 +154,14 @@ def test_a_disk_that_stalls_leaves_no_call_waiting(
 
 
 def test_a_block_that_had_ended_when_its_node_failed_raises_the_failure_too(tmp_path: Path) -> None:
+    async def block() -> None:
+        async with Node(alone(tmp_path), text_serde) as node:
+            node._life.failure = ValueError("at the last moment")
+            node._ended()
+
     async def main() -> None:
-        node = Node(alone(tmp_path), text_serde)
         with pytest.raises(ValueError, match="at the last moment"):
-            async with node:
-                node._life.failure = ValueError("at the last moment")
-                node._ended()
+            await block()
         task = asyncio.current_task()
         assert task is not None
         assert task.cancelling() == 0
