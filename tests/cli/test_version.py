@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
 from click.testing import CliRunner
 
 from pykraft import __version__
-from pykraft.cli.version import version
+from pykraft.cli.version import OPTIONAL, version
 
 
 def test_it_is_printed() -> None:
     result = CliRunner().invoke(version)
     assert (result.exit_code, result.output) == (0, f"{__version__}\n")
+
+
+def test_json_has_packages_and_apis() -> None:
+    document = json.loads(CliRunner().invoke(version, ["--json"]).output)
+    assert document["version"] == __version__
+    assert list(document["packages"]) == list(OPTIONAL)
+    assert {"key": 52, "name": "VOTE", "min": 0, "max": 2} in document["apis"]
+
+
+def test_verbose_is_the_same_for_a_person() -> None:
+    result = CliRunner().invoke(version, ["--verbose"])
+    lines = result.output.splitlines()
+    assert lines[0].split() == ["version:", __version__]
+    assert ["VOTE", "52", "0", "to", "2"] in [line.split() for line in lines]
+
+
+def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pykraft.cli.version.OPTIONAL", {"absent": "no_such_module", "unnamed": "json"})
+    assert json.loads(CliRunner().invoke(version, ["--json"]).output)["packages"] == {
+        "absent": None,
+        "unnamed": "unknown",
+    }
+    assert "not installed" in CliRunner().invoke(version, ["-v"]).output

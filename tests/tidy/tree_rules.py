@@ -19,6 +19,7 @@ FAN_OUT_MAX = 12
 own check allows the class that it then exempts. `SHARED_WORDS` do not count: they are vocabulary, not neighbors."""
 SHARED_WORDS = frozenset({"pykraft.types", "pykraft.errors", "pykraft.config"})
 JOINERS: dict[str, tuple[int, str]] = {
+    "pykraft.cli.main": (14, "the table of all commands"),
     "pykraft.rpc.codec": (14, "the table of all RPCs"),
 }
 """Modules whose one idea is to join many: how many, and why."""

@@ -38,7 +38,7 @@ def read_config(path: Path) -> NodeConfig:
     Errors: UsageError with the file, and the property if one is wrong.
     """
     with naming(path):
-        parsed = node_config(parse_properties(_read_text(path)))
+        parsed = node_config(parse_properties(read_text(path)))
     for warning in parsed.warnings:
         logger.warning("%s: %s", path, warning)
     return parsed.config
@@ -67,7 +67,7 @@ def naming(path: Path) -> Iterator[None]:
         raise UsageError(f"{path}: {error}") from error
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
     """A text file in UTF-8, or in Latin-1 as Java reads it. Errors: UsageError."""
     try:
         with path.open("rb") as file:

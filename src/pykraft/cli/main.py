@@ -10,18 +10,23 @@ import importlib
 from collections.abc import Mapping
 
 import click
+from click.shell_completion import CompletionItem
 
+from pykraft import __version__
 from pykraft.cli.errors import run_with_exit_codes
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "bench": ("pykraft.cli.bench", "Measure quorums, ours beside Kafka's."),
+    "completion": ("pykraft.cli.completion", "Print a completion script for a shell."),
     "demo": ("pykraft.cli.demo", "Run a quorum, kill its leader, find every record again with Spark."),
     "dump": ("pykraft.cli.dump", "Print log, index, checkpoint and quorum-state files."),
     "pipeline": ("pykraft.cli.pipeline", "A quorum's log into tables, through Spark."),
     "quorum": ("pykraft.cli.quorum", "Look into a live quorum, as kafka-metadata-quorum does."),
     "server": ("pykraft.cli.server", "Run a node."),
     "sim": ("pykraft.cli.sim", "Run the simulator."),
+    "storage": ("pykraft.cli.storage", "Format a node's log directories, or show them."),
     "tail": ("pykraft.cli.tail", "Print the records of a live quorum."),
+    "verify": ("pykraft.cli.verify", "Check a data directory: CRC, offsets, epochs, indexes."),
     "version": ("pykraft.cli.version", "Print the version."),
 }
 """Command: where it is, and what it does (known without importing it)."""
@@ -44,6 +49,12 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """See `click.Group`; the names of commands are completed without an import of any."""
+        names = [CompletionItem(name, help=text) for name, (_, text) in sorted(COMMANDS.items())]
+        found = [item for item in names if item.value.startswith(incomplete)]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """See `click.Group`; the help of the group imports no command."""
         del ctx
@@ -52,6 +63,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="%(version)s")
 def pykraft() -> None:
     """Apache Kafka's Raft (KRaft) in Python, with Kafka's own bytes on the wire and on disk."""
 

@@ -1,13 +1,76 @@
-"""`pykraft version`."""
+"""`pykraft version`: which pykraft this is, on what it runs, what it can use and which versions of Kafka's APIs it has.
+
+Invariant: without options it prints one line, and imports nothing for it.
+"""
 
 from __future__ import annotations
+
+import json
+import platform
+import sys
+from typing import Any, Final
 
 import click
 
 from pykraft import __version__
 
+OPTIONAL: Final = {
+    "uvloop": "uvloop",
+    "rich": "rich",
+    "prometheus-client": "prometheus_client",
+    "pyspark": "pyspark",
+    "deltalake": "deltalake",
+    "matplotlib": "matplotlib",
+}
+"""Packages of the extras, by the name they are imported under."""
 
-@click.command()
-def version() -> None:
-    """Print the version."""
-    click.echo(__version__)
+
+@click.command(short_help="Print the version.")
+@click.option(
+    "--verbose", "-v", is_flag=True, help="Python, platform, optional packages and the versions of APIs, too."
+)
+@click.option("--json", "as_json", is_flag=True, help="All of that as one JSON object.")
+def version(*, verbose: bool, as_json: bool) -> None:
+    """Print the version of pykraft."""
+    if as_json:
+        click.echo(json.dumps(_facts(), indent=2))
+    elif verbose:
+        for line in _lines(_facts()):
+            click.echo(line)
+    else:
+        click.echo(__version__)
+
+
+def _facts() -> dict[str, Any]:
+    from importlib import metadata
+    from importlib.util import find_spec
+
+    from pykraft.protocol.messages import API_VERSIONS
+
+    def installed(package: str, module: str) -> str | None:
+        if find_spec(module) is None:
+            return None
+        try:
+            return metadata.version(package)
+        except metadata.PackageNotFoundError:
+            return "unknown"
+
+    return {
+        "version": __version__,
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "executable": sys.executable,
+        "platform": platform.platform(),
+        "packages": {package: installed(package, module) for package, module in OPTIONAL.items()},
+        "apis": [
+            {"key": int(key), "name": key.name, "min": versions.min, "max": versions.max}
+            for key, versions in sorted(API_VERSIONS.items())
+        ],
+    }
+
+
+def _lines(facts: dict[str, Any]) -> list[str]:
+    lines = [f"{name + ':':<12}{facts[name]}" for name in ("version", "python", "executable", "platform")]
+    lines += [f"{name + ':':<20}{found or 'not installed'}" for name, found in facts["packages"].items()]
+    lines += ["API                  key  versions"]
+    lines += [f"{api['name']:<20}{api['key']:>4}  {api['min']} to {api['max']}" for api in facts["apis"]]
+    return lines

@@ -17,7 +17,7 @@ from pykraft.log.fs import Fs, write_atomically
 from pykraft.types import Uuid, uuid_parse, uuid_text
 
 FILE_NAME = "partition.metadata"
-_REPAIR = f"if the directory is this partition's, remove {FILE_NAME}; it is written anew at the next start"
+REPAIR = f"if the directory is this partition's, remove {FILE_NAME}; it is written anew at the next start"
 
 
 def own_partition(fs: Fs, directory: Path, topic_id: Uuid) -> None:
@@ -53,5 +53,5 @@ def parse_partition_metadata(path: Path, content: bytes) -> Uuid:
     except UsageError:
         pass
     raise CorruptionError(
-        path, position=0, expected="'version: 0' and 'topic_id: <UUID>'", found=repr(content[:80]), repair=_REPAIR
+        path, position=0, expected="'version: 0' and 'topic_id: <UUID>'", found=repr(content[:80]), repair=REPAIR
     )

@@ -44,11 +44,11 @@ FILE_NAME = "quorum-state"
 CHECK_NAME = "quorum-state.check"
 _NONE = -1
 _ID_MAX = 2**31 - 1
-_REPAIR_FILE = (
+REPAIR_FILE = (
     "restore quorum-state from a copy of this replica, or remove the replica from the quorum and start it anew with "
     "an empty directory: a replica that forgets its vote may vote twice"
 )
-_REPAIR_CHECK = (
+REPAIR_CHECK = (
     "if a Kafka node wrote quorum-state after pykraft did, remove quorum-state.check; "
     "else restore quorum-state from the newest copy in quorum-state.check"
 )
@@ -82,7 +82,7 @@ class ElectionStore:
         """
         content = self._fs.read(self._path) if self._fs.exists(self._path) else None
         if self._check is None and self._fs.exists(self._check_path):
-            self._check = SlotFile.open(self._fs, self._check_path, repair=_REPAIR_CHECK)
+            self._check = SlotFile.open(self._fs, self._check_path, repair=REPAIR_CHECK)
         if self._check is not None and self._check.newest.payload != (content or b""):
             self._refuse_unknown(self._check, content or b"")
             content = self._check.newest.payload
@@ -127,9 +127,9 @@ class ElectionStore:
         raise CorruptionError(
             self._path,
             position=next(differing, min(len(newest), len(content))),
-            expected=f"{_shown(newest)} as in {CHECK_NAME}",
-            found=_shown(content),
-            repair=_REPAIR_CHECK,
+            expected=f"{shown(newest)} as in {CHECK_NAME}",
+            found=shown(content),
+            repair=REPAIR_CHECK,
         )
 
     def _sync(self) -> None:
@@ -196,8 +196,8 @@ def parse_quorum_state(path: Path, content: bytes) -> StoredElection:
             path,
             position=0,
             expected="a quorum-state of data version 0 or 1",
-            found=f"{_shown(content)} ({error})",
-            repair=_REPAIR_FILE,
+            found=f"{shown(content)} ({error})",
+            repair=REPAIR_FILE,
         ) from error
 
 
@@ -229,5 +229,6 @@ def _directory_id(fields: dict[str, object]) -> Uuid | None:
     return None if directory_id == ZERO_UUID else directory_id
 
 
-def _shown(content: bytes) -> str:
+def shown(content: bytes) -> str:
+    """The beginning of a file, for an error."""
     return repr(content[:300].decode("utf-8", "replace")) if content else "nothing"

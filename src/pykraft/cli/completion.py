@@ -1,0 +1,32 @@
+"""``pykraft completion``: the script by which a shell completes commands and options.
+
+Owns which shells. The script is click's: it asks ``pykraft`` itself for candidates, so it never needs to be written
+anew. It refuses to know commands (`pykraft.cli.main` names them without importing them).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+from click.shell_completion import get_completion_class
+
+VARIABLE: Final = "_PYKRAFT_COMPLETE"
+"""By which the script asks; `click.Command.main` answers it."""
+
+
+@click.command(short_help="Print a completion script for a shell.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    r"""Print the script that makes SHELL complete the commands and options of pykraft.
+
+    \b
+    bash: eval "$(pykraft completion bash)"                                      in ~/.bashrc
+    zsh:  eval "$(pykraft completion zsh)"                                       in ~/.zshrc
+    fish: pykraft completion fish > ~/.config/fish/completions/pykraft.fish      once
+    """
+    found = get_completion_class(shell)
+    assert found is not None, "click has the three"
+    script = found(context.find_root().command, {}, "pykraft", VARIABLE)
+    click.echo(script.source_template % script.source_vars())

@@ -1,0 +1,200 @@
+"""``pykraft storage``: format a node's log directories, show what is in them, make ids; Kafka's verbs and lines.
+
+Owns the options and the rendering. What Kafka has for dynamic quorums is known by name and refused as a whole: a
+directory that is formatted for half of it would be worse than none. It refuses to know files (`pykraft.log.format`).
+
+Source: Kafka's ``StorageTool`` (kafka-storage) and ``Formatter``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from pykraft.cli.config_file import naming, read_text
+from pykraft.errors import UsageError
+from pykraft.log.directory import is_reserved
+from pykraft.log.format import Formatted, format_directories, inspect_directories
+from pykraft.log.meta import VERSION, MetaProperties
+from pykraft.log.os_fs import OsFs
+from pykraft.properties import node_config, parse_properties
+from pykraft.types import NodeId, Uuid, uuid_parse, uuid_text
+
+_CONFIG: Final = click.option(
+    "--config", "-c", "path", required=True, type=click.Path(path_type=Path), help="The node's properties file."
+)
+_JSON: Final = click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+_DYNAMIC: Final = "dynamic quorums come with a later version; give controller.quorum.voters in the file, and no option"
+
+
+@click.group(short_help="Format a node's log directories, or show them.")
+def storage() -> None:
+    """Prepare a node's log directories, as kafka-storage does."""
+
+
+@storage.command("format")
+@_CONFIG
+@click.option("--cluster-id", "-t", required=True, help="Id of the cluster: the same on all its nodes.")
+@click.option("--ignore-formatted", "-g", is_flag=True, help="Leave directories alone that are formatted already.")
+@click.option("--replica-directory-id", help="Directory id of the metadata directory; random by default.")
+@click.option("--standalone", "-s", is_flag=True, help="Not supported yet: a dynamic quorum of this node.")
+@click.option("--initial-controllers", "-I", help="Not supported yet: a dynamic quorum of these nodes.")
+@click.option("--no-initial-controllers", "-N", is_flag=True, help="Not supported yet: joins a dynamic quorum.")
+@_JSON
+def format_command(
+    *,
+    path: Path,
+    cluster_id: str,
+    ignore_formatted: bool,
+    replica_directory_id: str | None,
+    standalone: bool,
+    initial_controllers: str | None,
+    no_initial_controllers: bool,
+    as_json: bool,
+) -> None:
+    """Write meta.properties into each log directory of the node, which has static voters."""
+    asked = {
+        "--standalone": standalone,
+        "--initial-controllers": initial_controllers is not None,
+        "--no-initial-controllers": no_initial_controllers,
+    }
+    for option, is_given in asked.items():
+        if is_given:
+            raise UsageError(f"{option}: {_DYNAMIC}")
+    if not re.fullmatch(r"[\w.-]{1,255}", cluster_id, re.ASCII):
+        raise UsageError(f"--cluster-id {cluster_id!r}: give 1 to 255 letters, digits, '_', '-' and '.'")
+    properties = _read(path)
+    with naming(path):
+        config = node_config(properties).config
+    if not len(config.voters):
+        raise UsageError(f"{path}: controller.quorum.voters is not given: {_DYNAMIC}")
+    assert config.node_id is not None, "a properties file has one"
+    others = [other for other in _log_directories(properties) if other != config.log_dir]
+    given = {} if replica_directory_id is None else {config.log_dir: _directory_id(replica_directory_id)}
+    done = format_directories(
+        OsFs(),
+        [*others, config.log_dir],
+        node_id=config.node_id,
+        cluster_id=cluster_id,
+        directory_ids=given,
+        ignore_formatted=ignore_formatted,
+        random_uuid=_random_uuid,
+    )
+    if as_json:
+        click.echo(json.dumps(_format_document(done, config.log_dir, cluster_id, config.node_id), indent=2))
+        return
+    for one in done:
+        if one.is_new:
+            kind = "metadata" if one.path == config.log_dir else "data"
+            click.echo(f"Formatting {kind} directory {click.format_filename(one.path)} with kraft.version 0.")
+    if not any(one.is_new for one in done):
+        click.echo("All of the log directories are already formatted.")
+
+
+@storage.command("info")
+@_CONFIG
+@_JSON
+def info_command(*, path: Path, as_json: bool) -> None:
+    """Show the node's log directories and what meta.properties says; the exit status is 1 when there are problems."""
+    properties = _read(path)
+    directories = sorted(_log_directories(properties))
+    if not directories:
+        raise UsageError(f"{path}: log.dirs is required: the directory that keeps the log")
+    inspected = inspect_directories(OsFs(), directories, node_id=_node_id(properties))
+    fields = _fields(inspected.meta)
+    if as_json:
+        found = [str(each) for each in inspected.found]
+        document = {"directories": found, "metadata": fields or None, "problems": inspected.problems}
+        click.echo(json.dumps(document, indent=2))
+    else:
+        _section("log directory", "log directories", [click.format_filename(each) for each in inspected.found])
+        if fields:
+            pairs = ", ".join(f"{key}={value}" for key, value in sorted(fields.items()))
+            click.echo(f"Found metadata: {{{pairs}}}\n")
+        _section("problem", "problems", inspected.problems)
+    if inspected.problems:
+        raise SystemExit(1)
+
+
+@storage.command("random-uuid")
+@_JSON
+def random_uuid_command(*, as_json: bool) -> None:
+    """Print a random UUID in Kafka's text form: a cluster id, or a directory id."""
+    text = uuid_text(_random_uuid())
+    click.echo(json.dumps({"uuid": text}) if as_json else text)
+
+
+def _random_uuid() -> Uuid:
+    """A random id that is none of Kafka's reserved ones and that no command line takes for an option."""
+    while True:
+        made = Uuid(os.urandom(16))
+        if not is_reserved(made) and not uuid_text(made).startswith("-"):
+            return made
+
+
+def _directory_id(text: str) -> Uuid:
+    try:
+        directory_id = uuid_parse(text)
+    except UsageError as error:
+        raise UsageError(f"--replica-directory-id {error}") from error
+    if is_reserved(directory_id):
+        raise UsageError(f"--replica-directory-id {text}: the 100 lowest ids are reserved by Kafka; give another")
+    return directory_id
+
+
+def _read(path: Path) -> dict[str, str]:
+    with naming(path):
+        return parse_properties(read_text(path))
+
+
+def _log_directories(properties: Mapping[str, str]) -> list[Path]:
+    """All of ``log.dirs`` (or ``log.dir``) and ``metadata.log.dir``, each once."""
+    texts = (properties.get("log.dirs") or properties.get("log.dir") or "").split(",")
+    texts.append(properties.get("metadata.log.dir", ""))
+    return list(dict.fromkeys(Path(text.strip()) for text in texts if text.strip()))
+
+
+def _node_id(properties: Mapping[str, str]) -> NodeId | None:
+    text = properties.get("node.id", properties.get("broker.id", ""))
+    return NodeId(int(text)) if text.isascii() and text.isdigit() and len(text) < 11 else None
+
+
+def _fields(meta: MetaProperties | None) -> dict[str, str]:
+    if meta is None:
+        return {}
+    fields = {"cluster.id": meta.cluster_id, "node.id": str(meta.node_id), "version": VERSION}
+    if meta.directory_id is not None:
+        fields["directory.id"] = uuid_text(meta.directory_id)
+    return fields
+
+
+def _section(one: str, many: str, lines: list[str]) -> None:
+    """Kafka's lines: a heading, an indented line each, an empty line."""
+    if lines:
+        click.echo(f"Found {one if len(lines) == 1 else many}:")
+        for line in lines:
+            click.echo(f"  {line}")
+        click.echo()
+
+
+def _format_document(done: list[Formatted], metadata: Path, cluster_id: str, node_id: NodeId) -> dict[str, Any]:
+    return {
+        "clusterId": cluster_id,
+        "nodeId": node_id,
+        "kraftVersion": 0,
+        "directories": [
+            {
+                "path": str(one.path),
+                "kind": "metadata" if one.path == metadata else "data",
+                "directoryId": None if one.directory_id is None else uuid_text(one.directory_id),
+                "formatted": one.is_new,
+            }
+            for one in done
+        ],
+    }

@@ -1,0 +1,145 @@
+"""``pykraft verify``: is a data directory what was once written? Damage by file and position, and what to do.
+
+Owns the options, the rendering, the progress bar and the exit status. It refuses to know formats
+(`pykraft.log.verify`).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from pykraft.cli.errors import EXIT_DIRECTORY
+from pykraft.cli.printable import printable
+from pykraft.log.os_fs import OsFs
+from pykraft.log.verify import PartitionReport, Report, total_size_bytes
+from pykraft.log.verify import verify as look_at
+
+PROGRESS_SIZE_BYTES_MIN: Final = 64 * 1024 * 1024
+"""Less is read before a bar could be looked at."""
+
+
+@click.command(short_help="Check a data directory: CRC, offsets, epochs, indexes.")
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+@click.option(
+    "--progress",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="A bar on standard error; auto: on a terminal, when there is much to read.",
+)
+def verify(directory: Path, *, as_json: bool, progress: str) -> None:
+    """Check DIRECTORY: a node's log directory, or one partition directory in it; the node may run meanwhile.
+
+    Read are all batches (CRC, lengths, offsets, epochs), both indexes, snapshots, leader-epoch-checkpoint,
+    quorum-state, recovery-point and the small files. Nothing is written. What a running node is just writing, or a
+    crash left behind and the next start cleans up, is a note. The exit status is 4 when something is damaged.
+    """
+    fs = OsFs()
+    with _bar(progress, lambda: total_size_bytes(fs, directory)) as on_progress:
+        report = look_at(fs, directory, on_progress=on_progress)
+    if as_json:
+        click.echo(json.dumps(_document(directory, report), indent=2))
+    else:
+        for line in _lines(report):
+            click.echo(line)
+    if count := report.findings.damage_count:
+        click.echo(f"pykraft verify: {_text(directory)}: {_many(count, 'place')} damaged", err=True)
+        raise SystemExit(EXIT_DIRECTORY)
+
+
+@contextmanager
+def _bar(progress: str, size_bytes: Callable[[], int]) -> Iterator[Callable[[int], None]]:
+    """A function that gets bytes as they are read, and shows them where that helps somebody."""
+    total = size_bytes() if progress == "always" or (progress == "auto" and sys.stderr.isatty()) else 0
+    if total == 0 or (progress == "auto" and total < PROGRESS_SIZE_BYTES_MIN):
+        yield _nobody_looks
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    console = Console(stderr=True, force_terminal=True if progress == "always" else None)
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda count: bar.advance(task, count)
+
+
+def _nobody_looks(count: int) -> None:
+    del count
+
+
+def _lines(report: Report) -> Iterator[str]:
+    findings = report.findings
+    for damage in findings.damage:
+        yield f"{_text(damage.path)}: at position {damage.position}: expected {damage.expected}, found {damage.found}"
+        yield f"  what to do: {damage.advice}"
+    if findings.damage_count > len(findings.damage):
+        yield f"and {findings.damage_count - len(findings.damage)} more damaged places"
+    for note in findings.notes:
+        yield f"note: {_text(note.path)}: {note.text}"
+    if findings.notes_count > len(findings.notes):
+        yield f"and {findings.notes_count - len(findings.notes)} more notes"
+    for partition in report.partitions:
+        yield _summary(partition)
+    if not findings.damage_count:
+        yield f"Nothing is damaged in {_many(len(report.partitions), 'partition')} of Raft."
+
+
+def _summary(partition: PartitionReport) -> str:
+    log = partition.log
+    epochs = f"epochs {log.epochs[0].epoch} to {log.epochs[-1].epoch}" if log.epochs else "no epoch"
+    point = "no recovery point" if partition.recovery_point is None else f"recovery point {partition.recovery_point}"
+    size = f"{_many(log.batches_count, 'batch')} in {_many(log.segments_count, 'segment')}, {log.size_bytes} bytes"
+    offsets = f"offsets {log.start_offset} to {log.end_offset} (exclusive)"
+    return f"{_text(partition.path)}: {offsets}, {epochs}, {size}, {point}"
+
+
+def _document(directory: Path, report: Report) -> dict[str, Any]:
+    findings = report.findings
+    return {
+        "directory": str(directory),
+        "isSound": not findings.damage_count,
+        "damageCount": findings.damage_count,
+        "damage": [
+            {
+                "file": str(one.path),
+                "position": one.position,
+                "expected": one.expected,
+                "found": one.found,
+                "whatToDo": one.advice,
+            }
+            for one in findings.damage
+        ],
+        "notesCount": findings.notes_count,
+        "notes": [{"file": str(one.path), "text": one.text} for one in findings.notes],
+        "partitions": [
+            {
+                "directory": str(one.path),
+                "startOffset": one.log.start_offset,
+                "endOffset": one.log.end_offset,
+                "recoveryPoint": one.recovery_point,
+                "segments": one.log.segments_count,
+                "batches": one.log.batches_count,
+                "sizeBytes": one.log.size_bytes,
+                "epochs": [{"epoch": entry.epoch, "startOffset": entry.start_offset} for entry in one.log.epochs],
+            }
+            for one in report.partitions
+        ],
+    }
+
+
+def _text(path: Path) -> str:
+    return printable(click.format_filename(path))
+
+
+def _many(count: int, noun: str) -> str:
+    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{count} {noun if count == 1 else plural}"

@@ -1,0 +1,133 @@
+"""Formatting the log directories of one node, and telling what is in them.
+
+Owns the rules of ``meta.properties`` over several directories: one node id and one cluster id in all, a directory id of
+its own in each. Invariant of `format_directories`: it writes nothing unless all directories can be formatted; what it
+writes is durable when it returns. It refuses to know properties files and what is printed.
+
+Source: KIP-858, KIP-631 §Formatting; Kafka's ``Formatter``, ``StorageTool`` and ``MetaPropertiesEnsemble``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pykraft.errors import ForeignDirectoryError, StorageError, UsageError
+from pykraft.log.directory import Directory
+from pykraft.log.fs import Fs
+from pykraft.log.meta import FILE_NAME, MetaProperties, parse_meta
+from pykraft.types import NodeId, Uuid, uuid_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Formatted:
+    """One directory after formatting."""
+
+    path: Path
+    directory_id: Uuid | None
+    is_new: bool
+    """False when it was formatted before, and was left as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What is in the directories of one node."""
+
+    found: list[Path]
+    """Those that are directories."""
+    meta: MetaProperties | None
+    """Of the first that has any."""
+    problems: list[str]
+
+
+def format_directories(
+    fs: Fs,
+    paths: Sequence[Path],
+    *,
+    node_id: NodeId,
+    cluster_id: str,
+    directory_ids: dict[Path, Uuid],
+    ignore_formatted: bool,
+    random_uuid: Callable[[], Uuid],
+) -> list[Formatted]:
+    """Give each directory a ``meta.properties`` of version 1; ``directory_ids`` are those that are not to be random.
+
+    Errors: UsageError when one is formatted already and that is not to be ignored; ForeignDirectoryError when one that
+    is ignored belongs to another node or cluster, or has another directory id than the one given; CorruptionError;
+    StorageError.
+    """
+    known = {path: parse_meta(path / FILE_NAME, fs.read(path / FILE_NAME)) for path in paths if _is_formatted(fs, path)}
+    for path, meta in known.items():
+        if not ignore_formatted:
+            raise UsageError(
+                f"log directory {path} is already formatted: --ignore-formatted ignores it and formats the others"
+            )
+        _refuse_other(path, "cluster.id", cluster_id, meta.cluster_id)
+        _refuse_other(path, "node.id", node_id, meta.node_id)
+        if path in directory_ids and meta.directory_id is not None:
+            _refuse_other(path, "directory.id", uuid_text(directory_ids[path]), uuid_text(meta.directory_id))
+    done = []
+    for path in paths:
+        if path in known:
+            done.append(Formatted(path=path, directory_id=known[path].directory_id, is_new=False))
+            continue
+        opened = Directory.open(
+            fs,
+            path,
+            node_id=node_id,
+            cluster_id=cluster_id,
+            directory_id=directory_ids.get(path),
+            random_uuid=random_uuid,
+        )
+        opened.release()
+        done.append(Formatted(path=path, directory_id=opened.directory_id, is_new=True))
+    return done
+
+
+def inspect_directories(fs: Fs, paths: Sequence[Path], *, node_id: NodeId | None) -> Inspection:
+    """What is in these directories, with the problems in Kafka's words where Kafka has any for them."""
+    found: list[Path] = []
+    problems: list[str] = []
+    first: MetaProperties | None = None
+    for path in paths:
+        if not fs.exists(path):
+            problems.append(f"{path} does not exist")
+            continue
+        if not path.is_dir():
+            problems.append(f"{path} is not a directory")
+            continue
+        found.append(path)
+        try:
+            if not _is_formatted(fs, path):
+                problems.append(f"{path} is not formatted.")
+                continue
+            meta = parse_meta(path / FILE_NAME, fs.read(path / FILE_NAME))
+        except StorageError as error:
+            problems.append(f"Error loading {error}")
+            continue
+        first = first or meta
+        if meta.cluster_id != first.cluster_id:
+            problems.append("Mismatched cluster IDs between storage directories.")
+        elif meta.node_id != first.node_id:
+            problems.append("Mismatched node IDs between storage directories.")
+        elif meta.directory_id is None:
+            problems.append(f"{path / FILE_NAME} has no directory.id; the first start of the node adds one")
+    if first is not None and node_id is not None and first.node_id != node_id:
+        problems.append(
+            f"The directories are those of node {first.node_id}, and the configuration is node {node_id}'s."
+        )
+    return Inspection(found=found, meta=first, problems=problems)
+
+
+def _is_formatted(fs: Fs, path: Path) -> bool:
+    return fs.exists(path) and fs.exists(path / FILE_NAME)
+
+
+def _refuse_other(path: Path, key: str, expected: object, found: object) -> None:
+    if expected != found:
+        raise ForeignDirectoryError(
+            path / FILE_NAME,
+            f"Invalid {key}: expected {expected}, but read {found}",
+            repair="this directory is another replica's: correct the configuration or the options",
+        )

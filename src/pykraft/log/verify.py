@@ -1,0 +1,247 @@
+"""Is everything in a data directory what was once written? A look that touches nothing.
+
+Owns which files belong to what. A *log directory* (an entry of ``log.dirs``) holds ``meta.properties`` and partition
+directories; of those the ones of Raft are looked at, since other topics may have been compacted and have gaps. A
+*partition directory* holds the log (`verify_log`) and its small files and snapshots (`verify_files`).
+
+Nothing is locked, synced or written, so a running node does not notice. It may truncate its log meanwhile, which
+happens only in a new epoch: damage that is found while the epochs or the segments changed is looked at again.
+
+It refuses to know how findings are printed. Source: ours; Kafka has ``kafka-dump-log --index-sanity-check`` for one
+file at a time, and no tool for a directory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pykraft.config import METADATA_TOPIC_NAME, TEST_TOPIC_NAME
+from pykraft.errors import StorageError, UsageError
+from pykraft.log import epoch_checkpoint, meta, partition, quorum_state, recovery_point
+from pykraft.log.fs import Fs
+from pykraft.log.paths import LOG, leftover_kind, parse_checkpoint, parse_segment_file
+from pykraft.log.verify_files import (
+    check_by_dump,
+    check_election,
+    check_epochs,
+    check_snapshot,
+    read_recovery_point,
+)
+from pykraft.log.verify_findings import Findings
+from pykraft.log.verify_log import LogCheck, LogSummary
+from pykraft.types import Offset
+
+LOOKS_MAX: Final = 3
+BOOTSTRAP_NAME: Final = "bootstrap.checkpoint"
+_PARTITION_NAME: Final = re.compile(r"(?P<topic>[\w.-]+)-[0-9]+", re.ASCII)
+_RAFT_TOPICS: Final = frozenset({METADATA_TOPIC_NAME, TEST_TOPIC_NAME})
+_RAFT_FILES: Final = frozenset({quorum_state.FILE_NAME, quorum_state.CHECK_NAME, recovery_point.FILE_NAME})
+_PARTITION_FILES: Final = _RAFT_FILES | {epoch_checkpoint.FILE_NAME, partition.FILE_NAME}
+_LOG_DIRECTORY_FILES: Final = frozenset(
+    {
+        meta.FILE_NAME,
+        BOOTSTRAP_NAME,
+        ".lock",
+        ".kafka_cleanshutdown",
+        "cleaner-offset-checkpoint",
+        "log-start-offset-checkpoint",
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+    }
+)
+_PRODUCER_SNAPSHOT: Final = re.compile(r"[0-9]{20}\.snapshot")
+_LEFTOVER: Final = re.compile(r".+\.(deleted|cleaned|part|tmp)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionReport:
+    """One partition directory: what its log is, and up to where it was synced once."""
+
+    path: Path
+    log: LogSummary
+    recovery_point: Offset | None
+
+
+@dataclass(slots=True)
+class Report:
+    """What there is, and what is wrong with it."""
+
+    partitions: list[PartitionReport] = field(default_factory=list)
+    findings: Findings = field(default_factory=Findings)
+
+
+def total_size_bytes(fs: Fs, directory: Path) -> int:
+    """Bytes that `verify` will read, for a progress bar; what cannot be read counts 0."""
+    total = 0
+    for path in [directory, *_partitions(fs, directory)[0]]:
+        with suppress(StorageError):
+            for name in fs.listdir(path):
+                if name.endswith((LOG, ".checkpoint")):
+                    with closing(fs.open(path / name)) as file:
+                        total += file.size()
+    return total
+
+
+def verify(fs: Fs, directory: Path, *, on_progress: Callable[[int], None]) -> Report:
+    """Look at a log directory or at one partition directory; ``on_progress`` gets bytes as they were read.
+
+    Errors: UsageError when it is neither; StorageError when it cannot be read.
+    """
+    report = Report()
+    names = fs.listdir(directory)
+    if _is_partition(names):
+        report.partitions.append(_verify_partition(fs, directory, report.findings, on_progress))
+        return report
+    raft, others = _partitions(fs, directory)
+    if not raft and meta.FILE_NAME not in names:
+        has = f"{len(names)} other entries" if names else "nothing"
+        raise UsageError(
+            f"{directory} is neither a log directory (with {meta.FILE_NAME}, or with partitions of Raft in it) nor a "
+            f"partition directory: it holds {has}; give an entry of log.dirs, or one like {METADATA_TOPIC_NAME}-0"
+        )
+    findings = report.findings
+    for name in names:
+        path = directory / name
+        if name == BOOTSTRAP_NAME:
+            check_snapshot(fs, path, LogSummary(), findings, on_progress)
+        elif name == meta.FILE_NAME:
+            check_by_dump(fs, path, findings, meta.REPAIR)
+        elif name not in _LOG_DIRECTORY_FILES and path not in raft and path not in others:
+            _tell_of_odd_name(path, findings)
+    if meta.FILE_NAME not in names:
+        findings.add_note(
+            directory, f"has no {meta.FILE_NAME}: nothing says whose it is (Kafka's test server has none)"
+        )
+    for path in others:
+        findings.add_note(path, "is no partition of Raft and was not looked at")
+    for path in raft:
+        report.partitions.append(_verify_partition(fs, path, findings, on_progress))
+    return report
+
+
+def _partitions(fs: Fs, directory: Path) -> tuple[list[Path], list[Path]]:
+    """Partition directories in a log directory: those of Raft, and the others."""
+    raft: list[Path] = []
+    others: list[Path] = []
+    for name in fs.listdir(directory):
+        match = _PARTITION_NAME.fullmatch(name)
+        if match is None:
+            continue
+        try:
+            names = fs.listdir(directory / name)
+        except StorageError:
+            if not (directory / name).is_dir():
+                continue
+            raise
+        is_raft = match["topic"] in _RAFT_TOPICS or not _RAFT_FILES.isdisjoint(names)
+        (raft if is_raft else others).append(directory / name)
+    return raft, others
+
+
+def _is_partition(names: Sequence[str]) -> bool:
+    return not _PARTITION_FILES.isdisjoint(names) or any(parse_segment_file(name) for name in names)
+
+
+def _verify_partition(
+    fs: Fs, directory: Path, findings: Findings, on_progress: Callable[[int], None]
+) -> PartitionReport:
+    """Look until nothing is wrong, or nothing changed meanwhile that could be the reason."""
+    for _ in range(LOOKS_MAX - 1):
+        before = _epochs_and_segments(fs, directory)
+        found = Findings()
+        try:
+            report = _look(fs, directory, found, on_progress)
+        except StorageError:
+            if _epochs_and_segments(fs, directory) == before:
+                raise
+            continue
+        if not found.damage_count or _epochs_and_segments(fs, directory) == before:
+            findings.extend(found)
+            return report
+    findings.add_note(directory, "changed while it was looked at: what is called damage may be a truncation")
+    return _look(fs, directory, findings, on_progress)
+
+
+def _epochs_and_segments(fs: Fs, directory: Path) -> tuple[bytes, tuple[str, ...]]:
+    """What changes when a log is truncated."""
+    path = directory / epoch_checkpoint.FILE_NAME
+    try:
+        epochs = fs.read(path) if fs.exists(path) else b""
+    except StorageError:
+        epochs = b""
+    return epochs, tuple(name for name in fs.listdir(directory) if name.endswith(LOG))
+
+
+def _look(fs: Fs, directory: Path, findings: Findings, on_progress: Callable[[int], None]) -> PartitionReport:
+    names = fs.listdir(directory)
+    base_offsets = sorted(offset for offset, suffix in filter(None, map(parse_segment_file, names)) if suffix == LOG)
+    snapshots = {name: found for name in names if (found := parse_checkpoint(name))}
+    snapshot_offsets = [found.offset for found in snapshots.values()]
+    point = read_recovery_point(fs, directory, findings)
+    if base_offsets and base_offsets[0] > 0 and not any(at >= base_offsets[0] for at in snapshot_offsets):
+        findings.add_damage(
+            directory,
+            0,
+            expected=f"a snapshot that reaches to offset {base_offsets[0]}, where the log starts",
+            found="none: the records before are lost",
+            advice="restore the missing segments or a snapshot, or give the replica an empty directory",
+        )
+    log_findings = Findings()
+    check = LogCheck(fs, directory, log_findings, recovery_point=point, on_progress=on_progress)
+    log = check.run(base_offsets)
+    findings.extend(log_findings)
+    if not log_findings.damage_count:
+        check_epochs(fs, directory, log, snapshot_offsets, findings)
+        check_election(fs, directory, log, findings)
+    else:
+        check_election(fs, directory, LogSummary(), findings)
+    for name in names:
+        _check_other(fs, directory / name, log, set(base_offsets), findings, on_progress)
+    return PartitionReport(path=directory, log=log, recovery_point=point)
+
+
+def _check_other(
+    fs: Fs,
+    path: Path,
+    log: LogSummary,
+    base_offsets: set[Offset],
+    findings: Findings,
+    on_progress: Callable[[int], None],
+) -> None:
+    """A file that is neither of the log nor looked at with it."""
+    segment = parse_segment_file(path.name)
+    if parse_checkpoint(path.name):
+        try:
+            check_snapshot(fs, path, log, findings, on_progress)
+        except StorageError:
+            if fs.exists(path):
+                raise  # else a running node removed it: it has a later one
+    elif segment is not None:
+        if segment[0] not in base_offsets:
+            findings.add_note(path, f"is an index without its {LOG} file; the next start removes it")
+    elif path.name == partition.FILE_NAME:
+        check_by_dump(fs, path, findings, partition.REPAIR)
+    elif _PRODUCER_SNAPSHOT.fullmatch(path.name):
+        check_by_dump(fs, path, findings, "remove this file: Raft has no producers, and Kafka writes it again")
+    elif path.name not in _PARTITION_FILES:
+        _tell_of_odd_name(path, findings)
+
+
+def _tell_of_odd_name(path: Path, findings: Findings) -> None:
+    if leftover_kind(path.name) == "swap":
+        findings.add_damage(
+            path,
+            0,
+            expected="no segment that is half replaced, which Kafka never does to a Raft log",
+            found="one",
+            advice="start Kafka once on this directory, or give the replica an empty one",
+        )
+    elif _LEFTOVER.fullmatch(path.name):
+        findings.add_note(path, "is left over from work that was not finished; it does not count")
+    else:
+        findings.add_note(path, "is no file of Kafka's or pykraft's; nothing reads it")

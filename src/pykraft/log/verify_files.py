@@ -1,0 +1,197 @@
+"""The small files and the snapshots of a partition directory: each in itself, and against the log beside it.
+
+Owns what must agree: ``leader-epoch-checkpoint`` with the epochs of the log, ``quorum-state`` with its check file and
+with the last epoch of the log. Files are read after the log was, so that a running node's are never behind it; the
+check file is written before ``quorum-state`` and is read again when they differ. It writes nothing, and refuses to know
+segments.
+
+Source: Kafka's ``LeaderEpochFileCache``, ``FileQuorumStateStore``, ``Snapshots``; the check file is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from pykraft.errors import CorruptionError, ProtocolError
+from pykraft.log import epoch_checkpoint, quorum_state, recovery_point
+from pykraft.log.dump import dump_file
+from pykraft.log.fs import Fs
+from pykraft.log.paths import parse_checkpoint
+from pykraft.log.slots import parse_slots
+from pykraft.log.verify_findings import Findings
+from pykraft.log.verify_log import LogSummary
+from pykraft.log.verify_walk import BadBytes, walk
+from pykraft.protocol.batch import BatchHeader
+from pykraft.protocol.records import decode_control
+from pykraft.types import EpochStart, Offset, SnapshotFooter, SnapshotHeader
+
+READS_MAX: Final = 3
+_SNAPSHOT_ADVICE: Final = "remove this snapshot if a later one is sound; else give the replica an empty directory"
+
+
+def read_recovery_point(fs: Fs, directory: Path, findings: Findings) -> Offset | None:
+    """The recovery point; None when there is no such file, or it is damaged."""
+    path = directory / recovery_point.FILE_NAME
+    if not fs.exists(path):
+        return None
+    slots = parse_slots(fs.read(path))
+    payload = slots[-1].payload if slots else b""
+    if payload.isdigit() and len(payload) <= 19:
+        return Offset(int(payload))
+    found = repr(payload[:32]) if slots else "no slot whose CRC is right"
+    findings.add_damage(path, 0, expected="an offset", found=found, advice=recovery_point.REPAIR)
+    return None
+
+
+def check_election(fs: Fs, directory: Path, log: LogSummary, findings: Findings) -> None:
+    """``quorum-state`` against its check file and the epochs of the log."""
+    path, check_path = directory / quorum_state.FILE_NAME, directory / quorum_state.CHECK_NAME
+    slots, content = parse_slots(b""), b""
+    for _ in range(READS_MAX):
+        slots = parse_slots(fs.read(check_path)) if fs.exists(check_path) else ()
+        content = fs.read(path) if fs.exists(path) else b""
+        if any(slot.payload == content for slot in slots):
+            break
+    if fs.exists(check_path):
+        if not slots:
+            expected, found = "a slot whose CRC is right", "none of two"
+            findings.add_damage(check_path, 0, expected=expected, found=found, advice=quorum_state.REPAIR_CHECK)
+        elif all(slot.payload != content for slot in slots):
+            _tell_difference(path, slots[-1].payload, content, findings)
+            return
+    last_epoch = max((entry.epoch for entry in log.epochs), default=0)
+    if not content:
+        if last_epoch > 0 and not slots:
+            expected, found = f"the memory of elections, of epoch {last_epoch} at least", "no file"
+            findings.add_damage(path, 0, expected=expected, found=found, advice=quorum_state.REPAIR_FILE)
+        return
+    try:
+        stored = quorum_state.parse_quorum_state(path, content)
+    except CorruptionError as error:
+        findings.add_error(error)
+        return
+    if stored.election.epoch < last_epoch:
+        expected, found = f"epoch {last_epoch} or later, as in the log", f"epoch {stored.election.epoch}"
+        findings.add_damage(path, 0, expected=expected, found=found, advice=quorum_state.REPAIR_FILE)
+
+
+def _tell_difference(path: Path, expected: bytes, found: bytes, findings: Findings) -> None:
+    pairs = enumerate(zip(expected, found, strict=False))
+    position = next((at for at, (one, two) in pairs if one != two), min(len(expected), len(found)))
+    findings.add_damage(
+        path,
+        position,
+        expected=f"{quorum_state.shown(expected)} as in {quorum_state.CHECK_NAME}",
+        found=quorum_state.shown(found),
+        advice=quorum_state.REPAIR_CHECK,
+    )
+
+
+def check_epochs(
+    fs: Fs, directory: Path, log: LogSummary, snapshot_offsets: Sequence[Offset], findings: Findings
+) -> None:
+    """``leader-epoch-checkpoint`` against the epochs of a log without damage."""
+    path = directory / epoch_checkpoint.FILE_NAME
+    if not fs.exists(path):
+        if log.epochs:
+            findings.add_note(path, "is missing; the next start derives it from the log")
+        return
+    try:
+        listed = epoch_checkpoint.parse_epochs(path, fs.read(path))
+    except CorruptionError as error:
+        findings.add_error(error)
+        return
+    listed = [entry for entry in listed if entry.start_offset < log.end_offset]
+    derived = _from_first(log.epochs, listed, snapshot_offsets)
+    if listed and len(listed) < len(derived) and listed == derived[: len(listed)]:
+        findings.add_note(
+            path, f"is behind: it ends with epoch {listed[-1].epoch}; the next start brings it up to date"
+        )
+    elif listed != derived:
+        pairs = zip([*derived, None], [*listed, None], strict=False)
+        wanted, found = next((one, two) for one, two in pairs if one != two)
+        findings.add_damage(
+            path,
+            0,
+            expected=f"{_entry(wanted)}, as in the log",
+            found=_entry(found),
+            advice="stop the node and remove this file: it is derived from the log again at the next start",
+        )
+
+
+def _from_first(
+    derived: Sequence[EpochStart], listed: Sequence[EpochStart], snapshot_offsets: Sequence[Offset]
+) -> list[EpochStart]:
+    """The log's epochs as the file should list them: it may begin later, where a snapshot allows it, or earlier."""
+    if not derived or not listed:
+        return list(derived)
+    first = listed[0]
+    start = max((at for at in snapshot_offsets if at <= first.start_offset), default=Offset(0))
+    if first.start_offset <= derived[0].start_offset and first.epoch == derived[0].epoch:
+        return [first, *derived[1:]]
+    if first.start_offset == start:
+        later = [entry for entry in derived if entry.start_offset > start]
+        return [first, *later] if first.epoch == derived[len(derived) - len(later) - 1].epoch else list(derived)
+    return list(derived)
+
+
+def _entry(entry: EpochStart | None) -> str:
+    return "no further epoch" if entry is None else f"epoch {entry.epoch} from offset {entry.start_offset} on"
+
+
+def check_snapshot(fs: Fs, path: Path, log: LogSummary, findings: Findings, on_progress: Callable[[int], None]) -> None:
+    """A whole snapshot: CRC and offsets of all batches, header first, footer last; its epoch against the log's."""
+    name = parse_checkpoint(path.name)
+    expected_offset = Offset(0)
+    first: tuple[int, BatchHeader] | None = None
+    last: tuple[int, BatchHeader] | None = None
+    with closing(fs.open(path)) as file:
+        end = file.size()
+        for place in walk(path, file, end):
+            if isinstance(place, BadBytes):
+                _damaged_snapshot(findings, path, place.position, place.expected, place.found)
+                return
+            position, header = place
+            if header.base_offset != expected_offset:
+                _damaged_snapshot(findings, path, position, f"offset {expected_offset}", f"offset {header.base_offset}")
+                return
+            expected_offset = header.end_offset
+            first, last = first or place, place
+        ends = [
+            _controls(file.pread(header.size_bytes, position), header)
+            for position, header in filter(None, (first, last))
+        ]
+    on_progress(end)
+    if not ends or SnapshotHeader not in ends[0]:
+        _damaged_snapshot(findings, path, 0, "a batch with a SnapshotHeader", "another one" if ends else "no batch")
+    elif SnapshotFooter not in ends[1] and last is not None:
+        _damaged_snapshot(findings, path, last[0], "a batch with the SnapshotFooter", "another one: it was cut off")
+    if name is not None and log.start_offset < name.offset <= log.end_offset:
+        before = [entry.epoch for entry in log.epochs if entry.start_offset < name.offset]
+        if before and before[-1] != name.epoch:
+            expected = f"epoch {before[-1]} in the name, as at offset {name.offset - 1} of the log"
+            _damaged_snapshot(findings, path, 0, expected, f"epoch {name.epoch}")
+
+
+def _controls(batch: bytes, header: BatchHeader) -> set[type]:
+    """Kinds of the control records in a batch."""
+    if not header.is_control:
+        return set()
+    try:
+        return {type(record) for record in decode_control(batch)}
+    except ProtocolError:
+        return set()
+
+
+def _damaged_snapshot(findings: Findings, path: Path, position: int, expected: str, found: str) -> None:
+    findings.add_damage(path, position, expected=expected, found=found, advice=_SNAPSHOT_ADVICE)
+
+
+def check_by_dump(fs: Fs, path: Path, findings: Findings, advice: str) -> None:
+    """A file that stands for itself: what `pykraft dump` finds wrong with it."""
+    for fact in dump_file(fs, path, with_records=False):
+        if fact.kind == "problem":
+            findings.add_damage(path, **fact.fields, advice=advice)

@@ -1,0 +1,111 @@
+"""Walking over all batches of a file, damaged ones included, as far as anybody can tell where the next one begins.
+
+Owns the going on. Invariant: what is yielded covers the file from 0 to ``end`` without a gap, as sound batches and as
+bad bytes. Behind a batch that is bad:
+
+1. when its header can be read, and a batch that follows its offsets begins where its length says, that is the next one;
+2. else the next place that looks like the header of a batch without a producer, which all batches of Raft are;
+3. else nothing more of this file can be read.
+
+Memory is bounded as in `pykraft.log.scan`. It refuses to know which offset must come next.
+
+Source: ours, after Kafka's ``DumpLogSegments``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pykraft.errors import CorruptionError, ProtocolError
+from pykraft.log.fs import File
+from pykraft.log.scan import scan_file
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
+
+SEARCH_SIZE_BYTES: Final = 1024 * 1024
+_MAGIC_AT: Final = 16
+_LOOKS_LIKE_A_HEADER: Final = re.compile(rb"\x02.{26}\xff{14}", re.DOTALL)
+"""From the magic byte to the end of producer id, producer epoch and sequence, all -1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadBytes:
+    """Bytes from ``position`` to ``end`` (exclusive) that are no sound batch."""
+
+    position: int
+    end: int
+    expected: str
+    found: str
+    header: BatchHeader | None
+    """What the batch says of itself, when the rest of the file agrees with it."""
+    is_cut: bool
+    """True when the file merely ends within a batch: what a write that is under way, or was cut short, looks like."""
+
+
+def walk(path: Path, file: File, end: int) -> Iterator[tuple[int, BatchHeader] | BadBytes]:
+    """Position and header of each sound batch below ``end``, and what is between them."""
+    position = 0
+    while position < end:
+        try:
+            for place in scan_file(path, file, position, end):
+                yield place
+                position = place[0] + place[1].size_bytes
+        except CorruptionError as error:
+            bad = _bad_bytes(file, error, end)
+            yield bad
+            position = bad.end
+
+
+def _bad_bytes(file: File, error: CorruptionError, end: int) -> BadBytes:
+    position = error.position
+    header = _header_at(file, position)
+    next_position = end
+    is_cut = False
+    if header is not None and _is_followed(file, position, header, end):
+        next_position = position + header.size_bytes
+    else:
+        next_position = _search(file, position + 1, end)
+        is_whole = header is not None and header.size_bytes <= end - position
+        is_cut = next_position == end and not is_whole and (header is not None or end - position < HEADER_SIZE_BYTES)
+        header = None
+    return BadBytes(
+        position=position,
+        end=next_position,
+        expected=error.expected,
+        found=error.found,
+        header=header,
+        is_cut=is_cut,
+    )
+
+
+def _is_followed(file: File, position: int, header: BatchHeader, end: int) -> bool:
+    """True when the length of this header leads to a batch with the next offset, or to the end of the file."""
+    next_position = position + header.size_bytes
+    if next_position >= end:
+        return next_position == end
+    following = _header_at(file, next_position)
+    return following is not None and following.base_offset == header.end_offset
+
+
+def _search(file: File, position: int, end: int) -> int:
+    """Where the next batch seems to begin; ``end`` when there is none."""
+    while position < end:
+        data = file.pread(min(SEARCH_SIZE_BYTES + HEADER_SIZE_BYTES, end - position), position)
+        for match in _LOOKS_LIKE_A_HEADER.finditer(data):
+            at = match.start() - _MAGIC_AT
+            found = _header_at(file, position + at) if at >= 0 else None
+            if found is not None and found.size_bytes <= end - position - at:
+                return position + at
+        position += SEARCH_SIZE_BYTES
+    return end
+
+
+def _header_at(file: File, position: int) -> BatchHeader | None:
+    """The header here, None when it is cut or contradicts itself; the batch may be longer than the file."""
+    try:
+        return read_header(file.pread(HEADER_SIZE_BYTES, position))
+    except ProtocolError:
+        return None

@@ -1,0 +1,136 @@
+"""``pykraft storage``: Kafka's verbs and lines; what a dynamic quorum needs is refused as a whole."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pykraft.cli.storage import storage
+from pykraft.errors import ForeignDirectoryError, UsageError
+from pykraft.log.directory import is_reserved
+from pykraft.types import uuid_parse
+
+CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
+DIRECTORY_ID = "MrUabWf55NPhe7sFKQnEEg"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A node with two log directories."""
+    return write(tmp_path, voters="controller.quorum.voters=1@localhost:9093")
+
+
+def write(folder: Path, *, voters: str, extra: str = "") -> Path:
+    path = folder / "node.properties"
+    path.write_text(
+        "process.roles=controller\nnode.id=1\nlisteners=CONTROLLER://localhost:9093\n"
+        f"controller.listener.names=CONTROLLER\nlog.dirs={folder}/b,{folder}/a\n{voters}\n{extra}\n"
+    )
+    return path
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(storage, [str(word) for word in words])
+
+
+def test_format_writes_kafkas_bytes_and_info_shows_them(config: Path, tmp_path: Path) -> None:
+    done = run("format", "-c", config, "-t", CLUSTER, "--replica-directory-id", DIRECTORY_ID)
+    assert done.exit_code == 0
+    assert done.stdout == (
+        f"Formatting data directory {tmp_path}/a with kraft.version 0.\n"
+        f"Formatting metadata directory {tmp_path}/b with kraft.version 0.\n"
+    )
+    content = (tmp_path / "b/meta.properties").read_text()
+    assert content == f"#\nnode.id=1\ndirectory.id={DIRECTORY_ID}\nversion=1\ncluster.id={CLUSTER}\n"
+    shown = run("info", "--config", config)
+    head, metadata = shown.stdout.split("\n\n", 1)
+    assert shown.exit_code == 0
+    assert head == f"Found log directories:\n  {tmp_path}/a\n  {tmp_path}/b"
+    assert metadata.startswith(f"Found metadata: {{cluster.id={CLUSTER}, directory.id=")
+    assert metadata.endswith(", node.id=1, version=1}\n\n")
+
+
+def test_formatting_twice_is_refused_or_ignored(config: Path, tmp_path: Path) -> None:
+    assert run("format", "-c", config, "-t", CLUSTER).exit_code == 0
+    again = run("format", "-c", config, "-t", CLUSTER)
+    assert isinstance(again.exception, UsageError)
+    assert str(again.exception).startswith(f"log directory {tmp_path}/a is already formatted")
+    assert run("format", "-c", config, "-t", CLUSTER, "-g").stdout == (
+        "All of the log directories are already formatted.\n"
+    )
+    other = run("format", "-c", config, "-t", "another", "--ignore-formatted")
+    assert isinstance(other.exception, ForeignDirectoryError)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--standalone"], "--standalone: dynamic quorums come with a later version"),
+        (["-s"], "--standalone: dynamic"),
+        (["-I", "1@localhost:9093:" + DIRECTORY_ID], "--initial-controllers: dynamic"),
+        (["-N"], "--no-initial-controllers: dynamic"),
+        (["--replica-directory-id", "short"], "--replica-directory-id 'short' is not a Kafka UUID"),
+        (["--replica-directory-id", "AAAAAAAAAAAAAAAAAAAAAQ"], "the 100 lowest ids are reserved"),
+        (["--cluster-id", "a b"], "--cluster-id 'a b': give 1 to 255 letters"),
+        (["--cluster-id", ""], "--cluster-id '': give"),
+        (["--cluster-id", "a\nnode.id=7"], "--cluster-id"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_and_nothing_written(
+    config: Path, tmp_path: Path, words: list[str], named: str
+) -> None:
+    result = run("format", "-c", config, "-t", CLUSTER, *words)
+    assert isinstance(result.exception, UsageError)
+    assert named in str(result.exception)
+    assert [path.name for path in tmp_path.iterdir()] == ["node.properties"]
+
+
+def test_a_node_without_static_voters_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, voters="controller.quorum.bootstrap.servers=localhost:9093")
+    result = run("format", "-c", path, "-t", CLUSTER)
+    assert isinstance(result.exception, UsageError)
+    assert "controller.quorum.voters is not given: dynamic quorums come" in str(result.exception)
+
+
+def test_info_counts_problems_and_ends_with_1(config: Path, tmp_path: Path) -> None:
+    result = run("info", "-c", config)
+    assert (result.exit_code, result.stdout) == (
+        1,
+        f"Found problems:\n  {tmp_path}/a does not exist\n  {tmp_path}/b does not exist\n\n",
+    )
+    (tmp_path / "a").mkdir()
+    assert run("info", "-c", config).stdout == (
+        f"Found log directory:\n  {tmp_path}/a\n\n"
+        f"Found problems:\n  {tmp_path}/a is not formatted.\n  {tmp_path}/b does not exist\n\n"
+    )
+    empty = tmp_path / "empty.properties"
+    empty.write_text("node.id=1\n")
+    assert "log.dirs is required" in str(run("info", "-c", empty).exception)
+
+
+def test_metadata_log_dir_is_one_more_directory(tmp_path: Path) -> None:
+    extra = f"metadata.log.dir={tmp_path}/m"
+    path = write(tmp_path, voters="controller.quorum.voters=1@localhost:9093", extra=extra)
+    lines = run("format", "-c", path, "-t", CLUSTER).stdout.splitlines()
+    assert [line.split()[1] for line in lines] == ["data", "data", "metadata"]
+    assert (tmp_path / "m/meta.properties").exists()
+
+
+def test_json_says_the_same(config: Path, tmp_path: Path) -> None:
+    document = json.loads(run("format", "-c", config, "-t", CLUSTER, "--json").stdout)
+    assert [each["kind"] for each in document.pop("directories")] == ["data", "metadata"]
+    assert document == {"clusterId": CLUSTER, "nodeId": 1, "kraftVersion": 0}
+    shown = json.loads(run("info", "-c", config, "--json").stdout)
+    assert shown["directories"] == [f"{tmp_path}/a", f"{tmp_path}/b"]
+    assert shown["metadata"]["cluster.id"] == CLUSTER
+    assert shown["problems"] == []
+    assert not is_reserved(uuid_parse(json.loads(run("random-uuid", "--json").stdout)["uuid"]))
+
+
+def test_a_random_uuid_is_never_taken_for_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = iter([b"\xf8" * 16, bytes(16), b"\x08" * 16])
+    monkeypatch.setattr("os.urandom", lambda size: next(made))
+    assert run("random-uuid").stdout == "CAgICAgICAgICAgICAgICA\n"

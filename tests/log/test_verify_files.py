@@ -1,0 +1,114 @@
+"""The small files and the snapshots: damage in them, and what contradicts the log, is found and named."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from pykraft.log.epoch_checkpoint import encode_epochs
+from pykraft.log.os_fs import OsFs
+from pykraft.log.quorum_state import ElectionStore
+from pykraft.log.recovery_point import RecoveryPoint
+from pykraft.log.slots import SLOT_SIZE_BYTES
+from pykraft.types import Election, Epoch, EpochStart, NodeId, Offset
+from tests.log.data_directory import damage, flip, look, segments
+
+
+def test_an_epoch_that_is_changed_differs_from_the_checkpoint(node: Path) -> None:
+    path = segments(node)[0]
+    data = bytearray(path.read_bytes())
+    data[12:16] = struct.pack(">i", 0)
+    path.write_bytes(data)
+    assert damage(node) == [
+        ("leader-epoch-checkpoint", "0: epoch 0 from offset 0 on, as in the log / epoch 1 from offset 0 on")
+    ]
+
+
+def test_a_wrong_epoch_checkpoint_is_named(node: Path) -> None:
+    path = node / "leader-epoch-checkpoint"
+    entries = [EpochStart(epoch=Epoch(1), start_offset=Offset(0)), EpochStart(epoch=Epoch(2), start_offset=Offset(31))]
+    path.write_bytes(encode_epochs(entries))
+    assert damage(node) == [(path.name, "0: epoch 2 from offset 30 on, as in the log / epoch 2 from offset 31 on")]
+    path.write_bytes(b"\xff garbage")
+    assert [name for name, _ in damage(node)] == [path.name]
+    path.write_bytes(encode_epochs(entries[:1]))
+    assert damage(node) == []
+    assert "is behind" in look(node).findings.notes[0].text
+    path.unlink()
+    assert "is missing" in look(node).findings.notes[0].text
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("recovery-point", b"", "an offset"),
+        ("recovery-point", b"garbage" * 1000, "an offset"),
+        ("quorum-state", b"", "as in quorum-state.check"),
+        ("quorum-state", b'{"leaderId":1}', "as in quorum-state.check"),
+        ("quorum-state.check", b"garbage", "a slot whose CRC is right"),
+        ("partition.metadata", b"version: 7", "version: 0"),
+    ],
+)
+def test_a_wrong_small_file_is_named(node: Path, name: str, content: bytes, expected: str) -> None:
+    (node / name).write_bytes(content)
+    found = damage(node)
+    assert [one for one, _ in found] == [name]
+    assert expected in found[0][1]
+
+
+def test_every_flipped_bit_of_quorum_state_is_found(node: Path) -> None:
+    path = node / "quorum-state"
+    whole = path.read_bytes()
+    for position in range(len(whole)):
+        flip(path, position)
+        assert [name for name, _ in damage(node)] == ["quorum-state"]
+        path.write_bytes(whole)
+
+
+def test_an_interrupted_write_of_quorum_state_is_sound(node: Path) -> None:
+    before = (node / "quorum-state").read_bytes()
+    store = ElectionStore(OsFs(), node)
+    store.write(Election(epoch=Epoch(3)), voters=(NodeId(1),), kraft_version=0)
+    store.close()
+    (node / "quorum-state").write_bytes(before)
+    assert damage(node) == []
+
+
+def test_a_quorum_state_that_forgot_an_epoch_is_named(node: Path) -> None:
+    (node / "quorum-state.check").unlink()
+    path = node / "quorum-state"
+    path.write_bytes(path.read_bytes().replace(b'"leaderEpoch":2', b'"leaderEpoch":1'))
+    assert damage(node) == [("quorum-state", "0: epoch 2 or later, as in the log / epoch 1")]
+    path.write_bytes(b"{")
+    assert [name for name, _ in damage(node)] == ["quorum-state"]
+    path.unlink()
+    assert damage(node) == [("quorum-state", "0: the memory of elections, of epoch 2 at least / no file")]
+
+
+def test_one_damaged_slot_of_two_is_no_harm(node: Path) -> None:
+    point = RecoveryPoint.open(OsFs(), node)
+    assert point is not None
+    point.lower_to(Offset(59))
+    point.raise_to(Offset(60))
+    point.settle()
+    point.close()
+    data = (node / "recovery-point").read_bytes()
+    assert len(data) > SLOT_SIZE_BYTES
+    flip(node / "recovery-point", 20)
+    assert damage(node) == []
+
+
+def test_damaged_snapshots_are_named(kafkas: Path) -> None:
+    path = kafkas / "00000000000000000107-0000000001.checkpoint"
+    whole = path.read_bytes()
+    flip(path, len(whole) // 2)
+    assert [name for name, _ in damage(kafkas)] == [path.name]
+    path.write_bytes(b"")
+    assert damage(kafkas) == [(path.name, "0: a batch with a SnapshotHeader / no batch")]
+    path.write_bytes(whole[: 12 + int(struct.unpack(">i", whole[8:12])[0])])
+    assert "SnapshotFooter" in damage(kafkas)[0][1]
+    path.write_bytes(whole)
+    path.rename(kafkas / "00000000000000000107-0000000002.checkpoint")
+    assert "epoch 1 in the name" in damage(kafkas)[0][1]
