@@ -53,7 +53,7 @@ def read(fs: PageCacheFs) -> Election | None:
 
 
 @pytest.mark.conformance(149)
-@pytest.mark.parametrize("path", GOLDEN_PATHS, ids=str)
+@pytest.mark.parametrize("path", GOLDEN_PATHS, ids=[str(path.relative_to(GOLDEN)) for path in GOLDEN_PATHS])
 def test_kafkas_files_are_read_and_written(path: Path) -> None:
     stored = parse_quorum_state(path, path.read_bytes())
     assert stored.election.epoch >= 1
