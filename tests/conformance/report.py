@@ -19,6 +19,7 @@ from tests.conformance.registry import Line, lines
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PARTS = ROOT / "build" / "conformance"
+PASSED = "passed"
 SCENARIO = "tests/scenarios/test_scenarios.py::test_scenario["
 
 HEAD = """# Conformance
@@ -26,14 +27,14 @@ HEAD = """# Conformance
 What a correct replica does, one behavior a line, and the tests that prove it.
 `bin/test` writes this page from its own run and fails when a line that is required has no passing test; how a test
 names its lines is told in `tests/conformance/plugin.py`.
-The same with every test's full name and outcome: [conformance.json](conformance.json).
+The same for machines, with every outcome: [conformance.json](conformance.json).
 
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """One line, and how each test that carries it ended, by test id."""
+    """One line, and how each test that carries it ended: passed when all its cases did."""
 
     line: Line
     outcomes: Mapping[str, str]
@@ -41,7 +42,7 @@ class Proof:
     @property
     def is_proven(self) -> bool:
         """True when some test carries the line and none of them failed."""
-        return bool(self.outcomes) and set(self.outcomes.values()) == {"passed"}
+        return bool(self.outcomes) and set(self.outcomes.values()) == {PASSED}
 
     @property
     def is_missing(self) -> bool:
@@ -61,9 +62,17 @@ def merge(parts: Iterable[Path]) -> list[Proof]:
     outcomes: dict[int, dict[str, str]] = {number: {} for number in lines()}
     for part in parts:
         for test_id, test in json.loads(part.read_text(encoding="utf-8")).items():
+            name = name_of(test_id)
             for number in test["lines"]:
-                outcomes[number][test_id] = test["outcome"]
+                if outcomes[number].get(name, PASSED) == PASSED:
+                    outcomes[number][name] = test["outcome"]
     return [Proof(line=line, outcomes=dict(sorted(outcomes[line.number].items()))) for line in lines().values()]
+
+
+def name_of(test_id: str) -> str:
+    """The test without what it was parametrized with, which may depend on the machine; a scenario by its file."""
+    scenario = test_id.removeprefix(SCENARIO)
+    return f"tests/scenarios/{scenario[:-1]}.txt" if scenario != test_id else test_id.partition("[")[0]
 
 
 def as_json(proofs: Sequence[Proof]) -> str:
@@ -137,12 +146,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _names(proof: Proof) -> list[str]:
-    """The tests without what they were parametrized with; a scenario by its file."""
-    names: dict[str, None] = {}
-    for test_id in proof.outcomes:
-        scenario = test_id.removeprefix(SCENARIO)
-        names[f"scenarios/{scenario[:-1]}.txt" if scenario != test_id else test_id.partition("[")[0]] = None
-    return [f"`{name.removeprefix('tests/')}`" for name in names]
+    return [f"`{name.removeprefix('tests/')}`" for name in proof.outcomes]
 
 
 def _why(proof: Proof) -> str:

@@ -52,6 +52,13 @@ def test_the_page_names_tests_once_and_scenarios_by_their_file(tmp_path: Path) -
     assert "| `scenarios/hand_over.txt` |" in page
 
 
+def test_a_test_passed_when_all_its_cases_did(tmp_path: Path) -> None:
+    cases = {f"tests/test_a.py::test_a[{case}]": {"lines": [7], "outcome": case} for case in ("passed", "failed", "z")}
+    (proof,) = [one for one in report.merge([part(tmp_path, "unit.json", cases)]) if one.line.number == 7]
+    assert proof.outcomes == {"tests/test_a.py::test_a": "failed"}
+    assert not proof.is_proven
+
+
 def test_what_waits_is_open_with_its_reason() -> None:
     line = Line(number=1, section="s", statement="It holds.", state="later: snapshots")
     proof = report.Proof(line=line, outcomes={})
