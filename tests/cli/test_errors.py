@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 import pytest
 
-from pykraft.cli.errors import exit_code, run_with_exit_codes
+from pykraft.cli.errors import EXIT_CODES, exit_code, run_with_exit_codes
 from pykraft.errors import (
     BufferFullError,
     ConfigError,
@@ -96,3 +98,9 @@ def test_a_reader_that_is_gone_is_1_and_no_story(
 def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AssertionError, match="ours"):
         run(raises(AssertionError("ours")), monkeypatch)
+
+
+def test_the_page_has_the_table_of_codes() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| (.+) \|$", page.partition("\n## ")[0], re.MULTILINE)
+    assert {int(code): text for code, text in rows} == EXIT_CODES

@@ -1,27 +1,32 @@
 """Errors as an operator sees them: one line that says what is wrong, where and what to do, and an exit code.
 
-Owns the table of exit codes. A bug of ours, which is no `PykraftError`, keeps its traceback and ends with 1.
-
-0  done
-1  failed; the line says why
-2  wrong arguments or configuration
-3  storage failed: a disk that is full, broken or not writable
-4  the directory belongs to another node or cluster, or its files are corrupt
+Owns the table of exit codes, `EXIT_CODES`. A bug of ours, which is no `PykraftError`, keeps its traceback and ends
+with 1.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Mapping
 
 import click
 
 from pykraft.errors import CorruptionError, ForeignDirectoryError, PykraftError, StorageError, UsageError
 
+EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_STORAGE = 3
 EXIT_DIRECTORY = 4
+EXIT_CODES: Mapping[int, str] = {
+    EXIT_DONE: "done",
+    EXIT_FAILED: "failed, interrupted, or nobody reads the output any more; the line says why",
+    EXIT_USAGE: "wrong arguments or configuration",
+    EXIT_STORAGE: "storage failed: a disk that is full, broken or not writable",
+    EXIT_DIRECTORY: "the directory belongs to another node or cluster, or its files are corrupt",
+}
+"""What each code means; docs/cli.md has the same table."""
 
 
 def exit_code(error: Exception) -> int:
@@ -51,4 +56,4 @@ def run_with_exit_codes(command: click.Command) -> None:
         sys.exit(exit_code(error))
     finally:
         logging.shutdown()
-    sys.exit(result if isinstance(result, int) else 0)
+    sys.exit(result if isinstance(result, int) else EXIT_DONE)

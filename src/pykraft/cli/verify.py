@@ -58,7 +58,8 @@ def verify(directory: Path, *, as_json: bool, progress: str) -> None:
 @contextmanager
 def _bar(progress: str, size_bytes: Callable[[], int]) -> Iterator[Callable[[int], None]]:
     """A function that gets bytes as they are read, and shows them where that helps somebody."""
-    total = size_bytes() if progress == "always" or (progress == "auto" and sys.stderr.isatty()) else 0
+    is_watched = sys.__stderr__ is not None and sys.__stderr__.isatty()
+    total = size_bytes() if progress == "always" or (progress == "auto" and is_watched) else 0
     if total == 0 or (progress == "auto" and total < PROGRESS_SIZE_BYTES_MIN):
         yield _nobody_looks
         return
