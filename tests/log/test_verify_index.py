@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from pykraft.log.index import OFFSET_ENTRY, TIME_ENTRY
+from pykraft.log.os_fs import OsFs
+from pykraft.log.verify import verify
+from pykraft.log.verify_findings import Findings
 from tests.log.data_directory import FIRST, damage, look, segments
 
 
@@ -74,3 +77,15 @@ def test_missing_indexes_and_indexes_without_a_log_are_notes(node: Path) -> None
     report = look(node)
     assert report.findings.damage == []
     assert {note.path.name for note in report.findings.notes} == {f"{FIRST}.index", "00000000000000000999.index"}
+
+
+def test_an_entry_that_is_written_meanwhile_is_no_damage(node: Path) -> None:
+    """A segment that is closed gets its last time entry, and its log does not grow."""
+    path = node / (segments(node)[-1].stem + ".timeindex")
+    whole = path.read_bytes()
+    path.write_bytes(bytes(480))
+
+    def close_segment(count: int) -> None:
+        path.write_bytes(whole)
+
+    assert verify(OsFs(), node, on_progress=close_segment).findings == Findings()

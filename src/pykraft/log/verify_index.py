@@ -61,10 +61,15 @@ class IndexReader:
             self._is_broken = True
 
     def finish(self) -> None:
-        """All entries were seen: only zeros may follow them, and no part of an entry."""
+        """All entries were seen: only zeros may follow them, and no part of an entry.
+
+        Where the first zeros were found, a running node may have put an entry since.
+        """
         if self._is_broken or self.ahead is not None:
             return
         end = self._file.size()
+        if any(self._file.pread(self._layout.size, self.at)) and end % self._layout.size == 0:
+            return
         if odd := end % self._layout.size:
             self.at = end - odd
             self.damage(f"whole entries of {self._layout.size} bytes", f"{odd} bytes at the end")
