@@ -10,6 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from pykraft import __version__
 from pykraft.cli.main import COMMANDS, main, pykraft
 
 SOURCES = Path(__file__).parents[2] / "src"
@@ -42,19 +43,23 @@ def test_an_unknown_command_is_refused_by_name() -> None:
     assert "sever" in result.output
 
 
-def test_help_imports_no_command() -> None:
-    code = """
+@pytest.mark.parametrize(
+    ("word", "said"), [("--help", "Commands:"), ("version", __version__), ("--version", __version__)]
+)
+def test_what_is_asked_most_imports_nothing_that_costs(word: str, said: str) -> None:
+    code = f"""
 import sys
 from pykraft.cli.main import main
-sys.argv = ["pykraft", "--help"]
+sys.argv = ["pykraft", "{word}"]
 try:
     main()
 except SystemExit:
-    print("imported:", *sorted({"asyncio", "pykraft.config", "pykraft.protocol"} & set(sys.modules)))
+    costly = {{"asyncio", "rich", "crc32c", "pykraft.config", "pykraft.protocol", "pykraft.log"}}
+    print("imported:", *sorted(costly & set(sys.modules)))
 """
     environment = {"PYTHONPATH": str(SOURCES)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert "Commands:" in done.stdout
+    assert said in done.stdout
     assert done.stdout.splitlines()[-1] == "imported:"
 
 
