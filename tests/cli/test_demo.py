@@ -101,7 +101,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
     [
         (("--seconds", "1"), "pykraft: --seconds 1: give 2 to 86400\n"),
         (("--nodes", "1", "--kill-leader"), "pykraft: --kill-leader needs --nodes 3 or more: 1 cannot go on"),
-        (("--record-size", "3"), "pykraft: --record-size 3: a record holds"),
+        (("--record-size", "3"), "pykraft: --record-size 3: give at least 20 bytes"),
         (("--json", "{folder}/absent/o.json"), "--json {folder}/absent/o.json: there is no folder {folder}/absent"),
         (("--json", "{folder}/" + "long" * 100), "File name too long"),
         (("--data", "{folder}"), "--data {folder}: it is not empty"),
