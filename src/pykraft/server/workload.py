@@ -37,7 +37,7 @@ TELLING_SIZE_BYTES_MIN: Final = RECORD_HEAD.size
 """A record of this size says which it is; a smaller one is a hash."""
 RECORD_SIZE_BYTES_MIN: Final = 1
 RECORD_SIZE_BYTES_MAX: Final = 1024 * 1024
-IN_FLIGHT_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
+IN_FLIGHT_SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
 IN_FLIGHT_RECORDS_MAX: Final = 65_536
 """So that small records do not hold the loop up while they are made."""
 PROPOSAL_SIZE_BYTES_MAX: Final = 256 * 1024
