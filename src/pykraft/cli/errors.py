@@ -42,6 +42,13 @@ def exit_code(error: Exception) -> int:
             return EXIT_FAILED
 
 
+def told(error: Exception) -> str:
+    """What is wrong, in words: the operating system's without its number."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
+
+
 def run_with_exit_codes(command: click.Command) -> None:
     """Run a command and leave the process."""
     try:
@@ -52,7 +59,7 @@ def run_with_exit_codes(command: click.Command) -> None:
         error.show()
         sys.exit(error.exit_code)
     except (PykraftError, OSError) as error:
-        click.echo(f"pykraft: {error}", err=True)
+        click.echo(f"pykraft: {told(error)}", err=True)
         sys.exit(exit_code(error))
     finally:
         logging.shutdown()
