@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.cli.client_options import CONFIG_SIZE_BYTES_MAX, ClientOptions, client_options
+from pykraft.cli.client_options import ClientOptions, client_options
+from pykraft.cli.config_file import CONFIG_SIZE_BYTES_MAX
 from pykraft.errors import ConfigError, UsageError
 from pykraft.types import Endpoint
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pykraft.cli.config_file import read_text
 from pykraft.client.bootstrap import parse_bootstrap
 from pykraft.errors import ConfigError, UsageError
 from pykraft.properties import parse_properties
@@ -23,7 +24,6 @@ from pykraft.types import Endpoint
 TIMEOUT_S: Final = 15.0
 TIMEOUT_S_MAX: Final = 86_400.0
 REQUEST_TIMEOUT_MS: Final = 5_000
-CONFIG_SIZE_BYTES_MAX: Final = 1024 * 1024
 _MS_MAX: Final = 2**31 - 1
 _PROTECTION: Final = re.compile(r"(ssl|sasl)\..+")
 
@@ -54,7 +54,7 @@ def client_options(
     if (controllers is None) == (servers is None):
         problem = "give one of them, not both" if controllers is not None else "give one of them"
         raise UsageError(f"--bootstrap-controller, --bootstrap-server: {problem}, as host:port,…")
-    properties = {} if command_config is None else _read(command_config)
+    properties = {} if command_config is None else parse_properties(read_text(command_config, "--command-config"))
     for key, value in properties.items():
         if _PROTECTION.fullmatch(key) and value.strip():
             raise ConfigError(key, value, "TLS and SASL are not supported yet")
@@ -86,15 +86,3 @@ def _milliseconds(properties: Mapping[str, str], key: str, default: int) -> int:
     if not re.fullmatch("[0-9]{1,10}", text) or not 1 <= int(text) <= _MS_MAX:
         raise ConfigError(key, text, f"a whole number of milliseconds from 1 to {_MS_MAX}")
     return int(text)
-
-
-def _read(path: Path) -> dict[str, str]:
-    """The properties of a text file. Errors: UsageError when there is none, ConfigError for a broken escape."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(CONFIG_SIZE_BYTES_MAX + 1)
-    except OSError as error:
-        raise UsageError(f"--command-config {path}: {error.strerror}") from error
-    if len(content) > CONFIG_SIZE_BYTES_MAX or b"\0" in content:
-        raise UsageError(f"--command-config {path}: a properties file is text of at most {CONFIG_SIZE_BYTES_MAX} bytes")
-    return parse_properties(content.decode("utf-8-sig", "replace"))

@@ -67,15 +67,15 @@ def naming(path: Path) -> Iterator[None]:
         raise UsageError(f"{path}: {error}") from error
 
 
-def read_text(path: Path) -> str:
-    """A text file in UTF-8, or in Latin-1 as Java reads it. Errors: UsageError."""
+def read_text(path: Path, option: str = "--config") -> str:
+    """A text file in UTF-8, or in Latin-1 as Java reads it. Errors: UsageError that names the option."""
     try:
         with path.open("rb") as file:
             content = file.read(CONFIG_SIZE_BYTES_MAX + 1)
     except OSError as error:
-        raise UsageError(f"--config {path}: {error.strerror}") from error
+        raise UsageError(f"{option} {path}: {error.strerror}") from error
     if len(content) > CONFIG_SIZE_BYTES_MAX or b"\0" in content:
-        raise UsageError(f"--config {path}: a properties file is text of at most {CONFIG_SIZE_BYTES_MAX} bytes")
+        raise UsageError(f"{option} {path}: a properties file is text of at most {CONFIG_SIZE_BYTES_MAX} bytes")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
