@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kafka.java import Kafka
+from pykraft.local.kafka.java import Kafka
 from tests.processes.conftest import children
 
 __all__ = ["children", "kafka"]

@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pykraft.local.child import Child, Children
+from pykraft.local.kafka.java import Kafka, Main
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.voters import write_properties
 from pykraft.types import Uuid, uuid_text
-from tests.kafka.java import Kafka, Main
 
 NODE_ID = 1
 

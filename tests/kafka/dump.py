@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 
-from tests.kafka.java import Finished, Kafka, Main
+from pykraft.local.kafka.java import Finished, Kafka, Main
 
 _INDEX_ENTRY = re.compile(r"(?:offset: (?P<key>\d+) position|timestamp: (?P<time>-?\d+) offset): (?P<value>\d+)")
 _GAPS = "Non-consecutive offsets in "

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pykraft.local.kafka.java import Finished
 from pykraft.protocol.records import scan
 from tests.kafka.dump import parse_dump
-from tests.kafka.java import Finished
 
 RECORDED = Path(__file__).resolve().parents[1] / "golden" / "raft"
 NAME = "__raft_performance_test-0/00000000000000000000"

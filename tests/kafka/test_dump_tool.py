@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from pykraft.local.kafka.java import Kafka
 from pykraft.log.config import LogConfig
 from pykraft.log.log import Log
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.records import encode_batch, encode_control_batch, read_header, scan
 from pykraft.types import ControlRecord, Epoch, KRaftVersion, LeaderChange, NodeId, Uuid
 from tests.kafka.dump import DumpedBatch, dump_log
-from tests.kafka.java import Kafka
 
 pytestmark = pytest.mark.kafka
 

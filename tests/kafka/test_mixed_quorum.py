@@ -24,11 +24,11 @@ from pykraft.client.journal_check import check_journal, stretches
 from pykraft.local.child import Children
 from pykraft.local.cluster import PykraftNode
 from pykraft.local.journal_keeper import JournalKeeper
+from pykraft.local.kafka.java import Kafka
+from pykraft.local.kafka.peer import STOPPED_BY_SIGTERM, JavaNode
 from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
 from pykraft.local.ports import free_ports
 from tests.kafka.dump import dump_log
-from tests.kafka.java import Kafka
-from tests.kafka.peer import STOPPED_BY_SIGTERM, JavaNode
 from tests.processes.elections import wait_for_known_leader
 
 OURS = 1

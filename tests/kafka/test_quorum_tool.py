@@ -18,13 +18,13 @@ from pykraft.cli.main import pykraft
 from pykraft.errors import QuorumUnavailableError, UsageError
 from pykraft.local.child import Child, Children
 from pykraft.local.cluster import Cluster
+from pykraft.local.kafka.java import Kafka, Main
+from pykraft.local.kafka.peer import JavaNode
 from pykraft.local.logs import read_stream, wait_for_end_offset
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.waiting import wait_until
 from pykraft.protocol.records import decode_records, scan
 from tests.kafka.controller import JavaController
-from tests.kafka.java import Kafka, Main
-from tests.kafka.peer import JavaNode
 
 pytestmark = pytest.mark.kafka
 

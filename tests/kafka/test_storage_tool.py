@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from pykraft.cli.storage import storage
+from pykraft.local.kafka.java import Kafka, Main
 from pykraft.local.voters import write_properties
 from pykraft.log.meta import parse_meta
-from tests.kafka.java import Kafka, Main
 
 pytestmark = pytest.mark.kafka
 
