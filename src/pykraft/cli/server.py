@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +18,8 @@ import click
 
 from pykraft import __version__
 from pykraft.cli.config_file import find_config, naming, read_config, tell_of_neighbors
+from pykraft.cli.identity import parse_cluster_id, parse_directory_id
 from pykraft.config import NodeConfig
-from pykraft.errors import UsageError
-from pykraft.types import Uuid, uuid_parse
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -87,24 +85,10 @@ def server(  # noqa: PLR0913 - one argument for each option
 def _with_options(config: NodeConfig, directory_id: str | None, cluster_id: str | None) -> NodeConfig:
     """The configuration with what the command line says instead. Errors: UsageError."""
     if directory_id is not None:
-        config = replace(config, directory_id=_parse_directory_id(directory_id))
+        config = replace(config, directory_id=parse_directory_id(directory_id))
     if cluster_id is not None:
-        if not re.fullmatch(r"[\w.-]{1,255}", cluster_id, re.ASCII):
-            raise UsageError(f"--cluster-id {cluster_id!r}: give 1 to 255 letters, digits, '_', '-' and '.'")
-        config = replace(config, cluster_id=cluster_id)
+        config = replace(config, cluster_id=parse_cluster_id(cluster_id))
     return config
-
-
-def _parse_directory_id(text: str) -> Uuid:
-    from pykraft.log.directory import is_reserved
-
-    try:
-        directory_id = uuid_parse(text)
-    except UsageError as error:
-        raise UsageError(f"--replica-directory-id {error}") from error
-    if is_reserved(directory_id):
-        raise UsageError(f"--replica-directory-id {text}: the 100 lowest ids are reserved by Kafka; give another")
-    return directory_id
 
 
 def _set_up_logging(level: str, form: str) -> None:

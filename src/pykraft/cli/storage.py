@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -18,13 +17,14 @@ from typing import Any, Final
 import click
 
 from pykraft.cli.config_file import naming, read_text
+from pykraft.cli.identity import parse_cluster_id, parse_directory_id
 from pykraft.errors import UsageError
 from pykraft.log.directory import is_reserved
 from pykraft.log.format import Formatted, format_directories, inspect_directories
 from pykraft.log.meta import VERSION, MetaProperties
 from pykraft.log.os_fs import OsFs
 from pykraft.properties import node_config, parse_properties
-from pykraft.types import NodeId, Uuid, uuid_parse, uuid_text
+from pykraft.types import NodeId, Uuid, uuid_text
 
 _CONFIG: Final = click.option(
     "--config", "-c", "path", required=True, type=click.Path(path_type=Path), help="The node's properties file."
@@ -67,8 +67,7 @@ def format_command(
     for option, is_given in asked.items():
         if is_given:
             raise UsageError(f"{option}: {_DYNAMIC}")
-    if not re.fullmatch(r"[\w.-]{1,255}", cluster_id, re.ASCII):
-        raise UsageError(f"--cluster-id {cluster_id!r}: give 1 to 255 letters, digits, '_', '-' and '.'")
+    parse_cluster_id(cluster_id)
     properties = _read(path)
     with naming(path):
         config = node_config(properties).config
@@ -76,7 +75,7 @@ def format_command(
         raise UsageError(f"{path}: controller.quorum.voters is not given: {_DYNAMIC}")
     assert config.node_id is not None, "a properties file has one"
     others = [other for other in _log_directories(properties) if other != config.log_dir]
-    given = {} if replica_directory_id is None else {config.log_dir: _directory_id(replica_directory_id)}
+    given = {} if replica_directory_id is None else {config.log_dir: parse_directory_id(replica_directory_id)}
     done = format_directories(
         OsFs(),
         [*others, config.log_dir],
@@ -136,16 +135,6 @@ def _random_uuid() -> Uuid:
         made = Uuid(os.urandom(16))
         if not is_reserved(made) and not uuid_text(made).startswith("-"):
             return made
-
-
-def _directory_id(text: str) -> Uuid:
-    try:
-        directory_id = uuid_parse(text)
-    except UsageError as error:
-        raise UsageError(f"--replica-directory-id {error}") from error
-    if is_reserved(directory_id):
-        raise UsageError(f"--replica-directory-id {text}: the 100 lowest ids are reserved by Kafka; give another")
-    return directory_id
 
 
 def _read(path: Path) -> dict[str, str]:

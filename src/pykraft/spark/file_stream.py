@@ -18,18 +18,13 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from pykraft.errors import StorageError, UsageError
 from pykraft.log.meta import FILE_NAME, parse_meta
 from pykraft.spark.file_plan import find_end, find_start
 from pykraft.spark.files import find_replicas
+from pykraft.spark.limits import default_limit, records_and_bytes
 from pykraft.spark.options import SourceOptions
 from pykraft.spark.pieces import Limit, Plan, plan_pieces
 from pykraft.spark.read import PiecePartition, read_piece
@@ -58,11 +53,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """See `DataSourceStreamReader`: the options' limit; with both, records count and `latestOffset` adds bytes."""
-        if self._options.records_per_trigger is not None:
-            return ReadMaxRows(self._options.records_per_trigger)
-        if self._options.size_bytes_per_trigger is not None:
-            return ReadMaxBytes(self._options.size_bytes_per_trigger)
-        return ReadAllAvailable()
+        return default_limit(self._options)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """See `SupportsTriggerAvailableNow`: what is there now is the end."""
@@ -111,9 +102,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = find_end(replica, self._options.end, replica.start())
         if self._end is not None:
             end = min(end, self._end.get(replica.name, Offset(0)))
-        size_bytes = self._options.size_bytes_per_trigger if isinstance(limit, ReadMaxRows) else None
-        size_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else size_bytes
-        records = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        records, size_bytes = records_and_bytes(limit, self._options)
         return Limit(
             end_offset=end,
             records_max=None if records is None else max(1, records // share),

@@ -17,17 +17,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from pykraft.errors import UsageError
 from pykraft.spark.batches import batches_of
 from pykraft.spark.decode import records_of
+from pykraft.spark.limits import default_limit, records_and_bytes
 from pykraft.spark.live import Extent, LiveQuorum, first_since
 from pykraft.spark.options import Bound, SourceOptions
 from pykraft.spark.pieces import Piece
@@ -83,11 +78,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """See `DataSourceStreamReader`; with both limits records count, and bytes are added by `latestOffset`."""
-        if self._options.records_per_trigger is not None:
-            return ReadMaxRows(self._options.records_per_trigger)
-        if self._options.size_bytes_per_trigger is not None:
-            return ReadMaxBytes(self._options.size_bytes_per_trigger)
-        return ReadAllAvailable()
+        return default_limit(self._options)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """See `SupportsTriggerAvailableNow`: what is committed now is the end."""
@@ -104,10 +95,9 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_is_there(begin, extent)
         most = min(extent.end_offset, find_end(quorum, extent, self._options.end))
         end = most = most if self._end is None else min(most, self._end)
-        size_bytes = self._options.size_bytes_per_trigger if isinstance(limit, ReadMaxRows) else None
-        size_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else size_bytes
-        if isinstance(limit, ReadMaxRows):
-            end = min(end, Offset(begin + limit.max_rows))
+        records, size_bytes = records_and_bytes(limit, self._options)
+        if records is not None:
+            end = min(end, Offset(begin + records))
         if size_bytes is not None and begin < end:
             end = min(end, Offset(begin + max(1, int(size_bytes / average_size_bytes(quorum, begin)))))
         return {"cluster": start["cluster"], "offset": aligned(quorum, begin, end, most)}

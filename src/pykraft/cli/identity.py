@@ -1,0 +1,31 @@
+"""Who a node is, as a command line says it: the options that several commands take, checked the same way.
+
+Source: Kafka's ``StorageTool``, ``TestRaftServer``; KIP-853 (directory ids; the lowest are reserved).
+"""
+
+from __future__ import annotations
+
+import re
+
+from pykraft.errors import UsageError
+from pykraft.types import Uuid, uuid_parse
+
+
+def parse_cluster_id(text: str) -> str:
+    """What ``--cluster-id`` says. Errors: UsageError."""
+    if not re.fullmatch(r"[\w.-]{1,255}", text, re.ASCII):
+        raise UsageError(f"--cluster-id {text!r}: give 1 to 255 letters, digits, '_', '-' and '.'")
+    return text
+
+
+def parse_directory_id(text: str) -> Uuid:
+    """What ``--replica-directory-id`` says. Errors: UsageError."""
+    from pykraft.log.directory import is_reserved
+
+    try:
+        directory_id = uuid_parse(text)
+    except UsageError as error:
+        raise UsageError(f"--replica-directory-id {error}") from error
+    if is_reserved(directory_id):
+        raise UsageError(f"--replica-directory-id {text}: the 100 lowest ids are reserved by Kafka; give another")
+    return directory_id

@@ -1,0 +1,32 @@
+"""How much a micro-batch may hold: from options to Spark's limit, and from that to numbers.
+
+Spark knows one limit at a time. Of both options records are the one it is told; bytes are added when it asks.
+
+Source: PySpark's ``ReadLimit`` (SPARK 4.2); Spark's Kafka source (``maxOffsetsPerTrigger``).
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
+
+from pykraft.spark.options import SourceOptions
+
+
+def default_limit(options: SourceOptions) -> ReadLimit:
+    """What Spark is told."""
+    if options.records_per_trigger is not None:
+        return ReadMaxRows(options.records_per_trigger)
+    if options.size_bytes_per_trigger is not None:
+        return ReadMaxBytes(options.size_bytes_per_trigger)
+    return ReadAllAvailable()
+
+
+def records_and_bytes(limit: ReadLimit, options: SourceOptions) -> tuple[int | None, int | None]:
+    """Records and bytes that a micro-batch under Spark's limit may hold; None for as many as there are."""
+    match limit:
+        case ReadMaxRows():
+            return limit.max_rows, options.size_bytes_per_trigger
+        case ReadMaxBytes():
+            return None, limit.max_bytes
+        case _:
+            return None, None
