@@ -12,7 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
-from pykraft.errors import UsageError
+from pykraft.errors import CorruptionError, UsageError
 from pykraft.log.meta import MetaProperties, encode_meta
 from pykraft.spark.file_stream import FilesStreamReader
 from pykraft.spark.options import parse_options
@@ -145,6 +145,54 @@ def test_a_log_that_was_cut_back_is_refused(folder: Path) -> None:
     write_segment(folder / "n1" / "p-0", batches(2) + batches(1, first=2, epoch=EPOCH + 1))
     with pytest.raises(UsageError, match="the log was cut back below offset 6"):
         reader(folder).latestOffset(json.loads(json.dumps(end)), ReadAllAvailable())
+
+
+@pytest.mark.parametrize("more", [0, 2], ids=["as long", "grown"])
+def test_a_log_that_was_cut_back_between_two_micro_batches_is_refused_by_the_same_reader(
+    more: int, folder: Path
+) -> None:
+    """What was written anew ends where the old did, so that the next batch stands in its place."""
+    made = reader(folder)
+    end = made.latestOffset(made.initialOffset(), ReadAllAvailable())
+    write_segment(folder / "n1" / "p-0", batches(2) + batches(1 + more, first=2, epoch=EPOCH + 1))
+    with pytest.raises(UsageError, match="the log was cut back below offset 6"):
+        made.latestOffset(end, ReadAllAvailable())
+
+
+@pytest.mark.parametrize("now", [batches(2), batches(2) + batches(1, first=2, epoch=EPOCH + 1), batches(1, first=3)])
+def test_a_micro_batch_is_not_read_from_a_log_that_was_cut_back_below_its_end(now: bytes, folder: Path) -> None:
+    for made in (reader(folder), reader(folder)):
+        write_segment(folder / "n1" / "p-0", batches(3))
+        start = made.initialOffset()
+        end = made.latestOffset(start, ReadAllAvailable())
+        write_segment(folder / "n1" / "p-0", now)
+        for one in (made, reader(folder)):
+            with pytest.raises((UsageError, CorruptionError)):
+                one.partitions(start, end)
+
+
+def test_a_segment_that_was_read_to_its_end_may_vanish(folder: Path) -> None:
+    made = reader(folder)
+    end = made.latestOffset(made.initialOffset(), ReadAllAvailable())
+    (old,) = (folder / "n1" / "p-0").iterdir()
+    write_segment(folder / "n1" / "p-0", batches(2, first=3), base_offset=6)
+    old.unlink()
+    for one in (made, reader(folder)):
+        then = one.latestOffset(end, ReadAllAvailable())
+        assert read(one, end, then) == rows("n1", 6, 7, 8, 9)
+    assert made.reportLatestOffset()["replicas"]["n1"] == {"offset": 10}  # type: ignore[index]
+
+
+def test_a_segment_that_was_not_read_yet_and_vanished_is_told(folder: Path) -> None:
+    made = reader(folder)
+    start = made.initialOffset()
+    end = made.latestOffset(start, ReadMaxRows(4))
+    (old,) = (folder / "n1" / "p-0").iterdir()
+    write_segment(folder / "n1" / "p-0", batches(2, first=3), base_offset=6)
+    old.unlink()
+    for one in (made, reader(folder)):
+        with pytest.raises(UsageError, match="offset 2 is not there any more, the log begins at 6"):
+            one.latestOffset(end, ReadAllAvailable())
 
 
 def own(folder: Path, replica: str, cluster_id: str) -> None:

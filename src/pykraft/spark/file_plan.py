@@ -9,6 +9,9 @@ Source: Spark's Kafka source (``startingTimestamp``).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from pykraft.errors import StorageError
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.records import decode_records
@@ -17,8 +20,10 @@ from pykraft.spark.pieces import OFFSET_MAX, Limit, Plan, plan_pieces
 from pykraft.spark.walk import Cursor, Replica, Stretch
 from pykraft.types import Offset
 
+T = TypeVar("T")
+
 TRIES_MAX = 5
-"""How often a plan is made anew because a live node deleted a segment meanwhile."""
+"""How often a look is taken anew because a live node deleted a segment meanwhile."""
 
 
 def plan_batch(replica: Replica, options: SourceOptions) -> Plan:
@@ -26,14 +31,23 @@ def plan_batch(replica: Replica, options: SourceOptions) -> Plan:
 
     Errors: UsageError for a start below the log's; CorruptionError, unless damage is to be marked; StorageError.
     """
+
+    def plan() -> Plan:
+        start_offset, cursor = find_start(replica, options.start)
+        end_offset = find_end(replica, options.end, cursor)
+        stretches = replica.walk(cursor, tolerant=options.tolerant)
+        return plan_pieces(
+            replica.name, cursor, stretches, start_offset=start_offset, limit=Limit(end_offset=end_offset)
+        )
+
+    return while_segments_vanish(plan)
+
+
+def while_segments_vanish(look: Callable[[], T]) -> T:
+    """What a look at the files of a live node tells; made anew when one vanished on the way. Errors: those of it."""
     for left in reversed(range(TRIES_MAX)):
         try:
-            start_offset, cursor = find_start(replica, options.start)
-            end_offset = find_end(replica, options.end, cursor)
-            stretches = replica.walk(cursor, tolerant=options.tolerant)
-            return plan_pieces(
-                replica.name, cursor, stretches, start_offset=start_offset, limit=Limit(end_offset=end_offset)
-            )
+            return look()
         except StorageError as error:
             if left == 0 or not isinstance(error.__cause__, FileNotFoundError):
                 raise

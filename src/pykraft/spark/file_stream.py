@@ -2,8 +2,8 @@
 
 An offset of the stream is, by replica, the next offset of its log, and epoch and CRC of the batch before it. So a query
 that was killed goes on where it was, and one that goes on in another log, or in one that was cut back and written anew,
-is refused. What is read is what a replica has, which may be more than is committed: for committed records only, read a
-live quorum.
+is refused: both ends of each micro-batch are looked at, also within one run. What is read is what a replica has, which
+may be more than is committed: for committed records only, read a live quorum.
 
 Invariant: the plan of a micro-batch is decided by its two offsets alone, so a repeated one holds the same rows. What is
 remembered between calls only saves time. It refuses to know records.
@@ -20,9 +20,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from pykraft.errors import StorageError, UsageError
+from pykraft.errors import CorruptionError, StorageError, UsageError
 from pykraft.log.meta import FILE_NAME, parse_meta
-from pykraft.spark.file_plan import find_end, find_start
+from pykraft.spark.file_plan import find_end, find_start, while_segments_vanish
 from pykraft.spark.files import find_replicas
 from pykraft.spark.limits import default_limit, records_and_bytes
 from pykraft.spark.options import SourceOptions
@@ -84,7 +84,11 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for replica in find_replicas(self._options.patterns):
             place = end["replicas"].get(replica.name)
             if place is not None:
-                plan = self._plan(replica, self._place(start, replica), Limit(end_offset=place["offset"]))
+                begin = self._place(start, replica)
+                if place == begin:
+                    continue
+                plan = self._plan(replica, begin, Limit(end_offset=place["offset"]))
+                _check_end(replica, plan.end, place)
                 pieces += [PiecePartition(piece) for piece in plan.pieces]
         return pieces
 
@@ -110,16 +114,27 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _plan(self, replica: Replica, place: Place, limit: Limit) -> Plan:
-        """What is behind a place, up to a limit. The end is remembered, since the next micro-batch begins there."""
-        cursor = self._cursors.pop((replica.name, place["offset"]), None)
-        if cursor is None:
-            cursor = resumed(replica, place)
-        self._cursors[replica.name, place["offset"]] = cursor
-        stretches = replica.walk(cursor, tolerant=self._options.tolerant)
-        plan = plan_pieces(replica.name, cursor, stretches, start_offset=place["offset"], limit=limit)
+        """What is behind a place, up to a limit. The end is remembered, since the next micro-batch begins there.
+
+        The batch before the place is looked at when all is planned: whatever was cut back meanwhile, it lies behind it.
+        """
+
+        def plan() -> Plan:
+            known = self._cursors.get((replica.name, place["offset"]))
+            cursor = resumed(replica, place) if known is None else replica.resume(known)
+            stretches = replica.walk(cursor, tolerant=self._options.tolerant)
+            try:
+                made = plan_pieces(replica.name, cursor, stretches, start_offset=place["offset"], limit=limit)
+            except CorruptionError:
+                replica.resume(cursor)  # what was written anew looks like damage from a place that is in it no more
+                raise
+            self._cursors[replica.name, place["offset"]] = replica.resume(cursor)
+            return made
+
+        made = while_segments_vanish(plan)
         self._forget(replica, below=place["offset"])
-        self._cursors[replica.name, plan.end.offset] = plan.end
-        return plan
+        self._cursors[replica.name, made.end.offset] = made.end
+        return made
 
     def _forget(self, replica: Replica, *, below: Offset) -> None:
         for name, offset in list(self._cursors):
@@ -128,11 +143,16 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _end_of(self, replica: Replica) -> Offset:
         known = [cursor for (name, _), cursor in self._cursors.items() if name == replica.name]
-        end = max(known, key=lambda cursor: cursor.offset, default=None) or replica.start()
-        offset = end.offset
-        for one in replica.walk(end, tolerant=True):
-            offset = one.end_offset
-        return offset
+        furthest = max(known, key=lambda cursor: cursor.offset, default=None)
+
+        def look() -> Offset:
+            end = replica.start() if furthest is None else replica.resume(furthest)
+            offset = end.offset
+            for one in replica.walk(end, tolerant=True):
+                offset = one.end_offset
+            return offset
+
+        return while_segments_vanish(look)
 
     def _place(self, start: Mapping[str, Any], replica: Replica) -> Place:
         """Where a replica's part begins; of one that was not there before, where the options say."""
@@ -169,6 +189,12 @@ def resumed(replica: Replica, place: Place) -> Cursor:
     if "crc" not in place:
         return replica.seek(place["offset"])
     return replica.resume(Cursor(offset=place["offset"], epoch=place["epoch"], crc=place["crc"]))
+
+
+def _check_end(replica: Replica, found: Cursor, place: Place) -> None:
+    """Refuse a log that ends, or goes on, in another way than when this end of a micro-batch was decided."""
+    if found.offset < place["offset"] or ("crc" in place and place_of(found, found.offset) != place):
+        raise replica.cut_back(place["offset"])
 
 
 def _cluster_id_of(replica: Replica) -> str | None:

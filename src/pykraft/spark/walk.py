@@ -18,7 +18,7 @@ Source: KIP-595 (log layout); Kafka's ``FileRecords``, ``LogSegment.recover``, `
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pykraft.errors import CorruptionError, ProtocolError, StorageError, UsageError
@@ -27,7 +27,7 @@ from pykraft.log.index import OFFSET_ENTRY
 from pykraft.log.os_fs import OsFs
 from pykraft.log.paths import LOG, OFFSET_INDEX, parse_segment_file
 from pykraft.log.scan import scan_headers
-from pykraft.protocol.batch import BatchHeader, check_crc
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, check_crc, read_header
 from pykraft.spark.tail import Expected, is_torn, written_end
 from pykraft.types import EPOCH_ZERO, Epoch, Offset
 
@@ -38,7 +38,8 @@ INDEX_SIZE_BYTES_MAX = 64 * 1024 * 1024
 class Cursor:
     """A place between two batches: ``offset`` is the next one; the batch before had ``epoch`` and ``crc``, if known.
 
-    ``segment`` and ``position`` say where the next batch begins, when that was found out already.
+    ``segment`` and ``position`` say where the next batch begins, when that was found out already, and
+    ``before_segment`` and ``before_position`` where the batch before it does.
     """
 
     offset: Offset
@@ -46,6 +47,8 @@ class Cursor:
     crc: int | None = None
     segment: Path | None = None
     position: int = 0
+    before_segment: Path | None = None
+    before_position: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,30 +100,36 @@ class Replica:
         cursor = self._near(offset)
         for one in self.walk(cursor):
             if one.end_offset > offset:
-                return Cursor(
-                    offset=one.offset, epoch=cursor.epoch, crc=cursor.crc, segment=one.segment, position=one.position
-                )
+                return replace(cursor, offset=one.offset, segment=one.segment, position=one.position)
             cursor = after(one, cursor)
         return cursor
 
     def resume(self, cursor: Cursor) -> Cursor:
         """The same place, with segment and position, if the batch before it is still the one that was there.
 
+        That takes one look at a header where the cursor knows all of it, so it can be asked at each micro-batch.
+
         Errors: UsageError when it is not, or when the log begins behind it.
         """
+        if self._is_there(cursor):
+            return cursor
         start = self.start()
         if cursor.offset == start.offset:
             return start
-        if cursor.offset < start.offset:
-            self.seek(cursor.offset)
+        if cursor.offset < start.offset or cursor.crc is None:
+            return self.seek(cursor.offset)
         before = self.seek(Offset(cursor.offset - 1))
         for one in self.walk(before):
             known = (one.header.epoch, one.header.crc) if one.header is not None else None
             if one.end_offset == cursor.offset and known == (cursor.epoch, cursor.crc):
                 return after(one, before)
             break
-        raise UsageError(
-            f"{self.directory}: the log was cut back below offset {cursor.offset}, up to which it was read: what a "
+        raise self.cut_back(cursor.offset)
+
+    def cut_back(self, offset: Offset) -> UsageError:
+        """The error for a log that no longer holds what was read of it up to this offset."""
+        return UsageError(
+            f"{self.directory}: the log was cut back below offset {offset}, up to which it was read: what a "
             "replica has not committed may go. Read a live quorum with the option bootstrap.controllers, or begin anew "
             "with another checkpoint"
         )
@@ -152,6 +161,16 @@ class Replica:
             for one in _walk_segment(segment, position, expected, next_segment, tolerant=tolerant):
                 yield one
                 expected = Expected(base_offset=one.end_offset, epoch=one.header.epoch if one.header else EPOCH_ZERO)
+
+    def _is_there(self, cursor: Cursor) -> bool:
+        """Whether a cursor that knows its segment can be used as it is; False says nothing of the log."""
+        if cursor.segment is None or not cursor.segment.exists():
+            return False
+        if cursor.crc is None:
+            return True
+        header = _header_at(cursor.before_segment, cursor.before_position)
+        known = (cursor.offset, cursor.epoch, cursor.crc)
+        return header is not None and (header.end_offset, header.epoch, header.crc) == known
 
     def _near(self, offset: Offset) -> Cursor:
         """A batch not far before an offset, as segment names and offset index tell; the segment's first without one."""
@@ -196,7 +215,25 @@ def after(one: Stretch, before: Cursor) -> Cursor:
         crc=header.crc if header else None,
         segment=one.segment,
         position=one.end_position,
+        before_segment=one.segment,
+        before_position=one.position,
     )
+
+
+def _header_at(segment: Path | None, position: int) -> BatchHeader | None:
+    """The header of a batch that begins there; None when none does, or the file is gone."""
+    if segment is None:
+        return None
+    try:
+        file = OsFs().open(segment)
+    except StorageError:
+        return None
+    try:
+        return read_header(file.pread(HEADER_SIZE_BYTES, position))
+    except (ProtocolError, StorageError):
+        return None
+    finally:
+        file.close()
 
 
 def _following(segments: Sequence[Path], segment: Path) -> Path | None:
