@@ -9,6 +9,7 @@ import pytest
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Children
 from pykraft.local.cluster import QUICK, Cluster
+from pykraft.local.logs import read_stream
 
 pytestmark = pytest.mark.processes
 
@@ -30,6 +31,17 @@ def test_a_quorum_is_started_stopped_and_checked(children: Children, tmp_path: P
     segment.write_bytes(segment.read_bytes()[:1_000])
     with pytest.raises(LocalQuorumError, match=f"node {follower.node_id} ends at"):
         cluster.check(caught_up_offset=caught_up_offset)
+
+
+def test_a_load_that_is_ended_is_ended_everywhere(children: Children, tmp_path: Path) -> None:
+    cluster = Cluster(children, tmp_path, throughput=500, properties=QUICK)
+    cluster.start()
+    cluster.journal.wait_for_acknowledged(200, since=0)
+    cluster.end_load()
+    end_offset = cluster.journal.end_offset
+    assert cluster.wait_until_caught_up() == end_offset
+    assert {read_stream(node.partition).end_offset for node in cluster.nodes.values()} == {end_offset}
+    assert {node.process.status for node in cluster.nodes.values()} == {None}
 
 
 def test_a_quorum_that_cannot_start_says_which_process_ended(children: Children, tmp_path: Path) -> None:

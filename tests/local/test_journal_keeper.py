@@ -47,3 +47,33 @@ def test_what_is_never_told_is_named(tmp_path: Path) -> None:
     journal = JournalKeeper(tmp_path / "journal.jsonl")
     with pytest.raises(LocalQuorumError, match="for a leader"):
         journal.wait_for(lambda _: None, "a leader", timeout_s=0.05)
+
+
+def test_a_journal_that_cannot_be_written_down_is_told_and_read_on() -> None:
+    journal = JournalKeeper(Path("/dev/full"))
+    tell(journal, STARTED, STOPPED)
+    with pytest.raises(LocalQuorumError, match="/dev/full: No space left on device"):
+        journal.wait_for(lambda _: None, "anything")
+
+
+def test_a_journal_is_quiet_when_nothing_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = JournalKeeper(tmp_path / "journal.jsonl")
+    told = iter([STARTED, STOPPED, b""])
+
+    def wait_for_one_more(_: float) -> None:
+        mark = journal.mark()
+        if line := next(told):
+            tell(journal, line)
+            journal.wait_for(lambda events: len(events) > 0, "a line", since=mark)
+
+    monkeypatch.setattr("time.sleep", wait_for_one_more)
+    journal.wait_until_quiet()
+    assert journal.mark() == 2
+
+
+def test_a_journal_that_is_never_quiet_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = JournalKeeper(tmp_path / "journal.jsonl")
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    monkeypatch.setattr(journal, "mark", iter(range(10**9)).__next__)
+    with pytest.raises(LocalQuorumError, match=r"waited 0\.01 s for the nodes to end their load"):
+        journal.wait_until_quiet(timeout_s=0.01)

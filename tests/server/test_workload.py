@@ -218,6 +218,21 @@ def test_a_load_without_limit_goes_on_as_soon_as_there_is_room() -> None:
         assert sum(map(len, world.host.records)) == IN_FLIGHT_SIZE_BYTES_MAX
 
 
+def test_who_rests_writes_nothing_more_and_tells_of_what_was_in_flight() -> None:
+    world = World(load=Load(records_per_s=1_000, record_size_bytes=100))
+    world.lead()
+    world.loop.run_until(0.1)
+    count = len(world.host.records)
+    world.workload.rest()
+    world.loop.run_until(0.2)
+    assert len(world.host.records) == count
+    world.host.commit()
+    assert sum(int(str(ack["count"])) for ack in world.acks()) == count
+    world.lead(Epoch(EPOCH + 1))
+    world.loop.run_until(0.3)
+    assert world.host.records == []
+
+
 def test_each_commit_is_acknowledged_with_its_place() -> None:
     world = World(load=Load(records_per_s=1_000, record_size_bytes=100))
     world.lead()

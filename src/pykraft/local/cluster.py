@@ -8,6 +8,7 @@ own interpreter and sources. It refuses to know the protocol.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -62,6 +63,8 @@ class PykraftNode:
         self._children = children
         self._journal = journal
         self._child: Child | None = None
+        self.start_mark = 0
+        """Where the journal ended before the last start."""
         values = voter_properties(home / "data", node_id=node_id, ports=ports, extra=properties)
         config = write_properties(home / "server.properties", values)
         load = ("--throughput", str(throughput), "--record-size", str(record_size_bytes))
@@ -77,6 +80,7 @@ class PykraftNode:
     def start(self) -> None:
         """Start it, the first time or again; it serves when the journal has its `Started`."""
         assert self._child is None or self._child.status is not None, f"node {self.node_id} already runs"
+        self.start_mark = self._journal.mark()
         reading, writing = os.pipe()
         self._journal.attach(reading)
         try:
@@ -129,6 +133,16 @@ class Cluster:
         for node in self.nodes.values():
             node.start()
         return self.journal.wait_for_leader(since=mark, alive=[node.process for node in self.nodes.values()])
+
+    def end_load(self) -> None:
+        """Ask all nodes to write nothing more, and wait until they have acknowledged what was in flight.
+
+        Errors: LocalQuorumError when one does not even serve yet, or they go on.
+        """
+        for node in self.nodes.values():
+            self.journal.wait_for_started(node.node_id, since=node.start_mark, process=node.process)
+            node.process.signal(signal.SIGUSR1)
+        self.journal.wait_until_quiet()
 
     def wait_until_caught_up(self) -> int:
         """Wait until every replica's log holds all that is acknowledged by now; returns the end of that."""

@@ -21,6 +21,8 @@ from pykraft.local.child import Child
 T = TypeVar("T")
 
 ALIVE_CHECK_INTERVAL_S = 0.2
+QUIET_S = 0.5
+"""Much longer than a commit takes: a journal that was quiet for so long has heard of all that was in flight."""
 
 
 class JournalKeeper:
@@ -117,13 +119,26 @@ class JournalKeeper:
 
         self.wait_for(look, f"{count} more acknowledged records", since=since)
 
+    def wait_until_quiet(self, *, timeout_s: float = 30.0) -> None:
+        """Wait until nodes that write nothing more have told of everything. Errors: LocalQuorumError."""
+        deadline = time.monotonic() + timeout_s
+        mark = -1
+        while mark != (mark := self.mark()):
+            if time.monotonic() >= deadline:
+                raise LocalQuorumError(f"waited {timeout_s:g} s for the nodes to end their load")
+            time.sleep(QUIET_S)
+
     def _read(self, descriptor: int) -> None:
-        with os.fdopen(descriptor, "rb") as pipe, self.path.open("ab") as journal:
+        """Read to the end even when nothing can be written down: a node must not wait for us."""
+        with os.fdopen(descriptor, "rb") as pipe, self.path.open("ab", buffering=0) as journal:
             for line in pipe:
                 if not line.endswith(b"\n"):
                     return
-                journal.write(line)
-                journal.flush()
+                try:
+                    journal.write(line)
+                except OSError as error:
+                    with self._changed:
+                        self._faults.append(f"{self.path}: {error.strerror}")
                 self._take(line)
 
     def _take(self, line: bytes) -> None:

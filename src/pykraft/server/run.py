@@ -110,6 +110,7 @@ async def _serve(config: NodeConfig, options: ServerOptions) -> None:
                 failed=node.fail,
             )
             node.host.register(workload)
+            loop.add_signal_handler(signal.SIGUSR1, workload.rest)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, node.shut_down)
         port = config.listeners.entries[0][1].port

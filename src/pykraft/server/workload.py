@@ -7,7 +7,8 @@ may look alike, and who reads the log cannot tell which is which.
 
 Owns the claim, which is one term of leadership, and its sequences. Invariant: a sequence is proposed again only when it
 was rejected, and in one claim sequences reach the log in their order. Bounded by what is in flight: a leader that
-cannot keep up writes less, it never queues more. It refuses to know elections: it is told when its node leads.
+cannot keep up writes less, it never queues more. It refuses to know elections: it is told when its node leads, and when
+nothing more shall be written.
 
 Source: Kafka's ``TestRaftServer.RaftWorkloadGenerator`` and ``ThroughputThrottler``.
 """
@@ -124,6 +125,7 @@ class Workload:
         self._tell = tell
         self._failed = failed
         self._claim: _Claim | None = None
+        self._is_resting = False
         self._stats = Stats(loop.time())
         pool = Random(run_id).randbytes(_POOL_SIZE_BYTES)
         self._pool = pool + pool[: load.record_size_bytes]
@@ -143,6 +145,10 @@ class Workload:
             self._stats.reset(self._loop.time())
             self._tell("leader", node=node_id, run=self._run_id.hex(), epoch=epoch)
             self._loop.call_soon(self._turn, self._claim)
+
+    def rest(self) -> None:
+        """Write nothing more, in this claim and the next ones; what is in flight is still decided and told."""
+        self._is_resting = True
 
     def _turn(self, claim: _Claim) -> None:
         """Propose what is due, print what is due, then look again soon."""
@@ -165,7 +171,7 @@ class Workload:
             elapsed_s = self._loop.time() - claim.begun_s
             due = min(due, int(elapsed_s * self._load.records_per_s) - claim.sequence)
         claim.is_refused = False
-        while due > 0 and not claim.is_over and not claim.is_refused:
+        while due > 0 and not (claim.is_over or claim.is_refused or self._is_resting):
             count = min(due, self._records_max)
             self._propose(claim, count)
             due -= count
