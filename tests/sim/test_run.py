@@ -43,7 +43,7 @@ def test_a_failure_tells_the_reason_the_story_and_the_last_lines(
 
 
 def test_a_world_that_cannot_be_made_is_a_failure_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*given: Any) -> None:
+    def refuse(*given: Any, **options: Any) -> None:
         raise TypeError("no world")
 
     monkeypatch.setattr("pykraft.sim.run.World", refuse)
@@ -53,7 +53,7 @@ def test_a_world_that_cannot_be_made_is_a_failure_too(monkeypatch: pytest.Monkey
 
 
 def test_what_is_no_failure_of_the_world_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*given: Any) -> None:
+    def interrupt(*given: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("pykraft.sim.run.World", interrupt)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from random import Random
 
+from pykraft.sim.scenario import Quorum
 from pykraft.sim.settings import LISTENER, listeners_of, node_configs
 from pykraft.types import Endpoint
 
 
 def test_voters_come_first_and_observers_are_not_among_them() -> None:
-    configs = node_configs(3, 2, Random(1))
+    configs = node_configs(3, 2, Quorum(), Random(1))
     assert [config.node_id for config in configs] == [1, 2, 3, 4, 5]
     for config in configs:
         assert config.voters.ids == (1, 2, 3)
@@ -21,8 +22,8 @@ def test_the_port_of_a_node_is_its_id() -> None:
 
 
 def test_nodes_share_timeouts_and_have_directories_of_their_own() -> None:
-    configs = node_configs(5, 0, Random(1))
+    configs = node_configs(5, 0, Quorum(), Random(1))
     assert len({config.raft for config in configs}) == 1
     assert len({config.directory_id for config in configs}) == 5
-    assert node_configs(5, 0, Random(1)) == configs
-    assert len({node_configs(1, 0, Random(seed))[0].raft for seed in range(20)}) > 5
+    assert node_configs(5, 0, Quorum(), Random(1)) == configs
+    assert len({node_configs(1, 0, Quorum(), Random(seed))[0].raft for seed in range(20)}) > 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from pykraft.sim.workload import VALUES_A_PROPOSAL_MAX, Workload
+from pykraft.sim.workload import Workload
 from tests.sim.worlds import calm_world, led_world, run_for, run_until
 
 
@@ -15,7 +15,7 @@ def test_values_are_proposed_at_the_leader_and_their_places_remembered() -> None
     proposed = [value for _, values in sorted(world.workload.acknowledged.items()) for value in values]
     numbers = [int(value[:12]) for value in proposed]
     assert numbers == sorted(set(numbers))
-    assert all(1 <= len(values) <= VALUES_A_PROPOSAL_MAX for values in world.workload.acknowledged.values())
+    assert all(1 <= len(values) <= world.scenario.work.values_max for values in world.workload.acknowledged.values())
     assert world.workload.acknowledged_end_offset <= (leader.host.high_watermark or 0)
 
 

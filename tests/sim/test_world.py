@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykraft.sim.invariants import ViolationError
+from pykraft.sim.scenario import Course, Scenario
 from pykraft.sim.world import World
 from tests.sim.worlds import calm_world, led_world, run_for, run_until, started_world
 
@@ -19,7 +20,7 @@ def test_the_same_seed_is_the_same_world_and_another_seed_another() -> None:
 
 def test_a_run_tells_what_it_was_made_of() -> None:
     told: list[str] = []
-    outcome = World(QUICK_SEED, told.append).run()
+    outcome = World(QUICK_SEED, tell=told.append).run()
     assert (outcome.seed, outcome.voters, outcome.observers) == (QUICK_SEED, 2, 0)
     assert outcome.committed >= outcome.acknowledged > 0
     assert outcome.epochs >= 1
@@ -50,9 +51,7 @@ def test_the_newest_leader_is_the_one_of_the_highest_epoch() -> None:
 
 
 def test_a_world_that_does_not_heal_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(QUICK_SEED)
-    monkeypatch.setattr("pykraft.sim.world.FAULTS_US", 100_000)
-    monkeypatch.setattr("pykraft.sim.world.HEAL_US", 300_000)
+    world = World(QUICK_SEED, scenario=Scenario(course=Course(faults_us=100_000, heal_us=300_000)))
     monkeypatch.setattr(world.network, "heal", lambda: world.network.cut(1, 2))
     monkeypatch.setattr(world.faults, "ended", lambda node: None)
     world.network.cut(1, 2)

@@ -18,13 +18,6 @@ if TYPE_CHECKING:
     from pykraft.sim.node import Node
     from pykraft.sim.world import World
 
-PERIOD_US_MIN = 20_000
-PERIODS_US_MAX = (150_000, 400_000, 800_000)
-OPERATIONS_MAX = 12
-RESTARTS_US_MAX = (5_000, 100_000, 1_000_000)
-SHUTDOWN_MS = 300
-KIND_PROBABILITY = 0.7
-
 
 class Faults:
     """Does harm at random times, as long as `stop` was not called."""
@@ -35,7 +28,9 @@ class Faults:
         self._rng = rng
         self._is_over = False
         self._waits_for_commit = False
-        self._period_us_max = rng.choice(PERIODS_US_MAX)
+        self._pace = pace = world.scenario.pace
+        self._period_us_max = rng.choice(pace.period_us_max)
+        weights = world.scenario.faults
         kinds: list[tuple[str, Callable[[], bool]]] = [
             ("kill", self._kill),
             ("kill while writing", lambda: self._interrupt(loses_power=False)),
@@ -49,12 +44,13 @@ class Faults:
             ("resign", self._resign),
             ("shutdown", self._shut_down),
         ]
-        drawn = [kind for kind in kinds if rng.random() < KIND_PROBABILITY]
+        kinds = [kind for kind in kinds if weights.get(kind[0])]
+        drawn = [kind for kind in kinds if rng.random() < pace.kind_probability]
         self._kinds = [*(drawn or kinds), ("heal", self._heal), ("heal", self._heal)]
 
     def begin(self) -> None:
         """Plan the first one."""
-        self._world.clock.after(self._rng.randint(PERIOD_US_MIN, self._period_us_max), self._turn)
+        self._world.clock.after(self._rng.randint(self._pace.period_us_min, self._period_us_max), self._turn)
 
     def stop(self) -> None:
         """No more harm: links heal, nodes that are down start."""
@@ -73,7 +69,7 @@ class Faults:
             if node.process is None:
                 node.start()
 
-        self._world.clock.after(self._rng.randint(0, self._rng.choice(RESTARTS_US_MAX)), start)
+        self._world.clock.after(self._rng.randint(0, self._rng.choice(self._pace.restart_us_max)), start)
 
     def committed(self) -> None:
         """A node learned of a commit."""
@@ -87,7 +83,7 @@ class Faults:
         name, happens = self._rng.choice(self._kinds)
         if happens():
             self.counts[name] += 1
-        self._world.clock.after(self._rng.randint(PERIOD_US_MIN, self._period_us_max), self._turn)
+        self._world.clock.after(self._rng.randint(self._pace.period_us_min, self._period_us_max), self._turn)
 
     def _kill(self) -> bool:
         node = self._any_node()
@@ -106,7 +102,7 @@ class Faults:
         return True
 
     def _interrupt(self, *, loses_power: bool) -> bool:
-        self._any_node().disk.interrupt_within(self._rng.randrange(OPERATIONS_MAX), loses_power=loses_power)
+        self._any_node().disk.interrupt_within(self._rng.randrange(self._pace.operations_max), loses_power=loses_power)
         return True
 
     def _all_down(self) -> bool:
@@ -168,7 +164,7 @@ class Faults:
             return False
         self._world.trace.note(node.node_id, "is asked to leave")
         self._world.touch(node)
-        node.host.shutdown(SHUTDOWN_MS, self._world.clock.instant)
+        node.host.shutdown(self._pace.shutdown_ms, self._world.clock.instant)
         return True
 
     def _any_node(self) -> Node:

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from pykraft.host.ports import ConnectionId
 from pykraft.sim.clock import Clock
+from pykraft.sim.scenario import Links
 from pykraft.types import Buffer, Endpoint
 
 FRAME_LENGTH_SIZE_BYTES = 4
@@ -61,6 +62,15 @@ class Weather:
     latency_us_min: int = 100
     latency_us_max: int = 2_000
     slow_probability: float = 0.01
+
+    @classmethod
+    def draw(cls, links: Links, rng: Random) -> Weather:
+        """The weather of one world."""
+        return cls(
+            latency_us_min=links.latency_us_min,
+            latency_us_max=rng.choice(links.latency_us_max),
+            slow_probability=links.slow_probability,
+        )
 
 
 class Network:

@@ -233,7 +233,10 @@ class Node:
 
     def lane_delay_us(self) -> int:
         """How long one turn of a lane takes; now and then the disk is slow."""
-        return self.rng.randint(100, 1_500) if self.rng.random() < 0.98 else self.rng.randint(5_000, 60_000)
+        storage = self._world.scenario.storage
+        if self.rng.random() < 1 - storage.slow_probability:
+            return self.rng.randint(storage.turn_us_min, storage.turn_us_max)
+        return self.rng.randint(storage.slow_turn_us_min, storage.slow_turn_us_max)
 
     def _leave(self, process: Process | None) -> None:
         """The program ends by itself; with all jobs done it closes its files first, else somebody was impatient."""

@@ -35,7 +35,7 @@ def simulate(seed: int, tell: Callable[[str], None] | None = None) -> Outcome | 
     """Live through one world; ``tell`` is given each line of its trace."""
     world: World | None = None
     try:
-        world = World(seed, tell)
+        world = World(seed, tell=tell)
         return world.run()
     except (AssertionError, PykraftError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
         trace = tuple(world.trace.lines) if world is not None else ()

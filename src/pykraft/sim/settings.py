@@ -1,4 +1,6 @@
-"""Configurations of the nodes of a world: small files and short timeouts, so that much happens in little time.
+"""Configurations of the nodes of a world, drawn from its scenario; what they share and what is each one's own.
+
+By default files are small and timeouts short, so that much happens in little time.
 
 Source: Kafka ``RaftEventSimulationTest`` (timeouts), scaled down by five.
 """
@@ -9,24 +11,23 @@ from pathlib import Path
 from random import Random
 
 from pykraft.config import LogSettings, NodeConfig, RaftConfig
+from pykraft.sim.scenario import Quorum
 from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Uuid, Voter, VoterSet
 
 LISTENER = "CONTROLLER"
-SEGMENT_SIZE_BYTES = 16_384
-INDEX_SIZE_BYTES_MAX = 4_096
 
 
-def node_configs(voter_count: int, observer_count: int, rng: Random) -> list[NodeConfig]:
+def node_configs(voter_count: int, observer_count: int, quorum: Quorum, rng: Random) -> list[NodeConfig]:
     """Voters from id 1 on, then observers; all share one draw of timeouts. A node's port is its id."""
     raft = RaftConfig(
-        election_timeout_ms=200,
-        fetch_timeout_ms=500,
-        election_backoff_max_ms=100,
-        request_timeout_ms=500,
-        append_linger_ms=rng.choice((0, 0, 5, 25)),
-        fetch_wait_ms_max=rng.choice((50, 200)),
-        fetch_size_bytes_max=rng.choice((2_000, 64_000)),
-        leader_send_flushed_only=rng.random() < 0.1,
+        election_timeout_ms=quorum.election_timeout_ms,
+        fetch_timeout_ms=quorum.fetch_timeout_ms,
+        election_backoff_max_ms=quorum.election_backoff_max_ms,
+        request_timeout_ms=quorum.request_timeout_ms,
+        append_linger_ms=rng.choice(quorum.append_linger_ms),
+        fetch_wait_ms_max=rng.choice(quorum.fetch_wait_ms_max),
+        fetch_size_bytes_max=rng.choice(quorum.fetch_size_bytes_max),
+        leader_send_flushed_only=rng.random() < quorum.leader_send_flushed_only_probability,
     )
     voters = VoterSet.of(
         Voter(key=ReplicaKey(NodeId(node_id)), listeners=listeners_of(node_id)) for node_id in range(1, voter_count + 1)
@@ -41,7 +42,9 @@ def node_configs(voter_count: int, observer_count: int, rng: Random) -> list[Nod
             controller_listener_names=(LISTENER,),
             voters=voters,
             log_dir=Path("/disk"),
-            log=LogSettings(segment_size_bytes=SEGMENT_SIZE_BYTES, index_size_bytes_max=INDEX_SIZE_BYTES_MAX),
+            log=LogSettings(
+                segment_size_bytes=quorum.segment_size_bytes, index_size_bytes_max=quorum.index_size_bytes_max
+            ),
             raft=raft,
         )
         for node_id in range(1, voter_count + observer_count + 1)

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from pykraft.host.host import Host
     from pykraft.sim.world import World
 
-VALUES_A_PROPOSAL_MAX = 5
-PERIOD_US = 15_000
-
 
 class Workload:
     """Proposes a few values at every node that leads, again and again."""
@@ -28,20 +25,22 @@ class Workload:
         self.proposed = 0
         self._world = world
         self._rng = rng
+        self._work = world.scenario.work
 
     def begin(self) -> None:
         """Plan the first turn."""
-        self._world.clock.after(PERIOD_US, self._turn)
+        self._world.clock.after(self._work.period_us, self._turn)
 
     def _turn(self) -> None:
         for node in self._world.nodes.values():
             if node.host is not None and node.host.role == "leader":
                 self._world.touch(node)
                 self._propose(node.host)
-        self._world.clock.after(self._rng.randint(PERIOD_US // 2, PERIOD_US * 2), self._turn)
+        period_us = self._work.period_us
+        self._world.clock.after(self._rng.randint(period_us // 2, period_us * 2), self._turn)
 
     def _propose(self, host: Host) -> None:
-        values = tuple(self._next_value() for _ in range(self._rng.randint(1, VALUES_A_PROPOSAL_MAX)))
+        values = tuple(self._next_value() for _ in range(self._rng.randint(1, self._work.values_max)))
 
         def decided(outcome: Outcome) -> None:
             if isinstance(outcome, Committed):
@@ -53,4 +52,4 @@ class Workload:
     def _next_value(self) -> bytes:
         self.proposed += 1
         number = b"%012d" % self.proposed
-        return number + bytes(self._rng.randrange(0, 300))
+        return number + bytes(self._rng.randrange(0, self._work.value_size_bytes_max))

@@ -1,0 +1,132 @@
+"""What a world is drawn from: sizes, times, work and the kinds of harm; the seed does the drawing.
+
+Each table of a scenario is one small class, and every field has the value of the default scenario, so that a
+scenario says only where it differs. A field that is a tuple is a set of choices: a world draws one of them, and a
+value that stands there twice is drawn twice as often. Times that the host is configured with are in milliseconds,
+as in its configuration; all others are microseconds of virtual time. Nothing here draws anything.
+
+Source: FoundationDB's test specifications (``tests/fast/*.toml``); TigerBeetle's VOPR options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """How many nodes there are."""
+
+    voters: tuple[int, ...] = (1, 3, 3, 3, 5, 5, 2, 4)
+    observers: tuple[int, ...] = (0, 0, 1, 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """From the start over the time of harm to the proof that all is well again."""
+
+    start_us_max: int = 5_000
+    """Within this time every node starts."""
+    faults_us: int = 6_000_000
+    heal_us: int = 15_000_000
+    """Bound of the time from the end of the faults until every node has been given all that is asked for."""
+    progress_records: int = 30
+    """Records that must commit, and reach every node, after the faults."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quorum:
+    """Configuration of the nodes; all nodes of a world share it."""
+
+    election_timeout_ms: int = 200
+    fetch_timeout_ms: int = 500
+    election_backoff_max_ms: int = 100
+    request_timeout_ms: int = 500
+    append_linger_ms: tuple[int, ...] = (0, 0, 5, 25)
+    fetch_wait_ms_max: tuple[int, ...] = (50, 200)
+    fetch_size_bytes_max: tuple[int, ...] = (2_000, 64_000)
+    leader_send_flushed_only_probability: float = 0.1
+    segment_size_bytes: int = 16_384
+    index_size_bytes_max: int = 4_096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """One hop of the network, on a good day."""
+
+    latency_us_min: int = 100
+    latency_us_max: tuple[int, ...] = (500, 2_000, 10_000)
+    slow_probability: float = 0.01
+    """How often a frame takes ten times as long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """One turn of a lane of the disk, on a good day."""
+
+    turn_us_min: int = 100
+    turn_us_max: int = 1_500
+    slow_probability: float = 0.02
+    slow_turn_us_min: int = 5_000
+    slow_turn_us_max: int = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What the application proposes at every node that leads."""
+
+    period_us: int = 15_000
+    """Between two proposals, half of it at least and twice as much at most."""
+    values_max: int = 5
+    value_size_bytes_max: int = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How often harm is done, and how long it lasts."""
+
+    kind_probability: float = 0.7
+    """Of each kind: that a world has it at all (swarm testing)."""
+    period_us_min: int = 20_000
+    period_us_max: tuple[int, ...] = (150_000, 400_000, 800_000)
+    restart_us_max: tuple[int, ...] = (5_000, 100_000, 1_000_000)
+    """Drawn again for every restart."""
+    operations_max: int = 12
+    """A process that ends within a file operation does so within that many of them."""
+    shutdown_ms: int = 300
+
+
+def _default_faults() -> Mapping[str, float]:
+    kinds = (
+        "kill",
+        "kill while writing",
+        "power loss",
+        "power loss while writing",
+        "all down",
+        "all down after a commit",
+        "isolated",
+        "one-way cut",
+        "split",
+        "resign",
+        "shutdown",
+    )
+    return {**dict.fromkeys(kinds, 1.0), "heal": 2.0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """All tables; ``faults`` gives each kind of harm its weight among the others, and 0 switches it off."""
+
+    name: str = "default"
+    cluster: Cluster = Cluster()
+    course: Course = Course()
+    quorum: Quorum = Quorum()
+    links: Links = Links()
+    storage: Storage = Storage()
+    work: Work = Work()
+    pace: Pace = Pace()
+    faults: Mapping[str, float] = field(default_factory=_default_faults)
+
+
+DEFAULT = Scenario()
