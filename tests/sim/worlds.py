@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pykraft.sim.node import Node, Process
+from pykraft.sim.scenario import Cluster, Quorum, Scenario
 from pykraft.sim.world import World
 
 SEED_OF_THREE = 8
-"""A world of three voters whose leader appends at once, without linger."""
+THREE = Scenario(cluster=Cluster(voters=(3,), observers=(0,)), quorum=Quorum(append_linger_ms=(0,)))
+"""Worlds of three voters whose leader appends at once, without linger."""
 
 
 def calm_world(seed: int = SEED_OF_THREE) -> World:
     """No faults and no proposals; nothing runs yet."""
-    return World(seed)
+    return World(seed, scenario=THREE)
 
 
 def started_world(seed: int = SEED_OF_THREE) -> World:

@@ -24,8 +24,12 @@ class Faults:
 
     def __init__(self, world: World, rng: Random) -> None:
         self.counts: Counter[str] = Counter()
+        self.done: list[int] = []
+        """Numbers of the decisions that did harm; each has its own dice, so that one can be left out."""
         self._world = world
         self._rng = rng
+        self._draws = rng
+        self._number = 0
         self._is_over = False
         self._waits_for_commit = False
         self._pace = pace = world.scenario.pace
@@ -80,10 +84,15 @@ class Faults:
     def _turn(self) -> None:
         if self._is_over:
             return
-        name, happens = self._rng.choice(self._kinds)
-        if happens():
+        name, happens = self._draws.choice(self._kinds)
+        self._rng = Random(self._draws.random())
+        if (self._pace.only is None or self._number in self._pace.only) and happens():
             self.counts[name] += 1
-        self._world.clock.after(self._rng.randint(self._pace.period_us_min, self._period_us_max), self._turn)
+            self.done.append(self._number)
+            if self._world.recorder is not None:
+                self._world.recorder.fault(self._world.clock.now_us, None, name)
+        self._number += 1
+        self._world.clock.after(self._draws.randint(self._pace.period_us_min, self._period_us_max), self._turn)
 
     def _kill(self) -> bool:
         node = self._any_node()

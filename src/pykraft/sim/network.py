@@ -16,6 +16,7 @@ from typing import Protocol
 
 from pykraft.host.ports import ConnectionId
 from pykraft.sim.clock import Clock
+from pykraft.sim.recorder import Recorder
 from pykraft.sim.scenario import Links
 from pykraft.types import Buffer, Endpoint
 
@@ -51,7 +52,8 @@ class _End:
     connection: ConnectionId
     station: Station
     peer: _End | None = None
-    outgoing: list[bytes] = field(default_factory=list)
+    outgoing: list[tuple[bytes, int]] = field(default_factory=list)
+    """Frames, and what the recorder calls them."""
     free_us: int = 0
 
 
@@ -76,8 +78,9 @@ class Weather:
 class Network:
     """All connections of a world."""
 
-    def __init__(self, clock: Clock, rng: Random, weather: Weather) -> None:
+    def __init__(self, clock: Clock, rng: Random, weather: Weather, recorder: Recorder | None = None) -> None:
         self._clock = clock
+        self._recorder = recorder
         self._rng = rng
         self._weather = weather
         self._ends: dict[ConnectionId, _End] = {}
@@ -125,7 +128,11 @@ class Network:
         end = self._ends.get(connection)
         if end is None or end.peer is None:
             return
-        end.outgoing.append(b"".join(parts)[FRAME_LENGTH_SIZE_BYTES:])
+        frame, number = b"".join(parts)[FRAME_LENGTH_SIZE_BYTES:], 0
+        if self._recorder is not None:
+            source_id, target_id = end.station.node_id, end.peer.station.node_id
+            number = self._recorder.sent(self._clock.now_us, source_id, target_id, frame)
+        end.outgoing.append((frame, number))
         end.free_us = max(end.free_us, self._clock.now_us + self._latency_us())
         self._clock.after(end.free_us - self._clock.now_us, lambda: self._flow(end))
 
@@ -158,9 +165,11 @@ class Network:
             return
         if (end.station.node_id, peer.station.node_id) in self._cut:
             return
-        frame = end.outgoing.pop(0)
+        frame, number = end.outgoing.pop(0)
         if end.outgoing:
             self._clock.after(self._weather.latency_us_min, lambda: self._flow(end))
+        if self._recorder is not None:
+            self._recorder.arrived(self._clock.now_us, peer.station.node_id, number)
         peer.station.received(peer.connection, frame)
 
     def _break(self, end: _End, *, tell_own_side: bool = False) -> None:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 
 from pykraft.errors import PykraftError
+from pykraft.sim.recorder import Recorder
+from pykraft.sim.scenario import DEFAULT, Scenario
 from pykraft.sim.world import Outcome, World
 
 SEEDS_A_TASK = 4
@@ -31,14 +33,22 @@ class Failure:
     trace: tuple[str, ...]
 
 
-def simulate(seed: int, tell: Callable[[str], None] | None = None) -> Outcome | Failure:
-    """Live through one world; ``tell`` is given each line of its trace."""
+def simulate(
+    seed: int,
+    *,
+    scenario: Scenario = DEFAULT,
+    tell: Callable[[str], None] | None = None,
+    recorder: Recorder | None = None,
+) -> Outcome | Failure:
+    """Live through one world; ``tell`` is given each line of its trace, ``recorder`` all that happens."""
     world: World | None = None
     try:
-        world = World(seed, tell=tell)
+        world = World(seed, scenario=scenario, tell=tell, recorder=recorder)
         return world.run()
     except (AssertionError, PykraftError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
         trace = tuple(world.trace.lines) if world is not None else ()
+        if world is not None:
+            world.record(world.nodes.values())
         story = "".join(traceback.format_exception(error))
         return Failure(seed=seed, reason=f"{type(error).__name__}: {error}", story=story, trace=trace)
 

@@ -95,6 +95,8 @@ class Pace:
     operations_max: int = 12
     """A process that ends within a file operation does so within that many of them."""
     shutdown_ms: int = 300
+    only: tuple[int, ...] | None = None
+    """Numbers of the decisions to do harm that are carried out, None for all: what a shrunk run keeps, and no choice."""
 
 
 def _default_faults() -> Mapping[str, float]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 
 from pykraft.sim.clock import Clock
+from pykraft.sim.recorder import Recorder
 
 LINES_KEPT = 400
 """What a failure shows."""
@@ -19,9 +20,12 @@ LINES_KEPT = 400
 class Trace:
     """Time, node, text."""
 
-    def __init__(self, clock: Clock, tell: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, clock: Clock, tell: Callable[[str], None] | None = None, recorder: Recorder | None = None
+    ) -> None:
         self._clock = clock
         self._tell = tell
+        self._recorder = recorder
         self._digest = blake2b(digest_size=16)
         self.lines: deque[str] = deque(maxlen=LINES_KEPT)
 
@@ -33,6 +37,8 @@ class Trace:
         self.lines.append(line)
         if self._tell is not None:
             self._tell(line)
+        if self._recorder is not None:
+            self._recorder.note(self._clock.now_us, node_id, text)
 
     def absorb(self, frame: bytes) -> None:
         """Bytes that arrived somewhere: part of the digest, not of the lines."""

@@ -7,7 +7,7 @@ concerned (`World.touch`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -21,6 +21,7 @@ from pykraft.sim.invariants.committed import CommittedOnce
 from pykraft.sim.network import Network, Weather
 from pykraft.sim.node import Node, Process
 from pykraft.sim.oracle import DurableElection, Platter
+from pykraft.sim.recorder import NodeState, Recorder
 from pykraft.sim.scenario import DEFAULT, Scenario
 from pykraft.sim.settings import node_configs
 from pykraft.sim.spoken import Spoken
@@ -71,25 +72,30 @@ class World:
         scenario: Scenario = DEFAULT,
         oracles: Sequence[type[Invariant]] = ALL,
         tell: Callable[[str], None] | None = None,
-        recorder: object | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         """``tell`` is given each line of the trace, ``recorder`` what the page of a run is made of."""
-        rng = Random(seed)
+        rng = self._dice(seed, "cluster")
         self.seed = seed
         self.scenario = scenario
         self.recorder = recorder
         self.clock = Clock()
-        self.trace = Trace(self.clock, tell)
-        self.network = Network(self.clock, Random(rng.random()), Weather.draw(scenario.links, rng))
+        self.trace = Trace(self.clock, tell, recorder)
+        weather = Weather.draw(scenario.links, self._dice(seed, "weather"))
+        self.network = Network(self.clock, self._dice(seed, "network"), weather, recorder)
         self.voter_count = rng.choice(scenario.cluster.voters)
         self.observer_count = rng.choice(scenario.cluster.observers)
-        configs = node_configs(self.voter_count, self.observer_count, scenario.quorum, rng)
-        self.nodes = {int(config.node_id or 0): Node(self, config, Random(rng.random())) for config in configs}
+        settings = self._dice(seed, "settings")
+        configs = node_configs(self.voter_count, self.observer_count, scenario.quorum, settings)
+        self.nodes = {
+            int(config.node_id or 0): Node(self, config, self._dice(seed, f"node {config.node_id}"))
+            for config in configs
+        }
         self._platters = {
             node_id: Platter(node.disk, partition_directory(node)) for node_id, node in self.nodes.items()
         }
-        self.workload = Workload(self, Random(rng.random()))
-        self.faults = Faults(self, Random(rng.random()))
+        self.workload = Workload(self, self._dice(seed, "workload"))
+        self.faults = Faults(self, self._dice(seed, "faults"))
         self._committed_once = CommittedOnce()
         self._invariants: list[Invariant] = [
             self._committed_once if kind is CommittedOnce else kind() for kind in oracles
@@ -198,10 +204,35 @@ class World:
             raise ViolationError("Liveness", "nothing is left to happen")
         if self._failure is not None:
             raise ViolationError("NodeStopped", self._failure)
+        if self.recorder is not None:
+            self.record(self._touched.values())
         for node in self._touched.values():
             for invariant in self._invariants:
                 invariant.after_event(self, node)
         self._touched.clear()
+
+    def record(self, nodes: Iterable[Node]) -> None:
+        """Show the recorder, if there is one, how these nodes are now."""
+        if self.recorder is None:
+            return
+        for node in nodes:
+            host, election = node.host, self.durable_election(node)
+            state = NodeState(
+                role=host.role if host is not None else "down",
+                epoch=host.epoch if host is not None else election.epoch,
+                leader_id=host.leader_id if host is not None else None,
+                vote=election.voted_id,
+                disk_epoch=election.epoch,
+                log_end=host.log_end_offset if host is not None else None,
+                flushed=self.durable_end_offset(node),
+                high_watermark=host.high_watermark if host is not None else None,
+            )
+            self.recorder.state(self.clock.now_us, node.node_id, state)
+
+    @staticmethod
+    def _dice(seed: int, part: str) -> Random:
+        """Each part has its own, by its name: a world with a node less has the same network."""
+        return Random(f"{seed} {part}")
 
     def _committed(self) -> int:
         return max(self._ends.values(), default=0)

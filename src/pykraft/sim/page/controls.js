@@ -1,0 +1,249 @@
+// What the reader does: buttons, keys, filters and the text beside the picture.
+//
+// Owns the elements of the page; changes the model only through `select` and `refilter`.
+const byId = (id) => document.getElementById(id);
+let playing = null;
+
+/** Make an event the present one: texts follow, and the picture scrolls when it must. */
+function select(index) {
+  if (index === null || index < 0 || index >= run.events.length) return;
+  view.selected = index;
+  const top = view.rowOf[index] * ROW, bottom = top + ROW + LANE_TOP;
+  if (top < scroller.scrollTop + ROW || bottom > scroller.scrollTop + scroller.clientHeight - ROW) {
+    scroller.scrollTop = Math.max(0, top - scroller.clientHeight / 2);
+  }
+  tell();
+  draw();
+  placeSight();
+}
+
+function tell() {
+  const event = run.events[view.selected];
+  document.body.dataset.selected = String(view.selected);
+  byId("position").textContent = `event ${view.rowOf[view.selected] + 1} of ${view.rows.length}`;
+  byId("selected-title").textContent = `${timeOf(event)} · ${event[NODE] ? `node ${event[NODE]}` : "all"}`;
+  const lines = byId("selected-lines");
+  lines.replaceChildren(...detailsOf(view.selected).map((line) => element("li", line)));
+  run.nodes.forEach((node) => tellNode(node.id, stateAt(node.id, view.selected), event));
+}
+
+function detailsOf(index) {
+  const event = run.events[index];
+  if (event[KIND] === "c") {
+    const changes = changesBetween(stateBefore(event[NODE], index), event[PAYLOAD]);
+    return changes.length ? changes : ["its first state"];
+  }
+  if (!isMessage(event)) return [lineOf(index)];
+  const message = messageOf(event);
+  const sent = run.events[message[SENT_AT]][AT];
+  const lines = [`${message[NAME]} from node ${message[SOURCE]} to node ${message[TARGET]}`, message[TEXT]];
+  lines.push(event[KIND] === "s" ? "it is sent now" : `it arrives now, after ${((event[AT] - sent) / 1e3).toFixed(3)} ms`);
+  if (message[ARRIVED_AT] < 0) lines.push("it never arrives: lost, or the run ends before");
+  else if (event[KIND] === "s") {
+    lines.push(`it arrives after ${((run.events[message[ARRIVED_AT]][AT] - sent) / 1e3).toFixed(3)} ms`);
+  }
+  return lines;
+}
+
+function tellNode(nodeId, state, event) {
+  const card = byId(`node-${nodeId}`);
+  const isDown = plainRole(state) === "down";
+  card.classList.toggle("down", isDown);
+  card.classList.toggle("here", nodesOf(event).includes(nodeId) || blamed().includes(nodeId) && event[KIND] === "v");
+  card.querySelector(".role").textContent = state ? state[ROLE] : "not started";
+  card.querySelector(".role").style.background = isDown ? "#e5e7eb" : COLORS[plainRole(state)] || COLORS.unattached;
+  card.querySelector(".role").style.color = isDown || ["prospective", "observer"].includes(plainRole(state)) ? "#222" : "#fff";
+  card.querySelector(".epoch").textContent = state ? orNone(state[EPOCH]) : "–";
+  const vote = !state ? "–" : state[VOTE] === null ? `none in epoch ${state[VOTE_EPOCH]}` : `node ${state[VOTE]} in epoch ${state[VOTE_EPOCH]}`;
+  card.querySelector(".vote").textContent = vote;
+  card.querySelector(".leader").textContent = state && state[LEADER] !== null ? `node ${state[LEADER]}` : "–";
+  for (const [field, name] of [[LOG_END, "end"], [FLUSHED, "flushed"], [HIGH_WATERMARK, "watermark"]]) {
+    card.querySelector(`.${name}`).textContent = state ? orNone(state[field]) : "–";
+  }
+  drawLog(card, state);
+}
+
+/** The log as a bar: what is on the platter, what is not yet, and the high watermark. The ends of all nodes share a scale. */
+function drawLog(card, state) {
+  const known = run.nodes.map((node) => stateAt(node.id, view.selected)).filter(Boolean);
+  const ends = known.flatMap((each) => [each[LOG_END] || 0, each[FLUSHED], each[HIGH_WATERMARK] || 0]);
+  const high = Math.max(1, ...ends), low = Math.max(0, high - 40);
+  const percent = (offset) => `${(100 * Math.max(0, Math.min(offset, high) - low)) / (high - low)}%`;
+  const [flushed, end, mark] = [".bar-flushed", ".bar-end", ".bar-mark"].map((name) => card.querySelector(name));
+  flushed.style.width = state ? percent(state[FLUSHED]) : "0";
+  end.style.width = state && state[LOG_END] !== null ? percent(state[LOG_END]) : "0";
+  mark.style.display = state && state[HIGH_WATERMARK] !== null ? "block" : "none";
+  if (state && state[HIGH_WATERMARK] !== null) mark.style.left = percent(state[HIGH_WATERMARK]);
+  card.querySelector(".bar-scale").textContent = `offsets ${low} to ${high}`;
+}
+
+function element(name, text, properties = {}) {
+  const made = Object.assign(document.createElement(name), properties);
+  made.textContent = text;
+  return made;
+}
+
+function blamed() {
+  return run.violation ? run.violation.nodes : [];
+}
+
+function makeCards() {
+  const cards = byId("nodes");
+  for (const node of run.nodes) {
+    const card = byId("card").content.firstElementChild.cloneNode(true);
+    card.id = `node-${node.id}`;
+    card.querySelector(".name").textContent = `node ${node.id}${node.votes ? "" : " (observer)"}`;
+    card.querySelector(".only").addEventListener("click", () => step(1, node.id));
+    cards.append(card);
+  }
+  const heads = byId("heads");
+  run.nodes.forEach((node) => heads.append(element("span", `node ${node.id}${node.votes ? "" : " (observer)"}`)));
+}
+
+function makeFilters() {
+  run.nodes.forEach((node) => {
+    view.shownNodes.add(node.id);
+    addFilter(`node ${node.id}`, `show-node-${node.id}`, view.shownNodes, node.id);
+  });
+  KIND_GROUPS.forEach((group) => {
+    view.shownGroups.add(group.id);
+    addFilter(group.label, `show-${group.id}`, view.shownGroups, group.id);
+  });
+}
+
+function addFilter(label, id, shown, value) {
+  const box = element("input", "", { type: "checkbox", id, checked: true });
+  box.addEventListener("change", () => {
+    if (box.checked) shown.add(value);
+    else shown.delete(value);
+    refilter();
+    layOut();
+    select(view.selected);
+  });
+  const holder = element("label", "");
+  holder.append(box, ` ${label}`);
+  byId("filters").append(holder);
+}
+
+function makeLegend() {
+  for (const role of ["leader", "follower", "observer", "candidate", "prospective", "resigned", "unattached"]) {
+    const item = element("li", role);
+    const swatch = element("i", "");
+    swatch.style.background = COLORS[role];
+    item.prepend(swatch);
+    byId("legend-roles").append(item);
+  }
+}
+
+function tellViolation() {
+  const box = byId("violation");
+  if (!run.violation) {
+    box.classList.add("fine");
+    byId("violation-title").textContent = "Nothing was violated in this run";
+    byId("jump").disabled = true;
+    return;
+  }
+  byId("violation-title").textContent = run.violation.title;
+  byId("violation-seen").textContent = run.violation.seen;
+  byId("violation-rule").textContent = run.violation.rule;
+  byId("violation-why").textContent = run.violation.why;
+  byId("violation-source").textContent = run.violation.source;
+}
+
+function step(direction, nodeId) {
+  select(findFrom(view.selected, direction, (event) => !nodeId || nodesOf(event).includes(nodeId)));
+}
+
+function stepKind(direction, kinds) {
+  select(findFrom(view.selected, direction, (event) => kinds.includes(event[KIND])));
+}
+
+function stepHere(direction) {
+  const [nodeId] = nodesOf(run.events[view.selected]);
+  step(direction, run.events[view.selected][NODE] || nodeId);
+}
+
+function jump() {
+  if (run.violation) select(run.violation.event);
+}
+
+function play() {
+  if (playing) {
+    clearInterval(playing);
+    playing = null;
+  } else {
+    playing = setInterval(() => {
+      const before = view.selected;
+      step(1);
+      if (view.selected === before) play();
+    }, 180);
+  }
+  byId("play").textContent = playing ? "Pause" : "Play";
+}
+
+const ACTIONS = {
+  ArrowDown: () => step(1), j: () => step(1), ArrowRight: () => step(1),
+  ArrowUp: () => step(-1), k: () => step(-1), ArrowLeft: () => step(-1),
+  n: () => stepHere(1), p: () => stepHere(-1),
+  f: () => stepKind(1, "f"), F: () => stepKind(-1, "f"),
+  PageDown: () => leap(1), PageUp: () => leap(-1),
+  Home: () => select(view.rows[0] ?? null), End: () => select(view.rows.at(-1) ?? null),
+  v: jump, " ": play,
+};
+
+function leap(direction) {
+  const row = view.rowOf[view.selected] + direction * Math.max(1, Math.floor(scroller.clientHeight / ROW) - 2);
+  select(view.rows[Math.max(0, Math.min(view.rows.length - 1, row))] ?? null);
+}
+
+function listen() {
+  for (const [id, act] of Object.entries({
+    next: () => step(1), previous: () => step(-1), "next-here": () => stepHere(1), "previous-here": () => stepHere(-1),
+    "next-fault": () => stepKind(1, "f"), "previous-fault": () => stepKind(-1, "f"), jump, play,
+  })) byId(id).addEventListener("click", act);
+  document.addEventListener("keydown", (press) => {
+    const act = ACTIONS[press.key];
+    const isTyping = press.target instanceof HTMLInputElement || press.target instanceof HTMLButtonElement && press.key === " ";
+    if (!act || press.ctrlKey || press.metaKey || press.altKey || isTyping && press.key === " ") return;
+    press.preventDefault();
+    act();
+  });
+  scroller.addEventListener("scroll", () => {
+    draw();
+    placeSight();
+  });
+  diagram.addEventListener("click", (press) => {
+    const row = Math.floor((press.offsetY + scroller.scrollTop - LANE_TOP) / ROW);
+    if (row >= 0 && row < view.rows.length) select(view.rows[row]);
+  });
+  overview.addEventListener("click", (press) => {
+    select(view.rows[Math.min(view.rows.length - 1, Math.floor((press.offsetY / scroller.clientHeight) * view.rows.length))] ?? null);
+  });
+  window.addEventListener("resize", () => {
+    layOut();
+    draw();
+  });
+}
+
+/** Sizes that depend on how many rows there are. */
+function layOut() {
+  byId("rows").style.height = `${view.rows.length * ROW + 2 * LANE_TOP}px`;
+  drawOverview();
+  placeSight();
+}
+
+function placeSight() {
+  const whole = Math.max(1, view.rows.length * ROW);
+  byId("sight").style.top = `${(scroller.scrollTop / whole) * scroller.clientHeight}px`;
+  byId("sight").style.height = `${Math.max(4, (scroller.clientHeight / whole) * scroller.clientHeight)}px`;
+}
+
+makeCards();
+makeFilters();
+makeLegend();
+tellViolation();
+refilter();
+layOut();
+listen();
+select(run.violation ? run.violation.event : view.rows[0] ?? null);
+document.body.dataset.ready = "true";

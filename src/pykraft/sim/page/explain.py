@@ -1,0 +1,84 @@
+"""What a failure means, for somebody who sees the project for the first time: the rule, what was seen, and why.
+
+An oracle explains itself: the docstring of its class is the rule, the one of its module the reason and the source.
+What no oracle file holds is explained here. Refuses to know the run.
+
+Source: the cited source of each oracle.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from dataclasses import dataclass
+
+from pykraft.sim.invariants import ALL
+
+SOURCE = "Source:"
+_OTHERS = {
+    "Healing": (
+        "Once the faults stop, every node catches up and new records are committed within a bound.",
+        "A cluster that stays safe but never serves again is of no use: this is where a lasting deadlock shows.",
+        "ours; scenarios of Kafka's RaftEventSimulationTest.",
+    ),
+    "Liveness": (
+        "There is always something that is still to happen.",
+        "A node that runs has a timer; without any, no node would ever do anything again.",
+        "Kafka's RaftEventSimulationTest (the queue of events is never empty).",
+    ),
+    "Acknowledged": (
+        "Every value that was acknowledged is committed where it was acknowledged, and no value is committed twice.",
+        "An acknowledgment is a promise to the application; a lost or doubled value breaks it.",
+        "Raft paper §8; formal property Durability of the KRaft specifications.",
+    ),
+    "NodeStopped": (
+        "A node only stops when it is asked to, when its disk fails, or when its files are corrupt.",
+        "The node gave up although nothing was done to it that would allow it: it met a state it takes for impossible.",
+        "ours.",
+    ),
+}
+_UNKNOWN = (
+    "The code of a node never raises an error that it does not expect.",
+    "An assertion of the production code, or an error that nobody handles, ended the run: the node found itself in a "
+    "state that must not be. The traceback of the command tells where.",
+    "assertions in the production code.",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """A failure in plain words; ``nodes`` are those that what was seen speaks of."""
+
+    title: str
+    seen: str
+    rule: str
+    why: str
+    source: str
+    nodes: tuple[int, ...]
+
+
+def explain(reason: str) -> Explanation:
+    """Read the reason of a `pykraft.sim.run.Failure`: error class, then oracle, then what was seen."""
+    error, _, rest = reason.partition(": ")
+    name, _, seen = rest.partition(": ")
+    rule, why, source = _UNKNOWN
+    if error == "ViolationError":
+        rule, why, source = _OTHERS.get(name) or _of_oracle(name)
+        title = f"{name} was violated"
+    else:
+        title, seen = f"A node failed with {error}", rest
+    nodes = dict.fromkeys(int(number) for number in re.findall(r"\b(?:node|leader)s? (\d+)", seen))
+    return Explanation(title=title, seen=seen, rule=rule, why=why, source=source, nodes=tuple(nodes))
+
+
+def _of_oracle(name: str) -> tuple[str, str, str]:
+    oracle = next((kind for kind in ALL if kind.__name__ == name), None)
+    if oracle is None:
+        return _UNKNOWN
+    told, _, source = (inspect.getdoc(sys.modules[oracle.__module__]) or "").partition(SOURCE)
+    return _plain(inspect.getdoc(oracle) or ""), _plain(told), _plain(source)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.replace("``", "").replace("`", "").split())

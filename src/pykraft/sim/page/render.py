@@ -1,0 +1,117 @@
+"""One run as one file: what was recorded becomes JSON inside a page that needs nothing else.
+
+Owns the form of that JSON, which ``model.js`` reads. The page has no address of anything outside itself and forbids
+its own code to load any. Source: Content Security Policy Level 3 (W3C), for the latter.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from pykraft.sim.page.explain import explain
+from pykraft.sim.page.words import Words
+from pykraft.sim.recorder import Arrived, Changed, Event, Fault, NodeState, Note, Recorder, Sent
+
+FOLDER = Path(__file__).parent
+SCRIPTS = ("model.js", "draw.js", "controls.js")
+
+
+def render(recorder: Recorder, *, nodes: Mapping[int, bool], title: str, replay: str, reason: str | None) -> str:
+    """The page as text. ``nodes`` tells of each node whether it votes; ``reason`` is that of a failure, or None."""
+    told = _Told(recorder.events)
+    violation = None
+    if reason is not None:
+        explained = explain(reason)
+        at_us = recorder.events[-1].at_us if recorder.events else 0
+        told.events.append([at_us, explained.nodes[0] if explained.nodes else 0, "v", explained.seen or reason])
+        violation = {
+            "title": explained.title,
+            "seen": explained.seen,
+            "rule": explained.rule,
+            "why": explained.why,
+            "source": f"Where the rule comes from: {explained.source}",
+            "nodes": [node_id for node_id in explained.nodes if node_id in nodes],
+            "event": len(told.events) - 1,
+        }
+        if told.events[-1][1] not in nodes:
+            told.events[-1][1] = 0
+    recording = {
+        "nodes": [{"id": node_id, "votes": votes} for node_id, votes in nodes.items()],
+        "events": told.events,
+        "messages": told.messages,
+        "violation": violation,
+    }
+    if recorder.dropped:
+        title = f"{title} (the last {len(recorder.events)} of {recorder.happened} events)"
+    page = (FOLDER / "page.html").read_text()
+    parts = {
+        "title": escape(title),
+        "style": (FOLDER / "page.css").read_text(),
+        "replay": escape(f"See it again: {replay}"),
+        "recording": json.dumps(recording, separators=(",", ":")).replace("<", "\\u003c"),
+        "script": "\n".join((FOLDER / name).read_text() for name in SCRIPTS),
+    }
+    for name in ("title", "style", "replay", "script", "recording"):  # last what the world had a hand in
+        page = page.replace(f"@{name}@", parts[name])
+    return page
+
+
+class _Told:
+    """Events and messages as lists for JSON."""
+
+    def __init__(self, events: Sequence[Event] | Any) -> None:
+        self.events: list[list[Any]] = []
+        self.messages: list[list[Any]] = []
+        self._words = Words()
+        self._place_of: dict[int, int] = {}
+        for event in events:
+            self._add(event)
+
+    def _add(self, event: Event) -> None:
+        match event:
+            case Sent():
+                self._sent(event)
+            case Arrived():
+                self._arrived(event)
+            case Changed(state=state):
+                self._event(event, "c", _listed(state))
+            case Fault(kind=kind):
+                self._event(event, "f", kind)
+            case Note(text=text):
+                self._event(event, "n", text)
+
+    def _sent(self, sent: Sent) -> None:
+        assert sent.node_id is not None
+        told = self._words.tell(sent.node_id, sent.target_id, sent.frame)
+        self._place_of[sent.number] = len(self.messages)
+        self.messages.append([sent.node_id, sent.target_id, told.kind, told.text, len(self.events), -1])
+        self._event(sent, "s", self._place_of[sent.number])
+
+    def _arrived(self, arrived: Arrived) -> None:
+        """Only the first arrival ends the arrow; of what was sent before the kept events nothing is told."""
+        place = self._place_of.get(arrived.number)
+        if place is None:
+            return
+        if self.messages[place][-1] < 0:
+            self.messages[place][-1] = len(self.events)
+        self._event(arrived, "a", place)
+
+    def _event(self, event: Event, kind: str, payload: object) -> None:
+        self.events.append([event.at_us, event.node_id or 0, kind, payload])
+
+
+def _listed(state: NodeState) -> list[Any]:
+    return [
+        state.role,
+        state.epoch,
+        state.leader_id,
+        state.vote,
+        state.disk_epoch,
+        state.log_end,
+        state.flushed,
+        state.high_watermark,
+    ]

@@ -1,0 +1,164 @@
+"""Frames told in words: which message of the quorum it is, and what of it matters to a reader.
+
+Owns the memory of requests whose answers are still to come, since an answer does not say what it answers. It refuses
+to fail: a frame that cannot be read, as a broken one of a planted bug, is told as such.
+
+Source: KIP-595 (Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch), KIP-996 (PreVote), KIP-630 (FetchSnapshot).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.protocol.api import RequestHeader, decode_request_body, decode_request_header, decode_response
+from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.messages.fetch import HIGH_WATERMARK_NOT_TOLD
+from pykraft.protocol.records import scan
+
+ANSWER = " answer"
+UNREADABLE = "unreadable"
+_CORRELATION_IDS = 1 << 16
+"""A request begins with its API key, which is at least 1; an answer with a correlation id, which stays below this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A message in words: its kind, as ``Fetch`` or ``Fetch answer``, and the rest."""
+
+    kind: str
+    text: str
+
+
+class Words:
+    """Reads the frames of one world in the order in which they were sent."""
+
+    def __init__(self) -> None:
+        self._asked: dict[tuple[int, int, int], tuple[RequestHeader, bool]] = {}
+
+    def tell(self, source_id: int, target_id: int, frame: bytes) -> Told:
+        """One frame from a node to another."""
+        try:
+            if len(frame) >= 4 and int.from_bytes(frame[:4], "big") >= _CORRELATION_IDS:
+                return self._request(source_id, target_id, frame)
+            return self._answer(source_id, target_id, frame)
+        except (ProtocolError, LookupError, ValueError) as error:
+            return Told(kind=UNREADABLE, text=f"{len(frame)} bytes: {error}")
+
+    def _request(self, source_id: int, target_id: int, frame: bytes) -> Told:
+        header = decode_request_header(frame)
+        body = decode_request_body(header, frame)
+        kind, text = _REQUESTS.get(ApiKey(header.api_key), _other_request)(ApiKey(header.api_key), body)
+        self._asked[source_id, target_id, header.correlation_id] = header, kind == "PreVote"
+        return Told(kind=kind, text=text)
+
+    def _answer(self, source_id: int, target_id: int, frame: bytes) -> Told:
+        correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+        header, is_pre_vote = self._asked[target_id, source_id, correlation_id]
+        api_key = ApiKey(header.api_key)
+        _, body = decode_response(api_key, header.api_version, frame)
+        name = "PreVote" if is_pre_vote else _name(api_key)
+        text = _error(body) or _ANSWERS.get(api_key, _other_answer)(body)
+        return Told(kind=name + ANSWER, text=text)
+
+
+def _name(api_key: ApiKey) -> str:
+    return "".join(word.capitalize() for word in api_key.name.split("_"))
+
+
+def _vote(_: ApiKey, body: dict[str, Any]) -> tuple[str, str]:
+    partition = body["topics"][0]["partitions"][0]
+    asks = f"node {partition['replica_id']} asks, in epoch {partition['replica_epoch']}"
+    ends = f"its log ends at {partition['last_offset']}, epoch {partition['last_offset_epoch']}"
+    return ("PreVote" if partition.get("pre_vote") else "Vote"), f"{asks}; {ends}"
+
+
+def _begin_or_end(api_key: ApiKey, body: dict[str, Any]) -> tuple[str, str]:
+    partition = body["topics"][0]["partitions"][0]
+    verb = "leads" if api_key is ApiKey.BEGIN_QUORUM_EPOCH else "gives up"
+    return _name(api_key), f"node {partition['leader_id']} {verb} epoch {partition['leader_epoch']}"
+
+
+def _fetch(api_key: ApiKey, body: dict[str, Any]) -> tuple[str, str]:
+    partition = body["topics"][0]["partitions"][0]
+    end = f"my log ends at {partition['fetch_offset']}, epoch {partition['last_fetched_epoch']}"
+    told = partition["high_watermark"]
+    known = "" if told in (-1, HIGH_WATERMARK_NOT_TOLD) else f"; I know of the high watermark {told}"
+    return _name(api_key), f"in epoch {partition['current_leader_epoch']}: {end}{known}"
+
+
+def _other_request(api_key: ApiKey, body: dict[str, Any]) -> tuple[str, str]:
+    return _name(api_key), ", ".join(f"{name} {value}" for name, value in body.items() if isinstance(value, int))
+
+
+def _vote_answer(body: dict[str, Any]) -> str:
+    partition = body["topics"][0]["partitions"][0]
+    return f"{'granted' if partition['vote_granted'] else 'denied'}; {_leader(partition)}"
+
+
+def _begin_or_end_answer(body: dict[str, Any]) -> str:
+    return _leader(body["topics"][0]["partitions"][0])
+
+
+def _fetch_answer(body: dict[str, Any]) -> str:
+    partition = body["responses"][0]["partitions"][0]
+    diverging = partition["diverging_epoch"]
+    if diverging["end_offset"] >= 0:
+        return f"your log is another one: epoch {diverging['epoch']} ends at {diverging['end_offset']} here"
+    records = partition["records"]
+    batches = [header for _, header in scan(records, verify_crc=False)] if records else []
+    what = "nothing new"
+    if batches:
+        epochs = sorted({header.epoch for header in batches})
+        of = f"epoch {epochs[0]}" if len(epochs) == 1 else f"epochs {epochs[0]} to {epochs[-1]}"
+        what = f"records {batches[0].base_offset} to {batches[-1].last_offset} of {of}"
+    watermark = partition["high_watermark"]
+    return f"{what}; high watermark {watermark if watermark >= 0 else 'unknown'}"
+
+
+def _other_answer(body: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in body.items() if isinstance(value, int))
+
+
+def _leader(partition: dict[str, Any]) -> str:
+    leader_id = partition["leader_id"]
+    known = f"led by node {leader_id}" if leader_id >= 0 else "whose leader I do not know"
+    return f"I am in epoch {partition['leader_epoch']}, {known}"
+
+
+def _error(body: dict[str, Any]) -> str:
+    """The error in an answer, of the whole or of its partition; empty without one."""
+    code = body.get("error_code", 0)
+    for name in ("topics", "responses"):
+        for topic in body.get(name) or ():
+            for partition in topic.get("partitions", ()):
+                code = code or partition.get("error_code", 0)
+                if code and partition.get("leader_epoch", -1) >= 0:
+                    return f"{_code_name(code)}; {_leader(partition)}"
+                leader = partition.get("current_leader", {})
+                if code and leader.get("leader_epoch", -1) >= 0:
+                    return f"{_code_name(code)}; {_leader(leader)}"
+    return _code_name(code) if code else ""
+
+
+def _code_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
+
+
+_REQUESTS: dict[ApiKey, Callable[[ApiKey, dict[str, Any]], tuple[str, str]]] = {
+    ApiKey.VOTE: _vote,
+    ApiKey.BEGIN_QUORUM_EPOCH: _begin_or_end,
+    ApiKey.END_QUORUM_EPOCH: _begin_or_end,
+    ApiKey.FETCH: _fetch,
+}
+_ANSWERS: dict[ApiKey, Callable[[dict[str, Any]], str]] = {
+    ApiKey.VOTE: _vote_answer,
+    ApiKey.BEGIN_QUORUM_EPOCH: _begin_or_end_answer,
+    ApiKey.END_QUORUM_EPOCH: _begin_or_end_answer,
+    ApiKey.FETCH: _fetch_answer,
+}
