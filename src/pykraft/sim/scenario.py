@@ -96,7 +96,7 @@ class Pace:
     """A process that ends within a file operation does so within that many of them."""
     shutdown_ms: int = 300
     only: tuple[int, ...] | None = None
-    """Numbers of the decisions to do harm that are carried out, None for all: what a shrunk run keeps, and no choice."""
+    """Numbers of the decisions to do harm that are carried out, None for all: what a shrunk run keeps."""
 
 
 def _default_faults() -> Mapping[str, float]:

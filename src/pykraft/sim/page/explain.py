@@ -40,8 +40,7 @@ _OTHERS = {
 }
 _UNKNOWN = (
     "The code of a node never raises an error that it does not expect.",
-    "An assertion of the production code, or an error that nobody handles, ended the run: the node found itself in a "
-    "state that must not be. The traceback of the command tells where.",
+    "An assertion of the production code or an error that nobody handles ended the run; the traceback tells where.",
     "assertions in the production code.",
 )
 

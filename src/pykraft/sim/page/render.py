@@ -7,7 +7,7 @@ its own code to load any. Source: Content Security Policy Level 3 (W3C), for the
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ def render(recorder: Recorder, *, nodes: Mapping[int, bool], title: str, replay:
 class _Told:
     """Events and messages as lists for JSON."""
 
-    def __init__(self, events: Sequence[Event] | Any) -> None:
+    def __init__(self, events: Iterable[Event]) -> None:
         self.events: list[list[Any]] = []
         self.messages: list[list[Any]] = []
         self._words = Words()
