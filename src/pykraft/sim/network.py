@@ -175,10 +175,18 @@ class Network:
     def _break(self, end: _End, *, tell_own_side: bool = False) -> None:
         self._ends.pop(end.connection, None)
         peer, end.peer = end.peer, None
+        if self._recorder is not None:
+            self._record_loss(end, self._recorder)
+            if peer is not None:
+                self._record_loss(peer, self._recorder)
         if tell_own_side:
             end.station.closed(end.connection)
         if peer is not None:
             self._clock.after(self._latency_us(), lambda: self._learn(peer))
+
+    def _record_loss(self, end: _End, recorder: Recorder) -> None:
+        for _, number in end.outgoing:
+            recorder.lost(self._clock.now_us, end.station.node_id, number)
 
     def _learn(self, end: _End) -> None:
         if self._ends.pop(end.connection, None) is not None:

@@ -57,6 +57,13 @@ class Arrived(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lost(Event):
+    """The frame of that number, sent by this node, will never arrive."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Changed(Event):
     """The node's state is another one from now on."""
 
@@ -101,6 +108,10 @@ class Recorder:
     def arrived(self, at_us: int, node_id: int, number: int) -> None:
         """A frame reaches its target."""
         self._add(Arrived(at_us=at_us, node_id=node_id, number=number))
+
+    def lost(self, at_us: int, source_id: int, number: int) -> None:
+        """A frame will not reach its target."""
+        self._add(Lost(at_us=at_us, node_id=source_id, number=number))
 
     def state(self, at_us: int, node_id: int, state: NodeState) -> None:
         """How a node is now; kept when it is not as before."""

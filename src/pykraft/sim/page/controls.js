@@ -37,11 +37,12 @@ function detailsOf(index) {
   const message = messageOf(event);
   const sent = run.events[message[SENT_AT]][AT];
   const lines = [`${message[NAME]} from node ${message[SOURCE]} to node ${message[TARGET]}`, message[TEXT]];
-  lines.push(event[KIND] === "s" ? "it is sent now" : `it arrives now, after ${((event[AT] - sent) / 1e3).toFixed(3)} ms`);
-  if (message[ARRIVED_AT] < 0) lines.push("it never arrives: lost, or the run ends before");
-  else if (event[KIND] === "s") {
-    lines.push(`it arrives after ${((run.events[message[ARRIVED_AT]][AT] - sent) / 1e3).toFixed(3)} ms`);
-  }
+  const later = `${((event[AT] - sent) / 1e3).toFixed(3)} ms after it was sent`;
+  if (event[KIND] === "a") lines.push(`it arrives now, ${later}`);
+  else if (event[KIND] === "l") lines.push(`it is lost now, ${later}`);
+  else if (message[ARRIVED_AT] === -2) lines.push("it is sent now and will be lost: cut link, broken connection or a node that goes down");
+  else if (message[ARRIVED_AT] < 0) lines.push("it is sent now, and the run ends before it arrives");
+  else lines.push(`it is sent now and arrives after ${((run.events[message[ARRIVED_AT]][AT] - sent) / 1e3).toFixed(3)} ms`);
   return lines;
 }
 
@@ -54,7 +55,7 @@ function tellNode(nodeId, state, event) {
   card.querySelector(".role").style.background = isDown ? "#e5e7eb" : COLORS[plainRole(state)] || COLORS.unattached;
   card.querySelector(".role").style.color = isDown || ["prospective", "observer"].includes(plainRole(state)) ? "#222" : "#fff";
   card.querySelector(".epoch").textContent = state ? orNone(state[EPOCH]) : "–";
-  const vote = !state ? "–" : state[VOTE] === null ? `none in epoch ${state[VOTE_EPOCH]}` : `node ${state[VOTE]} in epoch ${state[VOTE_EPOCH]}`;
+  const vote = !state ? "–" : state[VOTE] === null ? `– (epoch ${state[VOTE_EPOCH]})` : `${state[VOTE]} (epoch ${state[VOTE_EPOCH]})`;
   card.querySelector(".vote").textContent = vote;
   card.querySelector(".leader").textContent = state && state[LEADER] !== null ? `node ${state[LEADER]}` : "–";
   for (const [field, name] of [[LOG_END, "end"], [FLUSHED, "flushed"], [HIGH_WATERMARK, "watermark"]]) {
@@ -147,6 +148,11 @@ function tellViolation() {
   byId("violation-seen").textContent = run.violation.seen;
   byId("violation-rule").textContent = run.violation.rule;
   byId("violation-why").textContent = run.violation.why;
+  const before = run.violation.event - 1;
+  if (before >= 0) {
+    const nodeId = run.events[before][NODE], who = nodeId ? `node ${nodeId} (${plainRole(stateAt(nodeId, before))})` : "all";
+    byId("violation-before").textContent = `at ${timeOf(run.events[before])}, ${who}: ${lineOf(before)}`;
+  }
   byId("violation-source").textContent = run.violation.source;
 }
 

@@ -103,19 +103,20 @@ function drawMessages(pen, first, last) {
     drawn.add(event[PAYLOAD]);
     const message = messageOf(event);
     const from = view.rowOf[message[SENT_AT]];
-    const to = message[ARRIVED_AT] < 0 ? -1 : view.rowOf[message[ARRIVED_AT]];
-    if (Math.max(from, to) < first || Math.min(from, to < 0 ? from : to) > last) continue;
+    const to = message[ARRIVED_AT] < 0 ? from : view.rowOf[message[ARRIVED_AT]];
+    if (from < 0 || to < 0 || Math.max(from, to) < first || Math.min(from, to) > last) continue;
     drawArrow(pen, message, from, to, event[PAYLOAD] === lit);
   }
 }
 
 function drawArrow(pen, message, from, to, isLit) {
   const x = laneX.get(message[SOURCE]), y = rowY(from), target = laneX.get(message[TARGET]);
-  const isLost = to < 0;
+  const isLost = message[ARRIVED_AT] < 0;
   const side = Math.sign(target - x) || 1;
   const endX = isLost ? x + side * Math.min(90, Math.abs(target - x) / 2) : target - side * (BAND / 2 + 1);
   const endY = isLost ? y + ROW * 0.6 : rowY(to);
-  const color = isLit ? MESSAGE_COLORS.lit : isLost ? MESSAGE_COLORS.lost
+  const isOnItsWay = message[ARRIVED_AT] === -1;
+  const color = isLit ? MESSAGE_COLORS.lit : isLost && !isOnItsWay ? MESSAGE_COLORS.lost
     : message[NAME].startsWith("Fetch") ? MESSAGE_COLORS.fetch : MESSAGE_COLORS.election;
   pen.strokeStyle = pen.fillStyle = color;
   pen.globalAlpha = isLit ? 1 : 0.45;
@@ -124,7 +125,7 @@ function drawArrow(pen, message, from, to, isLit) {
   pen.moveTo(x + side * (BAND / 2), y);
   pen.lineTo(endX, endY);
   pen.stroke();
-  if (isLost) cross(pen, endX, endY);
+  if (isLost && !isOnItsWay) cross(pen, endX, endY);
   else arrowHead(pen, x, y, endX, endY);
   pen.globalAlpha = 1;
   pen.lineWidth = 1;
@@ -156,21 +157,19 @@ function drawRow(pen, row, width) {
   pen.fillText(timeOf(event), 6, y);
   if (event[KIND] === "f" || event[KIND] === "v" || !event[NODE]) return drawAcross(pen, event, index, y, width);
   const x = laneX.get(event[NODE]);
-  if (event[KIND] !== "a") {
-    pen.fillStyle = "#222b36";
-    pen.beginPath();
-    pen.arc(x, y, event[KIND] === "n" ? 2 : 3.5, 0, 7);
-    pen.fill();
-  }
+  pen.fillStyle = "#ffffff";
+  pen.beginPath();
+  pen.arc(x, y, event[KIND] === "n" ? 2 : 3, 0, 7);
+  pen.fill();
   pen.font = event[KIND] === "c" ? "bold 12px system-ui, sans-serif" : "12px system-ui, sans-serif";
-  pen.fillStyle = { c: "#111827", n: "#7a8491" }[event[KIND]] || "#334155";
-  write(pen, lineOf(index), x + BAND, y, TIME_WIDTH + laneWidth * (1 + run.nodes.findIndex((node) => node.id === event[NODE])) - x - BAND - 6);
+  pen.fillStyle = { c: "#111827", n: "#7a8491", l: "#c81e1e" }[event[KIND]] || "#334155";
+  write(pen, lineOf(index), x + BAND, y, TIME_WIDTH + laneWidth * (1 + run.nodes.findIndex((node) => node.id === event[NODE])) - x - BAND - 6, row === view.rowOf[view.selected] ? "#fff3bf" : "#ffffff");
 }
 
 /** Faults and what broke stand out; they, and what concerns all nodes, have the whole row. */
 function drawAcross(pen, event, index, y, width) {
   const isViolation = event[KIND] === "v", isFault = event[KIND] === "f";
-  const x = event[NODE] ? laneX.get(event[NODE]) - BAND / 2 : TIME_WIDTH + 4;
+  const x = event[NODE] && !isViolation ? laneX.get(event[NODE]) - BAND / 2 : TIME_WIDTH + 4;
   const text = isViolation ? `✖ ${lineOf(index)}` : isFault ? `⚡ ${event[PAYLOAD]}` : event[PAYLOAD];
   pen.font = isViolation || isFault ? "bold 12px system-ui, sans-serif" : "italic 12px system-ui, sans-serif";
   const room = Math.min(pen.measureText(text).width, width - x - 20);
@@ -183,12 +182,19 @@ function drawAcross(pen, event, index, y, width) {
 }
 
 /** Text that ends in an ellipsis where there is no room; a little paper keeps lines of messages off it. */
-function write(pen, text, x, y, room) {
+function write(pen, text, x, y, room, paper) {
   let shown = text;
   if (pen.measureText(text).width > room) {
     let length = Math.max(1, Math.floor((text.length * room) / pen.measureText(text).width) - 1);
     while (length > 1 && pen.measureText(`${text.slice(0, length)}…`).width > room) length--;
     shown = `${text.slice(0, length)}…`;
+  }
+  if (paper) {
+    pen.lineWidth = 4;
+    pen.lineJoin = "round";
+    pen.strokeStyle = paper;
+    pen.strokeText(shown, x, y);
+    pen.lineWidth = 1;
   }
   pen.fillText(shown, x, y);
 }

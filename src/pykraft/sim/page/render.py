@@ -14,9 +14,10 @@ from typing import Any
 
 from pykraft.sim.page.explain import explain
 from pykraft.sim.page.words import Words
-from pykraft.sim.recorder import Arrived, Changed, Event, Fault, NodeState, Note, Recorder, Sent
+from pykraft.sim.recorder import Arrived, Changed, Event, Fault, Lost, NodeState, Note, Recorder, Sent
 
 FOLDER = Path(__file__).parent
+LOST = -2
 SCRIPTS = ("model.js", "draw.js", "controls.js")
 
 
@@ -26,8 +27,9 @@ def render(recorder: Recorder, *, nodes: Mapping[int, bool], title: str, replay:
     violation = None
     if reason is not None:
         explained = explain(reason)
-        at_us = recorder.events[-1].at_us if recorder.events else 0
-        told.events.append([at_us, explained.nodes[0] if explained.nodes else 0, "v", explained.seen or reason])
+        last = recorder.events[-1] if recorder.events else None
+        blamed = explained.nodes[0] if explained.nodes else (last.node_id if last is not None else None)
+        told.events.append([last.at_us if last else 0, blamed, "v", explained.seen or reason])
         violation = {
             "title": explained.title,
             "seen": explained.seen,
@@ -77,6 +79,8 @@ class _Told:
                 self._sent(event)
             case Arrived():
                 self._arrived(event)
+            case Lost(number=number):
+                self._lost(event, number)
             case Changed(state=state):
                 self._event(event, "c", _listed(state))
             case Fault(kind=kind):
@@ -99,6 +103,12 @@ class _Told:
         if self.messages[place][-1] < 0:
             self.messages[place][-1] = len(self.events)
         self._event(arrived, "a", place)
+
+    def _lost(self, lost: Event, number: int) -> None:
+        place = self._place_of.get(number)
+        if place is not None and self.messages[place][-1] < 0:
+            self.messages[place][-1] = LOST
+            self._event(lost, "l", place)
 
     def _event(self, event: Event, kind: str, payload: object) -> None:
         self.events.append([event.at_us, event.node_id or 0, kind, payload])

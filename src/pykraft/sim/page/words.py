@@ -83,10 +83,10 @@ def _begin_or_end(api_key: ApiKey, body: dict[str, Any]) -> tuple[str, str]:
 
 def _fetch(api_key: ApiKey, body: dict[str, Any]) -> tuple[str, str]:
     partition = body["topics"][0]["partitions"][0]
-    end = f"my log ends at {partition['fetch_offset']}, epoch {partition['last_fetched_epoch']}"
+    end = f"from {partition['fetch_offset']} on, last epoch {partition['last_fetched_epoch']}"
     told = partition["high_watermark"]
-    known = "" if told in (-1, HIGH_WATERMARK_NOT_TOLD) else f"; I know of the high watermark {told}"
-    return _name(api_key), f"in epoch {partition['current_leader_epoch']}: {end}{known}"
+    known = "" if told in (-1, HIGH_WATERMARK_NOT_TOLD) else f", high watermark {told}"
+    return _name(api_key), f"{end}; in epoch {partition['current_leader_epoch']}{known}"
 
 
 def _other_request(api_key: ApiKey, body: dict[str, Any]) -> tuple[str, str]:
@@ -113,7 +113,7 @@ def _fetch_answer(body: dict[str, Any]) -> str:
     if batches:
         epochs = sorted({header.epoch for header in batches})
         of = f"epoch {epochs[0]}" if len(epochs) == 1 else f"epochs {epochs[0]} to {epochs[-1]}"
-        what = f"records {batches[0].base_offset} to {batches[-1].last_offset} of {of}"
+        what = f"{batches[0].base_offset} to {batches[-1].last_offset} of {of}"
     watermark = partition["high_watermark"]
     return f"{what}; high watermark {watermark if watermark >= 0 else 'unknown'}"
 
