@@ -24,7 +24,7 @@ class Faults:
 
     def __init__(self, world: World, rng: Random) -> None:
         self.counts: Counter[str] = Counter()
-        self.done: list[int] = []
+        self.done: list[tuple[int, str]] = []
         """Numbers of the decisions that did harm; each has its own dice, so that one can be left out."""
         self._world = world
         self._rng = rng
@@ -86,9 +86,9 @@ class Faults:
             return
         name, happens = self._draws.choice(self._kinds)
         self._rng = Random(self._draws.random())
-        if (self._pace.only is None or self._number in self._pace.only) and happens():
+        if self._world.allows(self._number) and happens():
             self.counts[name] += 1
-            self.done.append(self._number)
+            self.done.append((self._number, name))
             if self._world.recorder is not None:
                 self._world.recorder.fault(self._world.clock.now_us, None, name)
         self._number += 1
