@@ -1,7 +1,7 @@
 """Many worlds: seeds in, outcomes out, on all cores.
 
-A failure names the invariant and the one command that replays it. Seeds are independent, so a range may be
-cut anywhere and run on different machines.
+A failure names the oracle, the harm that was done before it, and the one command that replays it. Seeds are
+independent, so a range may be cut anywhere and run on different machines (`pykraft.sim.campaign`).
 
 Source: TigerBeetle's VOPR (seed replay); madsim.
 """
@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import signal
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
+from shlex import quote
 
 from pykraft.errors import PykraftError
 from pykraft.sim.recorder import Recorder
@@ -21,46 +23,70 @@ from pykraft.sim.scenario import DEFAULT, Scenario
 from pykraft.sim.world import Outcome, World
 
 SEEDS_A_TASK = 4
+FAILED = (AssertionError, PykraftError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
+"""What a world may end with that is a finding; anything else ends the program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A seed that broke something: what, and the last lines before it."""
+    """A seed that broke something: what, where, and the last lines before it."""
 
     seed: int
     reason: str
     story: str
     trace: tuple[str, ...]
+    at_us: int = 0
+    """Virtual time of the failure."""
+    voters: int = 0
+    observers: int = 0
+    harm: tuple[tuple[int, str], ...] = ()
+    """Decisions to do harm that were carried out before it: number and kind."""
+
+    @property
+    def finding(self) -> str:
+        """What two failures share that are the same one: the error, and the oracle if it was one's."""
+        return ": ".join(self.reason.split(": ")[: 2 if self.reason.startswith("ViolationError") else 1])
 
 
 def simulate(
     seed: int,
     *,
     scenario: Scenario = DEFAULT,
+    only: Collection[int] | None = None,
     tell: Callable[[str], None] | None = None,
     recorder: Recorder | None = None,
 ) -> Outcome | Failure:
-    """Live through one world; ``tell`` is given each line of its trace, ``recorder`` all that happens."""
+    """Live through one world; see `World` for what can be asked of it."""
     world: World | None = None
     try:
-        world = World(seed, scenario=scenario, tell=tell, recorder=recorder)
+        world = World(seed, scenario=scenario, only=only, tell=tell, recorder=recorder)
         return world.run()
-    except (AssertionError, PykraftError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
-        trace = tuple(world.trace.lines) if world is not None else ()
-        if world is not None:
-            world.record(world.nodes.values())
-        story = "".join(traceback.format_exception(error))
-        return Failure(seed=seed, reason=f"{type(error).__name__}: {error}", story=story, trace=trace)
+    except FAILED as error:
+        reason, story = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
+        if world is None:
+            return Failure(seed=seed, reason=reason, story=story, trace=())
+        world.record(world.nodes.values())
+        return Failure(
+            seed=seed,
+            reason=reason,
+            story=story,
+            trace=tuple(world.trace.lines),
+            at_us=world.clock.now_us,
+            voters=world.voter_count,
+            observers=world.observer_count,
+            harm=tuple(world.faults.done),
+        )
 
 
-def simulate_all(seeds: range, *, workers: int) -> Iterator[Outcome | Failure]:
+def simulate_all(seeds: Sequence[int], *, workers: int, scenario: Scenario = DEFAULT) -> Iterator[Outcome | Failure]:
     """Outcomes in order of the seeds, from that many processes; whoever stops listening stops them."""
+    live = partial(simulate, scenario=scenario)
     if workers == 1:
-        yield from map(simulate, seeds)
+        yield from map(live, seeds)
         return
     pool = ProcessPoolExecutor(max_workers=workers, mp_context=get_context("spawn"), initializer=_leave_interrupts)
     try:
-        yield from pool.map(simulate, seeds, chunksize=SEEDS_A_TASK)
+        yield from pool.map(live, seeds, chunksize=SEEDS_A_TASK)
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -70,6 +96,6 @@ def _leave_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def replay_command(seed: int) -> str:
-    """What to type to see it again."""
-    return f"bin/pykraft sim run --seeds {seed} --trace"
+def replay_command(seed: int, words: Sequence[str] = ()) -> str:
+    """What to type to see it again; ``words`` are the options that chose the scenario."""
+    return " ".join(("bin/pykraft sim replay --seed", str(seed), *map(quote, words)))
