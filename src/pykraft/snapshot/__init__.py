@@ -1,1 +1,1 @@
-"""Snapshots in Kafka's checkpoint files. Their place; they come with a later version."""
+"""Snapshots in Kafka's checkpoint files: their names, how they are written, fetched, read and retired (KIP-630)."""

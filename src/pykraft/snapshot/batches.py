@@ -1,0 +1,128 @@
+"""The batches of a snapshot, out of its bytes as they come; and whether they can be one.
+
+Owns the form of a snapshot:
+
+    control batch    SnapshotHeader, then what the log's voters and kraft.version were at its end
+    data batches     any number, also none
+    control batch    SnapshotFooter; nothing comes after it
+
+Offsets count from 0 within the file, without a gap; the partition leader epoch is that of the snapshot's id. Invariant:
+what `BatchStream.feed` returns is sound: header, CRC, place and kind. No more is held in memory than one batch that is
+not complete yet, and that has a limit. It refuses to know where the bytes come from, and what the records mean.
+
+Source: KIP-630 §Snapshot Format, KIP-853; Kafka's ``RecordsSnapshotWriter``, ``RecordsIterator``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pykraft.errors import CorruptionError, ProtocolError
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, crc_of, read_header
+from pykraft.protocol.records import decode_control
+from pykraft.types import Buffer, ControlRecord, Epoch, Offset, SnapshotFooter, SnapshotHeader
+
+BATCH_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""The largest batch that is read: twice what Kafka writes at most."""
+REPAIR: Final = "remove this snapshot if a later one is sound; else give the replica an empty directory"
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedBatch:
+    """One sound batch: where it stands, and all its bytes. ``controls`` is empty for the application's batches."""
+
+    position: int
+    header: BatchHeader
+    data: bytes
+    controls: Sequence[ControlRecord]
+
+
+class BatchStream:
+    """What was fed so far, and what must come next. After an error it can only be cut back (`forget_rest`)."""
+
+    def __init__(self, path: Path, epoch: Epoch) -> None:
+        """``path`` is for the words of errors; ``epoch`` is that of the snapshot's id."""
+        self._path = path
+        self._epoch = epoch
+        self._rest = bytearray()
+        self._offset = Offset(0)
+        self._position = 0
+        self._has_footer = False
+
+    @property
+    def position(self) -> int:
+        """Where the last whole batch ended."""
+        return self._position
+
+    def feed(self, data: Buffer) -> list[PlacedBatch]:
+        """The batches that these bytes complete.
+
+        Errors: CorruptionError at the first batch that is wrong; those before it are lost to the caller.
+        """
+        self._rest += data
+        found: list[PlacedBatch] = []
+        taken_bytes = 0
+        while len(self._rest) - taken_bytes >= HEADER_SIZE_BYTES:
+            header = self._header(taken_bytes)
+            if header.size_bytes > len(self._rest) - taken_bytes:
+                break
+            with memoryview(self._rest) as view:
+                batch = bytes(view[taken_bytes : taken_bytes + header.size_bytes])
+            found.append(self._take(header, batch))
+            taken_bytes += header.size_bytes
+        del self._rest[:taken_bytes]
+        return found
+
+    def forget_rest(self) -> None:
+        """Drop what came after the last whole batch: the next bytes to feed are those at `position`."""
+        self._rest.clear()
+
+    def finish(self) -> None:
+        """The bytes end here. Errors: CorruptionError when a batch is cut off, or there is no footer."""
+        if self._rest:
+            raise self._corruption("a whole batch", f"the first {len(self._rest)} bytes of one")
+        if not self._has_footer:
+            raise self._corruption("a batch with the SnapshotFooter", "the end of the file")
+
+    def _header(self, at: int) -> BatchHeader:
+        """The header at this place of the rest, if it may come next."""
+        try:
+            header = read_header(self._rest, at)
+        except ProtocolError as error:
+            found = str(error).removeprefix(f"the batch at byte {at} ")
+            raise self._corruption("a batch header", f"one that {found}") from error
+        if self._has_footer:
+            raise self._corruption("nothing after the SnapshotFooter", f"a batch of {header.size_bytes} bytes")
+        if header.size_bytes > BATCH_SIZE_BYTES_MAX:
+            raise self._corruption(f"a batch of at most {BATCH_SIZE_BYTES_MAX} bytes", f"{header.size_bytes} bytes")
+        if header.base_offset != self._offset:
+            raise self._corruption(f"offset {self._offset}", f"offset {header.base_offset}")
+        if header.epoch != self._epoch:
+            raise self._corruption(f"epoch {self._epoch} as in the snapshot's id", f"epoch {header.epoch}")
+        return header
+
+    def _take(self, header: BatchHeader, data: bytes) -> PlacedBatch:
+        crc = crc_of(data, 0, header)
+        if crc != header.crc:
+            raise self._corruption(f"CRC {header.crc:08x} of {header.size_bytes} bytes", f"CRC {crc:08x}")
+        controls = self._controls(data) if header.is_control else ()
+        is_first = self._position == 0
+        if is_first and not (controls and isinstance(controls[0], SnapshotHeader)):
+            raise self._corruption("a batch with the SnapshotHeader", "another one")
+        self._has_footer = any(isinstance(record, SnapshotFooter) for record in controls)
+        placed = PlacedBatch(self._position, header, data, controls)
+        self._position += header.size_bytes
+        self._offset = header.end_offset
+        return placed
+
+    def _controls(self, data: bytes) -> list[ControlRecord]:
+        try:
+            return decode_control(data)
+        except ProtocolError as error:
+            raise self._corruption("a batch of control records", str(error)) from error
+
+    def _corruption(self, expected: str, found: str) -> CorruptionError:
+        return CorruptionError(self._path, position=self._position, expected=expected, found=found, repair=REPAIR)

@@ -1,0 +1,85 @@
+"""Snapshots to test with, and what is in one, read in the simplest way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+from pykraft.client.serde import bytes_serde
+from pykraft.log.fs import Fs
+from pykraft.protocol.records import decode_control, decode_values, encode_batch, encode_control_batch, scan
+from pykraft.sim.disk import VirtualDisk
+from pykraft.snapshot.files import checkpoint_path
+from pykraft.snapshot.writer import SnapshotWriter
+from pykraft.types import (
+    ControlRecord,
+    Endpoint,
+    Epoch,
+    Listeners,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    ReplicaKey,
+    SnapshotFooter,
+    SnapshotHeader,
+    Uuid,
+    VersionRange,
+    Voter,
+    VoterSet,
+)
+
+DIRECTORY = Path("/disk/partition-0")
+ID = OffsetAndEpoch(Offset(157), Epoch(3))
+TIMESTAMP_MS = 1_700_000_000_123
+VOTERS = VoterSet.of(
+    Voter(
+        key=ReplicaKey(NodeId(number), Uuid(bytes([number]) * 16)),
+        listeners=Listeners((("CONTROLLER", Endpoint("localhost", 9000 + number)),)),
+        kraft_version=VersionRange(0, 1),
+    )
+    for number in (1, 2, 3)
+)
+
+
+def disk(seed: int = 1) -> VirtualDisk:
+    """A disk with the directory on it."""
+    made = VirtualDisk(Random(seed))
+    made.mkdir(DIRECTORY)
+    return made
+
+
+def id_of(offset: int, epoch: int) -> OffsetAndEpoch:
+    """A snapshot id."""
+    return OffsetAndEpoch(Offset(offset), Epoch(epoch))
+
+
+def begin(fs: Fs, directory: Path = DIRECTORY, snapshot_id: OffsetAndEpoch = ID) -> SnapshotWriter[bytes]:
+    """A writer of bytes, of kraft.version 0."""
+    return SnapshotWriter(fs, directory, snapshot_id, bytes_serde, last_contained_log_timestamp=TIMESTAMP_MS)
+
+
+def write(fs: Fs, values: Sequence[bytes], directory: Path = DIRECTORY, snapshot_id: OffsetAndEpoch = ID) -> bytes:
+    """A frozen snapshot with these records; returns the bytes of its file."""
+    writer = begin(fs, directory, snapshot_id)
+    writer.append(values)
+    size_bytes = writer.freeze()
+    return fs.open(checkpoint_path(directory, snapshot_id)).pread(size_bytes + 1, 0)
+
+
+def small_batches() -> bytes:
+    """The bytes of a snapshot of many small batches, as a leader serves them."""
+    batches = [encode_control_batch([SnapshotHeader(5)], base_offset=Offset(0), epoch=ID.epoch, timestamp_ms=5)]
+    for n in range(1, 41):
+        values = [bytes([n]) * (n * 37 % 900 + 1)]
+        batches.append(encode_batch(values, base_offset=Offset(n), epoch=ID.epoch, timestamp_ms=5))
+    batches.append(encode_control_batch([SnapshotFooter()], base_offset=Offset(41), epoch=ID.epoch, timestamp_ms=5))
+    return b"".join(batches)
+
+
+def content(data: bytes) -> list[list[bytes] | list[ControlRecord]]:
+    """Batch for batch: values, or control records."""
+    return [
+        (decode_control if header.is_control else decode_values)(data[position : position + header.size_bytes])
+        for position, header in scan(data)
+    ]

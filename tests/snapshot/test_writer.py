@@ -1,0 +1,233 @@
+"""What the application's records become in a snapshot: header, bounded batches, footer; or nothing that counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykraft.client.serde import Serde, bytes_serde, text_serde
+from pykraft.errors import RecordBatchTooLargeError, UsageError
+from pykraft.log.os_fs import OsFs
+from pykraft.log.verify_files import check_snapshot
+from pykraft.log.verify_findings import Findings
+from pykraft.log.verify_log import LogSummary
+from pykraft.protocol.records import scan
+from pykraft.sim.disk import Interrupted
+from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path, clean_at_start, list_snapshots
+from pykraft.snapshot.writer import BATCH_SIZE_BYTES, RECORD_SIZE_BYTES_MAX, SnapshotWriter
+from pykraft.types import (
+    ControlRecord,
+    Epoch,
+    KRaftVersion,
+    KRaftVoters,
+    Offset,
+    SnapshotFooter,
+    SnapshotHeader,
+    VoterSet,
+)
+from tests.snapshot.snapshots import DIRECTORY, ID, TIMESTAMP_MS, VOTERS, begin, content, disk, write
+
+HEADER, FOOTER = SnapshotHeader(TIMESTAMP_MS), SnapshotFooter()
+
+
+@pytest.mark.conformance(126)
+@pytest.mark.parametrize(
+    ("kraft_version", "voters", "expected"),
+    [
+        (0, None, [HEADER]),
+        (1, None, [HEADER, KRaftVersion(1)]),
+        (1, VOTERS, [HEADER, KRaftVersion(1), KRaftVoters(VOTERS)]),
+    ],
+)
+def test_a_snapshot_has_a_header_the_voters_and_a_footer(
+    kraft_version: int, voters: VoterSet | None, expected: list[ControlRecord]
+) -> None:
+    fs = disk()
+    writer = SnapshotWriter(
+        fs,
+        DIRECTORY,
+        ID,
+        text_serde,
+        last_contained_log_timestamp=TIMESTAMP_MS,
+        kraft_version=kraft_version,
+        voters=voters,
+    )
+    assert (writer.snapshot_id, writer.last_contained_log_offset, writer.last_contained_log_epoch) == (ID, 156, 3)
+    assert (writer.last_contained_log_timestamp, writer.is_frozen) == (TIMESTAMP_MS, False)
+    writer.append(["a", "bc"])
+    writer.append(iter(["d"]))
+    size_bytes = writer.freeze()
+    assert writer.is_frozen
+    data = fs.read(checkpoint_path(DIRECTORY, ID))
+    assert len(data) == size_bytes
+    assert content(data) == [expected, [b"a", b"bc", b"d"], [FOOTER]]
+    offset = 0
+    for _, header in scan(data):
+        assert (header.base_offset, header.epoch, header.base_timestamp) == (offset, ID.epoch, TIMESTAMP_MS)
+        offset = header.end_offset
+
+
+@pytest.mark.conformance(126)
+def test_voters_of_a_static_quorum_are_refused() -> None:
+    fs = disk()
+    with pytest.raises(UsageError, match="holds no voters"):
+        SnapshotWriter(fs, DIRECTORY, ID, bytes_serde, last_contained_log_timestamp=0, voters=VOTERS)
+    assert fs.listdir(DIRECTORY) == []
+
+
+def test_a_snapshot_may_be_empty_and_the_bootstrap_one_is() -> None:
+    fs = disk()
+    writer = begin(fs, snapshot_id=BOOTSTRAP_ID)
+    assert writer.last_contained_log_offset == -1
+    writer.freeze()
+    data = fs.read(DIRECTORY / "00000000000000000000-0000000000.checkpoint")
+    assert content(data) == [[HEADER], [FOOTER]]
+
+
+def test_batches_are_of_bounded_size_however_the_records_come() -> None:
+    values = [bytes([n % 251]) * (n * 7_919 % 90_000 + 1) for n in range(60)]
+    values.insert(30, b"x" * (2 * BATCH_SIZE_BYTES))
+    at_once = write(disk(), values)
+    fs = disk()
+    writer = begin(fs)
+    for value in values:
+        writer.append([value])
+    writer.freeze()
+    assert fs.read(checkpoint_path(DIRECTORY, ID)) == at_once, "the same records make the same bytes"
+    batches = content(at_once)
+    assert [value for batch in batches[1:-1] for value in batch] == values
+    large = [header.size_bytes for _, header in scan(at_once) if header.size_bytes > BATCH_SIZE_BYTES + 61]
+    assert len(large) == 1
+    assert len(batches) > 4
+
+
+def test_what_is_appended_is_written_when_a_batch_is_full_and_not_before() -> None:
+    fs = disk()
+    writer = begin(fs)
+    (part,) = fs.listdir(DIRECTORY)
+    head_size_bytes = fs.open(DIRECTORY / part).size()
+    writer.append([b"a" * 1_000])
+    assert fs.open(DIRECTORY / part).size() == head_size_bytes
+    writer.append([b"a" * 1_000] * 1_100)
+    assert fs.open(DIRECTORY / part).size() > head_size_bytes + 1_000_000
+
+
+def test_the_largest_record_fits_and_no_larger_one() -> None:
+    fs = disk()
+    value = bytes(RECORD_SIZE_BYTES_MAX - 13)  # Frame: two varints of 4 bytes, five single bytes.
+    data = write(fs, [value])
+    assert content(data)[1] == [value]
+    assert max(header.size_bytes for _, header in scan(data)) == 8 * 1024 * 1024
+    writer = begin(disk())
+    with pytest.raises(RecordBatchTooLargeError, match=f"takes {RECORD_SIZE_BYTES_MAX + 1} bytes, and at most"):
+        writer.append([value + b"x"])
+
+
+class OddSerde:
+    """Makes what a record says."""
+
+    def serialize(self, record: object) -> bytes:
+        if isinstance(record, Exception):
+            raise record
+        return record  # type: ignore[return-value]
+
+    def deserialize(self, data: bytes) -> object:
+        return data
+
+
+@pytest.mark.parametrize(
+    ("record", "error", "words"),
+    [
+        (b"", UsageError, "at least one byte"),
+        ("text", TypeError, "serialized a record as str, and not as bytes"),
+        (ValueError("odd"), ValueError, "odd"),
+    ],
+)
+@pytest.mark.conformance(124)
+def test_a_record_that_cannot_be_written_ends_the_snapshot(record: object, error: type[Exception], words: str) -> None:
+    fs = disk()
+    serde: Serde[object] = OddSerde()
+    writer = SnapshotWriter(fs, DIRECTORY, ID, serde, last_contained_log_timestamp=0)
+    with pytest.raises(error, match=words):
+        writer.append([b"good", record])
+    with pytest.raises(UsageError, match="was closed, or failed"):
+        writer.append([b"good"])
+    with pytest.raises(UsageError, match="was closed, or failed"):
+        writer.freeze()
+    assert not list_snapshots(fs, DIRECTORY)
+    writer.close()
+    assert fs.listdir(DIRECTORY) == []
+
+
+@pytest.mark.conformance(124)
+def test_what_is_closed_before_it_is_frozen_leaves_nothing() -> None:
+    fs = disk()
+    writer = begin(fs)
+    writer.append([b"a"])
+    writer.close()
+    writer.close()
+    assert fs.listdir(DIRECTORY) == []
+
+
+@pytest.mark.conformance(124)
+def test_what_is_frozen_stays_and_takes_no_more() -> None:
+    fs = disk()
+    data = write(fs, [b"a"])
+    writer = begin(fs)
+    writer.freeze()
+    for act in (lambda: writer.append([b"b"]), writer.freeze):
+        with pytest.raises(UsageError, match="is frozen"):
+            act()
+    writer.close()
+    assert fs.read(checkpoint_path(DIRECTORY, ID)) == data
+
+
+def test_a_snapshot_for_readers_with_a_limit_stops_there() -> None:
+    writer = SnapshotWriter(
+        disk(), DIRECTORY, ID, bytes_serde, last_contained_log_timestamp=0, size_bytes_max=3 * BATCH_SIZE_BYTES
+    )
+    with pytest.raises(UsageError, match="grows beyond"):
+        writer.append([bytes(1_000)] * 5_000)
+
+
+def test_verify_finds_nothing_wrong_with_it(tmp_path: Path) -> None:
+    write(OsFs(), [bytes([n + 1]) * 400_000 for n in range(5)], tmp_path)
+    findings = Findings()
+    check_snapshot(OsFs(), checkpoint_path(tmp_path, ID), LogSummary(), findings, lambda _size_bytes: None)
+    assert findings.damage_count == 0
+
+
+@pytest.mark.conformance(125)
+@given(
+    sizes=st.lists(st.integers(1, 600_000), max_size=6),
+    seed=st.integers(0, 2**32),
+    operations=st.integers(0, 14),
+    loses_power=st.booleans(),
+)
+def test_a_snapshot_that_is_there_after_a_crash_is_whole(
+    sizes: list[int], seed: int, operations: int, loses_power: bool
+) -> None:
+    values = [bytes([n + 1]) * size_bytes for n, size_bytes in enumerate(sizes)]
+    fs = disk(seed)
+    fs.interrupt_within(operations, loses_power=loses_power)
+    is_frozen = False
+    try:
+        write(fs, values)
+        is_frozen = True
+    except Interrupted:
+        pass
+    if loses_power:
+        fs.lose_power()
+    fs.drop_handles()
+    found = clean_at_start(fs, DIRECTORY, log_start_offset=Offset(0), leader_epoch=Epoch(3))
+    assert found in ([[ID]] if is_frozen else [[], [ID]])
+    for snapshot_id in found:
+        path = checkpoint_path(DIRECTORY, snapshot_id)
+        data = fs.open(path).pread(fs.open(path).size(), 0)
+        batches = content(data)
+        assert [batches[0], batches[-1]] == [[HEADER], [FOOTER]]
+        assert [value for batch in batches[1:-1] for value in batch] == values
+    assert fs.listdir(DIRECTORY) == [checkpoint_path(DIRECTORY, each).name for each in found]
