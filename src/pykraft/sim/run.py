@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import signal
 import traceback
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -52,14 +52,13 @@ def simulate(
     seed: int,
     *,
     scenario: Scenario = DEFAULT,
-    only: Collection[int] | None = None,
     tell: Callable[[str], None] | None = None,
     recorder: Recorder | None = None,
 ) -> Outcome | Failure:
     """Live through one world; see `World` for what can be asked of it."""
     world: World | None = None
     try:
-        world = World(seed, scenario=scenario, only=only, tell=tell, recorder=recorder)
+        world = World(seed, scenario=scenario, tell=tell, recorder=recorder)
         return world.run()
     except FAILED as error:
         reason, story = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))

@@ -24,16 +24,15 @@ PERIOD_US_MAX = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Small:
-    """A failing run: the scenario and the decisions to do harm that it takes, and how it fails."""
+    """A failing run: the scenario that it takes, with the decisions to do harm in it, and how it fails."""
 
     scenario: Scenario
-    only: tuple[int, ...]
     failure: Failure
 
     @property
-    def nodes(self) -> int:
-        """Voters and observers."""
-        return self.failure.voters + self.failure.observers
+    def only(self) -> tuple[int, ...]:
+        """Numbers of the decisions to do harm that are left."""
+        return tuple(number for number, _ in self.failure.harm)
 
 
 class Shrinking:
@@ -48,8 +47,7 @@ class Shrinking:
         tell: Callable[[int, Small], None] | None = None,
     ) -> None:
         cluster = Cluster(voters=(failure.voters,), observers=(failure.observers,))
-        numbers = tuple(number for number, _ in failure.harm)
-        self.best = Small(scenario=replace(scenario, cluster=cluster), only=numbers, failure=failure)
+        self.best = Small(scenario=_keeping(replace(scenario, cluster=cluster), failure), failure=failure)
         self.tries = 0
         self._tries_max = tries_max
         self._tell = tell
@@ -117,13 +115,18 @@ class Shrinking:
             return False
         self.tries += 1
         scenario = scenario or self.best.scenario
-        only = self.best.only if only is None else only
-        failure = simulate(self.best.failure.seed, scenario=scenario, only=frozenset(only))
+        if only is not None:
+            scenario = replace(scenario, pace=replace(scenario.pace, only=only))
+        failure = simulate(self.best.failure.seed, scenario=scenario)
         is_same = isinstance(failure, Failure) and failure.finding == self.best.failure.finding
         if isinstance(failure, Failure) and is_same:
-            done = {number for number, _ in failure.harm}
-            kept = tuple(number for number in only if number in done)
-            self.best = Small(scenario=scenario, only=kept, failure=failure)
+            self.best = Small(scenario=_keeping(scenario, failure), failure=failure)
         if self._tell is not None:
             self._tell(self.tries, self.best)
         return is_same
+
+
+def _keeping(scenario: Scenario, failure: Failure) -> Scenario:
+    """The same scenario with nothing but the harm that was done before the failure."""
+    only = tuple(number for number, _ in failure.harm)
+    return replace(scenario, pace=replace(scenario.pace, only=only))

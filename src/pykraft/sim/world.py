@@ -7,7 +7,7 @@ concerned (`World.touch`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -73,17 +73,12 @@ class World:
         oracles: Sequence[type[Invariant]] = ALL,
         tell: Callable[[str], None] | None = None,
         recorder: Recorder | None = None,
-        only: Collection[int] | None = None,
     ) -> None:
-        """``tell`` is given each line of the trace, ``recorder`` what the page of a run is made of.
-
-        ``only`` names the decisions to do harm (`Faults.done`) that are carried out; None for all.
-        """
+        """``tell`` is given each line of the trace, ``recorder`` what the page of a run is made of."""
         rng = self._dice(seed, "cluster")
         self.seed = seed
         self.scenario = scenario
         self.recorder = recorder
-        self._only = only
         self.clock = Clock()
         self.trace = Trace(self.clock, tell, recorder)
         weather = Weather.draw(scenario.links, self._dice(seed, "weather"))
@@ -201,7 +196,8 @@ class World:
 
     def allows(self, decision: int) -> bool:
         """Whether this decision to do harm is carried out."""
-        return self._only is None or decision in self._only
+        only = self.scenario.pace.only
+        return only is None or decision in only
 
     def fail(self, reason: str) -> None:
         """Something that must not happen did."""
