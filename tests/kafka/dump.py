@@ -7,7 +7,7 @@ an index points to the wrong batch. It refuses to know whether what it read is r
 Lines, as Kafka 4.3.1 prints them:
 
     Dumping <path>
-    Log starting offset: <n>
+    Log starting offset: <n>              or, of a checkpoint: Snapshot end offset: <n>, epoch: <n>
     baseOffset: <n> lastOffset: <n> ... partitionLeaderEpoch: <n> ... position: <n> ... crc: <n> isvalid: true|false
     | offset: <n> ...                     a record of the batch before, with --deep-iteration
     offset: <n> position: <n>             an entry of an offset index
@@ -30,6 +30,7 @@ from pathlib import Path
 from pykraft.local.kafka.java import Finished, Kafka, Main
 
 _INDEX_ENTRY = re.compile(r"(?:offset: (?P<key>\d+) position|timestamp: (?P<time>-?\d+) offset): (?P<value>\d+)")
+_HEADINGS = ("Log starting offset: ", "Snapshot end offset: ")
 _GAPS = "Non-consecutive offsets in "
 _PAIR = re.compile(r"(\w+): (\S+)")
 
@@ -104,7 +105,7 @@ def _take(file: DumpedFile, line: str) -> bool:
     elif line.endswith(" passed sanity check."):
         file.is_sane = True
     else:
-        return line.startswith("Log starting offset: ") or line.endswith(".index is empty.")
+        return line.startswith(_HEADINGS) or line.endswith(".index is empty.")
     return True
 
 

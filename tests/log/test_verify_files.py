@@ -12,7 +12,8 @@ from pykraft.log.os_fs import OsFs
 from pykraft.log.quorum_state import ElectionStore
 from pykraft.log.recovery_point import RecoveryPoint
 from pykraft.log.slots import SLOT_SIZE_BYTES
-from pykraft.types import Election, Epoch, EpochStart, NodeId, Offset
+from pykraft.protocol.records import encode_control_batch
+from pykraft.types import ControlRecord, Election, Epoch, EpochStart, NodeId, Offset, SnapshotFooter, SnapshotHeader
 from tests.log.data_directory import damage, flip, look, segments
 
 
@@ -110,5 +111,11 @@ def test_damaged_snapshots_are_named(kafkas: Path) -> None:
     path.write_bytes(whole[: 12 + int(struct.unpack(">i", whole[8:12])[0])])
     assert "SnapshotFooter" in damage(kafkas)[0][1]
     path.write_bytes(whole)
-    path.rename(kafkas / "00000000000000000107-0000000002.checkpoint")
-    assert "epoch 1 in the name" in damage(kafkas)[0][1]
+    flip(path, 15)
+    assert damage(kafkas) == [(path.name, "0: epoch 1 as in the name / epoch 0")]
+    path.write_bytes(whole)
+    path = path.rename(kafkas / "00000000000000000107-0000000002.checkpoint")
+    assert damage(kafkas) == [(path.name, "0: epoch 2 as in the name / epoch 1")]
+    ends: list[ControlRecord] = [SnapshotHeader(5), SnapshotFooter()]
+    path.write_bytes(encode_control_batch(ends, base_offset=Offset(0), epoch=Epoch(2), timestamp_ms=5))
+    assert damage(kafkas) == [(path.name, "0: epoch 1 in the name, as at offset 106 of the log / epoch 2")]

@@ -143,7 +143,10 @@ def _entry(entry: EpochStart | None) -> str:
 
 
 def check_snapshot(fs: Fs, path: Path, log: LogSummary, findings: Findings, on_progress: Callable[[int], None]) -> None:
-    """A whole snapshot: CRC and offsets of all batches, header first, footer last; its epoch against the log's."""
+    """A whole snapshot: CRC, offsets and epoch of all batches, header first, footer last; its epoch against the log's.
+
+    The epoch of a batch is not under its CRC: what is changed there is seen by the name.
+    """
     name = parse_checkpoint(path.name)
     expected_offset = Offset(0)
     first: tuple[int, BatchHeader] | None = None
@@ -157,6 +160,11 @@ def check_snapshot(fs: Fs, path: Path, log: LogSummary, findings: Findings, on_p
             position, header = place
             if header.base_offset != expected_offset:
                 _damaged_snapshot(findings, path, position, f"offset {expected_offset}", f"offset {header.base_offset}")
+                return
+            if name is not None and header.epoch != name.epoch:
+                _damaged_snapshot(
+                    findings, path, position, f"epoch {name.epoch} as in the name", f"epoch {header.epoch}"
+                )
                 return
             expected_offset = header.end_offset
             first, last = first or place, place
