@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from pykraft.cli.main import main
-from pykraft.cli.pipeline import _reason
 from tests.spark.logs import three_batches, write_segment
 
 TIMEOUT_S = 280
@@ -38,6 +37,9 @@ def start(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["run", "--tables", "t", "--path", "p", "--bootstrap-controller", "a:1"], "either --bootstrap-controller"),
         (["run", "--tables", "t", "--path", "p", "--from", "first"], "the option startingOffsets = 'first'"),
         (["run", "--tables", "t", "--bootstrap-controller", "a"], "host:port"),
+        (["run", "--tables", "t", "--path", "p", "--master", "cluster"], "--master cluster: it must be local[CORES]"),
+        (["run", "--tables", "t", "--path", "p", "--conf", "memory"], "--conf memory: it must be a property of Spark"),
+        (["run", "--tables", "t", "--path", "p", "--conf", "a=b"], "--conf a=b: it must be a property of Spark"),
         (["run", "--path", "p"], "Missing option '--tables'"),
         (["run", "--tables", "t", "--path", "p", "--format", "csv"], "'csv' is not one of"),
         (["status", "--tables", "t"], "no pipeline has written there"),
@@ -74,16 +76,3 @@ def test_a_log_becomes_tables(
     assert json.loads(capsys.readouterr().out)["tables"]["silver_records"]["rows"] == 6
     assert run(monkeypatch, "status", "--tables", tables) == 0
     assert "silver_records" in capsys.readouterr().out
-
-
-STORY = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted
-Traceback (most recent call last):
-  File "decode.py", line 7, in records_of
-pykraft.errors.CorruptionError: 1.log: at position 70: expected a valid batch, found one with CRC 1
-	at org.apache.spark.Something
-"""
-
-
-def test_of_a_long_story_what_is_wrong_is_told() -> None:
-    assert _reason(STORY) == "1.log: at position 70: expected a valid batch, found one with CRC 1"
-    assert _reason("\n\n a\nb\nc\nd\n") == "a b c"

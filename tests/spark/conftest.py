@@ -20,7 +20,10 @@ from tests.spark.quorum_of_one import OneNode
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WITHOUT_PYSPARK = {f"test_{name}.py" for name in ("files", "java", "live", "options", "pieces", "tail", "walk")}
+WITHOUT_PYSPARK = {
+    f"test_{name}.py"
+    for name in ("files", "java", "live", "master", "options", "package", "pieces", "quiet", "story", "tail", "walk")
+}
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

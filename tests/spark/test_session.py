@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 
 
 def test_the_session_keeps_to_this_machine(spark: SparkSession) -> None:
-    assert spark.sparkContext.master == "local[2]"
+    assert spark.sparkContext.master == "local[2,4]"
     assert spark.conf.get("spark.driver.bindAddress") == "127.0.0.1"
     assert spark.conf.get("spark.ui.enabled") == "false"
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"

@@ -1,7 +1,8 @@
 """``pykraft pipeline``: a quorum's log into tables, and how far that is.
 
 Owns what a person sees: a line of progress while it runs, and a JSON object for each micro-batch if asked. Ctrl-C and
-SIGTERM end it; the next run goes on there. It refuses to know Spark (`pykraft.spark.pipeline`).
+SIGTERM end it; the next run goes on there. Where Spark runs is said in its own words, ``--master`` and ``--conf``. It
+refuses to know Spark (`pykraft.spark.pipeline`).
 """
 
 from __future__ import annotations
@@ -19,13 +20,11 @@ from pykraft.cli.interrupt import ended_by_sigterm
 from pykraft.errors import UsageError
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
-
+    from pykraft.spark.pipeline.keep import KeptQuery
     from pykraft.spark.pipeline.report import Report
     from pykraft.spark.pipeline.status import PipelineStatus
 
 POLL_S = 0.5
-REASON_LINES_MAX = 3
 
 
 @click.group(short_help="A quorum's log into tables, through Spark.")
@@ -43,6 +42,8 @@ def pipeline() -> None:
 @click.option("--max-records-per-trigger", type=click.IntRange(min=1), help="Records of one micro-batch, at most.")
 @click.option("--corrupt", type=click.Choice(["fail", "mark"]), default="fail", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="A JSON object a micro-batch on standard output.")
+@click.option("--master", metavar="URL", help="Where Spark runs: local[CORES], spark://host:port, …")
+@click.option("--conf", "-c", "conf", multiple=True, metavar="KEY=VALUE", help="A property of Spark; may be repeated.")
 def run(  # noqa: PLR0913 - one argument for each option
     *,
     root: Path,
@@ -54,12 +55,18 @@ def run(  # noqa: PLR0913 - one argument for each option
     max_records_per_trigger: int | None,
     corrupt: str,
     as_json: bool,
+    master: str | None,
+    conf: tuple[str, ...],
 ) -> None:
-    """Write what is new into the tables; a first run begins with --from, a later one goes on where that ended."""
+    """Write what is new into the tables; a first run begins with --from, a later one goes on where that ended.
+
+    With --master the executors of a cluster do the work. They get this package, and need the folder and the quorum.
+    """
     try:
+        from pykraft.spark.master import parse_conf, session_at, settings_at
         from pykraft.spark.options import parse_options
+        from pykraft.spark.pipeline.keep import KeptQuery
         from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
-        from pykraft.spark.session import local_session
     except ImportError as error:
         raise _no_spark(error) from error
     source = {"startingOffsets": start, "corrupt": corrupt}
@@ -74,10 +81,11 @@ def run(  # noqa: PLR0913 - one argument for each option
     parse_options(source)
     options = PipelineOptions(source=source, root=root, table_format=table_format, follow=follow)
     options.tables()
+    settings = settings_at("pykraft pipeline", master=master, conf=parse_conf(conf))
     with ended_by_sigterm():
-        spark = local_session("pykraft pipeline")
+        spark = session_at(settings)
         try:
-            _watch(start_pipeline(spark, options), as_json=as_json)
+            _watch(KeptQuery(lambda: start_pipeline(spark, options)), as_json=as_json)
         finally:
             spark.stop()
 
@@ -102,17 +110,18 @@ def status(*, root: Path, as_json: bool) -> None:
 def report(*, root: Path, replica: str | None, as_json: bool) -> None:
     """Sum up what the tables tell: totals, who led when, and how much was written."""
     try:
+        from pykraft.spark.master import session_at, settings_at
         from pykraft.spark.pipeline.report import make_report
         from pykraft.spark.pipeline.run import FORMATS
         from pykraft.spark.pipeline.status import pipeline_status
-        from pykraft.spark.session import local_session
     except ImportError as error:
         raise _no_spark(error) from error
     tables = FORMATS[pipeline_status(root).table_format](root)
-    with ended_by_sigterm(), Console(stderr=True).status("asking Spark"):
-        spark = local_session("pykraft pipeline report")
+    with ended_by_sigterm():
+        spark = session_at(settings_at("pykraft pipeline report"))
         try:
-            found = make_report(spark, tables, replica=replica)
+            with Console(stderr=True).status("asking Spark"):
+                found = make_report(spark, tables, replica=replica)
         finally:
             spark.stop()
     if as_json:
@@ -159,31 +168,29 @@ def _told(found: PipelineStatus) -> str:
     return "\n".join(lines)
 
 
-def _watch(query: StreamingQuery, *, as_json: bool) -> None:
-    """Tell each micro-batch until the query ends. Errors: UsageError with the reason when it failed."""
+def _watch(query: KeptQuery, *, as_json: bool) -> None:
+    """Tell each micro-batch until the query ends. Errors: PykraftError with the reason when it failed."""
     console = Console(stderr=True, highlight=False)
-    rows, last_id = 0, -1
+    rows, restarts, last_id = 0, 0, -1
 
     def tell() -> None:
-        nonlocal rows, last_id
-        for progress in query.recentProgress:
-            if progress["batchId"] > last_id and progress["numInputRows"]:
-                last_id = progress["batchId"]
-                rows += progress["numInputRows"]
-                if as_json:
-                    click.echo(json.dumps(_line(progress)))
+        nonlocal rows, restarts, last_id
+        if query.restarts > restarts:
+            restarts = query.restarts
+            console.print("a process of Spark's died; the query was started again")
+        for progress in query.progress():
+            last_id = progress["batchId"]
+            rows += progress["numInputRows"]
+            if as_json:
+                click.echo(json.dumps(_line(progress)))
 
     try:
         with console.status("waiting for batches") as line:
-            while not query.awaitTermination(POLL_S):
+            while not query.wait(POLL_S):
                 tell()
                 line.update(f"{rows:,} batches in {last_id + 1} micro-batches")
     except KeyboardInterrupt:
         query.stop()
-    except Exception as error:
-        if type(error).__name__ != "StreamingQueryException":
-            raise
-        raise UsageError(_reason(str(error))) from error
     tell()
     console.print(f"{rows:,} batches in {last_id + 1} micro-batches were written")
 
@@ -195,10 +202,3 @@ def _line(progress: Mapping[str, Any]) -> dict[str, Any]:
         "duration_ms": progress["durationMs"].get("triggerExecution"),
         "end": json.loads(progress["sources"][0]["endOffset"]),
     }
-
-
-def _reason(story: str) -> str:
-    """The line of a long story of Spark's that says what is wrong: the error of ours, where there is one."""
-    lines = [line.strip() for line in story.splitlines() if line.strip()]
-    ours = [line.partition(": ")[2] for line in lines if line.startswith("pykraft.errors.")]
-    return ours[-1] if ours else " ".join(lines[:REASON_LINES_MAX])

@@ -1,0 +1,83 @@
+"""A Spark session where its user wants it: here, or at a cluster, with the properties that were given.
+
+On a cluster the executors get this package from us, and run the Python that `PYSPARK_PYTHON` names, by default ours;
+it must have what the package needs. Invariant: a property that was given wins over one of ours, and those that are
+lists hold both.
+
+Source: Spark's "Submitting Applications" (master URLs, ``--conf``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from pykraft.errors import UsageError
+from pykraft.spark.java import cache_folder
+from pykraft.spark.package import cached_package
+from pykraft.spark.quiet import without_lines
+from pykraft.spark.session import TASK_TRIES, open_session, prepare_environment, session_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL = re.compile(r"local(?:\[(?P<cores>[0-9]+|\*)\])?")
+"""Without a number of tries; with one it is taken as it is."""
+MASTER = re.compile(r"local(\[.*\])?|spark://.+|yarn|k8s://.+")
+PY_FILES, JAVA_OPTIONS = "spark.submit.pyFiles", "spark.driver.extraJavaOptions"
+OURS_ONLY_HERE = ("spark.driver.host", "spark.driver.bindAddress")
+NOTHING: Mapping[str, str] = MappingProxyType({})
+NOISE = (b"WARNING: Using incubator modules: jdk.incubator.vector",)
+
+
+def parse_conf(given: Iterable[str]) -> dict[str, str]:
+    """``spark.key=value`` each, as for spark-submit. Errors: UsageError."""
+    found: dict[str, str] = {}
+    for item in given:
+        key, is_there, value = item.partition("=")
+        if not is_there or not key.strip().startswith("spark."):
+            raise UsageError(f"--conf {item}: it must be a property of Spark and its value: spark.key=value")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def settings_at(name: str, *, master: str | None = None, conf: Mapping[str, str] = NOTHING) -> dict[str, str]:
+    """Spark's properties of a session; without ``master``, a master URL of Spark's, it has two cores of this machine.
+
+    Errors: UsageError for what is no master; StorageError.
+    """
+    master = conf.get("spark.master") if master is None else master
+    settings = session_settings(name)
+    if master is not None:
+        settings["spark.master"] = _with_tries(master)
+    given = {key: value for key, value in conf.items() if key != "spark.master"}
+    if not _is_local(master):
+        for key in OURS_ONLY_HERE:
+            del settings[key]
+        settings[PY_FILES] = str(cached_package(cache_folder()))
+        if PY_FILES in given:
+            given[PY_FILES] = f"{settings[PY_FILES]},{given[PY_FILES]}"
+    if JAVA_OPTIONS in given:
+        given[JAVA_OPTIONS] = f"{settings[JAVA_OPTIONS]} {given[JAVA_OPTIONS]}"
+    return settings | given
+
+
+def session_at(settings: Mapping[str, str]) -> SparkSession:
+    """A session with these `settings_at`, and the source registered. Errors: UsageError without a Java runtime."""
+    prepare_environment(is_local=_is_local(settings["spark.master"]))
+    with without_lines(NOISE):
+        return open_session(settings)
+
+
+def _is_local(master: str | None) -> bool:
+    return master is None or master.startswith("local")
+
+
+def _with_tries(master: str) -> str:
+    """A master URL that tries a task again also in local mode. Errors: UsageError."""
+    if not MASTER.fullmatch(master):
+        raise UsageError(f"--master {master}: it must be local[CORES], spark://host:port, yarn or k8s://…")
+    here = LOCAL.fullmatch(master)
+    return f"local[{here['cores'] or 1},{TASK_TRIES}]" if here else master

@@ -1,0 +1,51 @@
+"""This package as one file that Spark sends to its workers: for ``spark-submit --py-files`` and for `session_at`.
+
+Owns the file. Invariant: the same sources make the same bytes, so a file of that name need not be made twice, and one
+that is there is whole. What the package needs (numpy, pyarrow, crc32c) does not travel: the workers' Python has it.
+
+Source: Spark's "Python Package Management" (PySpark native features).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zipfile
+from pathlib import Path
+
+import pykraft
+from pykraft.errors import StorageError
+
+SOURCES = Path(pykraft.__file__).resolve().parent
+BEGIN_OF_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+def write_package(path: Path) -> None:
+    """Write it to this file. Errors: StorageError."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED) as package:
+            for name, content in _files():
+                package.writestr(zipfile.ZipInfo(name, BEGIN_OF_TIME), content, zipfile.ZIP_DEFLATED)
+        fresh.replace(path)
+    except OSError as error:
+        raise StorageError(path, f"cannot be written: {error.strerror}") from error
+
+
+def cached_package(folder: Path) -> Path:
+    """It in this folder, named by what is in it, and made where it is not there yet. Errors: StorageError."""
+    content = hashlib.sha256()
+    for name, data in _files():
+        content.update(f"{name}\0{len(data)}\0".encode())
+        content.update(data)
+    path = folder / f"pykraft-{pykraft.__version__}-{content.hexdigest()[:16]}.zip"
+    if not path.exists():
+        write_package(path)
+    return path
+
+
+def _files() -> list[tuple[str, bytes]]:
+    """Names in the file and contents: all but what Python keeps beside its sources."""
+    paths = sorted(path for path in SOURCES.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return [(str(path.relative_to(SOURCES.parent)), path.read_bytes()) for path in paths]

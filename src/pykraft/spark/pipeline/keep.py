@@ -1,0 +1,67 @@
+"""Keeps a query going: what only died is started again where it was.
+
+Spark tries a task again whose Python worker died, but not the Python process that tells a source's offsets: when that
+is killed, the query ends. To begin anew costs nothing, since each micro-batch is in the tables once. Invariant: a query
+that ended with an error of ours is not started again, nor one that dies again and again without a micro-batch done in
+between. It refuses to know what the query does.
+
+Source: Spark's ``PythonStreamingSourceRunner``; the restarts of a supervisor (Erlang's intensity).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pykraft.errors import PykraftError
+from pykraft.spark.story import reason, told_by
+
+RESTARTS_MAX = 3
+"""Without a micro-batch in between."""
+
+
+class KeptQuery:
+    """A query that was started by ``start``, and is again."""
+
+    def __init__(self, start: Callable[[], StreamingQuery]) -> None:
+        """Errors: those of ``start``."""
+        self._start = start
+        self._query = start()
+        self._left = RESTARTS_MAX
+        self._last_id = -1
+        self._told: list[Mapping[str, Any]] = []
+        self.restarts = 0
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait; True when the query has ended and all is done. Errors: PykraftError with the reason why it cannot."""
+        try:
+            return bool(self._query.awaitTermination(timeout_s))
+        except StreamingQueryException as error:
+            ours = told_by(str(error))
+            self._look()
+            if ours is not None or self._left == 0:
+                raise (ours or PykraftError(f"the query ended: {reason(str(error))}")) from error
+        self._left -= 1
+        self.restarts += 1
+        self._query = self._start()
+        return False
+
+    def progress(self) -> list[Mapping[str, Any]]:
+        """The micro-batches with rows that were done since the last call, as Spark tells of them."""
+        self._look()
+        told, self._told = self._told, []
+        return told
+
+    def stop(self) -> None:
+        """End it."""
+        self._query.stop()
+
+    def _look(self) -> None:
+        for progress in self._query.recentProgress:
+            if progress["batchId"] > self._last_id and progress["numInputRows"]:
+                self._last_id = progress["batchId"]
+                self._told.append(progress)
+                self._left = RESTARTS_MAX

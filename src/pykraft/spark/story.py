@@ -1,0 +1,51 @@
+"""What is wrong, out of a long story of Spark's: a Java trace around a Python trace around one line of ours.
+
+Invariant: an error of ours comes back as one of its kind, so that whoever shows it need not know Spark. It refuses to
+know where stories come from.
+
+Source: PySpark's ``PythonException`` and ``StreamingQueryException``, which carry the worker's traceback as text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from pykraft import errors
+from pykraft.errors import CorruptionError, PykraftError, StorageError, UsageError
+
+LINES_MAX = 3
+OURS = re.compile(r"\bpykraft\.errors\.(\w+): (.*)")
+DAMAGE = re.compile(r"(.+): at position (\d+): expected (.+), found (.+)")
+
+
+def told_by(story: str) -> PykraftError | None:
+    """The error of ours that a story tells of last, as one of its kind; None when it tells of none."""
+    found = OURS.findall(story)
+    return _revived(*found[-1]) if found else None
+
+
+def reason(story: str) -> str:
+    """One line: the error of ours, else the story's own first lines that say something."""
+    ours = told_by(story)
+    return str(ours) if ours is not None else " ".join(_telling(story)) or "Spark does not say why"
+
+
+def _telling(story: str) -> Iterator[str]:
+    """The first lines before the stack trace."""
+    lines = [line.strip() for line in story.splitlines() if line.strip()]
+    for line in lines[:LINES_MAX]:
+        if line.startswith(("at ", "=== ", "Traceback", "JVM stacktrace")):
+            return
+        yield line
+
+
+def _revived(name: str, text: str) -> PykraftError:
+    kind = getattr(errors, name, PykraftError)
+    damage = DAMAGE.fullmatch(text)
+    if kind is CorruptionError and damage:
+        return CorruptionError(damage[1], position=int(damage[2]), expected=damage[3], found=damage[4])
+    if issubclass(kind, StorageError):
+        path, _, problem = text.partition(": ")
+        return StorageError(path, problem)
+    return UsageError(text) if issubclass(kind, UsageError) else PykraftError(text)
