@@ -89,6 +89,8 @@ class Recorder:
 
     def __init__(self, events_max: int = EVENTS_MAX) -> None:
         self.events: deque[Event] = deque(maxlen=events_max)
+        self.nodes: dict[int, bool] = {}
+        """Nodes of the world, and whether each votes."""
         self.happened = 0
         """Events in all, with those that are not kept any more."""
         self._frames = 0

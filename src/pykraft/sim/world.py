@@ -96,6 +96,8 @@ class World:
         }
         self.workload = Workload(self, self._dice(seed, "workload"))
         self.faults = Faults(self, self._dice(seed, "faults"))
+        if recorder is not None:
+            recorder.nodes = {node_id: node_id <= self.voter_count for node_id in self.nodes}
         self._committed_once = CommittedOnce()
         self._invariants: list[Invariant] = [
             self._committed_once if kind is CommittedOnce else kind() for kind in oracles

@@ -7,7 +7,7 @@ its own code to load any. Source: Content Security Policy Level 3 (W3C), for the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,9 @@ LOST = -2
 SCRIPTS = ("model.js", "draw.js", "controls.js")
 
 
-def render(recorder: Recorder, *, nodes: Mapping[int, bool], title: str, replay: str, reason: str | None) -> str:
-    """The page as text. ``nodes`` tells of each node whether it votes; ``reason`` is that of a failure, or None."""
-    told = _Told(recorder.events)
+def render(recorder: Recorder, *, title: str, replay: str, reason: str | None) -> str:
+    """The page as text. ``reason`` is that of a failure, or None."""
+    told, nodes = _Told(recorder.events), recorder.nodes
     violation = None
     if reason is not None:
         explained = explain(reason)
