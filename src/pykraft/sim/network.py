@@ -1,18 +1,28 @@
-"""A virtual network of TCP-like connections: each direction is in order and whole, or broken.
+"""A virtual network of TCP connections: each direction is in order and whole, or broken.
 
-A cut link holds what is sent over it and gives it out late when the link heals, as retransmission does,
-unless the connection breaks meanwhile: so an old Fetch can arrive long after its sender moved on. Frames are
-delivered whole, without their length; cutting them into pieces is the server's business.
+A frame is never lost, doubled or overtaken within a connection; what these words mean on a stream is this:
 
-Source: TigerBeetle's packet simulator; FoundationDB's clogging.
+- *delay, slow link*: frames come late. A lost segment is sent again by the kernel, and is a delay.
+- *cut*: what is sent is kept back, and comes when the link heals, unless the connection breaks meanwhile.
+- *loss*: the connection breaks, with what was under way in either direction.
+- *duplication*: the connection breaks after a request was taken and before its answer came. The request is sent
+  again on a new connection, and taken twice.
+- *reordering*: between connections only. A connection breaks for its sender, and what it had sent still arrives,
+  after frames of the next connection: nobody takes bytes back out of the receiver's kernel.
+
+So an old Fetch can arrive long after its sender moved on. A process that closes a connection, or ends, may or may
+not get its last frames across; the other end learns of it after them. Frames are delivered whole, without their
+length; cutting them into pieces is the server's business.
+
+Source: RFC 9293; TigerBeetle's packet simulator; FoundationDB's clogging.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Protocol
+from typing import Final, Protocol, TypeAlias
 
 from pykraft.host.ports import ConnectionId
 from pykraft.sim.clock import Clock
@@ -20,7 +30,11 @@ from pykraft.sim.recorder import Recorder
 from pykraft.sim.scenario import Links
 from pykraft.types import Buffer, Endpoint
 
-FRAME_LENGTH_SIZE_BYTES = 4
+FRAME_LENGTH_SIZE_BYTES: Final = 4
+BREAK_PROBABILITY: Final = 0.5
+"""Of a connection that had to wait for its link to heal: that it breaks instead."""
+ABRUPT_PROBABILITY: Final = 0.5
+"""Of an end that closes: that what it sent last does not arrive."""
 
 
 class Station(Protocol):
@@ -46,15 +60,30 @@ class Station(Protocol):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _End:
+class End:
     """One end of a connection: whose it is, the other end, and what waits to go out."""
 
     connection: ConnectionId
     station: Station
-    peer: _End | None = None
-    outgoing: list[tuple[bytes, int]] = field(default_factory=list)
-    """Frames, and what the recorder calls them."""
+    is_dialed: bool
+    peer: End | None = None
+    is_closed: bool = False
+    """This end is gone; what it sent before is still under way, and then the other end learns of it."""
+    is_held: bool = False
+    """What it sent lies in some buffer, until somebody lets it go."""
+    is_arrived: bool = False
+    """What it sent is beyond the links already: no cut stops it."""
+    outgoing: list[tuple[int, bytes, int]] = field(default_factory=list)
+    """When a frame is due, the frame, and what the recorder calls it."""
     free_us: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slowness:
+    """What a slow direction adds: microseconds for a frame, and for each of its bytes."""
+
+    delay_us: int
+    byte_us: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +104,11 @@ class Weather:
         )
 
 
+Snag: TypeAlias = Callable[[End, bytes], bool]
+"""Sees each frame before it goes out; True: it is done with, and the snag is used up."""
+NOT_SLOW: Final = Slowness(delay_us=0, byte_us=0)
+
+
 class Network:
     """All connections of a world."""
 
@@ -83,34 +117,80 @@ class Network:
         self._recorder = recorder
         self._rng = rng
         self._weather = weather
-        self._ends: dict[ConnectionId, _End] = {}
+        self._ends: dict[ConnectionId, End] = {}
+        self._closing: list[End] = []
+        self._abandoned: set[ConnectionId] = set()
         self._stations: dict[int, Station] = {}
         self._cut: set[tuple[int, int]] = set()
+        self._slow: dict[tuple[int, int], Slowness] = {}
+        self._snags: dict[str, Snag] = {}
         self._next = 1
 
     def attach(self, station: Station) -> None:
         """A process listens on its node's address from now on."""
         self._stations[station.node_id] = station
 
-    def detach(self, station: Station) -> None:
-        """The process is gone; whoever it was connected to learns of it after a while."""
+    def detach(self, station: Station, *, is_silent: bool = False) -> None:
+        """The process is gone; whoever it was connected to learns of it after a while.
+
+        Silent: the whole machine is, and what it sent but lately is lost.
+        """
         del self._stations[station.node_id]
         for end in [end for end in self._ends.values() if end.station is station]:
-            self._break(end)
+            self._close(end, is_abrupt=is_silent)
 
     def cut(self, source: int, target: int) -> None:
         """Hold back what goes in this direction."""
         self._cut.add((source, target))
 
+    def mend(self, source: int, target: int) -> None:
+        """This direction works again."""
+        self._cut.discard((source, target))
+        self._resume(lambda end: _direction(end) == (source, target))
+
     def heal(self) -> None:
         """All links work again: half of the connections that had to wait break, the rest go on."""
         self._cut.clear()
-        for end in list(self._ends.values()):
-            if end.outgoing and end.connection in self._ends:
-                if self._rng.random() < 0.5:
-                    self._break(end, tell_own_side=True)
-                else:
-                    self._clock.after(self._latency_us(), lambda end=end: self._flow(end))  # type: ignore[misc]
+        self._resume(lambda _: True)
+
+    def slow(self, source: int, target: int, slowness: Slowness) -> None:
+        """From now on frames of this direction take longer."""
+        self._slow[source, target] = slowness
+
+    def snag(self, kind: str, snag: Snag) -> None:
+        """Let something happen to a frame to come; replaces an unused one of the same kind."""
+        self._snags[kind] = snag
+
+    def calm(self) -> None:
+        """No snags, nothing slow, nothing held back any more."""
+        self._snags.clear()
+        self._slow.clear()
+        for end in [*self._ends.values(), *self._closing]:
+            if end.is_held:
+                self.release(end)
+
+    def release(self, end: End) -> None:
+        """What is held back arrives, whatever became of the links since."""
+        end.is_held, end.is_arrived = False, True
+        self._flow(end)
+
+    def sever(self, end: End) -> None:
+        """The connection breaks in the midst of things: both ends learn of it, and nothing under way arrives."""
+        peer = end.peer
+        for each in (end, peer):
+            if each is not None:
+                each.outgoing.clear()
+        self._clock.after(self._latency_us(), lambda: self._learn(end))
+        if peer is not None:
+            self._clock.after(self._latency_us(), lambda: self._learn(peer))
+
+    def abandon(self, end: End) -> None:
+        """The connection breaks for this end only; what it sent is held back, and can still be released."""
+        self._ends.pop(end.connection, None)
+        self._abandoned.add(end.connection)
+        end.is_closed = end.is_held = True
+        self._closing.append(end)
+        self._clock.after(self._latency_us(), lambda: self._tell_abandoned(end))
 
     @property
     def cut_links(self) -> int:
@@ -119,7 +199,7 @@ class Network:
 
     def dial(self, station: Station, endpoint: Endpoint) -> ConnectionId:
         """Begin to connect: the port is the node's id."""
-        near = self._end(station)
+        near = self._end(station, is_dialed=True)
         self._clock.after(self._latency_us(), lambda: self._establish(near, endpoint.port))
         return near.connection
 
@@ -132,17 +212,24 @@ class Network:
         if self._recorder is not None:
             source_id, target_id = end.station.node_id, end.peer.station.node_id
             number = self._recorder.sent(self._clock.now_us, source_id, target_id, frame)
-        end.outgoing.append((frame, number))
-        end.free_us = max(end.free_us, self._clock.now_us + self._latency_us())
+        slowness = self._slow.get(_direction(end), NOT_SLOW) if self._slow else NOT_SLOW
+        latency_us = self._latency_us() + slowness.delay_us
+        end.free_us = max(end.free_us, self._clock.now_us + latency_us) + len(frame) * slowness.byte_us
+        end.outgoing.append((end.free_us, frame, number))
         self._clock.after(end.free_us - self._clock.now_us, lambda: self._flow(end))
+        for kind, snag in list(self._snags.items()) if self._snags else ():
+            if snag(end, frame):
+                self._snags.pop(kind, None)
+                break
 
     def close(self, connection: ConnectionId) -> None:
         """Close an own end; the other learns of it after a while."""
+        self._abandoned.discard(connection)
         end = self._ends.get(connection)
         if end is not None:
-            self._break(end)
+            self._close(end, is_abrupt=self._rng.random() < ABRUPT_PROBABILITY)
 
-    def _establish(self, near: _End, target_id: int) -> None:
+    def _establish(self, near: End, target_id: int) -> None:
         if near.connection not in self._ends:
             return
         target = self._stations.get(target_id)
@@ -151,50 +238,83 @@ class Network:
             del self._ends[near.connection]
             near.station.closed(near.connection)
             return
-        far = self._end(target)
+        far = self._end(target, is_dialed=False)
         near.peer, far.peer = far, near
         target.accepted(far.connection)
         near.station.connected(near.connection)
 
-    def _flow(self, end: _End) -> None:
-        """Deliver the next frame of this direction, unless it is held back or nobody is there to take it."""
+    def _flow(self, end: End) -> None:
+        """Deliver the next frame of this direction, unless it is kept back or nobody is there to take it."""
         peer = end.peer
-        if peer is None or not end.outgoing or end.connection not in self._ends:
+        if peer is None or self._is_stuck(end):
             return
-        if peer.connection not in self._ends:
+        if peer.is_closed or not end.outgoing:
+            self._end_of_stream(end)
             return
-        if (end.station.node_id, peer.station.node_id) in self._cut:
+        due_us, frame, number = end.outgoing[0]
+        if due_us > self._clock.now_us and not end.is_arrived:
             return
-        frame, number = end.outgoing.pop(0)
-        if end.outgoing:
+        del end.outgoing[0]
+        if end.outgoing or end.is_closed:
             self._clock.after(self._weather.latency_us_min, lambda: self._flow(end))
         if self._recorder is not None:
             self._recorder.arrived(self._clock.now_us, peer.station.node_id, number)
         peer.station.received(peer.connection, frame)
 
-    def _break(self, end: _End, *, tell_own_side: bool = False) -> None:
+    def _close(self, end: End, *, is_abrupt: bool) -> None:
+        """This end is gone. Abruptly: with everything it sent."""
         self._ends.pop(end.connection, None)
-        peer, end.peer = end.peer, None
-        if self._recorder is not None:
-            self._record_loss(end, self._recorder)
-            if peer is not None:
-                self._record_loss(peer, self._recorder)
-        if tell_own_side:
-            end.station.closed(end.connection)
-        if peer is not None:
-            self._clock.after(self._latency_us(), lambda: self._learn(peer))
+        end.is_closed = True
+        if is_abrupt:
+            end.outgoing.clear()
+        if end.peer is not None:
+            self._closing.append(end)
+            delay_us = max(self._latency_us(), end.free_us - self._clock.now_us)
+            self._clock.after(delay_us, lambda: self._flow(end))
 
-    def _record_loss(self, end: _End, recorder: Recorder) -> None:
-        for _, number in end.outgoing:
-            recorder.lost(self._clock.now_us, end.station.node_id, number)
+    def _end_of_stream(self, end: End) -> None:
+        """Everything that was sent has arrived, or nobody is there: if this end is closed, the other learns of it."""
+        if end.is_closed:
+            if end in self._closing:
+                self._closing.remove(end)
+            if end.peer is not None:
+                self._learn(end.peer)
+                end.peer = None
 
-    def _learn(self, end: _End) -> None:
+    def _resume(self, is_meant: Callable[[End], bool]) -> None:
+        """Connections go on that had to wait, or they break."""
+        waiting = [end for end in (*self._ends.values(), *self._closing) if end.outgoing or end.is_closed]
+        for end in waiting:
+            if end.peer is None or not is_meant(end) or self._is_stuck(end):
+                continue
+            if self._rng.random() < BREAK_PROBABILITY and not end.is_closed:
+                self._close(end, is_abrupt=True)
+                self._tell(end)
+            else:
+                self._clock.after(self._latency_us(), lambda end=end: self._flow(end))  # type: ignore[misc]
+
+    def _is_stuck(self, end: End) -> bool:
+        return end.is_held or (not end.is_arrived and _direction(end) in self._cut)
+
+    def _learn(self, end: End) -> None:
+        """This end hears that the connection is no more."""
         if self._ends.pop(end.connection, None) is not None:
+            end.is_closed = True
             end.peer = None
+            end.outgoing.clear()
+            self._tell(end)
+
+    def _tell_abandoned(self, end: End) -> None:
+        if end.connection in self._abandoned:
+            self._abandoned.discard(end.connection)
+            self._tell(end)
+
+    def _tell(self, end: End) -> None:
+        if self._stations.get(end.station.node_id) is end.station:
             end.station.closed(end.connection)
 
-    def _end(self, station: Station) -> _End:
-        end = _End(connection=ConnectionId(self._next), station=station)
+    def _end(self, station: Station, *, is_dialed: bool) -> End:
+        end = End(connection=ConnectionId(self._next), station=station, is_dialed=is_dialed)
         self._next += 1
         self._ends[end.connection] = end
         return end
@@ -203,3 +323,9 @@ class Network:
         weather = self._weather
         latency_us = self._rng.randint(weather.latency_us_min, weather.latency_us_max)
         return latency_us * 10 if self._rng.random() < weather.slow_probability else latency_us
+
+
+def _direction(end: End) -> tuple[int, int]:
+    """Source and target of what this end sends."""
+    assert end.peer is not None
+    return end.station.node_id, end.peer.station.node_id

@@ -12,6 +12,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+DEFAULT_FAULTS: Final[Mapping[str, float]] = MappingProxyType(
+    {
+        "kill": 1.0,
+        "kill while writing": 1.0,
+        "power loss": 1.0,
+        "power loss while writing": 1.0,
+        "all down": 1.0,
+        "all down after a commit": 1.0,
+        "isolated": 1.0,
+        "one-way cut": 1.0,
+        "split": 1.0,
+        "heal": 2.0,
+        "resign": 1.0,
+        "shutdown": 1.0,
+    }
+)
+"""What a scenario that names no kind of harm has; the rest comes with the other shipped scenarios."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +90,10 @@ class Storage:
     slow_probability: float = 0.02
     slow_turn_us_min: int = 5_000
     slow_turn_us_max: int = 60_000
+    page_torn_probability: float = 0.3
+    """Of each page that was not synced when the power goes: that its first sectors only are on the platter."""
+    page_lost_probability: float = 0.35
+    """That nothing of it is there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,36 +108,32 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How often harm is done, and how long it lasts."""
+    """How often harm is done, and how long it lasts; durations are drawn anew each time."""
 
     kind_probability: float = 0.7
     """Of each kind: that a world has it at all (swarm testing)."""
     period_us_min: int = 20_000
     period_us_max: tuple[int, ...] = (150_000, 400_000, 800_000)
     restart_us_max: tuple[int, ...] = (5_000, 100_000, 1_000_000)
-    """Drawn again for every restart."""
     operations_max: int = 12
-    """A process that ends within a file operation does so within that many of them."""
+    """A process that ends within a file operation, or a disk that fails, does so within that many of them."""
     shutdown_ms: int = 300
     only: tuple[int, ...] | None = None
     """Numbers of the decisions to do harm that are carried out, None for all: what a shrunk run keeps."""
-
-
-def _default_faults() -> Mapping[str, float]:
-    kinds = (
-        "kill",
-        "kill while writing",
-        "power loss",
-        "power loss while writing",
-        "all down",
-        "all down after a commit",
-        "isolated",
-        "one-way cut",
-        "split",
-        "resign",
-        "shutdown",
-    )
-    return {**dict.fromkeys(kinds, 1.0), "heal": 2.0}
+    storm_restarts_max: int = 8
+    pause_us_max: tuple[int, ...] = (20_000, 300_000, 2_000_000)
+    stall_us_max: tuple[int, ...] = (20_000, 300_000, 2_000_000)
+    repair_us_max: tuple[int, ...] = (50_000, 1_000_000)
+    """Until a disk that is full has room, and one that does not work is replaced."""
+    wall_jump_ms_max: tuple[int, ...] = (10, 5_000, 86_400_000)
+    skew_max: float = 0.2
+    """How much faster or slower than time a monotonic clock goes at most."""
+    delay_us_max: tuple[int, ...] = (20_000, 200_000)
+    """What a slow link adds to every frame."""
+    bytes_us_max: tuple[int, ...] = (0, 20, 100)
+    """Microseconds that a slow link takes for one byte."""
+    network_us_max: tuple[int, ...] = (100_000, 1_000_000, 2_500_000)
+    """How long a link flaps, is slow, or keeps frames back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +148,7 @@ class Scenario:
     storage: Storage = Storage()
     work: Work = Work()
     pace: Pace = Pace()
-    faults: Mapping[str, float] = field(default_factory=_default_faults)
+    faults: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_FAULTS))
 
 
 DEFAULT = Scenario()

@@ -1,0 +1,1 @@
+"""The shipped scenarios, as TOML files."""
