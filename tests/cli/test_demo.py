@@ -41,12 +41,19 @@ class Stages:
             duplicates=0,
             missing=0,
             out_of_order=0,
-            replicas_identical=True,
+            committed_records=91,
             leader_epochs=2,
         )
         latency_ms = {"p50": 1.0, "p99": 2.0}
         self.result: Any = SimpleNamespace(
-            audit=audit, problems=[], failover_ms=800, seconds=2.0, latency_ms=latency_ms, as_json=self._as_json
+            audit=audit,
+            comparison=SimpleNamespace(are_identical=True),
+            problems=[],
+            failover_ms=800,
+            seconds=2.0,
+            commit_latency_ms=latency_ms,
+            batch_latency_ms={"p50": 1_100.0, "p99": 2_000.0},
+            as_json=self._as_json,
         )
 
     @staticmethod
@@ -135,6 +142,7 @@ def test_a_result_is_summed_up_and_written(
     assert "node [1] started" in said.err
     assert "800 ms" in said.out
     assert "0 / 0 / 0" in said.out
+    assert "1,100.0 / 2,000.0 ms" in said.out
     assert not stages.exists
 
 

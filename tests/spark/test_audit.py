@@ -1,17 +1,28 @@
-"""The audit is clean over a clean log, and tells each planted fault for what it is."""
+"""The audit finds nothing in clean tables, and tells each planted fault for what it is."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 from pyspark.testing import assertDataFrameEqual
 
 from pykraft.client.journal import Acknowledged
 from pykraft.protocol.records import encode_control_batch
-from pykraft.spark.audit import Audit, acknowledged_frame, audit, payload_columns
+from pykraft.spark.audit import (
+    Audit,
+    acknowledged_frame,
+    audit,
+    do_tables_agree,
+    fingerprints,
+    payload_columns,
+)
+from pykraft.spark.pipeline import silver
+from pykraft.spark.pipeline.names import BRONZE, CONTROL, PAYLOADS, RECORDS
 from pykraft.types import Epoch, KRaftVersion, NodeId, Offset
 from tests.spark.logs import EPOCH, RUN, START_MS, batch, payload, write_segment
 
@@ -51,111 +62,153 @@ def log(values: Sequence[bytes], *, later: Sequence[bytes] = ()) -> bytes:
     return b"".join(parts)
 
 
-def audited(spark: SparkSession, folder: Path, logs: Sequence[bytes], *acknowledged: Acknowledged) -> Audit:
-    """The audit of replicas with these logs; all had what was acknowledged."""
-    for number, data in enumerate(logs, start=1):
-        write_segment(folder / f"n{number}" / "p-0", data)
-    records = spark.read.format("pykraft").load(f"{folder}/*/p-0")
-    frame = acknowledged_frame(spark, acknowledged)
+def tables_of(spark: SparkSession, partition: Path) -> dict[str, DataFrame]:
+    """What the pipeline makes of a log."""
+    bronze = spark.read.format("pykraft").option("rows", "batches").load(str(partition))
+    records = silver.records(bronze)
+    return {
+        BRONZE: bronze,
+        RECORDS: records,
+        CONTROL: silver.control(records),
+        PAYLOADS: silver.payloads(records),
+    }
+
+
+def audited(
+    spark: SparkSession,
+    folder: Path,
+    data: bytes,
+    *acknowledged: Acknowledged,
+    plant: Callable[[DataFrame], DataFrame] = lambda records: records,
+    until_offset: int | None = None,
+) -> Audit:
+    """The audit of tables that were made of a log; ``plant`` changes the records in them."""
+    partition = write_segment(folder / "p-0", data).parent
+    tables = tables_of(spark, partition)
+    tables[RECORDS] = plant(tables[RECORDS])
+    log = spark.read.format("pykraft").load(str(partition))
     end_offset = max((one.end_offset for one in acknowledged), default=0)
-    return audit(records, frame, replicas=len(logs), until_offset=end_offset)
+    frame = acknowledged_frame(spark, acknowledged)
+    return audit(tables, log, frame, until_offset=end_offset if until_offset is None else until_offset)
 
 
-def test_a_clean_log_is_clean(spark: SparkSession, tmp_path: Path) -> None:
+CLEAN_AUDIT = Audit(
+    committed_records=6,
+    acknowledged=6,
+    spark_rows=6,
+    duplicates=0,
+    missing=0,
+    out_of_order=0,
+    strays=0,
+    leader_epochs=1,
+    tables_agree=True,
+)
+
+
+def test_clean_tables_are_clean(spark: SparkSession, tmp_path: Path) -> None:
     later = [payload(sequence, epoch=EPOCH + 1) for sequence in range(4)]
     more = said(2, epoch=EPOCH + 1, base_offset=BASE_OFFSET + COUNT)
-    found = audited(
-        spark, tmp_path, [log(CLEAN, later=later)] * 3, said(2), said(4, first_sequence=2, base_offset=3), more
-    )
-    assert found.is_clean
-    assert found == Audit(
-        committed_records=8,
-        acknowledged=8,
-        spark_rows=10,
-        duplicates=0,
-        missing=0,
-        out_of_order=0,
-        leader_epochs=2,
-        replicas_identical=True,
-    )
+    found = audited(spark, tmp_path, log(CLEAN, later=later), said(2), said(4, first_sequence=2, base_offset=3), more)
+    assert found == replace(CLEAN_AUDIT, committed_records=8, acknowledged=8, spark_rows=8, leader_epochs=2)
 
 
-def test_a_record_that_stands_twice_is_a_duplicate(spark: SparkSession, tmp_path: Path) -> None:
-    found = audited(spark, tmp_path, [log([*CLEAN, CLEAN[2]])], said())
-    assert (found.duplicates, found.missing, found.is_clean) == (1, 0, False)
+def test_a_row_that_is_there_twice_is_a_duplicate(spark: SparkSession, tmp_path: Path) -> None:
+    def twice(records: DataFrame) -> DataFrame:
+        return records.unionAll(records.where("offset = 3"))
+
+    found = audited(spark, tmp_path, log(CLEAN), said(), plant=twice)
+    assert found == replace(CLEAN_AUDIT, duplicates=1, spark_rows=7, tables_agree=False)
 
 
-def test_a_gap_is_missing_and_so_is_what_moved_because_of_it(spark: SparkSession, tmp_path: Path) -> None:
-    found = audited(spark, tmp_path, [log([*CLEAN[:3], *CLEAN[4:]])], said())
+def test_a_control_record_that_is_there_twice_is_a_duplicate(spark: SparkSession, tmp_path: Path) -> None:
+    def twice(records: DataFrame) -> DataFrame:
+        return records.unionAll(records.where("is_control"))
+
+    found = audited(spark, tmp_path, log(CLEAN), said(), plant=twice)
+    assert found == replace(CLEAN_AUDIT, duplicates=1, tables_agree=False)
+
+
+def test_a_record_that_stands_in_the_log_twice_is_a_duplicate(spark: SparkSession, tmp_path: Path) -> None:
+    found = audited(spark, tmp_path, log([*CLEAN, CLEAN[2]]), said(), until_offset=BASE_OFFSET + COUNT + 1)
+    assert (found.duplicates, found.missing, found.strays) == (1, 0, 0)
+
+
+def test_a_row_that_is_not_there_is_missing(spark: SparkSession, tmp_path: Path) -> None:
+    found = audited(spark, tmp_path, log(CLEAN), said(), plant=lambda records: records.where("offset != 3"))
+    assert found == replace(CLEAN_AUDIT, missing=1, spark_rows=5, tables_agree=False)
+
+
+def test_a_gap_in_the_log_is_missing_and_so_is_what_moved_because_of_it(spark: SparkSession, tmp_path: Path) -> None:
+    found = audited(spark, tmp_path, log([*CLEAN[:3], *CLEAN[4:]]), said())
     assert (found.duplicates, found.missing, found.out_of_order) == (0, 3, 0)
-    assert not found.is_clean
 
 
-def test_a_swapped_pair_is_out_of_order(spark: SparkSession, tmp_path: Path) -> None:
-    found = audited(spark, tmp_path, [log([CLEAN[0], CLEAN[2], CLEAN[1], *CLEAN[3:]])], said())
-    assert (found.out_of_order, found.missing, found.is_clean) == (1, 2, False)
+def test_two_rows_with_each_other_s_offset_are_out_of_order(spark: SparkSession, tmp_path: Path) -> None:
+    def swapped(records: DataFrame) -> DataFrame:
+        other = F.when(F.col("offset") == 3, 4).when(F.col("offset") == 4, 3).otherwise(F.col("offset"))
+        return records.withColumn("offset", other)
+
+    found = audited(spark, tmp_path, log(CLEAN), said(), plant=swapped)
+    assert found == replace(CLEAN_AUDIT, out_of_order=1, missing=2, strays=2)
 
 
-def test_another_value_in_one_replica_makes_them_differ(spark: SparkSession, tmp_path: Path) -> None:
-    other = [*CLEAN[:4], payload(4, rest=b"RANDOM"), CLEAN[5]]
-    found = audited(spark, tmp_path, [log(CLEAN), log(CLEAN), log(other)], said())
-    assert (found.replicas_identical, found.missing, found.is_clean) == (False, 0, False)
+def test_another_value_than_that_in_the_log_is_a_stray(spark: SparkSession, tmp_path: Path) -> None:
+    def changed(records: DataFrame) -> DataFrame:
+        other = F.concat("value", F.lit(b"!"))
+        return records.withColumn("value", F.when(F.col("offset") == 3, other).otherwise(F.col("value")))
+
+    found = audited(spark, tmp_path, log(CLEAN), said(), plant=changed)
+    assert found == replace(CLEAN_AUDIT, strays=1)
 
 
-def test_a_replica_that_ends_early_makes_them_differ(spark: SparkSession, tmp_path: Path) -> None:
-    assert not audited(spark, tmp_path, [log(CLEAN), log(CLEAN[:4])], said()).replicas_identical
+def test_a_row_behind_the_end_of_the_log_is_a_stray(spark: SparkSession, tmp_path: Path) -> None:
+    def invented(records: DataFrame) -> DataFrame:
+        return records.unionAll(records.where("offset = 3").withColumn("offset", F.lit(99).cast("long")))
+
+    found = audited(spark, tmp_path, log(CLEAN), said(), plant=invented)
+    assert found == replace(CLEAN_AUDIT, strays=1, tables_agree=False)
 
 
-def test_behind_what_all_had_a_replica_may_be_shorter(spark: SparkSession, tmp_path: Path) -> None:
-    assert audited(spark, tmp_path, [log(CLEAN), log(CLEAN[:4])], said(4)).is_clean
+def test_what_came_after_the_end_does_not_count(spark: SparkSession, tmp_path: Path) -> None:
+    found = audited(spark, tmp_path, log(CLEAN), said(4))
+    assert found == replace(CLEAN_AUDIT, committed_records=4, acknowledged=4, spark_rows=4)
 
 
-def test_a_tail_that_no_replica_has_is_missing(spark: SparkSession, tmp_path: Path) -> None:
-    found = audited(spark, tmp_path, [log(CLEAN[:4])] * 2, said())
-    assert (found.missing, found.replicas_identical, found.committed_records) == (2, True, 4)
-    assert not found.is_clean
+def test_a_tail_that_is_not_in_the_log_is_missing(spark: SparkSession, tmp_path: Path) -> None:
+    found = audited(spark, tmp_path, log(CLEAN[:4]), said())
+    assert (found.missing, found.committed_records, found.spark_rows) == (2, 4, 4)
 
 
-def test_a_replica_without_a_record_differs(spark: SparkSession, tmp_path: Path) -> None:
-    assert not audited(spark, tmp_path, [log(CLEAN), log(CLEAN), b""], said()).replicas_identical
-
-
-def test_no_replica_with_a_record_is_a_log_that_lacks_everything(spark: SparkSession, tmp_path: Path) -> None:
-    found = audited(spark, tmp_path, [b"", b""], said())
+def test_an_empty_log_lacks_everything(spark: SparkSession, tmp_path: Path) -> None:
+    found = audited(spark, tmp_path, b"", said())
     assert (found.missing, found.spark_rows, found.committed_records, found.leader_epochs) == (COUNT, 0, 0, 0)
 
 
 def test_a_record_in_a_batch_of_another_epoch_than_it_claims_is_missing(spark: SparkSession, tmp_path: Path) -> None:
     other = payload(0, epoch=EPOCH - 1)
     claimed = said(1, epoch=EPOCH - 1, base_offset=BASE_OFFSET + COUNT)
-    found = audited(spark, tmp_path, [log([*CLEAN, other])], said(), claimed)
+    found = audited(spark, tmp_path, log([*CLEAN, other]), said(), claimed)
     assert (found.missing, found.duplicates, found.out_of_order) == (1, 0, 0)
 
 
-@pytest.mark.parametrize("value", [bytes(40), b"\xff" * 40, b"short"], ids=["Kafka's", "no number", "short"])
-def test_what_is_not_the_workload_s_is_only_a_row(value: bytes, spark: SparkSession, tmp_path: Path) -> None:
-    found = audited(spark, tmp_path, [log([*CLEAN, value, value])], said())
-    assert found.is_clean
-    assert found.spark_rows == COUNT + 2
+def test_what_is_not_the_workload_s_is_only_a_row(spark: SparkSession, tmp_path: Path) -> None:
+    kafka_s, without_a_number, short = bytes(40), b"\xff" * 40, b"short"
+    values = [*CLEAN, *(2 * [kafka_s, without_a_number, short])]
+    found = audited(spark, tmp_path, log(values), said(), until_offset=BASE_OFFSET + len(values))
+    assert found == replace(CLEAN_AUDIT, committed_records=len(values), spark_rows=len(values))
 
 
-def test_a_log_without_an_acknowledgement_can_be_audited(spark: SparkSession, tmp_path: Path) -> None:
-    found = audited(spark, tmp_path, [log(CLEAN)])
-    assert (found.acknowledged, found.committed_records, found.spark_rows, found.is_clean) == (0, 0, COUNT, False)
+def test_tables_without_an_acknowledgement_can_be_audited(spark: SparkSession, tmp_path: Path) -> None:
+    found = audited(spark, tmp_path, log(CLEAN))
+    assert found == replace(CLEAN_AUDIT, committed_records=0, acknowledged=0, spark_rows=0, leader_epochs=0)
 
 
-def test_a_log_of_which_nothing_was_acknowledged_is_not_clean() -> None:
-    nothing = Audit(
-        committed_records=0,
-        acknowledged=0,
-        spark_rows=0,
-        duplicates=0,
-        missing=0,
-        out_of_order=0,
-        leader_epochs=1,
-        replicas_identical=True,
-    )
-    assert not nothing.is_clean
+@pytest.mark.parametrize("table", [BRONZE, CONTROL, PAYLOADS])
+def test_a_table_of_other_records_does_not_agree(table: str, spark: SparkSession, tmp_path: Path) -> None:
+    tables = tables_of(spark, write_segment(tmp_path / "p-0", log(CLEAN)).parent)
+    tables[table] = tables[table].limit(0)
+    rows = fingerprints(tables[RECORDS])
+    assert not do_tables_agree(rows, tables[BRONZE], tables[CONTROL], tables[PAYLOADS])
 
 
 def test_what_the_workload_wrote_is_read_from_the_value(spark: SparkSession) -> None:

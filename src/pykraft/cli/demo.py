@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -118,20 +119,26 @@ def _folder(wanted: Path | None) -> Path:
 
 def _summary(result: Result) -> Table:
     audit = result.audit
-    table = Table(title="every acknowledged record, found again by Spark" if not result.problems else "FAILED")
+    table = Table(title="every acknowledged record is in the tables, once" if not result.problems else "FAILED")
     table.add_column("what")
     table.add_column("value", justify="right")
     failover = "no leader was killed" if result.failover_ms is None else f"{result.failover_ms} ms"
     rows = {
         "records acknowledged": f"{audit.acknowledged:,}",
-        "records in the log, read by Spark": f"{audit.spark_rows:,}",
+        "records committed in the log": f"{audit.committed_records:,}",
+        "records in the tables": f"{audit.spark_rows:,}",
         "duplicates / missing / out of order": f"{audit.duplicates} / {audit.missing} / {audit.out_of_order}",
-        "replicas identical": "yes" if audit.replicas_identical else "NO",
+        "replicas identical, byte by byte": "yes" if result.comparison.are_identical else "NO",
         "epochs of leaders in the log": str(audit.leader_epochs),
         "fail-over, kill to first commit": failover,
         "acknowledged records a second": f"{audit.acknowledged / result.seconds:,.0f}",
-        "commit latency p50 / p99": f"{result.latency_ms['p50']:.1f} / {result.latency_ms['p99']:.1f} ms",
+        "append to commit, p50 / p99": _milliseconds(result.commit_latency_ms),
+        "commit to table, p50 / p99": _milliseconds(result.batch_latency_ms),
     }
     for what, value in rows.items():
         table.add_row(what, value)
     return table
+
+
+def _milliseconds(percentiles: Mapping[str, float]) -> str:
+    return f"{percentiles['p50']:,.1f} / {percentiles['p99']:,.1f} ms"

@@ -32,13 +32,14 @@ class Child:
         *,
         pass_fds: Sequence[int] = (),
         environment: dict[str, str],
+        stdin: int = subprocess.DEVNULL,
     ) -> None:
         self.name = name
         self.log_path = log_path
         with log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 pass_fds=pass_fds,
@@ -126,10 +127,14 @@ class Children:
         *,
         pass_fds: Sequence[int] = (),
         environment: dict[str, str] | None = None,
+        stdin: int = subprocess.DEVNULL,
     ) -> Child:
-        """Start a process that lives no longer than this block; ``environment`` is added to our own."""
+        """Start a process that lives no longer than this block; ``environment`` is added to our own.
+
+        ``stdin`` is a descriptor; without it the process reads nothing.
+        """
         with _signals_later():  # else a Ctrl-C between these two lines would leave a process that nobody knows
-            child = Child(name, command, log_path, pass_fds=pass_fds, environment=environment or {})
+            child = Child(name, command, log_path, pass_fds=pass_fds, environment=environment or {}, stdin=stdin)
             self._children.append(child)
         return child
 

@@ -1,17 +1,17 @@
-"""Does the log hold what was acknowledged? Plain DataFrame functions, the same on any Spark.
+"""Do the tables hold what was acknowledged, and nothing else? Plain DataFrame functions, the same on any Spark.
 
 Records are those of the workload: run id (8 bytes), epoch (int32), sequence (int64), random rest; big-endian. The
 journal says which of them were acknowledged at which offsets; it was kept outside of the nodes.
 
-Invariant: nothing that a log can hold stops an audit; what is not as it must be is counted. `client.journal_check`
-asks the same without Spark, of bytes.
+Invariant: nothing that a table can hold stops an audit; what is not as it must be is counted, each fault as what it is.
+`client.journal_check` asks the same without Spark, of the bytes of a log.
 
 Source: the definitions of exactly-once checks in Jepsen's set and log tests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -19,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from pykraft.client.journal import RUN_SIZE_BYTES, Acknowledged
+from pykraft.spark.pipeline.names import BRONZE, CONTROL, PAYLOADS, RECORDS
 
 HEAD_SIZE_BYTES = 20
 NO_RUN = "00" * RUN_SIZE_BYTES
@@ -35,33 +36,34 @@ ACKNOWLEDGED_SCHEMA = StructType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """What was found. All but the last two are counts of records."""
+    """What was found below the offset up to which the tables were to go. All but the last two are counts of records."""
 
     committed_records: int
+    """In the log, without control records."""
     acknowledged: int
     spark_rows: int
+    """In the tables, without control records."""
     duplicates: int
+    """Rows beyond the first of an offset, and records of the workload that stand at a second offset."""
     missing: int
+    """Acknowledged, but not at that offset of the tables."""
     out_of_order: int
+    strays: int
+    """In the tables, but not so in the log; control records, and what is behind that offset, too."""
     leader_epochs: int
-    replicas_identical: bool
-
-    @property
-    def is_clean(self) -> bool:
-        """True when every acknowledged record is there once and in order, the same on all replicas."""
-        faults = self.duplicates + self.missing + self.out_of_order
-        return faults == 0 and self.replicas_identical and self.acknowledged > 0
+    tables_agree: bool
+    """All tables were made of the same batches."""
 
 
 def fingerprints(records: DataFrame) -> DataFrame:
     """What the checks need of each record, small enough to be kept: they then read the files once.
 
-    In: the columns of the source. Out: ``replica`` string, ``offset`` bigint, ``epoch`` int, ``is_control`` boolean,
-    ``value`` binary (its first 20 bytes), ``content`` bigint (a hash of the record and of what its batch says of it).
+    In: silver ``records``, or the source's. Out: ``offset`` bigint, ``epoch`` int, ``is_control`` boolean, ``value``
+    binary (its first 20 bytes), ``content`` bigint (a hash of the record and of what its batch says of it).
     """
     content = F.xxhash64("epoch", "batch_size", "timestamp", "is_control", "key", "value")
     value = F.substring("value", 1, HEAD_SIZE_BYTES)
-    return records.select("replica", "offset", "epoch", "is_control", value.alias("value"), content.alias("content"))
+    return records.select("offset", "epoch", "is_control", value.alias("value"), content.alias("content"))
 
 
 def payload_columns(records: DataFrame) -> DataFrame:
@@ -105,10 +107,13 @@ def acknowledged_frame(spark: SparkSession, acknowledged: Iterable[Acknowledged]
     )
 
 
-def count_duplicates(payloads: DataFrame) -> int:
-    """Records beyond the first with the same ``run``, ``claim_epoch`` and ``sequence``."""
-    groups = payloads.groupBy("run", "claim_epoch", "sequence").agg(F.count("*").alias("copies"))
-    total = groups.agg(F.sum(F.col("copies") - 1)).collect()[0][0]
+def count_moved(payloads: DataFrame) -> int:
+    """Places beyond the first at which a record of the workload stands.
+
+    In: payloads with ``offset`` bigint.
+    """
+    places = payloads.groupBy("run", "claim_epoch", "sequence").agg(F.count_distinct("offset").alias("places"))
+    total = places.agg(F.sum(F.col("places") - 1)).collect()[0][0]
     return 0 if total is None else int(total)
 
 
@@ -124,53 +129,65 @@ def count_missing(payloads: DataFrame, acknowledged: DataFrame) -> int:
 
 def count_out_of_order(payloads: DataFrame) -> int:
     """Records whose sequence is not above that of the record before it, within a claim of leadership."""
-    before = Window.partitionBy("run", "claim_epoch").orderBy("offset")
-    steps = payloads.select("sequence", F.lag("sequence").over(before).alias("previous"))
+    before = Window.partitionBy("run", "claim_epoch").orderBy("offset", "sequence")
+    once = payloads.select("run", "claim_epoch", "sequence", "offset").distinct()
+    steps = once.select("sequence", F.lag("sequence").over(before).alias("previous"))
     return steps.where(F.col("sequence") <= F.col("previous")).count()
 
 
-def are_identical(prints: DataFrame, *, replicas: int) -> bool:
-    """True when so many replicas hold the same records at the same offsets, in batches alike in epoch, size and time.
+def count_strays(rows: DataFrame, log: DataFrame) -> int:
+    """Rows for which the log has nothing, or something else. In: both `fingerprints`."""
+    key = ["offset", "content"]
+    return rows.join(log.select(key).distinct(), on=key, how="left_anti").count()
 
-    In: `fingerprints`. A replica without any record is one that differs.
-    """
-    by_offset = prints.groupBy("offset").agg(
-        F.count("*").alias("copies"),
-        F.count_distinct("replica").alias("replicas"),
-        F.count_distinct("content").alias("kinds"),
+
+def do_tables_agree(rows: DataFrame, bronze: DataFrame, control: DataFrame, payloads: DataFrame) -> bool:
+    """True when all four tables hold the same records. In: `fingerprints` of silver ``records``; the other tables."""
+    is_control = F.col("is_control")
+    total, control_total, control_sum = rows.agg(
+        F.count("*"), F.count_if(is_control), F.sum(F.when(is_control, F.col("offset")))
+    ).collect()[0]
+    in_bronze = bronze.agg(F.sum("records_count")).collect()[0][0] or 0
+    return (
+        in_bronze == total
+        and _offsets(control) == (control_total, control_sum)
+        and _offsets(payloads) == _offsets(payload_columns(rows))
     )
-    differs = (F.col("copies") != replicas) | (F.col("replicas") != replicas) | (F.col("kinds") != 1)
-    return by_offset.where(differs).isEmpty()
 
 
-def audit(records: DataFrame, acknowledged: DataFrame, *, replicas: int, until_offset: int) -> Audit:
-    """All checks at once. In: the source's rows of so many replicas; `acknowledged_frame`.
+def _offsets(rows: DataFrame) -> tuple[int, int | None]:
+    """How many, and a sum that differs when they are others."""
+    count, total = rows.agg(F.count("*"), F.sum("offset")).collect()[0]
+    return count, total
 
-    Order, duplicates and gaps are looked for in the most up-to-date replica. The others must equal it up to
-    ``until_offset`` (exclusive), where they had all arrived: behind it, one that was stopped first is shorter,
-    or holds what was never committed. Committed is what was acknowledged and all before it.
+
+def audit(tables: Mapping[str, DataFrame], log: DataFrame, acknowledged: DataFrame, *, until_offset: int) -> Audit:
+    """All checks at once.
+
+    In: the pipeline's tables by name, of one quorum; the source's rows of a replica that has everything;
+    `acknowledged_frame`, below ``until_offset`` (exclusive), up to which the tables were to go.
     """
-    prints = fingerprints(records).persist()
+    rows = fingerprints(tables[RECORDS]).persist()
+    prints = fingerprints(log).persist()
     promised = acknowledged.persist()
     try:
-        ends = prints.groupBy("replica").agg(F.max("epoch").alias("epoch"), F.max("offset").alias("last_offset"))
-        furthest = max(((row["epoch"], row["last_offset"], row["replica"]) for row in ends.collect()), default=None)
-        log = prints.where(F.col("replica") == (furthest[2] if furthest else ""))
-        said = promised.agg(F.count("*"), F.max("offset")).collect()[0]
         is_data = ~F.col("is_control")
-        is_committed = is_data & (F.col("offset") <= (-1 if said[1] is None else said[1]))
-        found = log.agg(F.count_if(is_data), F.count_if(is_committed), F.count_distinct("epoch")).collect()[0]
-        payloads = payload_columns(log)
+        is_below = F.col("offset") < until_offset
+        held = rows.where(is_below)
+        payloads = payload_columns(held)
+        repeated = F.count("*") - F.count_distinct("offset")
+        found = held.agg(F.count_if(is_data), F.count_distinct("epoch"), repeated).collect()[0]
         return Audit(
-            committed_records=found[1],
-            acknowledged=said[0],
+            committed_records=prints.where(is_data & is_below).count(),
+            acknowledged=promised.count(),
             spark_rows=found[0],
-            duplicates=count_duplicates(payloads),
+            duplicates=found[2] + count_moved(payloads),
             missing=count_missing(payloads, promised),
             out_of_order=count_out_of_order(payloads),
-            leader_epochs=found[2],
-            replicas_identical=are_identical(prints.where(F.col("offset") < until_offset), replicas=replicas),
+            strays=count_strays(rows, prints),
+            leader_epochs=found[1],
+            tables_agree=do_tables_agree(rows, tables[BRONZE], tables[CONTROL], tables[PAYLOADS]),
         )
     finally:
-        prints.unpersist()
-        promised.unpersist()
+        for frame in (rows, prints, promised):
+            frame.unpersist()

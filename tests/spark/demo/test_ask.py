@@ -1,75 +1,149 @@
-"""What the demo asks of Spark, and one line for whatever Spark raises."""
+"""The demo's checks over real tables: clean ones have no problem, and each planted fault is reported as what it is."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
-from pyspark.errors import PySparkRuntimeError
+from deltalake import DeltaTable, write_deltalake
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from pykraft.client.journal import Acknowledged
 from pykraft.errors import LocalQuorumError
-from pykraft.spark.demo import ask
-from pykraft.spark.demo.ask import ask_spark, reason_of
-from tests.spark.logs import three_batches, write_segment
+from pykraft.spark.demo.ask import ask_spark
+from pykraft.spark.demo.replicas import compare
+from pykraft.spark.demo.result import Result
+from pykraft.spark.pipeline.names import RECORDS
+from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
+from pykraft.spark.tables.delta import DeltaTables
+from pykraft.types import Epoch, NodeId, Offset
+from tests.spark.logs import EPOCH, RUN, START_MS, batch, payload, write_segment
 
 pytestmark = pytest.mark.spark
 
+COUNT = 8
+PROMISE = Acknowledged(
+    node=NodeId(1),
+    run=RUN,
+    epoch=Epoch(EPOCH),
+    first_sequence=0,
+    count=COUNT,
+    base_offset=Offset(0),
+    wall_ms=START_MS,
+    latency_ms=1.0,
+)
+Fault = Callable[[pa.Table], pa.Table]
+
+
+@pytest.fixture(scope="module")
+def finished(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three replicas, and the tables that the pipeline made of one."""
+    folder = tmp_path_factory.mktemp("finished")
+    data = b"".join(batch([payload(at), payload(at + 1)], base_offset=at) for at in range(0, COUNT, 2))
+    partitions = [write_segment(folder / f"n{number}", data).parent for number in (1, 2, 3)]
+    options = PipelineOptions(source={"path": str(partitions[0])}, root=folder / "tables")
+    start_pipeline(spark, options).awaitTermination()
+    return folder
+
 
 @pytest.fixture
-def stops(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The session of all tests in place of one of its own; how often it was stopped."""
-    stopped: list[str] = []
-    session = SimpleNamespace(
-        read=spark.read, createDataFrame=spark.createDataFrame, stop=lambda: stopped.append("stop")
+def copy(finished: Path, tmp_path: Path) -> Path:
+    """A copy of all that."""
+    return shutil.copytree(finished, tmp_path / "copy")
+
+
+def checked(spark: SparkSession, folder: Path) -> Result:
+    """What the demo would find there."""
+    partitions = {f"node {number}": folder / f"n{number}" for number in (1, 2, 3)}
+    comparison = compare(partitions, [PROMISE], end_offset=COUNT)
+    assert comparison.furthest is not None
+    audit = ask_spark(spark, DeltaTables(folder / "tables"), comparison.furthest, [PROMISE], until_offset=COUNT)
+    latency_ms = {"p50": 1.0, "p99": 1.0}
+    return Result(
+        audit=audit,
+        comparison=comparison,
+        failover_ms=None,
+        seconds=1.0,
+        commit_latency_ms=latency_ms,
+        batch_latency_ms=latency_ms,
     )
-    monkeypatch.setattr(ask, "local_session", lambda _: session)
-    return stopped
 
 
-def silent(text: str, *, is_passing: bool = False) -> None:
-    """Nobody listens."""
+def with_a_duplicate(rows: pa.Table) -> pa.Table:
+    return pa.concat_tables([rows, rows.filter(pc.equal(rows["offset"], 5))])
 
 
-def test_all_replicas_are_asked_for(stops: list[str], tmp_path: Path) -> None:
-    partitions = [write_segment(tmp_path / name / "p,0", b"".join(three_batches())).parent for name in ("n1", "n2")]
-    found = ask_spark(partitions, [], until_offset=6, tell=silent)
-    assert (found.spark_rows, found.replicas_identical) == (6, True)
-    assert stops == ["stop"]
+def with_a_gap(rows: pa.Table) -> pa.Table:
+    return rows.filter(pc.not_equal(rows["offset"], 5))
 
 
-def test_a_damaged_log_is_one_line_with_its_place(stops: list[str], tmp_path: Path) -> None:
-    first, second, third = three_batches()
-    segment = write_segment(tmp_path / "n1", first + second[:-1] + b"!" + third)
-    with pytest.raises(LocalQuorumError) as caught:
-        ask_spark([segment.parent], [], until_offset=6, tell=silent)
-    said = str(caught.value)
-    assert said.startswith(f"Spark has no answer: {segment}: at position {len(first)}: expected a valid batch")
-    assert "\n" not in said
-    assert stops == ["stop"]
+def with_a_swapped_pair(rows: pa.Table) -> pa.Table:
+    others = [{4: 5, 5: 4}.get(offset, offset) for offset in rows["offset"].to_pylist()]
+    return rows.set_column(rows.schema.get_field_index("offset"), rows.schema.field("offset"), pa.array(others))
+
+
+def test_clean_tables_have_no_problem(spark: SparkSession, finished: Path) -> None:
+    found = checked(spark, finished)
+    assert found.problems == []
+    assert (found.audit.spark_rows, found.audit.committed_records) == (COUNT, COUNT)
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("plant", "counts", "problem"),
     [
-        ("[GATEWAY] Java gateway process exited\nmore", "[GATEWAY] Java gateway process exited"),
-        ("\n\n first \n", "first"),
-        ("An exception\npykraft.errors.UsageError: no file\n  at Java", "no file"),
-        ("", "PySparkRuntimeError"),
+        (with_a_duplicate, {"duplicates": 1, "spark_rows": COUNT + 1}, "1 records are in the tables twice"),
+        (with_a_gap, {"missing": 1, "spark_rows": COUNT - 1}, "1 acknowledged records are missing in the tables"),
+        (
+            with_a_swapped_pair,
+            {"out_of_order": 1, "missing": 2, "strays": 2},
+            "1 records are out of order in the tables",
+        ),
     ],
 )
-def test_the_reason_is_the_line_that_says_it(text: str, reason: str) -> None:
-    error = PySparkRuntimeError(text)
-    assert reason_of(error) == reason
+def test_a_fault_in_the_tables_is_reported(
+    plant: Fault, counts: dict[str, int], problem: str, spark: SparkSession, finished: Path, copy: Path
+) -> None:
+    table = copy / "tables" / RECORDS
+    write_deltalake(table, plant(DeltaTable(table).to_pyarrow_table()), mode="overwrite")
+    found = checked(spark, copy)
+    assert problem in found.problems
+    clean = {"duplicates": 0, "missing": 0, "out_of_order": 0, "strays": 0, "spark_rows": COUNT}
+    told = found.as_json()
+    assert {name: told[name] for name in clean} == clean | counts
 
 
-def test_a_session_that_does_not_start_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def fail(_: str) -> None:
-        raise PySparkRuntimeError("[JAVA_GATEWAY_EXITED] it ended")
+def test_a_flipped_byte_in_a_replica_is_reported(spark: SparkSession, copy: Path) -> None:
+    (segment,) = (copy / "n1").glob("*.log")
+    data = bytearray(segment.read_bytes())
+    data[-3] ^= 1
+    segment.write_bytes(data)
+    found = checked(spark, copy)
+    (problem,) = found.problems
+    assert problem.startswith("the log of node 1 is damaged")
+    assert not found.as_json()["replicas_identical"]
+    assert replace(found, comparison=compare({"node 2": copy / "n2"}, [PROMISE], end_offset=COUNT)).problems == []
 
-    starter: Callable[[str], None] = fail
-    monkeypatch.setattr(ask, "local_session", starter)
-    with pytest.raises(LocalQuorumError, match=r"Spark has no answer: \[JAVA_GATEWAY_EXITED\] it ended"):
-        ask_spark([tmp_path], [], until_offset=0, tell=silent)
+
+def test_what_spark_cannot_answer_is_one_line(spark: SparkSession, copy: Path) -> None:
+    (segment,) = (copy / "n1").glob("*.log")
+    data = segment.read_bytes()
+    segment.write_bytes(data[:100] + b"!" + data[101:])
+    with pytest.raises(LocalQuorumError) as caught:
+        ask_spark(spark, DeltaTables(copy / "tables"), copy / "n1", [PROMISE], until_offset=COUNT)
+    assert str(caught.value).startswith(f"Spark cannot go on: {segment}: at position ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_spark_that_ended_is_one_line(spark: SparkSession, finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise Py4JError("Answer from Java side is empty")
+
+    monkeypatch.setattr("pykraft.spark.demo.ask.acknowledged_frame", fail)
+    with pytest.raises(LocalQuorumError, match="Spark cannot go on: Answer from Java side is empty"):
+        ask_spark(spark, DeltaTables(finished / "tables"), finished / "n1", [PROMISE], until_offset=COUNT)

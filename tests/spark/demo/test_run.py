@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -12,14 +13,17 @@ from typing import Any, NoReturn
 import pytest
 
 from pykraft.client.journal import Acknowledged
-from pykraft.client.journal_check import Verdict
-from pykraft.errors import LocalQuorumError, ProtocolError, UsageError
+from pykraft.errors import LocalQuorumError, StorageError, UsageError
 from pykraft.local.child import Children
 from pykraft.local.ports import HOST, free_ports
 from pykraft.spark.audit import Audit
 from pykraft.spark.demo import run
+from pykraft.spark.demo.failures import NO_SPACE
+from pykraft.spark.demo.live_tables import MicroBatch
 from pykraft.spark.demo.options import DemoOptions
-from pykraft.spark.demo.run import run_demo, start_cluster
+from pykraft.spark.demo.replicas import Comparison
+from pykraft.spark.demo.run import Load, run_demo, start_cluster
+from pykraft.types import Endpoint
 
 pytestmark = pytest.mark.spark
 
@@ -31,9 +35,39 @@ FOUND = Audit(
     duplicates=0,
     missing=0,
     out_of_order=0,
+    strays=0,
     leader_epochs=1,
-    replicas_identical=True,
+    tables_agree=True,
 )
+
+
+class FakeTables:
+    """In the place of Spark: tables that hold everything at the third look."""
+
+    def __init__(self, *_: object) -> None:
+        self.tables, self.is_closed, self.checks = "the tables", False, 0
+        self.controllers: list[Endpoint] = []
+        self.batches: list[MicroBatch] = []
+        self.error: Exception | None = None
+
+    def follow(self, controllers: list[Endpoint]) -> None:
+        self.controllers = controllers
+
+    def check(self) -> None:
+        self.checks += 1
+        if self.error is not None:
+            raise self.error
+        if self.checks == 3:
+            self.batches.append(MicroBatch(batch_id=0, end_offset=10**9, ended_wall_ms=0, duration_ms=1_234))
+
+    def wait_for(self, end_offset: int, passing: Callable[[], None]) -> None:
+        passing()
+
+    def stop(self) -> str:
+        return "the session"
+
+    def close(self) -> None:
+        self.is_closed = True
 
 
 class Lines:
@@ -86,32 +120,69 @@ def test_nothing_is_started_on_a_disk_that_is_too_full(
 
 
 def test_nothing_is_started_without_a_java(told: Lines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(run, "java_home", raising(UsageError("Spark needs a Java runtime")))
+    monkeypatch.setattr("pykraft.spark.session.java_home", raising(UsageError("Spark needs a Java runtime")))
     with pytest.raises(UsageError, match="Java"):
         run_demo(ALONE, tmp_path, told)
     assert (told.stages, list(tmp_path.iterdir())) == ([], [])
 
 
-def test_all_stages_in_their_order(told: Lines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.fixture
+def tables(monkeypatch: pytest.MonkeyPatch) -> FakeTables:
+    """Tables without Spark."""
+    tables = FakeTables()
+    monkeypatch.setattr(run, "LiveTables", lambda *_: tables)
+    return tables
+
+
+def test_all_stages_in_their_order(
+    told: Lines, tables: FakeTables, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     asked: list[Any] = []
 
-    def answer(partitions: Sequence[Path], said: list[Acknowledged], *, until_offset: int, tell: Lines) -> Audit:
-        asked.extend([partitions, sum(one.count for one in said), until_offset])
-        tell("asked")
+    def answer(spark: str, tables: str, log: Path, said: list[Acknowledged], *, until_offset: int) -> Audit:
+        asked.extend([spark, tables, log, sum(one.count for one in said), until_offset])
         return FOUND
 
     monkeypatch.setattr(run, "ask_spark", answer)
     result = run_demo(ALONE, tmp_path, told)
-    ((partition,), acknowledged, until_offset) = asked
+    spark, its_tables, log, acknowledged, until_offset = asked
+    assert (spark, its_tables, tables.is_closed) == ("the session", "the tables", True)
     assert (result.audit, result.failover_ms, result.problems) == (FOUND, None, [])
-    assert (result.verdict.acknowledged, result.verdict.found) == (acknowledged, acknowledged)
-    assert partition.is_relative_to(tmp_path)
+    assert result.comparison.are_identical
+    assert log.is_relative_to(tmp_path)
     assert 50 < until_offset <= acknowledged + 1
     assert result.seconds >= 2
-    assert told.stages[0] == "starting 1 nodes"
-    assert told.stages[1] == "node 1 leads epoch 1; writing 100 records/s"
-    assert told.stages[-2:] == ["comparing the logs byte by byte", "asked"]
-    assert told.passing[-1].endswith(" records acknowledged")
+    assert len(tables.controllers) == 1
+    assert told.stages == [
+        "starting 1 nodes, and Spark",
+        "node 1 leads epoch 1; writing 100 records/s",
+        "ending the load; waiting until every replica and the tables hold all that was acknowledged",
+        "ending the stream",
+        "comparing the logs byte by byte",
+        "asking Spark for every acknowledged record",
+    ]
+    assert told.passing[0].endswith(" records acknowledged")
+    assert told.passing[-1].endswith(" records acknowledged, 1,000,000,000 in the tables, micro-batch 0 took 1,234 ms")
+
+
+def test_logs_of_which_none_is_sound_end_the_demo(
+    told: Lines, tables: FakeTables, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    nothing = Comparison(are_identical=False, problems=("node 1 is damaged",), furthest=None)
+    monkeypatch.setattr(run, "compare", lambda *_, **__: nothing)
+    with pytest.raises(LocalQuorumError, match="node 1 is damaged"):
+        run_demo(ALONE, tmp_path, told)
+
+
+def test_a_disk_that_is_full_for_the_demo_itself_is_told(
+    told: Lines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(run, "LiveTables", raising(OSError(errno.ENOSPC, NO_SPACE)))
+    with pytest.raises(StorageError, match="the disk is full, the demo cannot go on"):
+        run_demo(ALONE, tmp_path, told)
+    monkeypatch.setattr(run, "LiveTables", raising(PermissionError(errno.EACCES, "no")))
+    with pytest.raises(PermissionError):
+        run_demo(ALONE, tmp_path, told)
 
 
 def test_a_port_that_was_taken_is_tried_no_more(
@@ -122,27 +193,50 @@ def test_a_port_that_was_taken_is_tried_no_more(
     cluster, leader = start_cluster(children, tmp_path, ALONE, told)
     assert (leader.node, len(cluster.nodes)) == (1, 1)
     assert cluster.nodes[1].port != taken
-    assert told.stages == ["starting 1 nodes", "somebody took a port; starting again on others"]
+    assert told.stages == ["somebody took a port; starting again on others"]
 
 
 def test_ports_that_are_always_taken_end_the_demo(
     told: Lines, children: Children, taken: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("pykraft.local.cluster.free_ports", lambda _: [taken])
-    with pytest.raises(LocalQuorumError, match="node 1 ended with 2"):
+    with pytest.raises(LocalQuorumError, match=r"node 1 ended by itself, with status 2: .* cannot be bound"):
         start_cluster(children, tmp_path, ALONE, told)
-    assert len(told.stages) == run.START_TRIES_MAX
+    assert len(told.stages) == run.START_TRIES_MAX - 1
     assert run.PORT_IS_TAKEN in children.log_ends()
 
 
+def load(children: Children, folder: Path, options: DemoOptions, told: Lines) -> tuple[Load, FakeTables]:
+    cluster, _ = start_cluster(children, folder, options, told)
+    tables: Any = FakeTables()
+    return Load(cluster=cluster, tables=tables, options=options, folder=folder, tell=told), tables
+
+
 def test_a_node_that_ends_by_itself_ends_the_demo(told: Lines, children: Children, tmp_path: Path) -> None:
-    cluster, _ = start_cluster(children, tmp_path, ALONE, told)
-    cluster.nodes[1].process.kill()
+    given, _ = load(children, tmp_path, ALONE, told)
+    given.cluster.nodes[1].process.kill()
     with pytest.raises(LocalQuorumError, match="node 1 ended by itself, with status -9"):
-        run._wait(cluster, 30, told)
+        given.run()
 
 
-@pytest.mark.parametrize("error", [LocalQuorumError("they differ"), ProtocolError("they differ")])
-def test_logs_that_differ_are_a_problem_and_no_end(error: Exception) -> None:
-    cluster: Any = SimpleNamespace(check=raising(error))
-    assert run._verdict(cluster, 5) == Verdict(problems=("they differ",))
+def test_a_stream_that_ends_ends_the_demo(told: Lines, children: Children, tmp_path: Path) -> None:
+    given, tables = load(children, tmp_path, ALONE, told)
+    tables.error = LocalQuorumError("the stream cannot go on")
+    with pytest.raises(LocalQuorumError, match="the stream cannot go on"):
+        given.run()
+
+
+def test_a_leader_that_is_killed_is_replaced_and_comes_back(told: Lines, children: Children, tmp_path: Path) -> None:
+    options = DemoOptions(nodes=3, seconds=2, throughput=100, record_size_bytes=20, kill_leader=True)
+    given, _ = load(children, tmp_path, options, told)
+    failover_ms, seconds = given.run()
+    assert failover_ms is not None
+    assert failover_ms > 0
+    assert seconds >= 2
+    assert [text.split(" ", 2)[2] for text in told.stages if "killed" in text or "again" in text] == [
+        "was killed with -9",
+        "starts again",
+    ]
+    end_offset = given.end()
+    assert end_offset == given.cluster.journal.end_offset
+    assert {node.process.status for node in given.cluster.nodes.values()} == {None}

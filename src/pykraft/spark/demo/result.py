@@ -2,61 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from pykraft.client.journal import Acknowledged
-from pykraft.client.journal_check import Verdict
 from pykraft.spark.audit import Audit
+from pykraft.spark.demo.live_tables import MicroBatch
+from pykraft.spark.demo.replicas import Comparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """The audit by Spark, the verdict without Spark, and times. ``failover_ms`` None when no leader was killed."""
+    """The audit by Spark, the comparison without Spark, and times. ``failover_ms`` None when no leader was killed.
+
+    ``seconds`` is how long the load lasted.
+    """
 
     audit: Audit
-    verdict: Verdict
+    comparison: Comparison
     failover_ms: int | None
     seconds: float
-    latency_ms: dict[str, float]
+    commit_latency_ms: dict[str, float]
+    batch_latency_ms: dict[str, float]
 
     @property
     def problems(self) -> list[str]:
         """Everything that is not as it must be, in words."""
         found = self.audit
+        rows = f"the tables hold {found.spark_rows} records, the log {found.committed_records}"
         checks = {
             "no record was acknowledged": found.acknowledged == 0,
-            f"{found.duplicates} records stand in the log twice": found.duplicates > 0,
-            f"{found.missing} acknowledged records are missing": found.missing > 0,
-            f"{found.out_of_order} records are out of order": found.out_of_order > 0,
-            "the replicas differ": not found.replicas_identical,
+            f"{found.duplicates} records are in the tables twice": found.duplicates > 0,
+            f"{found.missing} acknowledged records are missing in the tables": found.missing > 0,
+            f"{found.out_of_order} records are out of order in the tables": found.out_of_order > 0,
+            f"{found.strays} records are in the tables and not so in the log": found.strays > 0,
+            rows: found.spark_rows != found.committed_records,
+            "the tables are not made of the same records": not found.tables_agree,
             "the leader was killed, but nobody else led": self.failover_ms is not None and found.leader_epochs < 2,
         }
-        return [*(text for text, is_so in checks.items() if is_so), *self.verdict.problems]
+        return [*(text for text, is_so in checks.items() if is_so), *self.comparison.problems]
 
     def as_json(self) -> dict[str, object]:
         """For ``--json``: counts of records, times in seconds or milliseconds."""
+        found = self.audit
         return {
-            **asdict(self.audit),
-            "seconds": round(self.seconds, 3),
-            "records_per_second": round(self.audit.acknowledged / self.seconds, 1),
+            "committed_records": found.committed_records,
+            "acknowledged": found.acknowledged,
+            "spark_rows": found.spark_rows,
+            "duplicates": found.duplicates,
+            "missing": found.missing,
+            "out_of_order": found.out_of_order,
+            "strays": found.strays,
+            "tables_agree": found.tables_agree,
+            "replicas_identical": self.comparison.are_identical,
             "failover_ms": self.failover_ms,
-            "commit_latency_ms": self.latency_ms,
+            "leader_epochs": found.leader_epochs,
+            "records_per_second": round(found.acknowledged / self.seconds, 1),
+            "commit_latency_ms": self.commit_latency_ms,
+            "batch_latency_ms": self.batch_latency_ms,
+            "seconds": round(self.seconds, 3),
             "problems": self.problems,
         }
 
 
-def latencies_ms(said: Sequence[Acknowledged]) -> dict[str, float]:
+def commit_latencies_ms(said: Sequence[Acknowledged]) -> dict[str, float]:
     """Median and 99th percentile of the time from append to commit, over records."""
-    ascending = sorted((one.latency_ms, one.count) for one in said)
+    return _percentiles((one.latency_ms, one.count) for one in said)
+
+
+def batch_latencies_ms(said: Sequence[Acknowledged], batches: Sequence[MicroBatch]) -> dict[str, float]:
+    """Median and 99th percentile of the time from acknowledgement to table, over records.
+
+    A record is in the tables when its micro-batch has ended. What was acknowledged before the first one had ended had
+    waited for Spark to come up, and does not count.
+    """
+    if not batches:
+        return _percentiles(())
+    live_since_ms = batches[0].ended_wall_ms
+    ends = [batch.end_offset for batch in batches]
+    waits: list[tuple[float, int]] = []
+    for one in said:
+        index = bisect_left(ends, one.end_offset)
+        if one.wall_ms >= live_since_ms and index < len(batches):
+            waits.append((float(max(0, batches[index].ended_wall_ms - one.wall_ms)), one.count))
+    return _percentiles(waits)
+
+
+def _percentiles(values: Iterable[tuple[float, int]]) -> dict[str, float]:
+    ascending = sorted(values)
     total = sum(count for _, count in ascending)
     return {name: _percentile(ascending, total * share) for name, share in (("p50", 0.5), ("p99", 0.99))}
 
 
 def _percentile(ascending: Sequence[tuple[float, int]], needed: float) -> float:
     seen = 0
-    for latency_ms, count in ascending:
+    for value, count in ascending:
         seen += count
         if seen >= needed:
-            return latency_ms
+            return value
     return 0.0

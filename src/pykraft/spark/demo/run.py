@@ -1,29 +1,36 @@
-"""Runs the demo: three nodes as processes, a load, a leader killed with -9, then Spark over what is on disk.
+"""Runs the demo: nodes as processes, a load, a leader killed with -9, and all the while their log through Spark.
 
 The stages, in order; each must succeed before the next:
 
-1. start the nodes, wait for a leader; 2. let it write for half of the time; 3. kill the leader, start it again, go on
-for the other half; 4. wait until all replicas hold all that was acknowledged; 5. stop the nodes; 6. compare the logs
-byte by byte and hold them against the journal without Spark; 7. the same questions, asked of the DataFrames.
+1. start Spark, which takes its time beside the next stages; start the nodes, wait for a leader; 2. let it write for
+half of the time, and until the tables grow; 3. kill the leader, start it again, go on for the other half; 4. end the
+load, wait until all replicas and the tables hold all that was acknowledged; 5. end the nodes and the stream;
+6. compare the logs byte by byte and hold them against the journal, without Spark; 7. ask Spark whether the tables hold
+each acknowledged record once and in order, and nothing that the log has not.
 
-Source: the claims it checks are KIP-595's: what is acknowledged is never lost, and all replicas hold the same log.
+Source: the claims it checks are KIP-595's: what is acknowledged is never lost, and all replicas hold the same log; and
+the pipeline's: each committed record once.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from pykraft.client.journal import Acknowledged, Led
-from pykraft.client.journal_check import Verdict
-from pykraft.errors import LocalQuorumError, ProtocolError
+from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Children
 from pykraft.local.cluster import Cluster
+from pykraft.local.ports import HOST
 from pykraft.spark.demo.ask import ask_spark
+from pykraft.spark.demo.failures import NO_SPACE, ended, failed
+from pykraft.spark.demo.live_tables import LiveTables
 from pykraft.spark.demo.options import DemoOptions
 from pykraft.spark.demo.progress import Tell
-from pykraft.spark.demo.result import Result, latencies_ms
-from pykraft.spark.java import java_home
+from pykraft.spark.demo.replicas import compare
+from pykraft.spark.demo.result import Result, batch_latencies_ms, commit_latencies_ms
+from pykraft.types import Endpoint
 
 POLL_S = 0.25
 START_TRIES_MAX = 3
@@ -32,37 +39,60 @@ PORT_IS_TAKEN = "cannot be bound"
 
 
 def run_demo(options: DemoOptions, folder: Path, tell: Tell) -> Result:
-    """All stages. ``folder`` gets everything that the nodes write.
+    """All stages. ``folder`` gets everything that nodes and Spark write.
 
-    Errors: PykraftError when a stage cannot be done; faults in the log are in the result instead.
+    Errors: PykraftError when a stage cannot be done; faults in logs and tables are in the result instead.
     """
     options.check_disk(folder)
-    java_home()  # its absence is better known now than after the load
     with Children() as children:
         try:
-            cluster, leader = start_cluster(children, folder, options, tell)
-            failover_ms, seconds = _load(cluster, leader, options, tell)
-            tell("waiting until every replica holds all that was acknowledged")
-            caught_up_offset = cluster.wait_until_caught_up()
-            tell("stopping the nodes")
-            cluster.stop()
-        except Exception as error:
+            return _run(children, options, folder, tell)
+        except LocalQuorumError as error:
             error.add_note(children.log_ends())
             raise
+        except OSError as error:
+            if error.strerror == NO_SPACE:
+                raise failed(folder, "the demo", NO_SPACE) from error
+            raise
+
+
+def _run(children: Children, options: DemoOptions, folder: Path, tell: Tell) -> Result:
+    tables = LiveTables(children, folder)
+    tell(f"starting {options.nodes} nodes, and Spark")
+    cluster, leader = start_cluster(children, folder, options, tell)
+    tables.follow([Endpoint(HOST, node.port) for node in cluster.nodes.values()])
+    load = Load(cluster=cluster, tables=tables, options=options, folder=folder, tell=tell)
+    tell(f"node {leader.node} leads epoch {leader.epoch}; writing {options.throughput:,} records/s")
+    failover_ms, seconds = load.run()
+    end_offset = load.end()
+    for node in cluster.nodes.values():
+        node.process.terminate()  # what is below this offset stays as it is; nobody waits for their end
+    tell("ending the stream")
+    spark = tables.stop()
     tell("comparing the logs byte by byte")
-    verdict = _verdict(cluster, caught_up_offset)
-    said = cluster.journal.acknowledgements()
-    partitions = [node.partition for node in cluster.nodes.values()]
-    found = ask_spark(partitions, said, until_offset=caught_up_offset, tell=tell)
-    return Result(audit=found, verdict=verdict, failover_ms=failover_ms, seconds=seconds, latency_ms=latencies_ms(said))
+    said = [one for one in cluster.journal.acknowledgements() if one.end_offset <= end_offset]
+    partitions = {f"node {node_id}": node.partition for node_id, node in cluster.nodes.items()}
+    comparison = compare(partitions, said, end_offset=end_offset)
+    if comparison.furthest is None:
+        raise LocalQuorumError("; ".join(comparison.problems))
+    tell("asking Spark for every acknowledged record")
+    audit = ask_spark(spark, tables.tables, comparison.furthest, said, until_offset=end_offset)
+    tables.close()
+    return Result(
+        audit=audit,
+        comparison=comparison,
+        failover_ms=failover_ms,
+        seconds=seconds,
+        commit_latency_ms=commit_latencies_ms(said),
+        batch_latency_ms=batch_latencies_ms(said, tables.batches),
+    )
 
 
 def start_cluster(children: Children, folder: Path, options: DemoOptions, tell: Tell) -> tuple[Cluster, Led]:
     """A cluster with a leader; on other ports and in a folder of its own, if it lost its ports before it had them.
 
-    Errors: LocalQuorumError when there is no leader.
+    Errors: LocalQuorumError when there is no leader; StorageError when the disk is full.
     """
-    tell(f"starting {options.nodes} nodes")
     for left in reversed(range(START_TRIES_MAX)):
         home = folder if left == START_TRIES_MAX - 1 else folder / f"again-{left}"
         home.mkdir(exist_ok=True)
@@ -77,6 +107,7 @@ def start_cluster(children: Children, folder: Path, options: DemoOptions, tell: 
             return cluster, cluster.start()
         except LocalQuorumError:
             if left == 0 or not any(PORT_IS_TAKEN in node.process.log() for node in cluster.nodes.values()):
+                _look_after(cluster, folder)  # one that ended says why
                 raise
         tell("somebody took a port; starting again on others")
         for node in cluster.nodes.values():
@@ -84,53 +115,81 @@ def start_cluster(children: Children, folder: Path, options: DemoOptions, tell: 
     raise AssertionError("the last try either returns or raises")
 
 
-def _load(cluster: Cluster, leader: Led, options: DemoOptions, tell: Tell) -> tuple[int | None, float]:
-    """Stages 2 and 3; returns how long the fail-over took (ms) and how long the load lasted (seconds)."""
-    tell(f"node {leader.node} leads epoch {leader.epoch}; writing {options.throughput} records/s")
-    begun = time.monotonic()
-    failover_ms = None
-    if options.kill_leader:
-        _wait(cluster, options.seconds / 2, tell)
-        failover_ms = _kill_leader(cluster, tell)
-    _wait(cluster, options.seconds - (time.monotonic() - begun), tell)
-    return failover_ms, time.monotonic() - begun
+@dataclass(slots=True, kw_only=True)
+class Load:
+    """Stages 2 to 4."""
+
+    cluster: Cluster
+    tables: LiveTables
+    options: DemoOptions
+    folder: Path
+    tell: Tell
+    _seen: int = 0
+    _acknowledged: int = 0
+
+    def run(self) -> tuple[int | None, float]:
+        """Stages 2 and 3; returns how long the fail-over took (ms) and how long the load lasted (seconds).
+
+        The load is longer than was asked for by as much as the tables' first rows are late.
+        """
+        begun_s = time.monotonic()
+        half_s = self.options.seconds / 2
+        self._wait(half_s)
+        while not self.tables.batches:
+            self._wait(POLL_S)
+        late_s = time.monotonic() - begun_s - half_s
+        failover_ms = self._kill_leader() if self.options.kill_leader else None
+        self._wait(begun_s + self.options.seconds + late_s - time.monotonic())
+        return failover_ms, time.monotonic() - begun_s
+
+    def end(self) -> int:
+        """Stage 4; returns the offset below which everything is everywhere."""
+        self.tell("ending the load; waiting until every replica and the tables hold all that was acknowledged")
+        self.cluster.end_load()
+        end_offset = self.cluster.wait_until_caught_up()
+        self.tables.wait_for(end_offset, self._watch)
+        return end_offset
+
+    def _kill_leader(self) -> int:
+        """Kill it with -9, wait until another one acknowledges, start it again; returns ms from the kill to that."""
+        journal = self.cluster.journal
+        leader_id = journal.leader_id()
+        victim = self.cluster.nodes[leader_id]
+        mark = journal.mark()
+        killed_wall_ms = time.time_ns() // 1_000_000
+        victim.process.kill()
+        self.tell(f"node {leader_id} was killed with -9")
+        journal.wait_for_acknowledged(1, since=mark, except_by=leader_id)
+        first = next(said for said in journal.acknowledgements(since=mark) if said.node != leader_id)
+        failover_ms = first.wall_ms - killed_wall_ms
+        self.tell(f"node {first.node} leads epoch {first.epoch}, {failover_ms} ms later")
+        victim.start()
+        self.tell(f"node {leader_id} starts again")
+        return failover_ms
+
+    def _wait(self, seconds: float) -> None:
+        """Let it run. Errors: as `_watch`."""
+        end_s = time.monotonic() + seconds
+        while (left_s := end_s - time.monotonic()) > 0:
+            time.sleep(min(POLL_S, left_s))
+            self._watch()
+
+    def _watch(self) -> None:
+        """Say how far all is. Errors: LocalQuorumError or StorageError when a node, Spark or the stream has ended."""
+        _look_after(self.cluster, self.folder)
+        self.tables.check()
+        events, batches = self.cluster.journal.events(since=self._seen), self.tables.batches
+        self._seen += len(events)
+        self._acknowledged += sum(event.count for event in events if isinstance(event, Acknowledged))
+        text = f"{self._acknowledged:,} records acknowledged"
+        if batches:
+            last = batches[-1]
+            text += f", {last.end_offset:,} in the tables, micro-batch {last.batch_id} took {last.duration_ms:,} ms"
+        self.tell(text, is_passing=True)
 
 
-def _kill_leader(cluster: Cluster, tell: Tell) -> int:
-    """Kill it with -9, wait until another one acknowledges, start it again; returns ms from the kill to that."""
-    leader_id = cluster.journal.leader_id()
-    victim = cluster.nodes[leader_id]
-    mark = cluster.journal.mark()
-    killed_wall_ms = time.time_ns() // 1_000_000
-    victim.process.kill()
-    tell(f"node {leader_id} was killed with -9")
-    cluster.journal.wait_for_acknowledged(1, since=mark, except_by=leader_id)
-    first = next(said for said in cluster.journal.acknowledgements(since=mark) if said.node != leader_id)
-    failover_ms = first.wall_ms - killed_wall_ms
-    tell(f"node {first.node} leads epoch {first.epoch}, {failover_ms} ms later")
-    victim.start()
-    tell(f"node {leader_id} starts again")
-    return failover_ms
-
-
-def _wait(cluster: Cluster, seconds: float, tell: Tell) -> None:
-    """Let it run, and say how much was acknowledged. Errors: LocalQuorumError when a node ends by itself."""
-    end = time.monotonic() + seconds
-    seen = count = 0
-    while (left := end - time.monotonic()) > 0:
-        time.sleep(min(POLL_S, left))
-        for node in cluster.nodes.values():
-            if node.process.status is not None:
-                raise LocalQuorumError(f"{node.process.name} ended by itself, with status {node.process.status}")
-        events = cluster.journal.events(since=seen)
-        seen += len(events)
-        count += sum(event.count for event in events if isinstance(event, Acknowledged))
-        tell(f"{count:,} records acknowledged", is_passing=True)
-
-
-def _verdict(cluster: Cluster, caught_up_offset: int) -> Verdict:
-    """What can be said without Spark. That logs differ or are damaged is a problem, too, and Spark is asked still."""
-    try:
-        return cluster.check(caught_up_offset=caught_up_offset)
-    except (LocalQuorumError, ProtocolError) as error:
-        return Verdict(problems=(str(error),))
+def _look_after(cluster: Cluster, folder: Path) -> None:
+    """Errors: LocalQuorumError when a node has ended, StorageError when that was for want of room."""
+    for node in cluster.nodes.values():
+        if node.process.status is not None:
+            raise ended(folder, node.process)
