@@ -1,0 +1,131 @@
+"""Looks at a live quorum some times a second, from outside: who leads, how far each replica is.
+
+Owns one thread with a loop, and what was seen. Invariant: a look without an answer is a look without a leader, not an
+error: that is how a gap is seen. What is kept is bounded: when it is full, every second look is dropped and the pauses
+are doubled, so that a long run is seen as a whole, if coarser. It refuses to know what is done to the quorum.
+
+Source: KIP-595 §DescribeQuorum, KIP-836 (times of replicas).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from threading import Event, Thread
+from types import TracebackType
+from typing import Final, Self
+
+from pykraft.client.admin import Admin, Limits
+from pykraft.client.quorum import Quorum
+from pykraft.errors import PykraftError
+from pykraft.types import Endpoint
+
+INTERVAL_S: Final = 0.2
+SAMPLES_MAX: Final = 10_000
+ANSWER_LIMITS: Final = Limits(timeout_ms=250, request_timeout_ms=250, retry_backoff_ms=25)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaSample:
+    """One replica in its leader's eyes; -1 where not known. ``lag`` in records, the time in the leader's wall ms."""
+
+    log_end_offset: int
+    lag: int
+    last_caught_up_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumSample:
+    """One look: when it was answered or given up (wall ms), and the answer; without one, ``leader_id`` is None.
+
+    ``high_watermark`` is None until the leader knows it. ``replicas`` by node id, without observers.
+    """
+
+    wall_ms: int
+    leader_id: int | None = None
+    epoch: int | None = None
+    high_watermark: int | None = None
+    replicas: Mapping[int, ReplicaSample] = field(default_factory=dict)
+
+
+class Sampler:
+    """Begins to look when it is made; use it in ``with``, or call `stop`."""
+
+    def __init__(
+        self, bootstrap: Sequence[Endpoint], *, interval_s: float = INTERVAL_S, samples_max: int = SAMPLES_MAX
+    ) -> None:
+        """``bootstrap`` are nodes of the quorum, all that are known. Errors: UsageError when there is none."""
+        self._admin = Admin(bootstrap, client_id="pykraft-sampler", limits=ANSWER_LIMITS)
+        self._interval_s = interval_s
+        self._samples_max = samples_max
+        self._samples: list[QuorumSample] = []
+        self._is_stopped = Event()
+        self._end: Future[None] = Future()
+        self._thread = Thread(target=self._main, name="quorum-sampler", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def samples(self) -> tuple[QuorumSample, ...]:
+        """What was seen so far, in the order of time."""
+        return tuple(self._samples)
+
+    def stop(self) -> tuple[QuorumSample, ...]:
+        """End it, within a second; returns all that was seen. A second call is none."""
+        self._is_stopped.set()
+        self._thread.join()
+        self._end.result()
+        return self.samples()
+
+    def _main(self) -> None:
+        try:
+            with asyncio.Runner() as runner:
+                pause_s = 0.0
+                while not self._is_stopped.wait(pause_s):
+                    begun_s = time.monotonic()
+                    self._keep(runner.run(self._look()))
+                    pause_s = max(0.0, begun_s + self._interval_s - time.monotonic())
+                runner.run(self._admin.close())
+            self._end.set_result(None)
+        except BaseException as error:  # noqa: BLE001 - told where the sampler is stopped
+            self._end.set_exception(error)
+
+    async def _look(self) -> QuorumSample:
+        try:
+            quorum = await self._admin.describe_quorum()
+        except PykraftError:
+            return QuorumSample(wall_ms=time.time_ns() // 1_000_000)
+        return sample_of(quorum, wall_ms=time.time_ns() // 1_000_000)
+
+    def _keep(self, sample: QuorumSample) -> None:
+        if len(self._samples) >= self._samples_max:
+            self._samples = self._samples[::2]
+            self._interval_s *= 2
+        self._samples.append(sample)
+
+
+def sample_of(quorum: Quorum, *, wall_ms: int) -> QuorumSample:
+    """A quorum as it was told at this time."""
+    return QuorumSample(
+        wall_ms=wall_ms,
+        leader_id=int(quorum.leader_id),
+        epoch=int(quorum.epoch),
+        high_watermark=quorum.high_watermark,
+        replicas={
+            int(voter.key.id): ReplicaSample(
+                log_end_offset=voter.log_end_offset,
+                lag=quorum.lag(voter) if voter.log_end_offset >= 0 else -1,
+                last_caught_up_ms=voter.last_caught_up_ms,
+            )
+            for voter in quorum.voters
+        },
+    )
