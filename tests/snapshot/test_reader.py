@@ -14,7 +14,7 @@ from pykraft.client.serde import bytes_serde, int_serde, text_serde
 from pykraft.errors import CorruptionError, DeserializeError, ErrorCode, ProtocolError, StorageError
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.records import encode_batch, encode_control_batch
-from pykraft.snapshot import reader as reader_module
+from pykraft.snapshot import batches as batches_module
 from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path, list_snapshots, retire
 from pykraft.snapshot.raw_writer import RawWriter
 from pykraft.snapshot.reader import RawReader, SnapshotReader
@@ -51,7 +51,7 @@ def test_what_was_written_is_read_back() -> None:
     reader = SnapshotReader.of(fs, DIRECTORY, ID, text_serde)
     assert (reader.snapshot_id, reader.size_bytes, reader.last_contained_log_offset) == (ID, size_bytes, 156)
     assert (reader.last_contained_log_epoch, reader.last_contained_log_timestamp) == (3, TIMESTAMP_MS)
-    assert (reader.kraft_version, reader.voters) == (1, VOTERS)
+    assert (reader.head.kraft_version, reader.head.voters) == (1, VOTERS)
     for _ in range(2):
         head, batch, foot = reader
         assert head.control_records == [SnapshotHeader(TIMESTAMP_MS), KRaftVersion(1), KRaftVoters(VOTERS)]
@@ -72,10 +72,10 @@ def test_records_of_any_size_come_back(sizes: list[int], chunk_size_bytes: int) 
     fs = disk()
     write(fs, values)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader_module, "CHUNK_SIZE_BYTES", chunk_size_bytes)
+        patch.setattr(batches_module, "CHUNK_SIZE_BYTES", chunk_size_bytes)
         reader = SnapshotReader.of(fs, DIRECTORY, ID, bytes_serde)
         assert [value for batch in reader for value in batch.records] == values
-    assert (reader.kraft_version, reader.voters) == (0, None)
+    assert (reader.head.kraft_version, reader.head.voters) == (0, None)
 
 
 def test_a_retired_snapshot_is_read_to_its_end() -> None:
@@ -109,7 +109,7 @@ def test_a_snapshot_that_was_cut_off_is_damaged(size_bytes: int) -> None:
 
 
 def test_a_batch_with_a_wrong_checksum_is_told_when_it_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader_module, "CHUNK_SIZE_BYTES", 2_000)
+    monkeypatch.setattr(batches_module, "CHUNK_SIZE_BYTES", 2_000)
     bad = bytearray(SMALL)
     bad[-100] ^= 1
     batches = iter(reader_of(bytes(bad)))
@@ -194,8 +194,8 @@ def test_kafkas_snapshots_are_read_whole(path: Path) -> None:
     assert batches[-1].control_records == [SnapshotFooter()]
     assert sum(batch.size_bytes for batch in batches) == path.stat().st_size
     assert content(path.read_bytes())[1:-1] == [batch.records for batch in batches[1:-1]]
-    assert reader.kraft_version == (1 if "dynamic" in path.parts else 0)
-    assert (reader.voters is None) == ("static" in path.parts)
+    assert reader.head.kraft_version == (1 if "dynamic" in path.parts else 0)
+    assert (reader.head.voters is None) == ("static" in path.parts)
     assert reader.last_contained_log_timestamp > 1_700_000_000_000
     reader.close()
 
@@ -210,8 +210,8 @@ def test_our_bootstrap_snapshot_is_kafkas_but_for_the_time(tmp_path: Path) -> No
         BOOTSTRAP_ID,
         bytes_serde,
         last_contained_log_timestamp=theirs.last_contained_log_timestamp,
-        kraft_version=theirs.kraft_version,
-        voters=theirs.voters,
+        kraft_version=theirs.head.kraft_version,
+        voters=theirs.head.voters,
     )
     writer.freeze()
     ours = SnapshotReader.of(OsFs(), tmp_path, BOOTSTRAP_ID, bytes_serde)

@@ -28,8 +28,9 @@ ENTRY_POINTS = {
     "pykraft.__main__": "python -m pykraft",
     "pykraft.cli.main": "the script of pyproject.toml",
     "pykraft.snapshot.download": "the host, when it fetches snapshots",
-    "pykraft.snapshot.reader": "the host, when it serves and loads them",
-    "pykraft.snapshot.retention": "the host, when it cleans the log",
+    "pykraft.snapshot.reader": "the host, when it loads them",
+    "pykraft.snapshot.catalog": "the host, when it serves and cleans them",
+    "pykraft.snapshot.schedule": "state machines, when they take them",
     "pykraft.snapshot.writer": "the host, when applications take them",
 }
 """Modules that somebody outside the package imports, and who. What scripts in bin name counts by itself."""

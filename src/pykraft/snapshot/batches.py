@@ -15,16 +15,19 @@ Source: KIP-630 §Snapshot Format, KIP-853; Kafka's ``RecordsSnapshotWriter``, `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from pykraft.errors import CorruptionError, ProtocolError
+from pykraft.log.fs import File
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, crc_of, read_header
 from pykraft.protocol.records import decode_control
 from pykraft.types import Buffer, ControlRecord, Epoch, Offset, SnapshotFooter, SnapshotHeader
 
+CHUNK_SIZE_BYTES: Final = 1024 * 1024
+"""What is read from a file at once."""
 BATCH_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
 """The largest batch that is read: twice what Kafka writes at most."""
 REPAIR: Final = "remove this snapshot if a later one is sound; else give the replica an empty directory"
@@ -126,3 +129,15 @@ class BatchStream:
 
     def _corruption(self, expected: str, found: str) -> CorruptionError:
         return CorruptionError(self._path, position=self._position, expected=expected, found=found, repair=REPAIR)
+
+
+def read_batches(path: Path, file: File, epoch: Epoch) -> Iterator[PlacedBatch]:
+    """All batches of a whole snapshot, one after the other; at least one.
+
+    Errors: CorruptionError at the first chunk with a batch that is wrong, and at an end without a footer; StorageError.
+    """
+    stream = BatchStream(path, epoch)
+    end = file.size()
+    for position in range(0, end, CHUNK_SIZE_BYTES):
+        yield from stream.feed(file.pread(min(CHUNK_SIZE_BYTES, end - position), position))
+    stream.finish()

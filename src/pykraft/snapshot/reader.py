@@ -20,24 +20,19 @@ from typing import Final, Generic, Protocol, TypeVar
 from pykraft.errors import CorruptionError, DeserializeError, ErrorCode, ProtocolError
 from pykraft.log.fs import File, Fs
 from pykraft.protocol.records import decode_values
-from pykraft.snapshot.batches import REPAIR, BatchStream, PlacedBatch
+from pykraft.snapshot.batches import REPAIR, PlacedBatch, read_batches
 from pykraft.snapshot.files import checkpoint_path
+from pykraft.snapshot.head import SnapshotHead
 from pykraft.types import (
     ControlRecord,
     Epoch,
-    KRaftVersion,
-    KRaftVoters,
     Offset,
     OffsetAndEpoch,
-    SnapshotHeader,
-    VoterSet,
 )
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-CHUNK_SIZE_BYTES: Final = 1024 * 1024
-"""What is read from the file at once."""
 SLICE_SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
 """Most bytes of one `RawReader.read`, whatever was asked for."""
 
@@ -108,7 +103,7 @@ class SnapshotReader(Generic[T]):
         self._file: File = fs.open(path)
         self.size_bytes = self._file.size()
         try:
-            self._head = next(self._batches()).controls
+            self.head = SnapshotHead.of(next(self._batches()).controls)
         except BaseException:
             self._file.close()
             raise
@@ -133,17 +128,7 @@ class SnapshotReader(Generic[T]):
     @property
     def last_contained_log_timestamp(self) -> int:
         """Wall ms of the record at that offset, as the header says."""
-        return next(record for record in self._head if isinstance(record, SnapshotHeader)).last_contained_log_timestamp
-
-    @property
-    def kraft_version(self) -> int:
-        """The finalized kraft.version at that offset; 0 where the header does not say."""
-        return next((record.level for record in self._head if isinstance(record, KRaftVersion)), 0)
-
-    @property
-    def voters(self) -> VoterSet | None:
-        """The voter set at that offset; None when it stands in the configuration, or is not known."""
-        return next((record.voters for record in self._head if isinstance(record, KRaftVoters)), None)
+        return self.head.last_contained_log_timestamp
 
     def __iter__(self) -> Iterator[SnapshotBatch[T]]:
         """All batches, header and footer too, which have no records of the application.
@@ -165,10 +150,7 @@ class SnapshotReader(Generic[T]):
         self._file.close()
 
     def _batches(self) -> Iterator[PlacedBatch]:
-        stream = BatchStream(self._path, self.snapshot_id.epoch)
-        for position in range(0, self.size_bytes, CHUNK_SIZE_BYTES):
-            yield from stream.feed(self._file.pread(min(CHUNK_SIZE_BYTES, self.size_bytes - position), position))
-        stream.finish()
+        return read_batches(self._path, self._file, self.snapshot_id.epoch)
 
     def _records(self, batch: PlacedBatch) -> list[T]:
         try:

@@ -1,0 +1,34 @@
+"""A snapshot is due after so many bytes or so long a time, and never without news."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.snapshot.schedule import Reason, Schedule
+
+
+@pytest.mark.parametrize(
+    ("record_bytes", "elapsed_ms", "expected"),
+    [
+        (0, 0, None),
+        (99, 999, None),
+        (100, 0, Reason.SIZE),
+        (101, 10**9, Reason.SIZE),
+        (99, 1_000, Reason.TIME),
+        (1, 1_001, Reason.TIME),
+        (0, 10**9, None),
+    ],
+)
+def test_what_is_due(record_bytes: int, elapsed_ms: int, expected: Reason | None) -> None:
+    assert (
+        Schedule(record_bytes_max=100, interval_ms=1_000).due(record_bytes=record_bytes, elapsed_ms=elapsed_ms)
+        is expected
+    )
+
+
+def test_without_an_interval_the_time_does_not_count() -> None:
+    assert Schedule(record_bytes_max=100, interval_ms=0).due(record_bytes=99, elapsed_ms=10**12) is None
+
+
+def test_the_defaults_are_kafkas() -> None:
+    assert Schedule() == Schedule(record_bytes_max=20_971_520, interval_ms=3_600_000)
