@@ -8,15 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykraft.core.messages import FetchSnapshotResponse
 from pykraft.errors import ErrorCode, ProtocolError, UsageError
 from pykraft.log.os_fs import OsFs
+from pykraft.protocol.api import ApiKey
+from pykraft.rpc.codec import decode_answer
+from pykraft.rpc.context import RpcContext
 from pykraft.sim.disk import Interrupted, VirtualDisk
 from pykraft.snapshot import download
 from pykraft.snapshot.download import Download
 from pykraft.snapshot.files import checkpoint_path, clean_at_start, list_snapshots, part_path
-from pykraft.types import Epoch, Offset
+from pykraft.types import ZERO_UUID, Epoch, Offset
 from tests.snapshot.snapshots import DIRECTORY, ID, disk, id_of, small_batches
 
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "dynamic"
 LEADER_EPOCH = Epoch(7)
 PART = part_path(DIRECTORY, ID, leader_epoch=LEADER_EPOCH)
 CHECKPOINT = checkpoint_path(DIRECTORY, ID)
@@ -66,6 +71,23 @@ def test_a_closed_download_goes_on_at_its_last_whole_batch(
     assert 0 < caught_up(again).position <= len(SERVED) - 10
     fetch_all(again)
     assert checkpoint_path(tmp_path, ID).read_bytes() == SERVED
+
+
+@pytest.mark.conformance(122)
+def test_the_answers_of_a_kafka_leader_are_its_file(tmp_path: Path) -> None:
+    context = RpcContext(cluster_id=None, topic_name="__cluster_metadata", topic_id=ZERO_UUID, default_listener="X")
+    snapshot_id = id_of(63, 1)
+    found = Download(OsFs(), tmp_path, snapshot_id, leader_epoch=Epoch(1))
+    for path in sorted(GOLDEN.glob("frames/59-FetchSnapshot-v1-*.txt")):
+        response = path.read_text().split("\nresponse ")[1].split()[0]
+        answer = decode_answer(ApiKey.FETCH_SNAPSHOT, 1, bytes.fromhex(response)[4:], context)
+        assert isinstance(answer.message, FetchSnapshotResponse)
+        assert (answer.message.snapshot_id, answer.message.position) == (snapshot_id, found.position)
+        found.append(answer.records)
+        assert found.position < answer.message.size_bytes or path.stem.endswith("-3")
+    found.freeze()
+    name = checkpoint_path(tmp_path, snapshot_id).name
+    assert (tmp_path / name).read_bytes() == (GOLDEN / "disk/n9/data/__cluster_metadata-0" / name).read_bytes()
 
 
 def test_a_part_of_another_epoch_is_not_gone_on_with() -> None:
