@@ -69,7 +69,7 @@ class Stages:
             os.kill(os.getpid(), self.signal)
         if self.error is not None:
             raise self.error
-        return self.result
+        return SimpleNamespace(result=self.result)
 
     @property
     def exists(self) -> bool:

@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ from pykraft.errors import UsageError
 
 if TYPE_CHECKING:
     from pykraft.spark.demo.result import Result
+    from pykraft.spark.demo.story import Story
 
 PASSING_INTERVAL_S = 2.0
 
@@ -39,6 +40,7 @@ PASSING_INTERVAL_S = 2.0
 @click.option("--throughput", default=5_000, show_default=True, help="Records a second.")
 @click.option("--record-size", default=256, show_default=True, help="Bytes of each record.")
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the result there.")
+@click.option("--report", "report_path", type=click.Path(file_okay=False, path_type=Path), help="Write a page there.")
 @click.option("--data", "data_path", type=click.Path(file_okay=False, path_type=Path), help="Keep all files there.")
 def demo(
     *,
@@ -48,6 +50,7 @@ def demo(
     throughput: int,
     record_size: int,
     json_path: Path | None,
+    report_path: Path | None,
     data_path: Path | None,
 ) -> None:
     """Three nodes, a load, a killed leader; then Spark looks for every acknowledged record. Exit code 0: all found."""
@@ -59,13 +62,15 @@ def demo(
     options = DemoOptions(
         seconds=seconds, nodes=nodes, throughput=throughput, record_size_bytes=record_size, kill_leader=kill_leader
     )
+    write_report = None if report_path is None else _report_writer(report_path)
     make_room_for(json_path)
     console = Console(stderr=True, highlight=False)
     folder = _folder(data_path)
     is_kept = data_path is not None
     try:
         with ended_by_sigterm(), console.status("") as status:
-            result = run_demo(options, folder, _Lines(console, status))
+            story = run_demo(options, folder, _Lines(console, status))
+        result = story.result
         is_kept = is_kept or bool(result.problems)
     except (KeyboardInterrupt, SystemExit):
         console.print("interrupted: all nodes were killed")
@@ -83,10 +88,27 @@ def demo(
     if json_path is not None:
         json_path.write_text(json.dumps(result.as_json(), indent=2) + "\n", encoding="utf-8")
     Console(highlight=False).print(_summary(result))
+    if write_report is not None:
+        click.echo(f"report: {write_report(story)}")
     for problem in result.problems:
         console.print(f"[red]FAILED[/red] {escape(problem)}")
     if result.problems:
         sys.exit(1)
+
+
+def _report_writer(directory: Path) -> Callable[[Story], Path]:
+    """What writes the report there, known to work before the demo begins. Errors: UsageError."""
+    try:
+        from pykraft.spark.demo.report import write_report
+    except ImportError as error:
+        raise UsageError(
+            f"--report needs matplotlib ({error}): run bin/demo, or pip install 'pykraft[plots]'"
+        ) from error
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--report {directory}: {error.strerror}") from error
+    return lambda story: write_report(story, directory)
 
 
 class _Lines:

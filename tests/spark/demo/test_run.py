@@ -144,7 +144,8 @@ def test_all_stages_in_their_order(
         return FOUND
 
     monkeypatch.setattr(run, "ask_spark", answer)
-    result = run_demo(ALONE, tmp_path, told)
+    story = run_demo(ALONE, tmp_path, told)
+    result = story.result
     spark, its_tables, log, acknowledged, until_offset = asked
     assert (spark, its_tables, tables.is_closed) == ("the session", "the tables", True)
     assert (result.audit, result.failover_ms, result.problems) == (FOUND, None, [])
@@ -152,6 +153,13 @@ def test_all_stages_in_their_order(
     assert log.is_relative_to(tmp_path)
     assert 50 < until_offset <= acknowledged + 1
     assert result.seconds >= 2
+    assert story.end_wall_ms - story.begin_wall_ms >= 2_000
+    assert (sum(one.count for one in story.acknowledged), story.batches, story.kills) == (
+        acknowledged,
+        tuple(tables.batches),
+        (),
+    )
+    assert story.samples
     assert len(tables.controllers) == 1
     assert told.stages == [
         "starting 1 nodes, and Spark",
@@ -229,13 +237,19 @@ def test_a_stream_that_ends_ends_the_demo(told: Lines, children: Children, tmp_p
 def test_a_leader_that_is_killed_is_replaced_and_comes_back(told: Lines, children: Children, tmp_path: Path) -> None:
     options = DemoOptions(nodes=3, seconds=2, throughput=100, record_size_bytes=20, kill_leader=True)
     given, _ = load(children, tmp_path, options, told)
-    failover_ms, seconds = given.run()
-    assert failover_ms is not None
-    assert failover_ms > 0
-    assert seconds >= 2
-    assert [text.split(" ", 2)[2] for text in told.stages if "killed" in text or "again" in text] == [
-        "was killed with -9",
-        "starts again",
+    given.run()
+    kill = given.kill
+    assert kill is not None
+    assert kill.killed_wall_ms < kill.elected_wall_ms
+    assert kill.failover_ms > 0
+    assert kill.restarted_wall_ms is not None
+    assert kill.leader_id != kill.node_id
+    assert kill.epoch > 1
+    assert given.seconds >= 2
+    assert told.stages[-3:] == [
+        f"node {kill.node_id} was killed with -9",
+        f"node {kill.leader_id} leads epoch {kill.epoch} and acknowledges again, {kill.failover_ms:,} ms later",
+        f"node {kill.node_id} starts again",
     ]
     end_offset = given.end()
     assert end_offset == given.cluster.journal.end_offset

@@ -23,6 +23,7 @@ from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Children
 from pykraft.local.cluster import Cluster
 from pykraft.local.ports import HOST
+from pykraft.local.sampler import Sampler
 from pykraft.spark.demo.ask import ask_spark
 from pykraft.spark.demo.failures import NO_SPACE, ended, failed
 from pykraft.spark.demo.live_tables import LiveTables
@@ -30,6 +31,7 @@ from pykraft.spark.demo.options import DemoOptions
 from pykraft.spark.demo.progress import Tell
 from pykraft.spark.demo.replicas import compare
 from pykraft.spark.demo.result import Result, batch_latencies_ms, commit_latencies_ms
+from pykraft.spark.demo.story import Kill, Story
 from pykraft.types import Endpoint
 
 POLL_S = 0.25
@@ -38,7 +40,7 @@ PORT_IS_TAKEN = "cannot be bound"
 """What a node says that lost its port to a stranger between the choice and its start."""
 
 
-def run_demo(options: DemoOptions, folder: Path, tell: Tell) -> Result:
+def run_demo(options: DemoOptions, folder: Path, tell: Tell) -> Story:
     """All stages. ``folder`` gets everything that nodes and Spark write.
 
     Errors: PykraftError when a stage cannot be done; faults in logs and tables are in the result instead.
@@ -56,15 +58,18 @@ def run_demo(options: DemoOptions, folder: Path, tell: Tell) -> Result:
             raise
 
 
-def _run(children: Children, options: DemoOptions, folder: Path, tell: Tell) -> Result:
+def _run(children: Children, options: DemoOptions, folder: Path, tell: Tell) -> Story:
     tables = LiveTables(children, folder)
     tell(f"starting {options.nodes} nodes, and Spark")
     cluster, leader = start_cluster(children, folder, options, tell)
-    tables.follow([Endpoint(HOST, node.port) for node in cluster.nodes.values()])
+    endpoints = [Endpoint(HOST, node.port) for node in cluster.nodes.values()]
+    tables.follow(endpoints)
     load = Load(cluster=cluster, tables=tables, options=options, folder=folder, tell=tell)
     tell(f"node {leader.node} leads epoch {leader.epoch}; writing {options.throughput:,} records/s")
-    failover_ms, seconds = load.run()
-    end_offset = load.end()
+    with Sampler(endpoints) as sampler:
+        load.run()
+        end_offset = load.end()
+        samples = sampler.stop()
     for node in cluster.nodes.values():
         node.process.terminate()  # what is below this offset stays as it is; nobody waits for their end
     tell("ending the stream")
@@ -78,13 +83,23 @@ def _run(children: Children, options: DemoOptions, folder: Path, tell: Tell) -> 
     tell("asking Spark for every acknowledged record")
     audit = ask_spark(spark, tables.tables, comparison.furthest, said, until_offset=end_offset)
     tables.close()
-    return Result(
+    result = Result(
         audit=audit,
         comparison=comparison,
-        failover_ms=failover_ms,
-        seconds=seconds,
+        failover_ms=load.kill.failover_ms if load.kill is not None else None,
+        seconds=load.seconds,
         commit_latency_ms=commit_latencies_ms(said),
         batch_latency_ms=batch_latencies_ms(said, tables.batches),
+    )
+    return Story(
+        options=options,
+        begin_wall_ms=load.begin_wall_ms,
+        end_wall_ms=load.end_wall_ms,
+        acknowledged=tuple(said),
+        samples=samples,
+        batches=tuple(tables.batches),
+        kills=(load.kill,) if load.kill is not None else (),
+        result=result,
     )
 
 
@@ -117,30 +132,34 @@ def start_cluster(children: Children, folder: Path, options: DemoOptions, tell: 
 
 @dataclass(slots=True, kw_only=True)
 class Load:
-    """Stages 2 to 4."""
+    """Stages 2 to 4, and what came of them: ``seconds`` is how long the load lasted."""
 
     cluster: Cluster
     tables: LiveTables
     options: DemoOptions
     folder: Path
     tell: Tell
+    kill: Kill | None = None
+    seconds: float = 0.0
+    begin_wall_ms: int = 0
+    end_wall_ms: int = 0
     _seen: int = 0
     _acknowledged: int = 0
 
-    def run(self) -> tuple[int | None, float]:
-        """Stages 2 and 3; returns how long the fail-over took (ms) and how long the load lasted (seconds).
-
-        The load is longer than was asked for by as much as the tables' first rows are late.
-        """
+    def run(self) -> None:
+        """Stages 2 and 3. The load is longer than was asked for by as much as the tables' first rows are late."""
         begun_s = time.monotonic()
+        self.begin_wall_ms = _wall_ms()
         half_s = self.options.seconds / 2
         self._wait(half_s)
         while not self.tables.batches:
             self._wait(POLL_S)
         late_s = time.monotonic() - begun_s - half_s
-        failover_ms = self._kill_leader() if self.options.kill_leader else None
+        if self.options.kill_leader:
+            self.kill = self._kill_leader()
         self._wait(begun_s + self.options.seconds + late_s - time.monotonic())
-        return failover_ms, time.monotonic() - begun_s
+        self.seconds = time.monotonic() - begun_s
+        self.end_wall_ms = _wall_ms()
 
     def end(self) -> int:
         """Stage 4; returns the offset below which everything is everywhere."""
@@ -150,22 +169,31 @@ class Load:
         self.tables.wait_for(end_offset, self._watch)
         return end_offset
 
-    def _kill_leader(self) -> int:
-        """Kill it with -9, wait until another one acknowledges, start it again; returns ms from the kill to that."""
+    def _kill_leader(self) -> Kill:
+        """Kill it with -9, wait until another one acknowledges, start it again."""
         journal = self.cluster.journal
-        leader_id = journal.leader_id()
-        victim = self.cluster.nodes[leader_id]
+        victim = self.cluster.nodes[journal.leader_id()]
         mark = journal.mark()
-        killed_wall_ms = time.time_ns() // 1_000_000
+        killed_wall_ms = _wall_ms()
         victim.process.kill()
-        self.tell(f"node {leader_id} was killed with -9")
-        journal.wait_for_acknowledged(1, since=mark, except_by=leader_id)
-        first = next(said for said in journal.acknowledgements(since=mark) if said.node != leader_id)
-        failover_ms = first.wall_ms - killed_wall_ms
-        self.tell(f"node {first.node} leads epoch {first.epoch}, {failover_ms} ms later")
+        self.tell(f"node {victim.node_id} was killed with -9")
+        led = journal.wait_for_leader(since=mark)
+        elected_wall_ms = _wall_ms()
+        journal.wait_for_acknowledged(1, since=mark, except_by=victim.node_id)
+        first = next(said for said in journal.acknowledgements(since=mark) if said.node != victim.node_id)
         victim.start()
-        self.tell(f"node {leader_id} starts again")
-        return failover_ms
+        kill = Kill(
+            node_id=victim.node_id,
+            killed_wall_ms=killed_wall_ms,
+            leader_id=led.node,
+            epoch=led.epoch,
+            elected_wall_ms=elected_wall_ms,
+            acknowledged_wall_ms=first.wall_ms,
+            restarted_wall_ms=_wall_ms(),
+        )
+        self.tell(f"node {first.node} leads epoch {first.epoch} and acknowledges again, {kill.failover_ms:,} ms later")
+        self.tell(f"node {victim.node_id} starts again")
+        return kill
 
     def _wait(self, seconds: float) -> None:
         """Let it run. Errors: as `_watch`."""
@@ -193,3 +221,7 @@ def _look_after(cluster: Cluster, folder: Path) -> None:
     for node in cluster.nodes.values():
         if node.process.status is not None:
             raise ended(folder, node.process)
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
