@@ -1,7 +1,8 @@
 """Virtual time: a queue of things to do, in order of time and then of when they were planned.
 
 Nothing happens between two entries, so a run is exactly the order in which entries are taken. Times are in
-microseconds, since a network hop takes less than one of the host's milliseconds.
+microseconds, since a network hop takes less than one of the host's milliseconds. Machines have clocks of their own,
+which may go wrong.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from pykraft.types import Instant
 
 WALL_START_MS = 1_700_000_000_000
+TRUE_RATE_PPM = 1_000_000
 
 
 class Clock:
@@ -41,3 +43,43 @@ class Clock:
         self.now_us, _, act = heapq.heappop(self._agenda)
         act()
         return True
+
+
+class NodeClock:
+    """The clocks of one machine: the monotonic one may be fast or slow, the wall clock may jump."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since_us = 0
+        self._mono_us = 0
+        self._rate_ppm = TRUE_RATE_PPM
+        self._wall_offset_ms = 0
+
+    @property
+    def instant(self) -> Instant:
+        """The time as the host on this machine sees it."""
+        now_ms = self._clock.now_us // 1_000
+        return Instant(mono_ms=self._shown_us() // 1_000, wall_ms=WALL_START_MS + now_ms + self._wall_offset_ms)
+
+    def until_us(self, mono_ms: int) -> int:
+        """How long it takes until the monotonic clock shows this; 0 when it does already."""
+        return max(0, -(-(mono_ms * 1_000 - self._shown_us()) * TRUE_RATE_PPM // self._rate_ppm))
+
+    def go_at(self, rate_ppm: int) -> None:
+        """From now on the monotonic clock goes so many microseconds in a second."""
+        assert rate_ppm > 0, "it never stands still, and never goes back"
+        self._mono_us, self._since_us, self._rate_ppm = self._shown_us(), self._clock.now_us, rate_ppm
+
+    def jump(self, wall_ms: int) -> None:
+        """The wall clock is set forward, or back."""
+        self._wall_offset_ms += wall_ms
+
+    def set_right(self) -> None:
+        """Both are true again; what the monotonic one has gained or lost it keeps."""
+        self.go_at(TRUE_RATE_PPM)
+        self._wall_offset_ms = 0
+
+    def _shown_us(self) -> int:
+        if self._rate_ppm == TRUE_RATE_PPM:
+            return self._mono_us + self._clock.now_us - self._since_us
+        return self._mono_us + (self._clock.now_us - self._since_us) * self._rate_ppm // TRUE_RATE_PPM

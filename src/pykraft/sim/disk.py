@@ -1,26 +1,27 @@
-"""A virtual disk with a page cache: what was not synced may be lost, page by page, when the power goes.
+"""A virtual disk with a page cache, whose power may go, which may fail, and which may lie.
 
-The contract of `pykraft.log.fs`, made hostile: after `VirtualDisk.lose_power` each unsynced page is kept or
-lost on its own, a page may be torn at a sector, an unsynced size may be anything in between, and of the
-renames, creations and removals in a directory since its last sync only a random number of the first
-survive. A kill (`drop_handles`) loses nothing: the page cache belongs to the kernel. Either may come in the
-middle of any operation that changes the disk (`interrupt_within`).
+The contract of `pykraft.log.fs`, made hostile: after `VirtualDisk.lose_power` each unsynced page is kept, lost or
+torn on its own, an unsynced size may be anything in between, and of the renames, creations and removals in a
+directory since its last sync only a random number of the first survive. A kill (`drop_handles`) loses nothing: the
+page cache belongs to the kernel. Either may come in the middle of any operation that changes the disk
+(`interrupt_within`). What fails openly is `pykraft.sim.trouble`'s; a liar is asked after each sync of a file.
 
 Source: ALICE (OSDI 2014) and the fsync studies after it; dragonboat's power loss tests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
-from pykraft.errors import StorageError
+from pykraft.errors import CorruptionError, StorageError
+from pykraft.sim.inode import PAGE_SIZE_BYTES, SECTOR_SIZE_BYTES, Directory, Inode
+from pykraft.sim.scenario import Storage
+from pykraft.sim.trouble import DiskError, Trouble
 from pykraft.types import Buffer
 
-PAGE_SIZE_BYTES = 4_096
-SECTOR_SIZE_BYTES = 512
+__all__ = ["PAGE_SIZE_BYTES", "SECTOR_SIZE_BYTES", "Directory", "Inode", "Interrupted", "VirtualDisk", "VirtualFile"]
 
 
 class Interrupted(BaseException):
@@ -29,68 +30,6 @@ class Interrupted(BaseException):
     def __init__(self, *, loses_power: bool) -> None:
         super().__init__("power lost" if loses_power else "killed")
         self.loses_power = loses_power
-
-
-@dataclass(slots=True, eq=False)
-class Inode:
-    """One file: what the kernel shows and what is on the platter."""
-
-    cached: bytearray = field(default_factory=bytearray)
-    synced: bytearray = field(default_factory=bytearray)
-    dirty_pages: set[int] = field(default_factory=set)
-    version: int = 0
-
-    def write(self, data: bytes, position: int) -> None:
-        """Into the cache only."""
-        if position > len(self.cached):
-            self.cached.extend(bytes(position - len(self.cached)))
-        self.cached[position : position + len(data)] = data
-        self.dirty_pages.update(range(position // PAGE_SIZE_BYTES, (position + len(data)) // PAGE_SIZE_BYTES + 1))
-
-    def resize(self, size_bytes: int) -> None:
-        """Cut or grow with zeros, in the cache only."""
-        before = len(self.cached)
-        if size_bytes < before:
-            del self.cached[size_bytes:]
-        else:
-            self.cached.extend(bytes(size_bytes - before))
-        low, high = sorted((before, size_bytes))
-        self.dirty_pages.update(range(low // PAGE_SIZE_BYTES, high // PAGE_SIZE_BYTES + 1))
-
-    def sync(self) -> None:
-        """Everything cached reaches the platter."""
-        if len(self.synced) > len(self.cached):
-            del self.synced[len(self.cached) :]
-        elif len(self.synced) < len(self.cached):
-            self.synced.extend(bytes(len(self.cached) - len(self.synced)))
-        for page in self.dirty_pages:
-            start = page * PAGE_SIZE_BYTES
-            self.synced[start : start + PAGE_SIZE_BYTES] = self.cached[start : start + PAGE_SIZE_BYTES]
-        self.dirty_pages.clear()
-        self.version += 1
-
-    def lose(self, rng: Random) -> None:
-        """The power goes: unsynced pages are decided one by one."""
-        low, high = sorted((len(self.synced), len(self.cached)))
-        size_bytes = rng.choice((low, high, rng.randint(low, high)))
-        kept = bytearray(self.synced[:size_bytes].ljust(size_bytes, b"\0"))
-        for page in sorted(self.dirty_pages):
-            start = page * PAGE_SIZE_BYTES
-            end = min(start + _surviving_size_bytes(rng), size_bytes, len(self.cached))
-            if end > start:
-                kept[start:end] = self.cached[start:end]
-        self.synced = kept
-        self.cached = bytearray(kept)
-        self.dirty_pages.clear()
-        self.version += 1
-
-
-def _surviving_size_bytes(rng: Random) -> int:
-    """How much of an unsynced page reached the platter: all, nothing, or its first sectors."""
-    fate = rng.random()
-    if fate < 0.4:
-        return PAGE_SIZE_BYTES
-    return rng.randrange(PAGE_SIZE_BYTES // SECTOR_SIZE_BYTES) * SECTOR_SIZE_BYTES if fate < 0.6 else 0
 
 
 class VirtualFile:
@@ -105,15 +44,17 @@ class VirtualFile:
     def pread(self, size_bytes: int, position: int) -> bytes:
         """See `pykraft.log.fs.File`."""
         self._alive()
+        self._disk.trouble.before_read(self._path)
         return bytes(self._inode.cached[position : position + size_bytes])
 
     def pwrite(self, parts: Sequence[Buffer], position: int) -> int:
-        """See `pykraft.log.fs.File`; when the process ends in it, a first part may be in the cache."""
+        """See `pykraft.log.fs.File`; when the process ends in it, or it fails, a first part may be in the cache."""
         self._alive()
         data = b"".join(parts)
         try:
             self._disk.operate()
-        except Interrupted:
+            self._disk.trouble.before_write(self._path, is_growth=position + len(data) > len(self._inode.cached))
+        except (Interrupted, DiskError):
             self._inode.write(data[: self._disk.rng.randint(0, len(data))], position)
             raise
         self._inode.write(data, position)
@@ -134,51 +75,23 @@ class VirtualFile:
         """See `pykraft.log.fs.File`."""
         self._alive()
         self._disk.operate()
-        self._inode.sync()
+        try:
+            self._disk.trouble.before_sync(self._path)
+        except DiskError:
+            self._inode.fail_sync(self._disk.rng)
+            raise
+        if self._disk.liar is None:
+            self._inode.sync()
+        else:
+            before, dirty_pages = bytes(self._inode.synced), sorted(self._inode.dirty_pages)
+            self._inode.sync()
+            self._disk.liar(self._path, before, dirty_pages)
 
     def close(self) -> None:
         """See `pykraft.log.fs.File`."""
 
     def _alive(self) -> None:
         assert self._incarnation == self._disk.incarnation, f"{self._path} is used by a process that is dead"
-
-
-Change = tuple[tuple[str, Inode | None], ...]
-"""Names that change together: a creation or removal is one, a rename is two."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Directory:
-    """Names: as the kernel shows them, as the platter has them, and what was changed in between."""
-
-    cached: dict[str, Inode] = field(default_factory=dict)
-    synced: dict[str, Inode] = field(default_factory=dict)
-    changes: list[Change] = field(default_factory=list)
-
-    def change(self, *names: tuple[str, Inode | None]) -> None:
-        """One atomic change, in the cache only."""
-        _apply(self.cached, names)
-        self.changes.append(names)
-
-    def sync(self) -> None:
-        """All names reach the platter."""
-        self.synced = dict(self.cached)
-        self.changes.clear()
-
-    def lose(self, rng: Random) -> None:
-        """Of the changes since the last sync, a random number of the first survive."""
-        for change in self.changes[: rng.randint(0, len(self.changes))]:
-            _apply(self.synced, change)
-        self.cached = dict(self.synced)
-        self.changes.clear()
-
-
-def _apply(names: dict[str, Inode], change: Change) -> None:
-    for name, inode in change:
-        if inode is None:
-            names.pop(name, None)
-        else:
-            names[name] = inode
 
 
 class VirtualLock:
@@ -196,9 +109,15 @@ class VirtualLock:
 class VirtualDisk:
     """The disk of one node: the `pykraft.log.fs.Fs` of its processes, one after the other."""
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, storage: Storage | None = None) -> None:
         self.rng = rng
+        self.trouble = Trouble()
+        self.liar: Callable[[Path, bytes, Sequence[int]], None] | None = None
+        """Given a file that was synced, what it held on the platter before, and the pages that were written."""
+        self.on_torn: Callable[[], None] = lambda: None
+        """Called when a loss of power tore a page."""
         self.incarnation = 0
+        self._storage = storage or Storage()
         self._directories: dict[Path, Directory] = {}
         self._locks: set[Path] = set()
         self._operations_left: int | None = None
@@ -218,7 +137,29 @@ class VirtualDisk:
             inodes = {id(inode): inode for inode in (*directory.cached.values(), *directory.synced.values())}
             directory.lose(self.rng)
             for inode in inodes.values():
-                inode.lose(self.rng)
+                if inode.lose(self.rng, self._storage):
+                    self.on_torn()
+
+    def wipe(self) -> None:
+        """Another disk is in its place, with nothing on it."""
+        self.drop_handles()
+        for directory in self._directories.values():
+            directory.cached.clear()
+            directory.sync()
+
+    @property
+    def is_rotten(self) -> bool:
+        """True when some file is not on the platter as it was synced."""
+        return any(inode.is_rotten for each in self._directories.values() for inode in each.synced.values())
+
+    def explains(self, error: BaseException) -> bool:
+        """True when this disk is to blame: it gave the error, or it holds other bytes than it promised."""
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, DiskError) or (isinstance(cause, CorruptionError) and self.is_rotten):
+                return True
+            cause = cause.__cause__ or cause.__context__
+        return False
 
     def interrupt_within(self, operations: int, *, loses_power: bool) -> None:
         """Let the process end in the middle of the operation that many from now, killed or without power."""
@@ -249,6 +190,7 @@ class VirtualDisk:
             if not create:
                 raise StorageError(path, "cannot open: no such file")
             self.operate()
+            self.trouble.before_write(path, is_growth=True)
             directory.change((path.name, Inode()))
         return VirtualFile(self, directory.cached[path.name], path)
 
@@ -287,6 +229,7 @@ class VirtualDisk:
     def sync_dir(self, path: Path) -> None:
         """See `pykraft.log.fs.Fs`."""
         self.operate()
+        self.trouble.before_sync(path)
         self._directory(path).sync()
 
     def read(self, path: Path) -> bytes:

@@ -4,19 +4,25 @@ It is an adapter of the host like the server: `Process` implements `pykraft.host
 time, network and disk, and hands what arrives to the host. The ordered lane takes all queued jobs at once,
 as the server's thread does, and each turn takes a while of virtual time; what is submitted meanwhile waits.
 
-Every call into the host tells the world that something happened to this node.
+A process that is paused does nothing, and then everything late: what arrives meanwhile waits in the kernel, one
+thing after the other. A disk that gives an error ends the process with it, as the server would end; the node starts
+again later. Every call into the host tells the world that something happened to this node.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
 from pykraft.config import NodeConfig
+from pykraft.errors import StorageError
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
 from pykraft.log.lane import Job
+from pykraft.sim.clock import NodeClock
 from pykraft.sim.disk import Interrupted, VirtualDisk
 from pykraft.sim.settings import LISTENER
 from pykraft.sim.spoken import VoteAsked, spoken_in_answer, spoken_in_request, vote_asked
@@ -40,6 +46,7 @@ class Process:
         self._wake = 0
         self._dialed: set[ConnectionId] = set()
         self._votes_asked: dict[ConnectionId, VoteAsked] = {}
+        self._backlog: deque[Callable[[], None]] | None = None
         self.is_running = True
         self.host = Host.open(node.disk, self, node.config, rng=Random(node.rng.random()))
 
@@ -52,39 +59,71 @@ class Process:
         """The first step."""
         self._world.network.attach(self)
         self._world.touch(self._node)
-        self.host.start(self._world.clock.instant)
+        self.host.start(self._node.clock.instant)
 
-    def end(self) -> None:
+    @property
+    def is_paused(self) -> bool:
+        """True from a pause on until all that came meanwhile was taken."""
+        return self._backlog is not None
+
+    def pause(self, duration_us: int) -> None:
+        """Do nothing for so long: a collection of garbage, a virtual machine that moves, ``kill -STOP``."""
+        assert self._backlog is None, "it stands still already"
+        self._backlog = deque()
+        self._world.clock.after(duration_us, self._catch_up)
+
+    def _catch_up(self) -> None:
+        """Take the next thing that came during the pause."""
+        if not self.is_running or self._backlog is None:
+            return
+        if not self._backlog:
+            self._backlog = None
+            return
+        self._backlog.popleft()()
+        self._world.clock.after(0, self._catch_up)
+
+    def end(self, *, is_silent: bool = False) -> None:
         """The process is no more: whatever was planned for it does not happen."""
         self.is_running = False
-        self._world.network.detach(self)
+        self._world.network.detach(self, is_silent=is_silent)
 
     def accepted(self, connection: ConnectionId) -> None:
         """See `pykraft.sim.network.Station`."""
-        self.host.on_accepted(connection, LISTENER, self._world.clock.instant)
+        self._take(partial(self._accepted, connection))
 
     def connected(self, connection: ConnectionId) -> None:
         """See `pykraft.sim.network.Station`."""
-        self._world.touch(self._node)
-        self.host.on_connected(connection, self._world.clock.instant)
+        self._take(partial(self._connected, connection))
 
     def closed(self, connection: ConnectionId) -> None:
         """See `pykraft.sim.network.Station`."""
-        assert self.is_running, "a process that is gone hears nothing"
-        self._world.touch(self._node)
-        self._votes_asked.pop(connection, None)
-        self.host.on_closed(connection, self._world.clock.instant)
+        self._take(partial(self._closed, connection))
 
     def received(self, connection: ConnectionId, frame: bytes) -> None:
-        """See `pykraft.sim.network.Station`; a question for a vote is noted, for the oracle of its answer."""
-        assert self.is_running, "a process that is gone hears nothing"
+        """See `pykraft.sim.network.Station`."""
+        self._take(partial(self._received, connection, frame))
+
+    def _accepted(self, connection: ConnectionId) -> None:
+        self.host.on_accepted(connection, LISTENER, self._node.clock.instant)
+
+    def _connected(self, connection: ConnectionId) -> None:
+        self._world.touch(self._node)
+        self.host.on_connected(connection, self._node.clock.instant)
+
+    def _closed(self, connection: ConnectionId) -> None:
+        self._world.touch(self._node)
+        self._votes_asked.pop(connection, None)
+        self.host.on_closed(connection, self._node.clock.instant)
+
+    def _received(self, connection: ConnectionId, frame: bytes) -> None:
+        """A question for a vote is noted, for the oracle of its answer."""
         self._world.touch(self._node)
         self._world.trace.absorb(frame)
         if connection not in self._dialed:
             asked = vote_asked(frame)
             if asked is not None:
                 self._votes_asked[connection] = asked
-        self.host.on_frame(connection, frame, self._world.clock.instant)
+        self.host.on_frame(connection, frame, self._node.clock.instant)
 
     def dial(self, endpoint: Endpoint) -> ConnectionId:
         """See `Ports`."""
@@ -118,7 +157,14 @@ class Process:
 
         def act() -> None:
             self._world.touch(self._node)
-            then(read())
+            if self._waits_for_disk(act):
+                return
+            try:
+                data = read()
+            except StorageError as error:
+                self._node.failed(error)
+                return
+            then(data)
 
         self._later(self._node.lane_delay_us(), act)
 
@@ -128,8 +174,7 @@ class Process:
         if mono_ms is None:
             return
         wake = self._wake
-        delay_us = max(0, mono_ms * 1_000 - self._world.clock.now_us)
-        self._later(delay_us, lambda: self._tick(wake))
+        self._later(self._node.clock.until_us(mono_ms), lambda: self._tick(wake, mono_ms))
 
     def report(self, text: str) -> None:
         """See `Ports`."""
@@ -141,12 +186,33 @@ class Process:
         self._node.stopped(error)
 
     def _later(self, delay_us: int, act: Callable[[], None]) -> None:
-        self._world.clock.after(delay_us, lambda: act() if self.is_running else None)
+        self._world.clock.after(delay_us, lambda: self._take(act) if self.is_running else None)
 
-    def _tick(self, wake: int) -> None:
-        if wake == self._wake:
+    def _take(self, act: Callable[[], None]) -> None:
+        """Something comes: now, or after what came during a pause."""
+        assert self.is_running, "a process that is gone hears nothing"
+        if self._backlog is None:
+            act()
+        else:
+            self._backlog.append(act)
+
+    def _waits_for_disk(self, act: Callable[[], None]) -> bool:
+        """True when the disk stalls: the same again later."""
+        left_us = self._node.disk.trouble.stalled_until_us - self._world.clock.now_us
+        if left_us > 0:
+            self._later(left_us, act)
+        return left_us > 0
+
+    def _tick(self, wake: int, mono_ms: int) -> None:
+        """The time has come, unless the clock was slowed down since."""
+        if wake != self._wake:
+            return
+        left_us = self._node.clock.until_us(mono_ms)
+        if left_us > 0:
+            self._later(left_us, lambda: self._tick(wake, mono_ms))
+        else:
             self._world.touch(self._node)
-            self.host.on_tick(self._world.clock.instant)
+            self.host.on_tick(self._node.clock.instant)
 
     def _begin(self) -> None:
         """One turn of the ordered lane: 1. it takes all jobs that wait, and 2. carries them out."""
@@ -159,10 +225,15 @@ class Process:
     def _perform(self, jobs: Sequence[Job], until_told_us: int) -> None:
         """The process may end in the middle of it; else 3. the host is told, a little later."""
         self._world.touch(self._node)
+        if self._waits_for_disk(lambda: self._perform(jobs, until_told_us)):
+            return
         try:
             io = self.host.lane.perform(jobs)
         except Interrupted as interruption:
             self._node.interrupted(interruption, "writing")
+            return
+        except StorageError as error:
+            self._node.failed(error)
             return
         self._later(until_told_us, lambda: self._end_turn(io))
 
@@ -173,7 +244,7 @@ class Process:
             self._begin()
         else:
             self._world.persisted(self._node)
-        self.host.on_io(io, self._world.clock.instant)
+        self.host.on_io(io, self._node.clock.instant)
 
 
 class Node:
@@ -184,7 +255,8 @@ class Node:
         self.node_id = config.node_id
         self.config = config
         self.rng = rng
-        self.disk = VirtualDisk(Random(rng.random()))
+        self.disk = VirtualDisk(Random(rng.random()), world.scenario.storage)
+        self.clock = NodeClock(world.clock)
         self.process: Process | None = None
         self._world = world
 
@@ -194,14 +266,20 @@ class Node:
         return self.process.host if self.process is not None else None
 
     def start(self) -> None:
-        """Run the program, from what the disk holds; it may end during recovery, too."""
+        """Run the program, from what the disk holds; it may end during recovery, too, and waits for a stalled disk."""
         assert self.process is None
+        if self.disk.trouble.stalled_until_us > self._world.clock.now_us:
+            self._world.ended(self)
+            return
         self._world.trace.note(self.node_id, "starts")
         self._world.touch(self)
         try:
             self.process = Process(self._world, self)
         except Interrupted as interruption:
             self.interrupted(interruption, "recovering")
+            return
+        except StorageError as error:
+            self.failed(error)
             return
         self._world.started(self)
         self.process.start()
@@ -221,8 +299,15 @@ class Node:
 
     def lose_power(self) -> None:
         """The machine goes down with everything that was not synced."""
-        self._end()
+        self._end(is_silent=True)
         self.disk.lose_power()
+
+    def failed(self, error: StorageError) -> None:
+        """The program ended with an error of its disk; that is its duty if the disk did give one, or lied."""
+        if not self.disk.explains(error):
+            raise error
+        self._world.trace.note(self.node_id, f"stops: {error}")
+        self.kill()
 
     def stopped(self, error: Exception | None) -> None:
         """The host gave up or is done; in a world without disk errors it has no reason to give up."""
@@ -248,12 +333,15 @@ class Node:
         except Interrupted as interruption:
             self.interrupted(interruption, "closing")
             return
+        except StorageError as error:
+            self.failed(error)
+            return
         self.kill()
 
-    def _end(self) -> None:
+    def _end(self, *, is_silent: bool = False) -> None:
         """Whatever ran is gone; also what ended before it had recovered."""
         self._world.touch(self)
         if self.process is not None:
-            self.process.end()
+            self.process.end(is_silent=is_silent)
             self.process = None
         self._world.ended(self)

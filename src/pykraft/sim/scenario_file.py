@@ -136,7 +136,7 @@ def _value(what: str, key: str, hint: object, value: object) -> object:
     expected, is_right = _EXPECTED[hint]
     is_list = isinstance(value, list)
     least, most = _LEAST.get(key, 0), _MOST.get(key, _MOST_OF[hint])
-    numbers = value if isinstance(value, list) else [value]
+    numbers: list[Any] = value if isinstance(value, list) else [value]
     if (
         is_list != (hint not in (int, float))
         or not all(map(is_right, numbers))
