@@ -197,6 +197,13 @@ class Network:
         """How many directions are held back now."""
         return len(self._cut)
 
+    def under_way(self) -> frozenset[int]:
+        """What the recorder calls the frames that can still arrive."""
+        ends = [
+            end for end in (*self._ends.values(), *self._closing) if end.peer is not None and not end.peer.is_closed
+        ]
+        return frozenset(number for end in ends for _, _, number in end.outgoing)
+
     def dial(self, station: Station, endpoint: Endpoint) -> ConnectionId:
         """Begin to connect: the port is the node's id."""
         near = self._end(station, is_dialed=True)

@@ -57,13 +57,6 @@ class Arrived(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lost(Event):
-    """The frame of that number, sent by this node, will never arrive."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Changed(Event):
     """The node's state is another one from now on."""
 
@@ -91,6 +84,8 @@ class Recorder:
         self.events: deque[Event] = deque(maxlen=events_max)
         self.nodes: dict[int, bool] = {}
         """Nodes of the world, and whether each votes."""
+        self.under_way: frozenset[int] = frozenset()
+        """Numbers of frames that could still arrive when the run ended; what else did not arrive is lost."""
         self.happened = 0
         """Events in all, with those that are not kept any more."""
         self._frames = 0
@@ -110,10 +105,6 @@ class Recorder:
     def arrived(self, at_us: int, node_id: int, number: int) -> None:
         """A frame reaches its target."""
         self._add(Arrived(at_us=at_us, node_id=node_id, number=number))
-
-    def lost(self, at_us: int, source_id: int, number: int) -> None:
-        """A frame will not reach its target."""
-        self._add(Lost(at_us=at_us, node_id=source_id, number=number))
 
     def state(self, at_us: int, node_id: int, state: NodeState) -> None:
         """How a node is now; kept when it is not as before."""

@@ -59,12 +59,12 @@ def simulate(
     world: World | None = None
     try:
         world = World(seed, scenario=scenario, tell=tell, recorder=recorder)
-        return world.run()
+        outcome = world.run()
     except FAILED as error:
         reason, story = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
         if world is None:
             return Failure(seed=seed, reason=reason, story=story, trace=())
-        world.record(world.nodes.values())
+        world.record_end()
         return Failure(
             seed=seed,
             reason=reason,
@@ -75,6 +75,8 @@ def simulate(
             observers=world.observer_count,
             harm=tuple(world.faults.done),
         )
+    world.record_end()
+    return outcome
 
 
 def simulate_all(seeds: Sequence[int], *, workers: int, scenario: Scenario = DEFAULT) -> Iterator[Outcome | Failure]:

@@ -236,6 +236,12 @@ class World:
             )
             self.recorder.state(self.clock.now_us, node.node_id, state)
 
+    def record_end(self) -> None:
+        """Show the recorder, if there is one, how everything is when the run ends."""
+        if self.recorder is not None:
+            self.record(self.nodes.values())
+            self.recorder.under_way = self.network.under_way()
+
     @staticmethod
     def _dice(seed: int, part: str) -> Random:
         """Each part has its own, by its name: a world with a node less has the same network."""

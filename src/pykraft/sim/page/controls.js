@@ -37,9 +37,7 @@ function detailsOf(index) {
   const message = messageOf(event);
   const sent = run.events[message[SENT_AT]][AT];
   const lines = [`${message[NAME]} from node ${message[SOURCE]} to node ${message[TARGET]}`, message[TEXT]];
-  const later = `${((event[AT] - sent) / 1e3).toFixed(3)} ms after it was sent`;
-  if (event[KIND] === "a") lines.push(`it arrives now, ${later}`);
-  else if (event[KIND] === "l") lines.push(`it is lost now, ${later}`);
+  if (event[KIND] === "a") lines.push(`it arrives now, ${((event[AT] - sent) / 1e3).toFixed(3)} ms after it was sent`);
   else if (message[ARRIVED_AT] === -2) lines.push("it is sent now and will be lost: cut link, broken connection or a node that goes down");
   else if (message[ARRIVED_AT] < 0) lines.push("it is sent now, and the run ends before it arrives");
   else lines.push(`it is sent now and arrives after ${((run.events[message[ARRIVED_AT]][AT] - sent) / 1e3).toFixed(3)} ms`);

@@ -162,7 +162,7 @@ function drawRow(pen, row, width) {
   pen.arc(x, y, event[KIND] === "n" ? 2 : 3, 0, 7);
   pen.fill();
   pen.font = event[KIND] === "c" ? "bold 12px system-ui, sans-serif" : "12px system-ui, sans-serif";
-  pen.fillStyle = { c: "#111827", n: "#7a8491", l: "#c81e1e" }[event[KIND]] || "#334155";
+  pen.fillStyle = { c: "#111827", n: "#7a8491" }[event[KIND]] || "#334155";
   write(pen, lineOf(index), x + BAND, y, TIME_WIDTH + laneWidth * (1 + run.nodes.findIndex((node) => node.id === event[NODE])) - x - BAND - 6, row === view.rowOf[view.selected] ? "#fff3bf" : "#ffffff");
 }
 

@@ -2,8 +2,8 @@
 //
 // Owns the recording and the selected event; knows nothing of the screen. An event is named by its index among all
 // events, a row by its place among those that the filters leave. Arrays as `pykraft.sim.page.render` writes them:
-//   event    [at_us, node or 0, kind, payload]   kind: s(ent) a(rrived) l(ost) c(hanged) f(ault) n(ote) v(iolation)
-//   payload  s, a, l: index of a message; c: a state; f, n, v: text
+//   event    [at_us, node or 0, kind, payload]   kind: s(ent) a(rrived) c(hanged) f(ault) n(ote) v(iolation)
+//   payload  s, a: index of a message; c: a state; f, n, v: text
 //   message  [source, target, kind, text, index of the event of sending, index of the arrival; -1: still on its way, -2: lost]
 //   state    [role, epoch, leader, vote, epoch of the vote, log end, flushed, high watermark]; null: not known
 const AT = 0, NODE = 1, KIND = 2, PAYLOAD = 3;
@@ -29,7 +29,7 @@ run.events.forEach((event, index) => {
 const view = { selected: 0, rows: [], rowOf: new Int32Array(run.events.length), shownNodes: new Set(), shownGroups: new Set() };
 
 function isMessage(event) {
-  return event[KIND] === "s" || event[KIND] === "a" || event[KIND] === "l";
+  return event[KIND] === "s" || event[KIND] === "a";
 }
 
 function messageOf(event) {
@@ -139,8 +139,6 @@ function lineOf(index) {
     }
     case "a":
       return `← ${messageOf(event)[SOURCE]}  ${messageOf(event)[NAME]}: ${messageOf(event)[TEXT]}`;
-    case "l":
-      return `✕ the ${messageOf(event)[NAME]} to ${messageOf(event)[TARGET]} is lost`;
     case "c":
       return changesBetween(stateBefore(event[NODE], index), event[PAYLOAD]).join(", ") || "first state";
     case "f":

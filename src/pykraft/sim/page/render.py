@@ -7,23 +7,22 @@ its own code to load any. Source: Content Security Policy Level 3 (W3C), for the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from pykraft.sim.page.explain import explain
 from pykraft.sim.page.words import Words
-from pykraft.sim.recorder import Arrived, Changed, Event, Fault, Lost, NodeState, Note, Recorder, Sent
+from pykraft.sim.recorder import Arrived, Changed, Event, Fault, NodeState, Note, Recorder, Sent
 
 FOLDER = Path(__file__).parent
-LOST = -2
+UNDER_WAY, LOST = -1, -2
 SCRIPTS = ("model.js", "draw.js", "controls.js")
 
 
 def render(recorder: Recorder, *, title: str, replay: str, reason: str | None) -> str:
     """The page as text. ``reason`` is that of a failure, or None."""
-    told, nodes = _Told(recorder.events), recorder.nodes
+    told, nodes = _Told(recorder), recorder.nodes
     violation = None
     if reason is not None:
         explained = explain(reason)
@@ -65,12 +64,13 @@ def render(recorder: Recorder, *, title: str, replay: str, reason: str | None) -
 class _Told:
     """Events and messages as lists for JSON."""
 
-    def __init__(self, events: Iterable[Event]) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         self.events: list[list[Any]] = []
         self.messages: list[list[Any]] = []
         self._words = Words()
         self._place_of: dict[int, int] = {}
-        for event in events:
+        self._under_way = recorder.under_way
+        for event in recorder.events:
             self._add(event)
 
     def _add(self, event: Event) -> None:
@@ -79,8 +79,6 @@ class _Told:
                 self._sent(event)
             case Arrived():
                 self._arrived(event)
-            case Lost(number=number):
-                self._lost(event, number)
             case Changed(state=state):
                 self._event(event, "c", _listed(state))
             case Fault(kind=kind):
@@ -92,7 +90,8 @@ class _Told:
         assert sent.node_id is not None
         told = self._words.tell(sent.node_id, sent.target_id, sent.frame)
         self._place_of[sent.number] = len(self.messages)
-        self.messages.append([sent.node_id, sent.target_id, told.kind, told.text, len(self.events), -1])
+        fate = UNDER_WAY if sent.number in self._under_way else LOST
+        self.messages.append([sent.node_id, sent.target_id, told.kind, told.text, len(self.events), fate])
         self._event(sent, "s", self._place_of[sent.number])
 
     def _arrived(self, arrived: Arrived) -> None:
@@ -103,12 +102,6 @@ class _Told:
         if self.messages[place][-1] < 0:
             self.messages[place][-1] = len(self.events)
         self._event(arrived, "a", place)
-
-    def _lost(self, lost: Event, number: int) -> None:
-        place = self._place_of.get(number)
-        if place is not None and self.messages[place][-1] < 0:
-            self.messages[place][-1] = LOST
-            self._event(lost, "l", place)
 
     def _event(self, event: Event, kind: str, payload: object) -> None:
         self.events.append([event.at_us, event.node_id or 0, kind, payload])

@@ -1,0 +1,74 @@
+"""A failing world told, made smaller and drawn: what `run` and `replay` share.
+
+Owns the files beside a page: FILE.html and FILE.toml, the scenario of the shrunk run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from pykraft.sim.page.render import render
+from pykraft.sim.recorder import Recorder
+from pykraft.sim.run import Failure, replay_command, simulate
+from pykraft.sim.scenario import Scenario
+from pykraft.sim.scenario_text import scenario_text
+from pykraft.sim.shrink import Shrinking, Small
+from pykraft.sim.world import Outcome
+
+TRIES_A_LINE = 20
+
+
+def tell_failure(failure: Failure, words: Sequence[str], *, is_short: bool) -> None:
+    """The last lines of the trace and the traceback, unless that is too long, and what to type."""
+    if not is_short:
+        click.echo("\n".join(failure.trace))
+        click.echo(failure.story)
+    click.echo(f"seed {failure.seed} failed: {failure.reason}\nreplay it: {replay_command(failure.seed, words)}")
+
+
+def shrink(failure: Failure, scenario: Scenario, *, say: Callable[[str], None]) -> Small:
+    """The smallest failing run that is found, with a line now and then."""
+
+    def tell(tries: int, best: Small) -> None:
+        if tries % TRIES_A_LINE == 0:
+            say(f"shrinking: {tries} tries, {_size(best.failure)}")
+
+    say(f"shrinking: {_size(failure)}")
+    search = Shrinking(failure, scenario, tell=tell)
+    best = search.search()
+    say(f"shrunk in {search.tries} tries: {_size(best.failure)}")
+    return best
+
+
+def shrink_and_draw(failure: Failure, scenario: Scenario, page: Path, *, say: Callable[[str], None]) -> None:
+    """Write the page of the shrunk run, and its scenario beside it."""
+    best = shrink(failure, scenario, say=say)
+    path = page.with_suffix(".toml")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(scenario_text(best.scenario))
+    words = ("--scenario", str(path))
+    draw(failure.seed, best.scenario, page, words)
+    say(f"replay the shrunk run: {replay_command(failure.seed, words)}\npage: {page}")
+
+
+def draw(
+    seed: int, scenario: Scenario, page: Path, words: Sequence[str], *, tell: Callable[[str], None] | None = None
+) -> Outcome | Failure:
+    """Live through a world and write its page."""
+    recorder = Recorder()
+    result = simulate(seed, scenario=scenario, tell=tell, recorder=recorder)
+    reason = result.reason if isinstance(result, Failure) else None
+    title = f"pykraft sim, seed {seed}"
+    text = render(recorder, title=title, replay=replay_command(seed, words), reason=reason)
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(text)
+    return result
+
+
+def _size(failure: Failure) -> str:
+    nodes, harm = failure.voters + failure.observers, len(failure.harm)
+    kinds = len({kind for _, kind in failure.harm})
+    return f"{nodes} nodes, {harm} faults of {kinds} kinds, {failure.at_us / 1e6:.3f} s"

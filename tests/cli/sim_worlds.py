@@ -1,0 +1,45 @@
+"""Worlds that are over at once, for tests of the commands: seed 13 fails, the others pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pykraft.sim.run import Failure
+from pykraft.sim.world import Outcome
+
+FAILING = 13
+
+
+def passed(seed: int) -> Outcome:
+    return Outcome(
+        seed=seed,
+        voters=3,
+        observers=0,
+        committed=10,
+        acknowledged=9,
+        epochs=2,
+        faults={"kill": 1},
+        digest="d",
+        virtual_ms=1_500,
+    )
+
+
+def failed(seed: int) -> Failure:
+    return Failure(
+        seed=seed,
+        reason="ViolationError: OneVote: it broke",
+        story="the traceback",
+        trace=("the last line",),
+        at_us=2_000_000,
+        voters=3,
+        observers=1,
+        harm=((0, "kill"), (4, "kill"), (5, "split")),
+    )
+
+
+def live(seed: int, *, tell: Callable[[str], None] | None = None, **given: Any) -> Outcome | Failure:
+    """In place of `pykraft.sim.run.simulate`."""
+    if tell is not None:
+        tell(f"a line of seed {seed}")
+    return failed(seed) if seed == FAILING else passed(seed)

@@ -1,0 +1,22 @@
+"""Totals as lines: numbers to the right, and nothing where there is nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pykraft.cli.sim_table import lines_of, table
+from pykraft.sim.totals import Totals
+
+
+def test_columns_are_as_wide_as_they_must_be() -> None:
+    lines = list(table(("what", "n"), [("a long name", "1"), ("b", "12,345")]))
+    assert lines == ["what              n", "a long name       1", "b            12,345"]
+
+
+def test_a_run_without_faults_has_no_table() -> None:
+    assert list(lines_of(Totals())) == ["0 seeds, 0 failed; 0 s of virtual time", "0 records committed, 0 acknowledged"]
+
+
+def test_virtual_time_is_set_against_the_clock_on_the_wall() -> None:
+    totals = Totals(seeds=1, sums=Counter(virtual_ms=600_000))
+    assert next(lines_of(totals, took_s=2.0)) == "1 seeds, 0 failed; 600 s of virtual time in 2 s (300.0 times as fast)"

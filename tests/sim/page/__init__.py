@@ -1,0 +1,1 @@
+"""Tests of the page that shows a run."""

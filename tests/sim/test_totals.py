@@ -1,0 +1,16 @@
+"""Rows add up, and failures are kept."""
+
+from __future__ import annotations
+
+from pykraft.sim.totals import Totals
+
+
+def test_rows_add_up() -> None:
+    totals = Totals()
+    totals.add({"seed": 1, "failed": False, "virtual_ms": 5, "committed": 3, "acknowledged": 2, "faults": {"kill": 2}})
+    totals.add({"seed": 2, "failed": True, "faults": {"kill": 1, "split": 4}})
+    assert totals.seeds == 2
+    assert [row["seed"] for row in totals.failures] == [2]
+    assert totals.sums == {"virtual_ms": 5, "committed": 3, "acknowledged": 2}
+    assert totals.faults == {"kill": 3, "split": 4}
+    assert totals.worlds_with == {"kill": 2, "split": 1}
