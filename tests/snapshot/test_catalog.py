@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from pykraft.errors import CorruptionError, ErrorCode, ProtocolError
+from pykraft.errors import CorruptionError, ErrorCode, ProtocolError, StorageError
+from pykraft.log.os_fs import OsFs
 from pykraft.sim.disk import VirtualDisk
 from pykraft.snapshot.catalog import IN_USE_MS, Catalog, Slice
 from pykraft.snapshot.files import FileKind, checkpoint_path, list_snapshots, parse_snapshot_file
@@ -82,6 +85,23 @@ def test_what_is_retired_is_gone_and_cannot_be_asked_for() -> None:
     assert kinds.count(FileKind.DELETED) == 2
     assert catalog.retire_before(THIRD) == []
     assert Catalog.open(fs, DIRECTORY, log_start_offset=Offset(200)).ids == (THIRD,)
+
+
+def test_the_file_of_a_retired_snapshot_is_closed(tmp_path: Path) -> None:
+    for snapshot_id in (FIRST, SECOND):
+        write(OsFs(), [b"a"], tmp_path, snapshot_id)
+    catalog = Catalog.open(OsFs(), tmp_path, log_start_offset=Offset(0))
+    open_files = []
+    for snapshot_id in (FIRST, SECOND):
+        catalog.read(snapshot_id, 0, 10, mono_ms=0)
+        open_files.append(catalog._served[snapshot_id].raw)
+    catalog.retire_before(SECOND)
+    with pytest.raises(StorageError):
+        open_files[0].read(0, 10)
+    assert len(open_files[1].read(0, 10)) == 10
+    catalog.close()
+    with pytest.raises(StorageError):
+        open_files[1].read(0, 10)
 
 
 def test_a_start_forgets_what_the_log_has_passed() -> None:
