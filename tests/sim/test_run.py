@@ -67,7 +67,9 @@ def test_processes_give_the_same_outcomes_in_the_same_order() -> None:
 
 
 def test_the_replay_command_is_one_line() -> None:
-    assert replay_command(12) == "bin/pykraft sim run --seeds 12 --trace"
+    assert replay_command(12) == "bin/pykraft sim replay --seed 12"
+    words = ("--scenario", "my worlds.toml")
+    assert replay_command(12, words) == "bin/pykraft sim replay --seed 12 --scenario 'my worlds.toml'"
 
 
 @pytest.mark.sim
@@ -75,11 +77,14 @@ def test_a_seed_is_the_same_to_the_last_byte_whatever_the_hash_seed() -> None:
     runs = []
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT / "src")}
-        command = [sys.executable, "-m", "pykraft", "sim", "run", "--seeds", "11:13", "--trace", "--json"]
+        command = [sys.executable, "-m", "pykraft", "sim", "run", "--seeds", "11:13", "--faults", "all"]
+        command += ["--trace", "--json"]
         runs.append(subprocess.run(command, env=environment, capture_output=True, check=True, text=True))
     assert runs[0].stdout == runs[1].stdout
     assert runs[0].stderr == runs[1].stderr
-    assert [json.loads(line)["seed"] for line in runs[0].stdout.splitlines()] == [11, 12]
+    rows = [json.loads(line) for line in runs[0].stdout.splitlines()]
+    assert [row["seed"] for row in rows] == [11, 12]
+    assert all(row["digest"] and row["faults"] for row in rows)
     assert len(runs[0].stderr.splitlines()) > 100
 
 
