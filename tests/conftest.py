@@ -11,7 +11,7 @@ import os
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["tests.conformance.plugin"]
+pytest_plugins = ["tests.browser", "tests.conformance.plugin"]
 
 settings.register_profile("dev", deadline=None, print_blob=True)
 settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True, database=None)
