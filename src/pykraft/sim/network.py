@@ -272,7 +272,7 @@ class Network:
         """This end is gone. Abruptly: with everything it sent."""
         self._ends.pop(end.connection, None)
         end.is_closed = True
-        if is_abrupt:
+        if is_abrupt and not end.is_held:
             end.outgoing.clear()
         if end.peer is not None:
             self._closing.append(end)

@@ -130,7 +130,7 @@ class Pace:
     """How much faster or slower than time a monotonic clock goes at most."""
     delay_us_max: tuple[int, ...] = (20_000, 200_000)
     """What a slow link adds to every frame."""
-    bytes_us_max: tuple[int, ...] = (0, 20, 100)
+    byte_us: tuple[int, ...] = (0, 20, 100)
     """Microseconds that a slow link takes for one byte."""
     network_us_max: tuple[int, ...] = (100_000, 1_000_000, 2_500_000)
     """How long a link flaps, is slow, or keeps frames back."""

@@ -1,0 +1,87 @@
+"""A node that speaks older versions only: what it offers, and what it believes that others offer, is cut down.
+
+Owns both directions of the negotiation on one process's connections: its answers to ApiVersions, so that others ask
+in old words, and the answers that it is given, so that it asks in old words itself. Everything else passes as it is.
+An old node sends no pre-votes, since its Vote has none; whoever asks it for one has to campaign at once.
+
+Source: KIP-35, KIP-996; versions as Kafka 3.8 and 3.9 have them in their message definitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pykraft.host.ports import ConnectionId
+from pykraft.protocol.api import decode_response, encode_response
+from pykraft.protocol.frame import frame as framed
+from pykraft.protocol.messages import ApiKey
+from pykraft.types import Buffer
+
+_API_VERSIONS_BYTES: Final = ApiKey.API_VERSIONS.to_bytes(2, "big")
+_LENGTH_SIZE_BYTES: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """The highest version of each API that a program has; of an API that is not named, ours."""
+
+    name: str
+    highest: Mapping[ApiKey, int]
+
+
+KAFKA_3_9: Final = Dialect(
+    name="Kafka 3.9",
+    highest={
+        ApiKey.VOTE: 1,
+        ApiKey.BEGIN_QUORUM_EPOCH: 1,
+        ApiKey.END_QUORUM_EPOCH: 1,
+        ApiKey.FETCH: 17,
+        ApiKey.FETCH_SNAPSHOT: 1,
+    },
+)
+KAFKA_3_8: Final = Dialect(
+    name="Kafka 3.8",
+    highest={
+        ApiKey.VOTE: 0,
+        ApiKey.BEGIN_QUORUM_EPOCH: 0,
+        ApiKey.END_QUORUM_EPOCH: 0,
+        ApiKey.FETCH: 16,
+        ApiKey.FETCH_SNAPSHOT: 0,
+    },
+)
+
+
+class Negotiation:
+    """All connections of one process that speaks a dialect."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._asked: dict[ConnectionId, int] = {}
+        """Where the next answer is one to ApiVersions, and of which version: this process asked, or was asked."""
+
+    def sent(self, connection: ConnectionId, parts: Sequence[Buffer]) -> Sequence[Buffer]:
+        """What leaves instead of this frame, its length included."""
+        frame = b"".join(parts)[_LENGTH_SIZE_BYTES:]
+        if connection in self._asked:
+            return framed(self._cut_down(frame, self._asked.pop(connection)))
+        self._note(connection, frame)
+        return parts
+
+    def received(self, connection: ConnectionId, frame: bytes) -> bytes:
+        """What arrives instead of this frame."""
+        if connection in self._asked:
+            return b"".join(self._cut_down(frame, self._asked.pop(connection)))
+        self._note(connection, frame)
+        return frame
+
+    def _note(self, connection: ConnectionId, frame: bytes) -> None:
+        if frame.startswith(_API_VERSIONS_BYTES):
+            self._asked[connection] = int.from_bytes(frame[2:4], "big")
+
+    def _cut_down(self, frame: bytes, version: int) -> list[Buffer]:
+        correlation_id, body = decode_response(ApiKey.API_VERSIONS, version, frame)
+        for one in body["api_keys"]:
+            one["max_version"] = min(one["max_version"], self._dialect.highest.get(one["api_key"], one["max_version"]))
+        return encode_response(ApiKey.API_VERSIONS, version, correlation_id, body)

@@ -1,0 +1,86 @@
+"""What every family of faults works with: the world, the dice of one decision, and the book of what happened.
+
+Owns the counts: how often each kind happened, and in which role the node was that it happened to. Invariant: a kind
+is counted when it happens, once; and nothing that was planned happens after `Harm.end`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from pykraft.sim.node import Node
+    from pykraft.sim.scenario import Pace
+    from pykraft.sim.world import World
+
+Act: TypeAlias = Callable[[], bool]
+"""Does harm, or prepares it; False when there was nothing to do harm to."""
+DOWN = "down"
+RECOVERING = "recovering"
+
+
+class Harm:
+    """Shared by all families of one world."""
+
+    def __init__(self, world: World, rng: Random) -> None:
+        self.world = world
+        self.rng = rng
+        """Dice of the present decision."""
+        self.counts: Counter[str] = Counter()
+        self.states: dict[str, Counter[str]] = {}
+        """By kind: the roles of the nodes that it happened to."""
+        self.is_over = False
+
+    @property
+    def pace(self) -> Pace:
+        """How often and how long."""
+        return self.world.scenario.pace
+
+    def happened(self, kind: str, *nodes: Node, role: str | None = None) -> None:
+        """Count it; call it before it changes the roles of these nodes. None: it concerned the network only."""
+        self.counts[kind] += 1
+        roles = self.states.setdefault(kind, Counter())
+        roles.update(role or role_of(node) for node in nodes)
+        recorder = self.world.recorder
+        if recorder is not None:
+            node_ids: list[int | None] = [int(node.node_id) for node in nodes]
+            for node_id in node_ids or [None]:
+                recorder.fault(self.world.clock.now_us, node_id, kind)
+
+    def note(self, node: Node | None, text: str) -> None:
+        """A line of the trace."""
+        self.world.trace.note(node.node_id if node is not None else None, text)
+
+    def later(self, delay_us: int, act: Callable[[], object]) -> None:
+        """Do it then, unless the faults are over by that time."""
+
+        def act_unless_over() -> None:
+            if not self.is_over:
+                act()
+
+        self.world.clock.after(delay_us, act_unless_over)
+
+    def within(self, limits_us: tuple[int, ...]) -> int:
+        """A duration: one of these limits is drawn, and then anything up to it."""
+        return self.rng.randint(1, max(1, self.rng.choice(limits_us)))
+
+    def any_node(self) -> Node:
+        """One of all nodes."""
+        return self.rng.choice(list(self.world.nodes.values()))
+
+    def awake_node(self) -> Node | None:
+        """One of those that run and are not paused."""
+        awake = [node for node in self.world.nodes.values() if node.process is not None and not node.process.is_paused]
+        return self.rng.choice(awake) if awake else None
+
+    def end(self) -> None:
+        """Nothing happens any more."""
+        self.is_over = True
+
+
+def role_of(node: Node) -> str:
+    """What the node is now: a role of the quorum, or ``down``."""
+    return node.host.role if node.host is not None else DOWN

@@ -1,0 +1,219 @@
+"""Links that are cut, flap or are slow; connections that break in the worst moment; frames that come late.
+
+What loss, duplication and reordering are on streams says `pykraft.sim.network`. An old Fetch is one that lay in a
+buffer while its sender voted in a newer epoch, and arrives after that: the leader that it was meant for is cut off
+from everybody else meanwhile, and so still believes that it leads.
+
+Source: FoundationDB's swizzle-clogging; Kafka ``RaftEventSimulationTest`` (star partition); KIP-996.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+from pykraft.protocol.messages import ApiKey
+from pykraft.sim.faults.harm import Act, Harm
+from pykraft.sim.network import End, Network, Slowness
+
+if TYPE_CHECKING:
+    from pykraft.sim.node import Node
+
+FLAP_US_MAX = 60_000
+LINGER_US_MAX = 200_000
+POLL_US = 20_000
+POLLS_MAX = 150
+_FETCH_BYTES = ApiKey.FETCH.to_bytes(2, "big")
+
+
+class NetworkFaults:
+    """One table of kinds."""
+
+    def __init__(self, harm: Harm) -> None:
+        self._harm = harm
+        self.kinds: dict[str, Act] = {
+            "isolated": self._isolate,
+            "one-way cut": self._cut_one_way,
+            "split": self._split,
+            "star": self._star,
+            "flapping": self._flap,
+            "heal": self._heal,
+            "slow link": partial(self._slow, "slow link"),
+            "delay": partial(self._slow, "delay"),
+            "lost frames": self._lose,
+            "duplicated request": self._duplicate,
+            "reordered frames": self._reorder,
+            "old fetch": self._make_old_fetch,
+        }
+
+    def stop(self) -> None:
+        """All links work, at their usual speed, and nothing is held back."""
+        self._network.calm()
+        self._network.heal()
+
+    @property
+    def _network(self) -> Network:
+        return self._harm.world.network
+
+    @property
+    def _nodes(self) -> dict[int, Node]:
+        return self._harm.world.nodes
+
+    def _isolate(self) -> bool:
+        victim = self._harm.any_node()
+        if len(self._nodes) == 1:
+            return False
+        self._harm.happened("isolated", victim)
+        self._harm.note(victim, "is cut off")
+        self._cut_off(int(victim.node_id), self._nodes)
+        return True
+
+    def _cut_off(self, victim: int, others: Iterable[int]) -> None:
+        for other in others:
+            self._network.cut(victim, other)
+            self._network.cut(other, victim)
+
+    def _cut_one_way(self) -> bool:
+        source, target = self._harm.any_node(), self._harm.any_node()
+        if source is target:
+            return False
+        self._harm.happened("one-way cut", source)
+        self._harm.note(source, f"cannot reach {target.node_id}")
+        self._network.cut(source.node_id, target.node_id)
+        return True
+
+    def _split(self) -> bool:
+        side = [node_id for node_id in self._nodes if self._harm.rng.random() < 0.5]
+        if not 0 < len(side) < len(self._nodes):
+            return False
+        self._harm.happened("split", *(self._nodes[node_id] for node_id in side))
+        self._harm.note(None, f"{side} are split from the rest")
+        for one in side:
+            self._cut_off(one, [other for other in self._nodes if other not in side])
+        return True
+
+    def _star(self) -> bool:
+        """Everybody reaches only one node, or one of two that reach each other (Kafka's partition of five)."""
+        hubs = self._harm.rng.sample(list(self._nodes), min(self._harm.rng.randint(1, 2), len(self._nodes)))
+        leaves = [node_id for node_id in self._nodes if node_id not in hubs]
+        if len(leaves) < 2:
+            return False
+        self._harm.happened("star", *(self._nodes[hub] for hub in hubs))
+        self._harm.note(None, f"{leaves} reach only {hubs}")
+        for leaf in leaves:
+            kept = self._harm.rng.choice(hubs)
+            self._cut_off(leaf, [other for other in self._nodes if other not in (leaf, kept)])
+        return True
+
+    def _flap(self) -> bool:
+        source, target = self._harm.any_node(), self._harm.any_node()
+        if source is target:
+            return False
+        self._harm.happened("flapping", source)
+        self._harm.note(source, f"reaches {target.node_id} every now and then")
+        until_us = self._harm.world.clock.now_us + self._harm.within(self._harm.pace.network_us_max)
+        self._flap_on((int(source.node_id), int(target.node_id)), self._harm.rng, until_us, is_cut=False)
+        return True
+
+    def _flap_on(self, link: tuple[int, int], rng: Random, until_us: int, *, is_cut: bool) -> None:
+        for one, other in (link, link[::-1]):
+            (self._network.mend if is_cut else self._network.cut)(one, other)
+        if self._harm.world.clock.now_us < until_us or not is_cut:
+            delay_us = rng.randint(1_000, FLAP_US_MAX)
+            self._harm.later(delay_us, lambda: self._flap_on(link, rng, until_us, is_cut=not is_cut))
+
+    def _heal(self) -> bool:
+        if not self._network.cut_links:
+            return False
+        self._harm.happened("heal")
+        self._harm.note(None, "the network heals")
+        self._network.heal()
+        return True
+
+    def _slow(self, kind: str) -> bool:
+        """A delay is the same for every frame; on a slow link large ones take longer, and what comes next waits."""
+        source, target = self._harm.any_node(), self._harm.any_node()
+        if source is target:
+            return False
+        delay_us = self._harm.within(self._harm.pace.delay_us_max)
+        byte_us = self._harm.rng.choice(self._harm.pace.byte_us) if kind == "slow link" else 0
+        if kind == "slow link":
+            delay_us //= 10
+        self._harm.happened(kind, source)
+        self._harm.note(source, f"sends to {target.node_id} {delay_us / 1e3:.1f} ms slower, {byte_us} us a byte")
+        direction = int(source.node_id), int(target.node_id)
+        self._network.slow(*direction, Slowness(delay_us=delay_us, byte_us=byte_us))
+        duration_us = self._harm.within(self._harm.pace.network_us_max)
+        self._harm.later(duration_us, lambda: self._network.slow(*direction, Slowness(delay_us=0, byte_us=0)))
+        return True
+
+    def _lose(self) -> bool:
+        """The next request is lost with its connection."""
+        return self._snag("lost frames", is_dialed=True)
+
+    def _duplicate(self) -> bool:
+        """The next answer is lost with its connection: what was asked is asked again, and done twice."""
+        return self._snag("duplicated request", is_dialed=False)
+
+    def _snag(self, kind: str, *, is_dialed: bool) -> bool:
+        def snag(end: End, _: bytes) -> bool:
+            if end.is_dialed is is_dialed:
+                self._harm.happened(kind, self._nodes[end.station.node_id])
+                self._harm.note(self._nodes[end.station.node_id], f"loses a connection: {kind}")
+                self._network.sever(end)
+            return end.is_dialed is is_dialed
+
+        self._network.snag(kind, snag)
+        return True
+
+    def _reorder(self) -> bool:
+        """The sender loses the connection and asks on a new one; the old request arrives after that."""
+        linger_us = self._harm.rng.randrange(LINGER_US_MAX)
+
+        def snag(end: End, _: bytes) -> bool:
+            if end.is_dialed:
+                node = self._nodes[end.station.node_id]
+                self._network.abandon(end)
+                self._harm.later(linger_us, lambda: self._release(end, node))
+            return end.is_dialed
+
+        self._network.snag("reordered frames", snag)
+        return True
+
+    def _release(self, end: End, node: Node) -> None:
+        if end.outgoing and end.peer is not None and not end.peer.is_closed:
+            self._harm.happened("reordered frames", node)
+            self._harm.note(node, "has an old request arrive late")
+        self._network.release(end)
+
+    def _make_old_fetch(self) -> bool:
+        """1. The next Fetch to a leader stays in a buffer; 2. that leader is cut off; 3. its sender votes anew."""
+
+        def snag(end: End, frame: bytes) -> bool:
+            if not end.is_dialed or end.peer is None or not frame.startswith(_FETCH_BYTES):
+                return False
+            sender, leader = self._nodes[end.station.node_id], self._nodes[end.peer.station.node_id]
+            if sender.host is None or leader.host is None or leader.host.role != "leader":
+                return False
+            end.is_held, epoch = True, sender.host.epoch
+            self._harm.note(sender, f"has a Fetch linger on its way to {leader.node_id}, who is cut off")
+            self._cut_off(int(leader.node_id), self._nodes)
+            self._harm.later(POLL_US, lambda: self._let_old_fetch_go(end, sender, epoch, POLLS_MAX))
+            return True
+
+        self._network.snag("old fetch", snag)
+        return True
+
+    def _let_old_fetch_go(self, end: End, sender: Node, epoch: int, polls: int) -> None:
+        """4. Only then the Fetch arrives."""
+        is_old = self._harm.world.durable_election(sender).epoch > epoch
+        if not is_old and polls:
+            self._harm.later(POLL_US, lambda: self._let_old_fetch_go(end, sender, epoch, polls - 1))
+            return
+        if is_old and end.outgoing and end.peer is not None and not end.peer.is_closed:
+            receiver = self._nodes[end.peer.station.node_id]
+            self._harm.happened("old fetch", receiver)
+            self._harm.note(receiver, f"is given a Fetch of {sender.node_id}, who has voted since")
+        self._network.release(end)

@@ -1,0 +1,168 @@
+"""Processes that end, stand still, start again and again, or leave; and power that goes.
+
+A kill leaves the page cache, a loss of power does not; one may follow the other before anything was synced. Either
+comes at any time, also in the middle of an operation on the disk, while recovering or closing.
+
+Source: TigerBeetle's VOPR; KIP-595 §Graceful shutdown; Kafka ``RaftEventSimulationTest``.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+from pykraft.sim.faults.harm import RECOVERING, Act, Harm
+
+if TYPE_CHECKING:
+    from pykraft.sim.disk import Interrupted
+    from pykraft.sim.node import Node
+
+STORM_US_MAX = 60_000
+CHAIN_US_MAX = 30_000
+
+
+class ProcessFaults:
+    """One table of kinds."""
+
+    def __init__(self, harm: Harm) -> None:
+        self._harm = harm
+        self._waits_for_commit = False
+        self.kinds: dict[str, Act] = {
+            "kill": self._kill,
+            "kill while writing": partial(self._interrupt, loses_power=False),
+            "power loss": self._lose_power,
+            "power loss while writing": partial(self._interrupt, loses_power=True),
+            "kill then power loss": self._chain,
+            "restart storm": self._storm,
+            "pause": self._pause,
+            "all down": partial(self._end_all, "all down", loses_power=True),
+            "all killed": partial(self._end_all, "all killed", loses_power=False),
+            "all down after a commit": self._await_commit,
+            "resign": self._resign,
+            "shutdown": self._shut_down,
+        }
+
+    def stop(self) -> None:
+        """Take back what was prepared."""
+        self._waits_for_commit = False
+        for node in self._harm.world.nodes.values():
+            node.disk.let_be()
+
+    def committed(self) -> None:
+        """A node learned of a commit."""
+        if self._waits_for_commit:
+            self._waits_for_commit = False
+            self._harm.later(0, partial(self._end_all, "all down after a commit", loses_power=True))
+
+    def interrupted(self, node: Node, interruption: Interrupted) -> None:
+        """A process ends in the middle of an operation on its disk."""
+        kind = "power loss while writing" if interruption.loses_power else "kill while writing"
+        self._harm.happened(kind, node, role=None if node.process is not None else RECOVERING)
+
+    def _kill(self) -> bool:
+        node = self._running("kill", "is killed")
+        if node is not None:
+            node.kill()
+        return node is not None
+
+    def _lose_power(self) -> bool:
+        node = self._running("power loss", "loses power")
+        if node is not None:
+            node.lose_power()
+        return node is not None
+
+    def _interrupt(self, *, loses_power: bool) -> bool:
+        operations = self._harm.rng.randrange(self._harm.pace.operations_max)
+        self._harm.any_node().disk.interrupt_within(operations, loses_power=loses_power)
+        return True
+
+    def _chain(self) -> bool:
+        """Killed; the page cache outlives that, and goes with the power, before the next start or soon after it."""
+        node = self._harm.any_node()
+        if node.process is None:
+            return False
+        self._harm.note(node, "is killed, and will lose power")
+        node.kill()
+        self._harm.later(self._harm.rng.randrange(CHAIN_US_MAX), lambda: self._start(node))
+        self._harm.later(self._harm.rng.randrange(CHAIN_US_MAX), lambda: self._end_chain(node))
+        return True
+
+    def _end_chain(self, node: Node) -> None:
+        self._harm.happened("kill then power loss", node)
+        self._harm.note(node, "loses power after a kill")
+        node.lose_power()
+
+    def _storm(self) -> bool:
+        node = self._running("restart storm", "is restarted again and again")
+        if node is not None:
+            rng = self._harm.rng
+            self._storm_on(node, rng, rng.randint(2, max(2, self._harm.pace.storm_restarts_max)))
+        return node is not None
+
+    def _storm_on(self, node: Node, rng: Random, restarts: int) -> None:
+        """Kill, start, and the same again."""
+        if node.process is not None:
+            node.kill()
+        self._start(node)
+        if restarts:
+            self._harm.later(rng.randrange(STORM_US_MAX), lambda: self._storm_on(node, rng, restarts - 1))
+
+    def _start(self, node: Node) -> None:
+        self._harm.world.faults.start(node)
+
+    def _pause(self) -> bool:
+        node = self._harm.awake_node()
+        if node is None:
+            return False
+        assert node.process is not None
+        duration_us = self._harm.within(self._harm.pace.pause_us_max)
+        self._harm.happened("pause", node)
+        self._harm.note(node, f"stands still for {duration_us / 1e3:.0f} ms")
+        node.process.pause(duration_us)
+        return True
+
+    def _await_commit(self) -> bool:
+        is_news = not self._waits_for_commit
+        self._waits_for_commit = True
+        return is_news
+
+    def _end_all(self, kind: str, *, loses_power: bool) -> bool:
+        running = [node for node in self._harm.world.nodes.values() if node.process is not None]
+        if not running:
+            return False
+        self._harm.happened(kind, *running)
+        self._harm.note(None, "the power of all nodes goes" if loses_power else "all nodes are killed")
+        for node in running:
+            (node.lose_power if loses_power else node.kill)()
+        return True
+
+    def _resign(self) -> bool:
+        leader = self._harm.world.newest_leader()
+        if leader is None or leader.is_paused:
+            return False
+        node = self._harm.world.nodes[leader.node_id]
+        self._harm.happened("resign", node)
+        self._harm.world.touch(node)
+        leader.host.resign(leader.host.epoch, node.clock.instant)
+        return True
+
+    def _shut_down(self) -> bool:
+        node = self._harm.awake_node()
+        if node is None:
+            return False
+        assert node.host is not None
+        self._harm.happened("shutdown", node)
+        self._harm.note(node, "is asked to leave")
+        self._harm.world.touch(node)
+        node.host.shutdown(self._harm.pace.shutdown_ms, node.clock.instant)
+        return True
+
+    def _running(self, kind: str, text: str) -> Node | None:
+        """Any node, if it runs; what happens to it now is counted."""
+        node = self._harm.any_node()
+        if node.process is None:
+            return None
+        self._harm.happened(kind, node)
+        self._harm.note(node, text)
+        return node

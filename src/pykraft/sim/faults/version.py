@@ -1,0 +1,36 @@
+"""Nodes that run an older program for a while: they speak and accept what Kafka 3.8 or 3.9 did, and no pre-votes.
+
+The node is killed, comes back as another release, and later the same way as the present one: a rolling upgrade,
+or its way back.
+
+Source: KIP-996 (Vote version 2), KIP-853 (version 1 of the quorum's requests), KIP-595 (version 0).
+"""
+
+from __future__ import annotations
+
+from pykraft.sim.dialect import KAFKA_3_8, KAFKA_3_9
+from pykraft.sim.faults.harm import Act, Harm
+
+
+class VersionFaults:
+    """One table of kinds."""
+
+    def __init__(self, harm: Harm) -> None:
+        self._harm = harm
+        self.kinds: dict[str, Act] = {"old version": self._exchange}
+
+    def stop(self) -> None:
+        """Whoever is old stays old: a cluster must heal with a mixture, too."""
+
+    def _exchange(self) -> bool:
+        node = self._harm.any_node()
+        if node.dialect is None:
+            node.dialect = self._harm.rng.choice((KAFKA_3_8, KAFKA_3_9))
+            self._harm.happened("old version", node)
+            self._harm.note(node, f"is replaced by a program that speaks like {node.dialect.name}")
+        else:
+            self._harm.note(node, "is upgraded")
+            node.dialect = None
+        if node.process is not None:
+            node.kill()
+        return True
