@@ -162,8 +162,8 @@ function drawRow(pen, row, width) {
   pen.arc(x, y, event[KIND] === "n" ? 2 : 3, 0, 7);
   pen.fill();
   pen.font = event[KIND] === "c" ? "bold 12px system-ui, sans-serif" : "12px system-ui, sans-serif";
-  pen.fillStyle = { c: "#111827", n: "#7a8491" }[event[KIND]] || "#334155";
-  write(pen, lineOf(index), x + BAND, y, TIME_WIDTH + laneWidth * (1 + run.nodes.findIndex((node) => node.id === event[NODE])) - x - BAND - 6, row === view.rowOf[view.selected] ? "#fff3bf" : "#ffffff");
+  pen.fillStyle = { a: "#7a8491", c: "#111827", n: "#7a8491" }[event[KIND]] || "#334155";
+  writeBeside(pen, lineOf(index), x, y, width, row === view.rowOf[view.selected] ? "#fff3bf" : "#ffffff");
 }
 
 /** Faults and what broke stand out; they, and what concerns all nodes, have the whole row. */
@@ -178,7 +178,15 @@ function drawAcross(pen, event, index, y, width) {
     pen.fillRect(x, y - 9, room + 12, 18);
   }
   pen.fillStyle = isViolation ? "#ffffff" : isFault ? "#8a3c00" : "#7a8491";
-  write(pen, text, x + 6, y, room + 2);
+  write(pen, text, x + 6, y, room + 2, isViolation || isFault ? null : "#ffffff");
+}
+
+/** To the right of the lane, over the lanes behind it, which have nothing to say in this row; or else to its left. */
+function writeBeside(pen, text, x, y, width, paper) {
+  const right = width - x - BAND - 6, left = x - BAND - TIME_WIDTH;
+  const needed = pen.measureText(text).width;
+  if (needed <= right || right >= left) return write(pen, text, x + BAND, y, right, paper);
+  write(pen, text, x - BAND - Math.min(needed, left), y, left, paper);
 }
 
 /** Text that ends in an ellipsis where there is no room; a little paper keeps lines of messages off it. */
@@ -190,7 +198,7 @@ function write(pen, text, x, y, room, paper) {
     shown = `${text.slice(0, length)}…`;
   }
   if (paper) {
-    pen.lineWidth = 4;
+    pen.lineWidth = 6;
     pen.lineJoin = "round";
     pen.strokeStyle = paper;
     pen.strokeText(shown, x, y);

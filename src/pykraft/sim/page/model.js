@@ -138,7 +138,7 @@ function lineOf(index) {
       return `→ ${message[TARGET]}  ${message[NAME]}: ${message[TEXT]}`;
     }
     case "a":
-      return `← ${messageOf(event)[SOURCE]}  ${messageOf(event)[NAME]}: ${messageOf(event)[TEXT]}`;
+      return `← ${messageOf(event)[SOURCE]}  ${messageOf(event)[NAME]}`;
     case "c":
       return changesBetween(stateBefore(event[NODE], index), event[PAYLOAD]).join(", ") || "first state";
     case "f":
