@@ -40,6 +40,7 @@ def start(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["run", "--tables", "t", "--path", "p", "--master", "cluster"], "--master cluster: it must be local[CORES]"),
         (["run", "--tables", "t", "--path", "p", "--conf", "memory"], "--conf memory: it must be a property of Spark"),
         (["run", "--tables", "t", "--path", "p", "--conf", "a=b"], "--conf a=b: it must be a property of Spark"),
+        (["run", "--tables", "t", "--path", "p"], "p: no segment files; give partition directories"),
         (["run", "--path", "p"], "Missing option '--tables'"),
         (["run", "--tables", "t", "--path", "p", "--format", "csv"], "'csv' is not one of"),
         (["status", "--tables", "t"], "no pipeline has written there"),

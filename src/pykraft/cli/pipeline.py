@@ -63,6 +63,7 @@ def run(  # noqa: PLR0913 - one argument for each option
     With --master the executors of a cluster do the work. They get this package, and need the folder and the quorum.
     """
     try:
+        from pykraft.spark.files import find_replicas
         from pykraft.spark.master import parse_conf, session_at, settings_at
         from pykraft.spark.options import parse_options
         from pykraft.spark.pipeline.keep import KeptQuery
@@ -78,16 +79,13 @@ def run(  # noqa: PLR0913 - one argument for each option
         source["maxRecordsPerTrigger"] = str(max_records_per_trigger)
     if bool(paths) == (bootstrap_controller is not None):
         raise UsageError("give either --bootstrap-controller or --path")
-    parse_options(source)
+    patterns = parse_options(source).patterns
     options = PipelineOptions(source=source, root=root, table_format=table_format, follow=follow)
     options.tables()
     settings = settings_at("pykraft pipeline", master=master, conf=parse_conf(conf))
-    with ended_by_sigterm():
-        spark = session_at(settings)
-        try:
-            _watch(KeptQuery(lambda: start_pipeline(spark, options)), as_json=as_json)
-        finally:
-            spark.stop()
+    find_replicas(patterns)  # what is wrong is told before Spark has come up
+    with ended_by_sigterm(), session_at(settings) as spark:
+        _watch(KeptQuery(lambda: start_pipeline(spark, options)), as_json=as_json)
 
 
 @pipeline.command()
@@ -117,13 +115,9 @@ def report(*, root: Path, replica: str | None, as_json: bool) -> None:
     except ImportError as error:
         raise _no_spark(error) from error
     tables = FORMATS[pipeline_status(root).table_format](root)
-    with ended_by_sigterm():
-        spark = session_at(settings_at("pykraft pipeline report"))
-        try:
-            with Console(stderr=True).status("asking Spark"):
-                found = make_report(spark, tables, replica=replica)
-        finally:
-            spark.stop()
+    settings = settings_at("pykraft pipeline report")
+    with ended_by_sigterm(), session_at(settings) as spark, Console(stderr=True).status("asking Spark"):
+        found = make_report(spark, tables, replica=replica)
     if as_json:
         click.echo(json.dumps(found.as_json(), indent=2))
     else:

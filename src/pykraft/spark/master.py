@@ -10,11 +10,12 @@ Source: Spark's "Submitting Applications" (master URLs, ``--conf``).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from pykraft.errors import UsageError
+from pykraft.errors import PykraftError, UsageError
 from pykraft.spark.java import cache_folder
 from pykraft.spark.package import cached_package
 from pykraft.spark.quiet import without_lines
@@ -29,6 +30,7 @@ MASTER = re.compile(r"local(\[.*\])?|spark://.+|yarn|k8s://.+")
 PY_FILES, JAVA_OPTIONS = "spark.submit.pyFiles", "spark.driver.extraJavaOptions"
 OURS_ONLY_HERE = ("spark.driver.host", "spark.driver.bindAddress")
 NOTHING: Mapping[str, str] = MappingProxyType({})
+GONE = "Spark's Java process has ended; what was done is done, and the next run goes on there"
 NOISE = (b"WARNING: Using incubator modules: jdk.incubator.vector",)
 
 
@@ -64,11 +66,24 @@ def settings_at(name: str, *, master: str | None = None, conf: Mapping[str, str]
     return settings | given
 
 
-def session_at(settings: Mapping[str, str]) -> SparkSession:
-    """A session with these `settings_at`, and the source registered. Errors: UsageError without a Java runtime."""
+@contextmanager
+def session_at(settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session with these `settings_at`, and the source registered; it is stopped at the end.
+
+    Errors: UsageError without a Java runtime; PykraftError when Spark's Java process ends before that.
+    """
+    from py4j.protocol import Py4JNetworkError
+
     prepare_environment(is_local=_is_local(settings["spark.master"]))
     with without_lines(NOISE):
-        return open_session(settings)
+        spark = open_session(settings)
+    try:
+        yield spark
+    except (Py4JNetworkError, ConnectionError) as error:
+        raise PykraftError(GONE) from error
+    finally:
+        with suppress(Py4JNetworkError, ConnectionError):
+            spark.stop()
 
 
 def _is_local(master: str | None) -> bool:

@@ -1,0 +1,173 @@
+"""A stream into tables under kill -9: its driver, its Python workers, and the leader that it reads from, in turn.
+
+    python -m tests.spark.kill_rounds [--rounds N] [--throughput N] [--seed N]
+
+Starts a quorum of three under load and `pykraft pipeline run --follow` beside it. A round kills, each after a random
+time: 1. a Python process of Spark, of another kind each round, which must not end the stream; 2. the leader, which is
+started again; 3. the driver, its Python process or Spark's Java process by turns, which must end as a whole, and is
+started again. Then it waits until the tables hold what was acknowledged before the round's last kill. After the last
+round the load ends, and everything that was ever acknowledged must be in the tables once and in order, and all four
+tables must agree. Exit status 0 when all that holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Event
+
+from pykraft.local.child import Child, Children
+from pykraft.local.cluster import QUICK, SOURCES, Cluster
+from pykraft.local.ports import HOST
+from pykraft.local.waiting import wait_until
+from tests.spark.descendants import Process, descendants, wait_until_gone
+from tests.spark.table_check import end_offset, problems_of
+
+PAUSE_S_MAX = 1.0
+PROGRESS_TIMEOUT_S = 240.0
+WORKER_KINDS = ("a task", "the stream's offsets", "a daemon")
+
+
+class Pipeline:
+    """`pykraft pipeline run --follow` as a process."""
+
+    def __init__(self, children: Children, folder: Path, bootstrap: str) -> None:
+        self._children = children
+        self._log_path = folder / "pipeline.log"
+        self.root = folder / "tables"
+        words = ("run", "--tables", str(self.root), "--bootstrap-controller", bootstrap, "--follow")
+        quickly = ("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1")
+        self._command = [sys.executable, "-m", "pykraft", "pipeline", *words, *quickly]
+        self._child: Child | None = None
+        self._below: list[Process] = []
+
+    @property
+    def child(self) -> Child:
+        """The process as it was started last."""
+        assert self._child is not None
+        return self._child
+
+    def start(self) -> None:
+        """Start it, the first time or again."""
+        environment = {"PYTHONPATH": str(SOURCES)}
+        self._child = self._children.start("the pipeline", self._command, self._log_path, environment=environment)
+
+    def wait_for(self, offset: int) -> None:
+        """Wait until the tables hold everything below it."""
+        told = f"the tables to reach offset {offset}"
+        wait_until(lambda: end_offset(self.root) >= offset, told, timeout_s=PROGRESS_TIMEOUT_S, alive=[self.child])
+
+    def kill_worker(self, kind: str, dice: random.Random) -> None:
+        """SIGKILL to a Python process below Spark's."""
+
+        def look() -> list[Process]:
+            below = descendants(self.child.pid)
+            daemons = {each.pid for each in below if "pyspark.daemon pyspark.worker" in each.command}
+            tasks = [each for each in below if each.parent in daemons]
+            match kind:
+                case "a task":
+                    return tasks
+                case "a daemon":
+                    return [each for each in below if each.pid in daemons and each not in tasks]
+                case _:
+                    return [each for each in below if "source_runner" in each.command]
+
+        there = wait_until(lambda: look() or None, f"a Python process for {kind}", alive=[self.child])
+        dice.choice(there).kill()
+
+    def kill_driver(self, *, is_java: bool) -> None:
+        """SIGKILL to one half of it; the other half, and all below, must end by itself."""
+        below = descendants(self.child.pid)
+        if is_java:
+            next(each for each in below if each.is_java).kill()
+            self.child.wait(timeout_s=60)
+        else:
+            self.child.kill()
+        wait_until_gone(below)
+
+    def stop(self) -> int:
+        """End it as Ctrl-C does; its exit status."""
+        below = descendants(self.child.pid)
+        self.child.signal(signal.SIGINT)
+        status = self.child.wait(timeout_s=60)
+        wait_until_gone(below)
+        return status
+
+    def end(self) -> None:
+        """End what may be left, whatever happened."""
+        for process in descendants(self.child.pid):
+            process.kill()
+
+
+def run(folder: Path, *, rounds: int, throughput: int, seed: int) -> list[str]:
+    """All rounds; what is wrong afterwards. Errors: LocalQuorumError when something does not go on."""
+    dice = random.Random(seed)
+    pause = Event()
+    killed: Counter[str] = Counter()
+    with Children() as children:
+        cluster = Cluster(children, folder / "quorum", throughput=throughput, properties=QUICK)
+        cluster.start()
+        bootstrap = ",".join(f"{HOST}:{node.port}" for node in cluster.nodes.values())
+        pipeline = Pipeline(children, folder, bootstrap)
+        pipeline.start()
+        try:
+            pipeline.wait_for(1)
+            for number in range(rounds):
+                begun = time.monotonic()
+                kind = WORKER_KINDS[number % len(WORKER_KINDS)]
+                is_java = number % 2 == 1
+                pause.wait(dice.uniform(0, PAUSE_S_MAX))
+                pipeline.kill_worker(kind, dice)
+                pause.wait(dice.uniform(0, PAUSE_S_MAX))
+                leader = cluster.nodes[cluster.journal.leader_id()]
+                leader.process.kill()
+                pause.wait(dice.uniform(0, PAUSE_S_MAX))
+                assert pipeline.child.status is None, pipeline.child.log()
+                pipeline.kill_driver(is_java=is_java)
+                promised = cluster.journal.end_offset
+                leader.start()
+                pipeline.start()
+                pipeline.wait_for(promised)
+                killed.update([kind, f"node {leader.node_id}", "Java" if is_java else "Python"])
+                took_s = time.monotonic() - begun
+                print(
+                    f"round {number + 1}: {kind}, node {leader.node_id}, {promised} records, {took_s:.0f} s", flush=True
+                )
+            cluster.end_load()
+            caught_up_offset = cluster.wait_until_caught_up()
+            pipeline.wait_for(caught_up_offset)
+            status = pipeline.stop()
+        except BaseException:
+            print(children.log_ends(), file=sys.stderr)
+            raise
+        finally:
+            pipeline.end()
+    acknowledged = cluster.journal.acknowledgements()
+    found = problems_of(pipeline.root, acknowledged)
+    epochs = len({said.epoch for said in acknowledged})
+    print(f"{sum(said.count for said in acknowledged)} records acknowledged in {epochs} epochs; killed: {dict(killed)}")
+    return found + ([f"the pipeline ended with {status}"] if status else [])
+
+
+def main(words: Sequence[str]) -> int:
+    """The command line; see the module."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--throughput", type=int, default=500, help="records a second")
+    parser.add_argument("--seed", type=int, default=1, help="of the pauses and of the choice of a worker")
+    options = parser.parse_args(words)
+    with tempfile.TemporaryDirectory(prefix="pykraft-kill-rounds-") as folder:
+        found = run(Path(folder), rounds=options.rounds, throughput=options.throughput, seed=options.seed)
+    print("\n".join(found) or "everything acknowledged is in the tables once and in order, and all tables agree")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,82 @@
+"""Do the four tables of a pipeline agree, and hold what was acknowledged once and in order? Asked without Spark.
+
+Owns nothing; it reads Delta tables with ``deltalake`` alone, so that what wrote them cannot hide its own faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from deltalake import DeltaTable
+
+from pykraft.client.journal import Acknowledged
+from pykraft.spark.pipeline.names import BRONZE, CONTROL, PAYLOADS, RECORDS
+
+
+def rows_of(root: Path, table: str, *columns: str) -> dict[str, Any]:
+    """These columns as arrays, in the order of the first of them."""
+    found = DeltaTable(root / table).to_pyarrow_table(columns=list(columns)).sort_by(columns[0])
+    return {name: found.column(name).to_numpy() for name in columns}
+
+
+def end_offset(root: Path) -> int:
+    """The offset behind the last record of the last table; 0 while there is none."""
+    if not DeltaTable.is_deltatable(str(root / PAYLOADS)):
+        return 0
+    offsets = rows_of(root, PAYLOADS, "offset")["offset"]
+    return int(offsets[-1]) + 1 if len(offsets) else 0
+
+
+def problems_of(root: Path, acknowledged: Sequence[Acknowledged]) -> list[str]:
+    """What is wrong, in words; nothing when all is right."""
+    return [*_gaps(root), *_lost(root, acknowledged)]
+
+
+def _gaps(root: Path) -> Iterator[str]:
+    """Every offset once in records, made of bronze's batches, and either in control or in payloads."""
+    bronze = rows_of(root, BRONZE, "base_offset", "last_offset", "records_count")
+    ends = bronze["last_offset"] + 1
+    begins = np.concatenate([[0], ends[:-1]])
+    if not np.array_equal(bronze["base_offset"], begins):
+        yield f"{BRONZE}: batches do not follow each other: {_first(bronze['base_offset'] != begins, begins)}"
+    if bronze["records_count"].sum() != ends[-1]:
+        yield f"{BRONZE}: {bronze['records_count'].sum()} records end at offset {ends[-1]}"
+    records = rows_of(root, RECORDS, "offset", "is_control")
+    every = np.arange(ends[-1])
+    if not np.array_equal(records["offset"], every):
+        yield f"{RECORDS}: {len(records['offset'])} rows for {len(every)} offsets"
+    is_control = records["is_control"].astype(bool)
+    for table, wanted in ((CONTROL, records["offset"][is_control]), (PAYLOADS, records["offset"][~is_control])):
+        found = rows_of(root, table, "offset")["offset"]
+        if not np.array_equal(found, wanted):
+            yield f"{table}: {len(found)} rows, and {len(wanted)} such records"
+
+
+def _lost(root: Path, acknowledged: Iterable[Acknowledged]) -> Iterator[str]:
+    """Each acknowledged record stands at its offset, and sequences of a claim only grow."""
+    rows = rows_of(root, PAYLOADS, "offset", "run", "claim_epoch", "sequence")
+    offsets, claims = rows["offset"], list(zip(rows["run"], rows["claim_epoch"], strict=True))
+    last: dict[tuple[str, int], int] = {}
+    for offset, claim, sequence in zip(offsets, claims, rows["sequence"], strict=True):
+        if sequence <= last.get(claim, -1):
+            yield f"{PAYLOADS}: at offset {offset} sequence {sequence} follows {last[claim]}"
+        last[claim] = sequence
+    for said in acknowledged:
+        at = np.searchsorted(offsets, said.base_offset)
+        found = slice(at, at + said.count)
+        places = np.arange(said.count)
+        is_right = (
+            np.array_equal(offsets[found], said.base_offset + places)
+            and np.array_equal(rows["sequence"][found], said.first_sequence + places)
+            and set(claims[found]) == {(said.run.hex(), said.epoch)}
+        )
+        if not is_right:
+            yield f"{PAYLOADS}: {said.count} records acknowledged at offset {said.base_offset} are not all there"
+
+
+def _first(is_wrong: Any, wanted: Any) -> str:
+    at = int(np.argmax(is_wrong))
+    return f"row {at} should begin at {wanted[at]}"

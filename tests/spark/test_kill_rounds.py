@@ -1,0 +1,16 @@
+"""Driver, Python worker and leader are killed with -9 in turn, three times: each record is in the tables once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.spark.kill_rounds import run
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.timeout(600)
+def test_three_rounds(tmp_path: Path) -> None:
+    assert run(tmp_path, rounds=3, throughput=300, seed=3) == []
