@@ -21,6 +21,8 @@ SHARED_WORDS = frozenset({"pykraft.types", "pykraft.errors", "pykraft.config"})
 JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.cli.main": (14, "the table of all commands"),
     "pykraft.rpc.codec": (14, "the table of all RPCs"),
+    "pykraft.sim.invariants": (40, "the table of all invariants"),
+    "pykraft.sim.world": (16, "all parts of a world, put together"),
 }
 """Modules whose one idea is to join many: how many, and why."""
 

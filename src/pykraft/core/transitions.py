@@ -137,7 +137,8 @@ def write_election(replica: Replica) -> None:
 def announce(replica: Replica) -> None:
     """Tell listeners and traces what is new: a role, a higher epoch, a leader that became known.
 
-    A leader lost within an epoch is no news, and a resigned one goes on counting as its epoch's leader.
+    A leader lost within an epoch is no news, and a resigned one goes on counting as its epoch's leader: nobody is told
+    that this node leads an epoch which it has resigned from, not even when it campaigns for the next one.
     """
     role = (replica.role, replica.epoch)
     if role != replica.told_role:
@@ -145,7 +146,7 @@ def announce(replica: Replica) -> None:
         replica.outbox.add(NotifyRole(role=role[0], epoch=role[1]))
     told_epoch, told_leader = replica.told_leader
     leader_id = replica.leader_id
-    if isinstance(replica.state, Resigned):
+    if isinstance(replica.state, Resigned) or (leader_id == replica.local.id and not isinstance(replica.state, Leader)):
         return
     if replica.epoch > told_epoch or (leader_id is not None and leader_id != told_leader):
         replica.told_leader = (replica.epoch, leader_id)

@@ -17,6 +17,7 @@ from random import Random
 
 from pykraft.config import NodeConfig
 from pykraft.core.events import AppendsScheduled, Event, Persisted, ResignRequested, ShutdownRequested, TimerDue
+from pykraft.core.raft import Raft
 from pykraft.errors import BufferFullError, NotLeaderError, NotRunningError, UsageError
 from pykraft.host.delivery import Listener, Registration
 from pykraft.host.execute import LEADER
@@ -204,6 +205,11 @@ class Host:
     def lane(self) -> OrderedLane:
         """Carries out the jobs that went to `Ports.submit`, in whatever thread calls it; one at a time."""
         return self._opened.lane
+
+    @property
+    def raft(self) -> Raft | None:
+        """The core, to look at; None before `start`."""
+        return self._stepping.raft
 
     @property
     def node_id(self) -> NodeId | None:

@@ -23,9 +23,12 @@ from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
 from pykraft.log.lane import Job
 from pykraft.sim.clock import NodeClock
+from pykraft.sim.dialect import Dialect, Negotiation
 from pykraft.sim.disk import Interrupted, VirtualDisk
+from pykraft.sim.ledger import Ledger
 from pykraft.sim.settings import LISTENER
-from pykraft.sim.spoken import VoteAsked, spoken_in_answer, spoken_in_request, vote_asked
+from pykraft.sim.spoken import LogEnd
+from pykraft.sim.wiretap import Wiretap
 from pykraft.types import Buffer, Endpoint, Io
 
 if TYPE_CHECKING:
@@ -44,10 +47,12 @@ class Process:
         self._queue: list[Job] = []
         self._lane_is_busy = False
         self._wake = 0
-        self._dialed: set[ConnectionId] = set()
-        self._votes_asked: dict[ConnectionId, VoteAsked] = {}
         self._backlog: deque[Callable[[], None]] | None = None
+        self._negotiation = Negotiation(node.dialect) if node.dialect is not None else None
         self.is_running = True
+        self.resumed_us = -1
+        """When the last pause was over and made up for."""
+        self.wiretap = Wiretap()
         self.host = Host.open(node.disk, self, node.config, rng=Random(node.rng.random()))
 
     @property
@@ -78,6 +83,7 @@ class Process:
             return
         if not self._backlog:
             self._backlog = None
+            self.resumed_us = self._world.clock.now_us
             return
         self._backlog.popleft()()
         self._world.clock.after(0, self._catch_up)
@@ -112,34 +118,35 @@ class Process:
 
     def _closed(self, connection: ConnectionId) -> None:
         self._world.touch(self._node)
-        self._votes_asked.pop(connection, None)
+        self.wiretap.broke(connection)
         self.host.on_closed(connection, self._node.clock.instant)
 
     def _received(self, connection: ConnectionId, frame: bytes) -> None:
-        """A question for a vote is noted, for the oracle of its answer."""
+        """A question is noted, for the oracles of its answer."""
         self._world.touch(self._node)
         self._world.trace.absorb(frame)
-        if connection not in self._dialed:
-            asked = vote_asked(frame)
-            if asked is not None:
-                self._votes_asked[connection] = asked
+        if self._negotiation is not None:
+            frame = self._negotiation.received(connection, frame)
+        ledger = self._node.ledger
+        self.wiretap.heard(connection, frame, LogEnd(epoch=ledger.last_epoch, offset=ledger.end_offset))
         self.host.on_frame(connection, frame, self._node.clock.instant)
 
     def dial(self, endpoint: Endpoint) -> ConnectionId:
         """See `Ports`."""
         connection = self._world.network.dial(self, endpoint)
-        self._dialed.add(connection)
+        self.wiretap.dialed(connection, endpoint.port)
         return connection
 
     def send(self, connection: ConnectionId, parts: Sequence[Buffer]) -> None:
-        """See `Ports`; oracles look at requests and votes before they leave."""
-        if connection in self._dialed:
-            spoken = spoken_in_request(parts)
-        else:
-            asked = self._votes_asked.pop(connection, None)
-            spoken = spoken_in_answer(asked, parts) if asked is not None else None
+        """See `Ports`; oracles look at what the quorum says before it leaves."""
+        is_epoch_durable = self.host.epoch <= self._world.durable_election(self._node).epoch
+        spoken = self.wiretap.says(connection, parts, is_epoch_durable=is_epoch_durable)
         if spoken is not None:
-            self._world.before_send(self._node, spoken)
+            self._world.watch.before_send(self._node, spoken)
+            if spoken.fetched is not None:
+                self.wiretap.fetches(connection, self._world.clock.now_us)
+        if self._negotiation is not None:
+            parts = self._negotiation.sent(connection, parts)
         self._world.network.send(connection, parts)
 
     def close(self, connection: ConnectionId) -> None:
@@ -148,6 +155,8 @@ class Process:
 
     def submit(self, job: Job) -> None:
         """See `Ports`."""
+        self._world.watch.submitted(self._node, job)
+        self._node.ledger.submitted(job)
         self._queue.append(job)
         if not self._lane_is_busy:
             self._begin()
@@ -243,7 +252,7 @@ class Process:
         if self._queue:
             self._begin()
         else:
-            self._world.persisted(self._node)
+            self._world.watch.persisted(self._node)
         self.host.on_io(io, self._node.clock.instant)
 
 
@@ -257,7 +266,11 @@ class Node:
         self.rng = rng
         self.disk = VirtualDisk(Random(rng.random()), world.scenario.storage)
         self.clock = NodeClock(world.clock)
+        self.dialect: Dialect | None = None
+        """What the program of this node speaks; None: all that there is."""
         self.process: Process | None = None
+        self.ledger = Ledger()
+        """The log as the running process sees it."""
         self._world = world
 
     @property
@@ -287,6 +300,7 @@ class Node:
     def interrupted(self, interruption: Interrupted, doing: str) -> None:
         """The process ended in the middle of something."""
         self._world.trace.note(self.node_id, f"{interruption} while {doing}")
+        self._world.faults.interrupted(self, interruption)
         if interruption.loses_power:
             self.lose_power()
         else:
@@ -310,11 +324,19 @@ class Node:
         self.kill()
 
     def stopped(self, error: Exception | None) -> None:
-        """The host gave up or is done; in a world without disk errors it has no reason to give up."""
+        """The host gave up or is done."""
         process = self.process
-        if error is not None:
-            self._world.fail(f"node {self.node_id} stopped: {error}")
+        self._world.watch.stopped(self, error)
         self._world.clock.after(0, lambda: self._leave(process))
+
+    @property
+    def has_failing_disk(self) -> bool:
+        """True when the host may give up because of its disk."""
+        return self.disk.is_rotten
+
+    def was_paused_since(self, at_us: int) -> bool:
+        """True when the process stood still at some time from then on."""
+        return self.process is not None and (self.process.is_paused or self.process.resumed_us >= at_us)
 
     def lane_delay_us(self) -> int:
         """How long one turn of a lane takes; now and then the disk is slow."""

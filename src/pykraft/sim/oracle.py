@@ -1,18 +1,20 @@
 """What a power loss now could not take away from a node: read from the platter of its virtual disk.
 
-Reads the same files that recovery would, and only their synced bytes; what it has read it keeps until the
-file is synced again. It shares no code with recovery but the reading of a batch.
+Reads the same files that recovery would, and only their synced bytes, as the disk promised them: what it then lies
+about is the disk's fault. What was read is kept, and read on from there when a file has grown. It shares no code with
+recovery but the reading of a batch.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pykraft.errors import ProtocolError
-from pykraft.protocol.records import scan
+from pykraft.protocol.batch import check_crc, read_header
 from pykraft.sim.disk import Directory, Inode, VirtualDisk
+from pykraft.sim.ledger import Entry, entry_at
 
 LOG_SUFFIX = ".log"
 
@@ -23,25 +25,53 @@ class DurableElection:
 
     epoch: int = 0
     voted_id: int | None = None
+    leader_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class _Extent:
-    """The sound batches at the beginning of a segment; offsets as in the batches, ``end_offset`` exclusive."""
+    """The sound batches at the beginning of a segment, and the bytes that they were read from."""
 
-    end_offset: int
-    is_whole: bool
+    base_offset: int
+    inode: Inode
+    version: int = -1
+    entries: list[Entry] = field(default_factory=list)
+    sound: bytes = b""
+    is_whole: bool = True
     """True when nothing follows them."""
+
+    @property
+    def end_offset(self) -> int:
+        return self.entries[-1].end_offset if self.entries else self.base_offset
+
+    def renew(self) -> None:
+        """Look again if the file was synced since; what stands there unchanged is not read twice."""
+        if self.version == self.inode.version:
+            return
+        self.version = self.inode.version
+        content = self.inode.promised()
+        if not content.startswith(self.sound):
+            self.entries, self.sound = [], b""
+        position = len(self.sound)
+        while position < len(content):
+            entry, size_bytes = _sound_batch(content, position)
+            last_epoch = self.entries[-1].epoch if self.entries else 0
+            if entry is None or entry.base_offset != self.end_offset or entry.epoch < last_epoch:
+                break
+            self.entries.append(entry)
+            position += size_bytes
+        self.sound = content[:position]
+        self.is_whole = position == len(content)
 
 
 class Platter:
-    """Durable election and durable log end of one node."""
+    """Durable election and durable log of one node."""
 
     def __init__(self, disk: VirtualDisk, partition: Path) -> None:
         self._disk = disk
         self._partition = partition
         self._directory: Directory | None = None
-        self._extents: dict[str, tuple[Inode, int, _Extent]] = {}
+        self._extents: dict[str, _Extent] = {}
         self._election: tuple[Inode, int, DurableElection] | None = None
 
     def election(self) -> DurableElection:
@@ -51,21 +81,37 @@ class Platter:
             return DurableElection()
         known = self._election
         if known is None or known[0] is not inode or known[1] != inode.version:
-            known = self._election = (inode, inode.version, _election_in(bytes(inode.synced)))
+            known = self._election = (inode, inode.version, _election_in(inode.promised()))
         return known[2]
 
     def end_offset(self) -> int:
         """End offset (exclusive) of the batches on the platter that stand without a gap from 0 on."""
-        end_offset = 0
-        names = self._names()
+        extents = self._standing()
+        return extents[-1].end_offset if extents else 0
+
+    def entries(self) -> list[Entry]:
+        """All these batches."""
+        return [entry for extent in self._standing() for entry in extent.entries]
+
+    def entry_at(self, offset: int) -> Entry | None:
+        """The one of them that holds this offset."""
+        for extent in reversed(self._standing()):
+            if extent.base_offset <= offset:
+                return entry_at(extent.entries, offset)
+        return None
+
+    def _standing(self) -> list[_Extent]:
+        standing: list[_Extent] = []
+        names, end_offset = self._names(), 0
         for name in sorted(name for name in names if name.endswith(LOG_SUFFIX)):
             if int(name.removesuffix(LOG_SUFFIX)) != end_offset:
                 break
             extent = self._extent(name, names[name], end_offset)
+            standing.append(extent)
             end_offset = extent.end_offset
             if not extent.is_whole:
                 break
-        return end_offset
+        return standing
 
     def _names(self) -> dict[str, Inode]:
         """Durable names of the partition directory; none before it is made."""
@@ -75,28 +121,29 @@ class Platter:
 
     def _extent(self, name: str, inode: Inode, base_offset: int) -> _Extent:
         known = self._extents.get(name)
-        if known is None or known[0] is not inode or known[1] != inode.version:
-            known = (inode, inode.version, _extent_of(bytes(inode.synced), base_offset))
-            self._extents[name] = known
-        return known[2]
+        if known is None or known.inode is not inode:
+            known = self._extents[name] = _Extent(base_offset=base_offset, inode=inode)
+        known.renew()
+        return known
 
 
 def _election_in(content: bytes) -> DurableElection:
     if not content:
         return DurableElection()
     fields = json.loads(content)
-    voted_id = int(fields["votedId"])
-    return DurableElection(epoch=int(fields["leaderEpoch"]), voted_id=None if voted_id < 0 else voted_id)
+    voted_id, leader_id = int(fields["votedId"]), int(fields["leaderId"])
+    return DurableElection(
+        epoch=int(fields["leaderEpoch"]),
+        voted_id=None if voted_id < 0 else voted_id,
+        leader_id=None if leader_id < 0 else leader_id,
+    )
 
 
-def _extent_of(content: bytes, base_offset: int) -> _Extent:
-    """The batches before the bytes stop making sense."""
-    end_offset, epoch, size_bytes = base_offset, 0, 0
+def _sound_batch(content: bytes, position: int) -> tuple[Entry | None, int]:
+    """The batch at this position and its size; None where the bytes stop making sense."""
     try:
-        for position, header in scan(content, verify_crc=True):
-            if header.base_offset != end_offset or header.epoch < epoch:
-                break
-            end_offset, epoch, size_bytes = header.end_offset, header.epoch, position + header.size_bytes
+        header = read_header(content, position)
+        check_crc(content, position, header)
     except ProtocolError:
-        pass
-    return _Extent(end_offset=end_offset, is_whole=size_bytes == len(content))
+        return None, 0
+    return Entry.of(header), header.size_bytes

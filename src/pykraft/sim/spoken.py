@@ -1,7 +1,8 @@
-"""What a frame says in its sender's name, for the oracle that listens on the wire.
+"""What a frame says in its sender's name, for the oracles that listen on the wire.
 
-Only the quorum's own requests and the answers to votes are read: every epoch in them is one that the sender
-must have on disk, and a vote, one's own or a granted one, is a promise that must be there too.
+Only the quorum's own requests and answers are read: every epoch in them is one that the sender must have on disk; a
+vote, one's own or a granted one, is a promise that must be there too; and the offset of a Fetch says what its sender
+holds durably.
 
 Source: Kafka's message definitions of Vote, BeginQuorumEpoch, EndQuorumEpoch and Fetch.
 """
@@ -11,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pykraft.protocol.api import decode_request_body, decode_request_header, decode_response
+from pykraft.protocol.api import RequestHeader, decode_request_body, decode_request_header, decode_response
 from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.schema import Body
 from pykraft.types import Buffer
 
 FRAME_LENGTH_SIZE_BYTES = 4
@@ -22,29 +24,49 @@ EPOCH_FIELDS = {
     ApiKey.END_QUORUM_EPOCH: "leader_epoch",
     ApiKey.FETCH: "current_leader_epoch",
 }
-_VOTE_BYTES = ApiKey.VOTE.to_bytes(2, "big")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spoken:
-    """An epoch, and whom the sender votes for in it; None when the frame is no vote."""
+class LogEnd:
+    """Where a log ends (exclusive), and the epoch of its last record: what two voters compare."""
 
     epoch: int
-    candidate_id: int | None = None
+    offset: int
+
+    def is_at_least(self, other: LogEnd) -> bool:
+        """Raft paper §5.4.1: the later epoch first, then the longer log."""
+        return (self.epoch, self.offset) >= (other.epoch, other.offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteAsked:
-    """A Vote request whose answer is still to come."""
+    """A Vote request whose answer is still to come; ``voter_log`` is the log of the one asked, when it was asked."""
 
     version: int
     epoch: int
     candidate_id: int
     is_pre_vote: bool
+    candidate_log: LogEnd
+    voter_log: LogEnd | None = None
 
 
-def spoken_in_request(parts: Sequence[Buffer]) -> Spoken | None:
-    """What the sender of this request says; None for requests without an epoch."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoken:
+    """An epoch, and what else the sender stands for: each None unless the frame is about it."""
+
+    epoch: int
+    candidate_id: int | None = None
+    """Whom the sender votes for in this epoch; a pre-vote is no vote."""
+    granted: VoteAsked | None = None
+    """The question that is answered with yes, a vote or a pre-vote."""
+    fetched: LogEnd | None = None
+    """What a Fetch says that its sender holds durably."""
+    target_id: int | None = None
+    """Who is asked; None for an answer."""
+
+
+def spoken_in_request(parts: Sequence[Buffer], target_id: int) -> Spoken | None:
+    """What the sender of this request says to that node; None for requests without an epoch."""
     frame = b"".join(parts)[FRAME_LENGTH_SIZE_BYTES:]
     header = decode_request_header(frame)
     api_key = ApiKey(header.api_key)
@@ -52,32 +74,53 @@ def spoken_in_request(parts: Sequence[Buffer]) -> Spoken | None:
     if field is None:
         return None
     partition = decode_request_body(header, frame)["topics"][0]["partitions"][0]
+    epoch = partition[field]
+    if api_key is ApiKey.FETCH:
+        log = LogEnd(epoch=partition["last_fetched_epoch"], offset=partition["fetch_offset"])
+        return Spoken(epoch=epoch, fetched=log, target_id=target_id)
     is_vote = api_key is ApiKey.VOTE and not partition.get("pre_vote")
-    return Spoken(epoch=partition[field], candidate_id=partition["replica_id"] if is_vote else None)
+    return Spoken(epoch=epoch, candidate_id=partition["replica_id"] if is_vote else None, target_id=target_id)
 
 
-def vote_asked(frame: bytes) -> VoteAsked | None:
-    """The question in this request; None when it is not about a vote."""
-    if not frame.startswith(_VOTE_BYTES):
-        return None
-    header = decode_request_header(frame)
+def vote_asked(header: RequestHeader, frame: bytes, voter_log: LogEnd | None = None) -> VoteAsked:
+    """The question in this Vote request, put to a voter whose log ends there."""
     partition = decode_request_body(header, frame)["topics"][0]["partitions"][0]
     return VoteAsked(
         version=header.api_version,
         epoch=partition["replica_epoch"],
         candidate_id=partition["replica_id"],
         is_pre_vote=bool(partition.get("pre_vote")),
+        candidate_log=LogEnd(epoch=partition["last_offset_epoch"], offset=partition["last_offset"]),
+        voter_log=voter_log,
     )
 
 
-def spoken_in_answer(asked: VoteAsked, parts: Sequence[Buffer]) -> Spoken | None:
+def spoken_in_vote(asked: VoteAsked, parts: Sequence[Buffer]) -> Spoken | None:
     """What the answer to a vote says; None when it refuses the request as a whole."""
-    frame = b"".join(parts)[FRAME_LENGTH_SIZE_BYTES:]
-    _, body = decode_response(ApiKey.VOTE, asked.version, frame)
-    if body["error_code"]:
+    partition = _answered(ApiKey.VOTE, asked.version, parts)
+    if partition is None:
         return None
-    partition = body["topics"][0]["partitions"][0]
-    is_promise = partition["vote_granted"] and not asked.is_pre_vote
-    if is_promise:
-        return Spoken(epoch=asked.epoch, candidate_id=asked.candidate_id)
+    if not partition["vote_granted"]:
+        return Spoken(epoch=partition["leader_epoch"])
+    if asked.is_pre_vote:
+        return Spoken(epoch=partition["leader_epoch"], granted=asked)
+    return Spoken(epoch=asked.epoch, candidate_id=asked.candidate_id, granted=asked)
+
+
+def spoken_in_answer(header: RequestHeader, parts: Sequence[Buffer]) -> Spoken | None:
+    """The epoch in the answer to this request of the quorum; None when it refuses the request as a whole."""
+    partition = _answered(ApiKey(header.api_key), header.api_version, parts)
+    if partition is None:
+        return None
+    if header.api_key == ApiKey.FETCH:
+        return Spoken(epoch=max(partition["current_leader"]["leader_epoch"], 0))
     return Spoken(epoch=partition["leader_epoch"])
+
+
+def _answered(api_key: ApiKey, version: int, parts: Sequence[Buffer]) -> Body | None:
+    _, body = decode_response(api_key, version, b"".join(parts)[FRAME_LENGTH_SIZE_BYTES:])
+    key = "responses" if api_key is ApiKey.FETCH else "topics"
+    if body["error_code"] or not body[key]:
+        return None
+    partition: Body = body[key][0]["partitions"][0]
+    return partition

@@ -1,7 +1,7 @@
-"""What an application does in a world: proposes numbered values at every leader and remembers the outcomes.
+"""What clients do in a world: write registers and read them at every node that leads, and keep what they were told.
 
-A value is the number of its proposal. Acknowledged values must be found where they were acknowledged; the
-others may be there or not, but never twice.
+A client calls the node that leads as far as that node knows; so a leader that is none any more gets calls, too. What
+was asked and answered is in the history; oracles hear of each call and each answer.
 """
 
 from __future__ import annotations
@@ -9,47 +9,93 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from pykraft.host.producers import Committed, Outcome
+from pykraft.host.producers import Committed, Outcome, Rejected
+from pykraft.sim.application import Application
+from pykraft.sim.history import READ, WRITE, Answer, History, Operation, value_of
+from pykraft.types import Offset
 
 if TYPE_CHECKING:
-    from pykraft.host.host import Host
+    from pykraft.sim.node import Node
     from pykraft.sim.world import World
+
+READ_PROBABILITY = 0.1
 
 
 class Workload:
-    """Proposes a few values at every node that leads, again and again."""
+    """Calls every node that leads, again and again."""
 
     def __init__(self, world: World, rng: Random) -> None:
-        self.acknowledged: dict[int, tuple[bytes, ...]] = {}
+        self.history = History()
+        self.acknowledged = 0
+        """Values that were acknowledged."""
         self.acknowledged_end_offset = 0
         self.proposed = 0
         self._world = world
         self._rng = rng
         self._work = world.scenario.work
+        self._applications: dict[int, Application] = {}
 
     def begin(self) -> None:
         """Plan the first turn."""
         self._world.clock.after(self._work.period_us, self._turn)
 
+    def serve(self, node: Node, application: Application) -> None:
+        """A process begins: this is its application."""
+        self._applications[int(node.node_id)] = application
+
     def _turn(self) -> None:
         for node in self._world.nodes.values():
-            if node.host is not None and node.host.role == "leader":
+            process = node.process
+            if process is not None and process.host.role == "leader" and not process.is_paused:
                 self._world.touch(node)
-                self._propose(node.host)
+                self._call(node)
         period_us = self._work.period_us
         self._world.clock.after(self._rng.randint(period_us // 2, period_us * 2), self._turn)
 
-    def _propose(self, host: Host) -> None:
-        values = tuple(self._next_value() for _ in range(self._rng.randint(1, self._work.values_max)))
+    def _call(self, node: Node) -> None:
+        process, application = node.process, self._applications[int(node.node_id)]
+        assert process is not None
+        operation = Operation(
+            number=len(self.history.operations),
+            node_id=int(node.node_id),
+            epoch=process.host.epoch,
+            values=self._next_values(),
+            invoked_us=self._world.clock.now_us,
+            invoked_mono_ms=node.clock.instant.mono_ms,
+            is_alive=lambda: process.is_running,
+        )
+        self.history.operations.append(operation)
+        if operation.is_read:
+            application.reads[operation.values[0]] = operation
+        self._world.watch.proposed(operation)
 
-        def decided(outcome: Outcome) -> None:
-            if isinstance(outcome, Committed):
-                self.acknowledged[outcome.base_offset] = values
-                self.acknowledged_end_offset = max(self.acknowledged_end_offset, outcome.base_offset + len(values))
+        def accepted(base_offset: Offset) -> None:
+            operation.base_offset = base_offset
+            self._world.watch.accepted(operation)
 
-        host.propose(values, epoch=host.epoch, now=self._world.clock.instant, on_outcome=decided)
+        process.host.propose(
+            operation.values,
+            epoch=process.host.epoch,
+            now=node.clock.instant,
+            on_outcome=lambda outcome: self._decided(operation, outcome),
+            on_accepted=accepted,
+        )
 
-    def _next_value(self) -> bytes:
+    def _decided(self, operation: Operation, outcome: Outcome) -> None:
+        operation.answered_us = self._world.clock.now_us
+        if isinstance(outcome, Committed):
+            operation.answer, operation.base_offset = Answer.COMMITTED, outcome.base_offset
+            self.acknowledged += len(operation.values)
+            self.acknowledged_end_offset = max(self.acknowledged_end_offset, operation.end_offset)
+        else:
+            operation.answer = Answer.REJECTED if isinstance(outcome, Rejected) else Answer.UNKNOWN
+        self._world.watch.decided(operation)
+
+    def _next_values(self) -> tuple[bytes, ...]:
+        if self._rng.random() < READ_PROBABILITY:
+            return (self._next_value(READ),)
+        return tuple(self._next_value(WRITE) for _ in range(self._rng.randint(1, self._work.values_max)))
+
+    def _next_value(self, kind: bytes) -> bytes:
         self.proposed += 1
-        number = b"%012d" % self.proposed
-        return number + bytes(self._rng.randrange(0, self._work.value_size_bytes_max))
+        return value_of(self.proposed, kind, self._rng.randrange(0, self._work.value_size_bytes_max))

@@ -12,22 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from pykraft.host.delivery import CommittedBatch
 from pykraft.host.host import Host
+from pykraft.sim.application import Application
 from pykraft.sim.clock import Clock
 from pykraft.sim.faults import Faults
 from pykraft.sim.invariants import ALL, Invariant, ViolationError
-from pykraft.sim.invariants.committed import CommittedOnce
+from pykraft.sim.ledger import Entry, Ledger
 from pykraft.sim.network import Network, Weather
 from pykraft.sim.node import Node, Process
 from pykraft.sim.oracle import DurableElection, Platter
 from pykraft.sim.recorder import NodeState, Recorder
 from pykraft.sim.scenario import DEFAULT, Scenario
 from pykraft.sim.settings import node_configs
-from pykraft.sim.spoken import Spoken
 from pykraft.sim.trace import Trace
+from pykraft.sim.watch import Watch
 from pykraft.sim.workload import Workload
-from pykraft.types import Epoch, NodeId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,23 +42,6 @@ class Outcome:
     faults: dict[str, int]
     digest: str
     virtual_ms: int
-
-
-class Listener:
-    """The application of one process: passes on what it is given."""
-
-    def __init__(self, world: World, node: Node) -> None:
-        self._world = world
-        self._node = node
-
-    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """Committed batches, in order."""
-        self._world.delivered(self._node, batches)
-
-    def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
-        """News of a leader."""
-        news = f"epoch {epoch}" if leader_id is None else f"leader {leader_id} of epoch {epoch}"
-        self._world.trace.note(self._node.node_id, f"hears of {news}")
 
 
 class World:
@@ -98,13 +80,11 @@ class World:
         self.faults = Faults(self, self._dice(seed, "faults"))
         if recorder is not None:
             recorder.nodes = {node_id: node_id <= self.voter_count for node_id in self.nodes}
-        self._committed_once = CommittedOnce()
-        self._invariants: list[Invariant] = [
-            self._committed_once if kind is CommittedOnce else kind() for kind in oracles
-        ]
+        self.has_pre_votes = True
+        """False when some node runs, or ran, a version without them: then anybody may campaign without asking."""
+        self.watch = Watch(self, oracles)
         self._ends: dict[int, int] = {}
         self._touched: dict[int, Node] = {}
-        self._failure: str | None = None
 
     def run(self) -> Outcome:
         """Start all, do harm for a while, then let it heal and serve.
@@ -120,20 +100,21 @@ class World:
             self.turn()
         self.trace.note(None, "the faults end")
         self.faults.stop()
+        self.watch.faults_ended()
         goal = self._committed() + course.progress_records
         while not self._has_healed(goal):
             if self.clock.now_us > course.faults_us + course.heal_us:
-                raise ViolationError("Healing", f"no progress to {goal} on all nodes, they are at {self._ends}")
+                self.watch.not_healed(f"no progress to {goal} on all nodes, they are at {self._ends}")
+                break
             self.turn()
-        if self._committed_once in self._invariants:
-            self.check_acknowledged()
+        self.watch.ended()
         return Outcome(
             seed=self.seed,
             voters=self.voter_count,
             observers=self.observer_count,
             committed=self._committed(),
-            acknowledged=sum(map(len, self.workload.acknowledged.values())),
-            epochs=max(host.epoch for host in self.hosts()),
+            acknowledged=self.workload.acknowledged,
+            epochs=max((host.epoch for host in self.hosts()), default=0),
             faults=dict(sorted(self.faults.counts.items())),
             digest=self.trace.digest,
             virtual_ms=self.clock.now_us // 1_000,
@@ -165,35 +146,37 @@ class World:
         """Something happens to this node: look at it once the event is over."""
         self._touched[int(node.node_id)] = node
 
-    def before_send(self, node: Node, spoken: Spoken) -> None:
-        """A frame of the quorum is about to leave."""
-        for invariant in self._invariants:
-            invariant.before_send(self, node, spoken)
+    def durable_entry(self, node: Node, offset: int) -> Entry | None:
+        """The batch that holds this offset and that a power loss now would leave on this node."""
+        return self._platters[node.node_id].entry_at(offset)
 
-    def persisted(self, node: Node) -> None:
-        """All storage jobs of a node are done."""
-        for invariant in self._invariants:
-            invariant.persisted(self, node)
+    def ledger(self, node: Node) -> Ledger:
+        """The log of a node as its process sees it."""
+        return node.ledger
+
+    @property
+    def committed(self) -> Ledger:
+        """What leaders counted as committed."""
+        return self.watch.committed
 
     def started(self, node: Node) -> None:
         """A process begins; its application listens from the first record on."""
         assert node.host is not None
         self._ends[node.node_id] = 0
-        for invariant in self._invariants:
-            invariant.started(node)
-        self.persisted(node)
-        node.host.register(Listener(self, node))
+        node.ledger = Ledger(self._platters[node.node_id].entries())
+        self.watch.started(node)
+        application = Application(self, node)
+        self.workload.serve(node, application)
+        node.host.register(application)
 
     def ended(self, node: Node) -> None:
         """A process is gone."""
         self._ends.pop(node.node_id, None)
         self.faults.ended(node)
 
-    def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
-        """A listener was given batches."""
-        for invariant in self._invariants:
-            invariant.delivered(node, batches)
-        self._ends[node.node_id] = int(batches[-1].end_offset)
+    def delivered(self, node: Node, end_offset: int) -> None:
+        """A listener was given batches up to there."""
+        self._ends[node.node_id] = end_offset
         self.faults.committed()
 
     def allows(self, decision: int) -> bool:
@@ -201,21 +184,14 @@ class World:
         only = self.scenario.pace.only
         return only is None or decision in only
 
-    def fail(self, reason: str) -> None:
-        """Something that must not happen did."""
-        self._failure = self._failure or reason
-
     def turn(self) -> None:
         """The next event, then the invariants. Errors: ViolationError, or whatever a host raised."""
         if not self.clock.advance():
             raise ViolationError("Liveness", "nothing is left to happen")
-        if self._failure is not None:
-            raise ViolationError("NodeStopped", self._failure)
         if self.recorder is not None:
             self.record(self._touched.values())
         for node in self._touched.values():
-            for invariant in self._invariants:
-                invariant.after_event(self, node)
+            self.watch.event_over(node)
         self._touched.clear()
 
     def record(self, nodes: Iterable[Node]) -> None:
@@ -253,17 +229,6 @@ class World:
     def _has_healed(self, goal: int) -> bool:
         goal = max(goal, self.workload.acknowledged_end_offset)
         return len(self._ends) == len(self.nodes) and min(self._ends.values()) >= goal
-
-    def check_acknowledged(self) -> None:
-        """Every acknowledged value is committed where it was acknowledged."""
-        committed = self._committed_once.values_by_offset()
-        for base_offset, values in self.workload.acknowledged.items():
-            for at, value in enumerate(values):
-                if committed.get(base_offset + at) != value:
-                    raise ViolationError("Acknowledged", f"the value acknowledged at {base_offset + at} is not there")
-        numbers = [value[:12] for value in committed.values()]
-        if len(numbers) != len(set(numbers)):
-            raise ViolationError("Acknowledged", "a value was committed twice")
 
 
 def partition_directory(node: Node) -> Path:

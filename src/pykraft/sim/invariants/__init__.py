@@ -1,28 +1,86 @@
-"""What must hold after every event of a world: one invariant, one file, one source.
+"""What must hold in every world: one invariant, one file, one source.
 
 Each is told of what happens (`Invariant`) and raises `ViolationError`; none changes anything in the world.
 """
 
 from __future__ import annotations
 
-from pykraft.sim.invariants.committed import CommittedOnce
+from pykraft.sim.invariants.acknowledged import AcknowledgedIsCommitted
+from pykraft.sim.invariants.append_epoch import AppendedEpochIsKnown
+from pykraft.sim.invariants.check_quorum import LeaderWithoutMajorityResigns
+from pykraft.sim.invariants.committed import CommittedAlike
+from pykraft.sim.invariants.committed_cut import CommittedIsNeverCut
+from pykraft.sim.invariants.decided import EveryProposalIsDecided
+from pykraft.sim.invariants.delivered_committed import DeliveredIsCommitted
+from pykraft.sim.invariants.duplicates import NoDuplicates
 from pykraft.sim.invariants.durable import PersistedIsDurable
-from pykraft.sim.invariants.high_watermark import MajorityHoldsHighWatermark, MonotonicHighWatermark
+from pykraft.sim.invariants.durable_stays import AcknowledgedSurvivesRestart
+from pykraft.sim.invariants.fetch_durable import FetchIsDurableFirst
+from pykraft.sim.invariants.healing import Healing
+from pykraft.sim.invariants.high_watermark import MonotonicHighWatermark
+from pykraft.sim.invariants.in_order import DeliveredOnceInOrder
 from pykraft.sim.invariants.invariant import Invariant, ViolationError
+from pykraft.sim.invariants.leader_completeness import LeaderCompleteness
+from pykraft.sim.invariants.legal_moves import LegalMoves
+from pykraft.sim.invariants.linearizable import Linearizable
+from pykraft.sim.invariants.linger import LingerIsBounded
+from pykraft.sim.invariants.log_matching import LogMatching
 from pykraft.sim.invariants.log_start import LogStartIsSnapshot
+from pykraft.sim.invariants.majority import MajorityHoldsHighWatermark
 from pykraft.sim.invariants.monotonic_epoch import MonotonicEpoch
+from pykraft.sim.invariants.new_epoch import EpochBeginsWithCandidate
+from pykraft.sim.invariants.one_fetch import OneFetchInFlight
+from pykraft.sim.invariants.phantoms import NoPhantoms
+from pykraft.sim.invariants.prospective import NoLastingProspective
+from pykraft.sim.invariants.rejected import RejectedStaysOut
 from pykraft.sim.invariants.single_leader import SingleLeader
+from pykraft.sim.invariants.spoken_epoch import EpochIsDurableFirst
+from pykraft.sim.invariants.stable_leadership import StableLeadership
+from pykraft.sim.invariants.stays_up import NodesStayUp
+from pykraft.sim.invariants.told_leader import LeaderIsToldInTime
+from pykraft.sim.invariants.up_to_date import CandidateIsUpToDate
 from pykraft.sim.invariants.vote import OneVote
 
 ALL: tuple[type[Invariant], ...] = (
-    MonotonicHighWatermark,
+    # elections
     MonotonicEpoch,
-    MajorityHoldsHighWatermark,
-    SingleLeader,
+    EpochIsDurableFirst,
     OneVote,
-    PersistedIsDurable,
+    SingleLeader,
+    CandidateIsUpToDate,
+    LegalMoves,
+    EpochBeginsWithCandidate,
+    StableLeadership,
+    LeaderWithoutMajorityResigns,
+    # logs
+    LogMatching,
+    LeaderCompleteness,
+    CommittedIsNeverCut,
+    AppendedEpochIsKnown,
     LogStartIsSnapshot,
-    CommittedOnce,
+    OneFetchInFlight,
+    # durability
+    PersistedIsDurable,
+    FetchIsDurableFirst,
+    AcknowledgedSurvivesRestart,
+    MonotonicHighWatermark,
+    MajorityHoldsHighWatermark,
+    # the application
+    DeliveredOnceInOrder,
+    DeliveredIsCommitted,
+    CommittedAlike,
+    LeaderIsToldInTime,
+    LingerIsBounded,
+    AcknowledgedIsCommitted,
+    RejectedStaysOut,
+    NoPhantoms,
+    NoDuplicates,
+    EveryProposalIsDecided,
+    Linearizable,
+    # all goes on
+    NodesStayUp,
+    NoLastingProspective,
+    Healing,
 )
 
 __all__ = ["ALL", "Invariant", "ViolationError"]

@@ -14,15 +14,14 @@ from pykraft.sim.invariants.invariant import Invariant
 
 if TYPE_CHECKING:
     from pykraft.sim.node import Node
-    from pykraft.sim.world import World
 
 
 class PersistedIsDurable(Invariant):
     """When all storage jobs are done, the log ends on the platter where the node says that it ends."""
 
-    def persisted(self, world: World, node: Node) -> None:
+    def persisted(self, node: Node) -> None:
         """Compare the platter with the node's own view."""
         assert node.host is not None
-        durable, told = world.durable_end_offset(node), node.host.log_end_offset
+        durable, told = self.world.durable_end_offset(node), node.host.log_end_offset
         if durable != told:
             raise self.violated(f"the log of node {node.node_id} ends at {told}, on the platter at {durable}")

@@ -1,7 +1,8 @@
-"""What every invariant is: told what happened, raising when it must not have.
+"""What every oracle is: told what happened, raising when it must not have.
 
-An invariant reads hosts and disks and remembers what it needs; it never touches the world. An event changes one
-node at most, so only that node is looked at.
+An oracle reads hosts and disks and remembers what it needs; it never touches the world. It is told of each event when
+it happens, and most of them of news only, so that a world costs hardly more for being watched. Oracles know nothing
+of each other: any of them can watch a world alone.
 
 Source: Kafka ``RaftEventSimulationTest.Invariant``; openraft ``tests-turmoil``.
 """
@@ -13,8 +14,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pykraft.host.delivery import CommittedBatch
+    from pykraft.log.lane import Job
+    from pykraft.sim.history import Operation
     from pykraft.sim.node import Node
     from pykraft.sim.spoken import Spoken
+    from pykraft.sim.view import View
     from pykraft.sim.world import World
 
 
@@ -27,22 +31,58 @@ class ViolationError(AssertionError):
 
 
 class Invariant:
-    """Told of every event; each override looks at what concerns it."""
+    """Told of everything; each oracle overrides what concerns it."""
 
-    def after_event(self, world: World, node: Node) -> None:
-        """Something happened to this node."""
+    def __init__(self, world: World) -> None:
+        self.world = world
 
-    def before_send(self, world: World, node: Node, spoken: Spoken) -> None:
+    def started(self, node: Node) -> None:
+        """A process begins on this node, after its recovery."""
+
+    def changed(self, node: Node, was: View, now: View) -> None:
+        """An event is over, and the node is not as it was before."""
+
+    def after_event(self, node: Node, now: View) -> None:
+        """An event is over that concerned this node, whether it changed or not."""
+
+    def before_send(self, node: Node, spoken: Spoken) -> None:
         """A frame of the quorum is about to leave a node."""
 
-    def persisted(self, world: World, node: Node) -> None:
+    def submitted(self, node: Node, job: Job) -> None:
+        """A host asks for a storage job; the node's ledger does not hold it yet."""
+
+    def persisted(self, node: Node) -> None:
         """Every storage job of this node is done; or it has recovered, and there was none."""
 
     def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
         """A listener of this node was given committed batches."""
 
-    def started(self, node: Node) -> None:
-        """A process begins on this node, after its recovery."""
+    def committed(self, base_offset: int, values: Sequence[bytes]) -> None:
+        """For the first time a listener anywhere was given this batch of values at this offset."""
+
+    def told_leader(self, node: Node, epoch: int, leader_id: int | None) -> None:
+        """A listener of this node hears of an epoch or of its leader."""
+
+    def proposed(self, operation: Operation) -> None:
+        """A client is about to propose."""
+
+    def accepted(self, operation: Operation) -> None:
+        """The values of this operation have their offsets; they are not in the log yet."""
+
+    def decided(self, operation: Operation) -> None:
+        """A client has its answer."""
+
+    def stopped(self, node: Node, error: Exception | None) -> None:
+        """A host gives up, or is done when there is no error."""
+
+    def faults_ended(self) -> None:
+        """From now on no harm is done."""
+
+    def not_healed(self, seen: str) -> None:
+        """The time is over in which all nodes should have been given everything."""
+
+    def ended(self) -> None:
+        """The run is over."""
 
     def violated(self, seen: str) -> ViolationError:
         """The error to raise."""

@@ -1,10 +1,9 @@
-"""Epochs only rise, on disk and in memory, and none is spoken before it is durable.
+"""Epochs only rise, on disk and in memory.
 
-The epoch in a file never decreases; the one in memory is never below it; no frame leaves with an epoch
-above the one that a power loss now would leave behind.
+The epoch in a file never decreases, and the one in memory is never below it; they are equal when no write is under
+way.
 
-Source: Kafka ``RaftEventSimulationTest.MonotonicEpoch``, made stricter for writes that are under way;
-Raft paper §5.1 (currentTerm is updated on stable storage before responding to RPCs).
+Source: Kafka ``RaftEventSimulationTest.MonotonicEpoch``, made stricter for writes that are under way; Raft paper §5.1.
 """
 
 from __future__ import annotations
@@ -15,32 +14,23 @@ from pykraft.sim.invariants.invariant import Invariant
 
 if TYPE_CHECKING:
     from pykraft.sim.node import Node
-    from pykraft.sim.spoken import Spoken
+    from pykraft.sim.view import View
     from pykraft.sim.world import World
 
 
 class MonotonicEpoch(Invariant):
-    """What is durable, remembered and said, in this order."""
+    """The durable epoch of a node never falls, and the one in memory never falls below it."""
 
-    def __init__(self) -> None:
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
         self._durable: dict[int, int] = {}
 
-    def after_event(self, world: World, node: Node) -> None:
-        """Compare disk and memory; equal when no write is under way."""
-        durable = world.durable_election(node).epoch
-        if durable < self._durable.get(node.node_id, 0):
-            seen = f"quorum-state of node {node.node_id} fell from epoch {self._durable[node.node_id]} to {durable}"
-            raise self.violated(seen)
+    def changed(self, node: Node, was: View, now: View) -> None:
+        """Compare the disk with what it was, and memory with the disk."""
+        del was
+        durable, known = now.disk.epoch, self._durable.get(node.node_id, 0)
+        if durable < known:
+            raise self.violated(f"quorum-state of node {node.node_id} fell from epoch {known} to {durable}")
         self._durable[node.node_id] = durable
-        process = node.process
-        if process is None:
-            return
-        epoch = process.host.epoch
-        if epoch < durable or (process.is_lane_idle and epoch != durable):
-            raise self.violated(f"node {node.node_id} is in epoch {epoch}, its disk in {durable}")
-
-    def before_send(self, world: World, node: Node, spoken: Spoken) -> None:
-        """Nothing is said of an epoch that is not durable."""
-        durable = world.durable_election(node).epoch
-        if spoken.epoch > durable:
-            raise self.violated(f"node {node.node_id} speaks of epoch {spoken.epoch}, its disk knows {durable}")
+        if now.is_up and (now.epoch < durable or (now.is_settled and now.epoch != durable)):
+            raise self.violated(f"node {node.node_id} is in epoch {now.epoch}, its disk in {durable}")

@@ -1,6 +1,7 @@
 """At most one leader per epoch, for ever.
 
-Source: Raft paper §5.2 (Election Safety); Kafka ``RaftEventSimulationTest.SingleLeader``.
+Source: Raft paper §5.2 (Election Safety); Kafka ``RaftEventSimulationTest.SingleLeader``; ElectionSafety of
+Vanlightly's specification of KRaft.
 """
 
 from __future__ import annotations
@@ -11,21 +12,23 @@ from pykraft.sim.invariants.invariant import Invariant
 
 if TYPE_CHECKING:
     from pykraft.sim.node import Node
+    from pykraft.sim.view import View
     from pykraft.sim.world import World
 
 
 class SingleLeader(Invariant):
-    """Who was seen leading each epoch, by any node's account; two nodes never for the same."""
+    """Who was seen leading each epoch, by any node's memory or disk; two nodes never for the same."""
 
-    def __init__(self) -> None:
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
         self._leaders: dict[int, int] = {}
 
-    def after_event(self, world: World, node: Node) -> None:
-        """Compare the node's view with what was seen before."""
-        del world
-        host = node.host
-        leader_id = host.leader_id if host is not None else None
-        if host is not None and leader_id is not None:
-            known = self._leaders.setdefault(host.epoch, leader_id)
+    def changed(self, node: Node, was: View, now: View) -> None:
+        """Compare what the node knows with what was seen before."""
+        del node, was
+        for epoch, leader_id in ((now.epoch, now.leader_id), (now.disk.epoch, now.disk.leader_id)):
+            if leader_id is None:
+                continue
+            known = self._leaders.setdefault(epoch, leader_id)
             if known != leader_id:
-                raise self.violated(f"epoch {host.epoch} has leaders {known} and {leader_id}")
+                raise self.violated(f"epoch {epoch} has leaders {known} and {leader_id}")

@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 class OneVote(Invariant):
-    """Whom each node said that it votes for, by epoch."""
+    """Each node votes for one candidate in an epoch, and its disk knows before anybody else."""
 
-    def __init__(self) -> None:
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
         self._votes: dict[tuple[int, int], int] = {}
 
-    def before_send(self, world: World, node: Node, spoken: Spoken) -> None:
+    def before_send(self, node: Node, spoken: Spoken) -> None:
         """Compare a vote with the platter and with what was said before."""
         if spoken.candidate_id is None:
             return
-        election = world.durable_election(node)
+        election = self.world.durable_election(node)
+        seen = f"node {node.node_id} votes for {spoken.candidate_id} in epoch {spoken.epoch}"
         if election.epoch == spoken.epoch and election.voted_id != spoken.candidate_id:
-            seen = f"node {node.node_id} votes for {spoken.candidate_id} in epoch {spoken.epoch}"
             raise self.violated(f"{seen}, its disk knows a vote for {election.voted_id}")
         before = self._votes.setdefault((int(node.node_id), spoken.epoch), spoken.candidate_id)
         if before != spoken.candidate_id:
-            seen = f"node {node.node_id} votes for {spoken.candidate_id} in epoch {spoken.epoch}"
             raise self.violated(f"{seen}, and voted for {before} before")

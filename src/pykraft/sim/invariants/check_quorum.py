@@ -1,0 +1,62 @@
+"""A leader that a majority does not fetch from gives up its leadership.
+
+Clients of a leader that is cut off would wait for ever, and it would call itself the leader of a cluster that has
+another one. Observers do not help it: their fetches commit nothing.
+
+Source: KIP-595 §Leader progress timeout; KAFKA-15489; Kafka ``LeaderState.timeUntilCheckQuorumExpiration``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.core.quorum import majority_of
+from pykraft.core.state import Leader
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.node import Node
+    from pykraft.sim.view import View
+    from pykraft.sim.world import World
+
+FETCH_TIMEOUTS = 3
+"""Two windows of 1.5 fetch timeouts: the last one that a majority filled, and the one that it did not."""
+SLACK_MS = 50
+PAUSE_US = 100_000
+"""After a pause a process has so much time to take notice of it."""
+
+
+class LeaderWithoutMajorityResigns(Invariant):
+    """No leader leads on when a majority of the voters has not fetched from it for three fetch timeouts."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._began_ms: dict[int, int] = {}
+
+    def changed(self, node: Node, was: View, now: View) -> None:
+        """Note when a leadership begins."""
+        if now.leads and (not was.leads or was.epoch != now.epoch):
+            self._began_ms[int(node.node_id)] = node.clock.instant.mono_ms
+
+    def after_event(self, node: Node, now: View) -> None:
+        """Look when the voters of a leader fetched last."""
+        now_us = self.world.clock.now_us
+        if not now.leads or self.world.voter_count == 1 or node.was_paused_since(now_us - PAUSE_US):
+            return
+        assert node.host is not None
+        assert node.host.raft is not None
+        state = node.host.raft.state
+        assert isinstance(state, Leader)
+        began_ms = self._began_ms[int(node.node_id)]
+        fetched_ms = sorted(
+            (
+                began_ms if voter.fetched_mono_ms is None else voter.fetched_mono_ms
+                for node_id, voter in state.progress.voters.items()
+                if node_id != node.node_id
+            ),
+            reverse=True,
+        )
+        silent_ms = node.clock.instant.mono_ms - fetched_ms[majority_of(self.world.voter_count) - 2]
+        if silent_ms > FETCH_TIMEOUTS * node.config.raft.fetch_timeout_ms + SLACK_MS:
+            seen = f"leader {node.node_id} of epoch {now.epoch} leads on"
+            raise self.violated(f"{seen}, no majority has fetched from it for {silent_ms} ms")

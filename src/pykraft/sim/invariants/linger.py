@@ -1,0 +1,55 @@
+"""A proposal lingers as long as it was told to, and no longer.
+
+Nothing else need happen at the leader meanwhile: it has to wake up for it.
+
+Source: KIP-595 (``quorum.append.linger.ms``); Kafka ``KafkaRaftClient.poll``, which must wake when the linger is over.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from pykraft.log.lane import AppendBatches
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.log.lane import Job
+    from pykraft.sim.history import Operation
+    from pykraft.sim.node import Node
+    from pykraft.sim.world import World
+
+SLACK_MS = 3
+"""Clocks of hosts tick in milliseconds, and a wake-up may come one late."""
+
+
+class LingerIsBounded(Invariant):
+    """What was accepted is on its way to the disk when its linger time is over, unless the disk is far behind."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._lingering: defaultdict[int, dict[int, Operation]] = defaultdict(dict)
+
+    def started(self, node: Node) -> None:
+        """What lingered at the former process is gone."""
+        self._lingering[int(node.node_id)].clear()
+
+    def accepted(self, operation: Operation) -> None:
+        """It has its offset, and lingers."""
+        assert operation.base_offset is not None
+        self._lingering[operation.node_id][operation.base_offset] = operation
+
+    def submitted(self, node: Node, job: Job) -> None:
+        """See how long the operations lingered that this job writes."""
+        lingering = self._lingering[int(node.node_id)]
+        if not isinstance(job, AppendBatches) or not lingering:
+            return
+        limit_ms = node.config.raft.append_linger_ms + SLACK_MS
+        for header, _ in job.batches:
+            for offset in [offset for offset in lingering if offset < header.end_offset]:
+                operation = lingering.pop(offset)
+                waited_ms = node.clock.instant.mono_ms - operation.invoked_mono_ms
+                is_late = waited_ms > limit_ms and not node.was_paused_since(operation.invoked_us)
+                if operation.epoch == header.epoch and is_late:
+                    seen = f"node {node.node_id} let operation {operation.number} linger for {waited_ms} ms"
+                    raise self.violated(f"{seen}, allowed are {limit_ms}")

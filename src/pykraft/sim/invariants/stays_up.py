@@ -1,0 +1,22 @@
+"""A node stops only when it is asked to, or when its disk fails.
+
+Source: ours; Kafka's ``FaultHandler`` (what is fatal ends the process, and nothing else does).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.node import Node
+
+
+class NodesStayUp(Invariant):
+    """No host gives up that was not asked to leave, unless its disk failed."""
+
+    def stopped(self, node: Node, error: Exception | None) -> None:
+        """Look why."""
+        if error is not None and not node.has_failing_disk:
+            raise self.violated(f"node {node.node_id} stopped: {error}")

@@ -1,0 +1,70 @@
+"""Which batches a log holds, in order: the short form that oracles compare.
+
+A batch is its place, its epoch and its checksum; the values are somebody else's business. Invariant of a `Ledger`: it
+lists what its host has asked the disk to hold, from offset 0 on, whether it is durable yet or not; after a restart
+what recovery found.
+
+Source: Raft paper §5.3 (Log Matching speaks of index and term); the checksum is ours.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pykraft.log.lane import AppendBatches, Job, Truncate
+from pykraft.protocol.batch import BatchHeader
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One batch; ``end_offset`` is exclusive."""
+
+    base_offset: int
+    end_offset: int
+    epoch: int
+    crc: int
+
+    @classmethod
+    def of(cls, header: BatchHeader) -> Entry:
+        """The batch with this header."""
+        return cls(header.base_offset, header.end_offset, header.epoch, header.crc)
+
+
+def entry_at(entries: Sequence[Entry], offset: int) -> Entry | None:
+    """The batch that holds this offset; None when there is none."""
+    at = bisect_right(entries, offset, key=lambda entry: entry.base_offset) - 1
+    return entries[at] if at >= 0 and offset < entries[at].end_offset else None
+
+
+class Ledger:
+    """The log of one node as its running process sees it."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self.entries = list(entries)
+
+    @property
+    def end_offset(self) -> int:
+        """End of the last batch (exclusive)."""
+        return self.entries[-1].end_offset if self.entries else 0
+
+    @property
+    def last_epoch(self) -> int:
+        """Epoch of the last batch; 0 without one."""
+        return self.entries[-1].epoch if self.entries else 0
+
+    def at(self, offset: int) -> Entry | None:
+        """The batch that holds this offset."""
+        return entry_at(self.entries, offset)
+
+    def submitted(self, job: Job) -> None:
+        """The host asked for a storage job."""
+        match job:
+            case AppendBatches():
+                self.entries += [Entry.of(header) for header, _ in job.batches]
+            case Truncate():
+                while self.entries and self.entries[-1].end_offset > job.offset:
+                    self.entries.pop()
+            case _:
+                pass
