@@ -59,6 +59,8 @@ LOG_NUMBERS = (
     Number("metadata.log.segment.ms", "segment_ms", 1, INT64_MAX),
     Number("index.interval.bytes", "index_interval_bytes", 0, INT32_MAX),
     Number("segment.index.bytes", "index_size_bytes_max", 24, INT32_MAX),
+    Number("pykraft.log.scrub.bytes.per.second", "scrub_bytes_per_s_max", 0, INT32_MAX),
+    Number("pykraft.log.scrub.interval.ms", "scrub_interval_ms", 1, INT64_MAX),
 )
 NODE_NUMBERS = (
     Number("socket.request.max.bytes", "request_size_bytes_max", 1_024, INT32_MAX),
@@ -97,7 +99,7 @@ class RaftConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """How the log is cut into files; names after ``metadata.log.*`` and ``segment.index.bytes``.
+    """How the log is cut into files and read again; names after ``metadata.log.*`` and ``segment.index.bytes``.
 
     Errors: ConfigError.
     """
@@ -106,6 +108,8 @@ class LogSettings:
     segment_ms: int = 604_800_000
     index_interval_bytes: int = 4_096
     index_size_bytes_max: int = 10_485_760
+    scrub_bytes_per_s_max: int = 1_048_576
+    scrub_interval_ms: int = 86_400_000
 
     def __post_init__(self) -> None:
         _check(self, LOG_NUMBERS)

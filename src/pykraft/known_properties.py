@@ -149,6 +149,8 @@ _MEANINGS: Mapping[str, str] = {
     "metadata.log.segment.ms": "a segment older than this is not appended to",
     "index.interval.bytes": "bytes of log between two index entries",
     "segment.index.bytes": "most bytes of one index",
+    "pykraft.log.scrub.bytes.per.second": "how fast the log is read again to find damage; 0 never reads it",
+    "pykraft.log.scrub.interval.ms": "a new pass over the log begins so long after the last one began",
     "socket.request.max.bytes": "largest request of a voter; Kafka allows less than 1024",
     "connections.max.idle.ms": "a connection without requests for this long is closed",
 }

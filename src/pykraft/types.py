@@ -199,6 +199,28 @@ class EpochStart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """Bytes below the recovery point that are not what was once synced.
+
+    ``end_offset`` (exclusive) is where sound batches are known to begin again, or to have ended; None: not known.
+    """
+
+    path: str
+    position: int
+    start_offset: Offset
+    end_offset: Offset | None = None
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        end = "" if self.end_offset is None else f" up to {self.end_offset}"
+        return (
+            f"{self.path} at position {self.position}: expected {self.expected}, found {self.found} "
+            f"(offsets from {self.start_offset}{end})"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderChange:
     """Control record type 2: a leader opens its epoch with it (KIP-595)."""
 

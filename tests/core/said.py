@@ -6,7 +6,17 @@ from collections.abc import Sequence
 
 from pykraft.core import messages
 from pykraft.core.messages import FetchedBatch
-from pykraft.types import NO_LISTENERS, Epoch, Listeners, NodeId, Offset, OffsetAndEpoch, ReplicaKey, VersionRange
+from pykraft.types import (
+    NO_LISTENERS,
+    Damage,
+    Epoch,
+    Listeners,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    ReplicaKey,
+    VersionRange,
+)
 from tests.core.replicas import key, listeners
 
 
@@ -16,6 +26,11 @@ def place(offset: int, epoch: int) -> OffsetAndEpoch:
 
 def optional_id(node_id: int | None) -> NodeId | None:
     return None if node_id is None else NodeId(node_id)
+
+
+def damage(offset: int, *, path: str = "00000000000000000000.log") -> Damage:
+    """A batch at this offset whose bytes are wrong."""
+    return Damage(path=path, position=100 * offset, start_offset=Offset(offset), expected="CRC 1", found="CRC 2")
 
 
 def vote(

@@ -41,6 +41,7 @@ from tests.core.said import (
     batch,
     begin,
     begun,
+    damage,
     end,
     ended,
     fetch,
@@ -127,7 +128,10 @@ EVENTS: Mapping[str, list[Event]] = {
     "requests": [asked(message) for message in REQUESTS],
     "responses": [answered(message) for message in RESPONSES],
     "failures": [events.SendFailed(peer_id=2, correlation_id=0, error=error) for error in (8, 13, 35, 199)],
-    "storage": [events.Persisted(io=Io(io)) for io in (0, 1, 99)],
+    "storage": [
+        *(events.Persisted(io=Io(io)) for io in (0, 1, 99)),
+        *(events.CorruptionFound(damage=damage(offset)) for offset in (0, 4, 9, 10)),
+    ],
     "time": [events.TimerDue()],
     "application": [
         *(

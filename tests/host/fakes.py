@@ -12,6 +12,7 @@ from pykraft.host.delivery import CommittedBatch
 from pykraft.host.ports import ConnectionId
 from pykraft.host.recent import Batch
 from pykraft.log.lane import Job
+from pykraft.log.segment_view import SegmentView
 from pykraft.protocol.batch import read_header, scan
 from pykraft.protocol.frame import FrameReader
 from pykraft.protocol.records import encode_batch
@@ -70,7 +71,7 @@ def config(node_id: int, *, voters: int = 3, **raft: Any) -> NodeConfig:
         log_dir=DIRECTORY,
         topic_name=TOPIC_NAME,
         topic_id=TOPIC_ID,
-        log=LogSettings(segment_size_bytes=4_096, index_size_bytes_max=1_200),
+        log=LogSettings(segment_size_bytes=4_096, index_size_bytes_max=1_200, scrub_bytes_per_s_max=0),
         raft=RaftConfig(**{"append_linger_ms": 0, **raft}),
     )
 
@@ -91,9 +92,15 @@ def joined(batches: Sequence[Batch]) -> bytes:
 class FakeLog:
     """A log of batches that are there, for what only reads."""
 
+    generation = 0
+
     def __init__(self, batches: Sequence[Batch] = ()) -> None:
         self.batches = list(batches)
         self.asked: list[Offset] = []
+
+    def views(self) -> Sequence[SegmentView]:
+        """See `Log.views`: no file to scrub."""
+        return ()
 
     def read(self, offset: Offset, size_bytes_max: int) -> Buffer:
         """See `Log.read`."""

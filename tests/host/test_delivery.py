@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from pykraft.errors import UsageError
@@ -20,9 +22,13 @@ class Desk:
         self.log = FakeLog([batch(offset) for offset in range(in_files)])
         self.recent = RecentBatches(end_offset=Offset(in_files))
         self.recent.append([batch(offset) for offset in range(in_files, in_files + in_memory)])
-        self.delivery = Delivery(self.ports, self.log, self.recent, Offset(0))
+        self.delivery = Delivery(self.ports, self.log, self.recent, Offset(0), self._suspect)
         self.listener = FakeListener()
+        self.suspected: list[tuple[Offset, Callable[[], None]]] = []
         self.registration = self.delivery.register(self.listener)
+
+    def _suspect(self, offset: Offset, retry: Callable[[], None]) -> None:
+        self.suspected.append((offset, retry))
 
     def commit(self, high_watermark: int) -> list[tuple[int, ...] | tuple[str, int, int | None]]:
         """Raise the high watermark, finish all reads; what the listener was called with since."""

@@ -21,7 +21,8 @@ class Reader:
         self.log = FakeLog([batch(offset) for offset in range(in_files)])
         self.recent = RecentBatches(end_offset=Offset(in_files))
         self.recent.append([batch(offset) for offset in range(in_files, in_files + in_memory)])
-        self.reads = FetchReads(self.ports, self.log, self.recent)
+        self.suspected: list[Offset] = []
+        self.reads = FetchReads(self.ports, self.log, self.recent, lambda offset, _: self.suspected.append(offset))
         self.got: list[Sequence[Buffer] | None] = []
 
     def read(self, offset: int, end_offset: int, size_bytes_max: int = ALL) -> None:

@@ -123,7 +123,7 @@ def test_another_topics_partition_is_refused() -> None:
 @pytest.mark.conformance(84)
 @pytest.mark.parametrize(
     "path",
-    [DIRECTORY / "meta.properties", PARTITION / "quorum-state", PARTITION / "partition.metadata", LOG],
+    [DIRECTORY / "meta.properties", PARTITION / "quorum-state", PARTITION / "partition.metadata"],
     ids=lambda path: path.name,
 )
 def test_damage_is_refused_by_name_and_leaves_the_directory_free(path: Path) -> None:

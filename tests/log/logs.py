@@ -12,7 +12,7 @@ from pykraft.log.log import Log
 from pykraft.log.recovery import Recovery
 from pykraft.protocol.batch import BatchHeader, read_header, scan
 from pykraft.protocol.records import encode_batch
-from pykraft.types import Epoch, Offset, Uuid
+from pykraft.types import Epoch, EpochStart, Offset, Uuid
 
 DIRECTORY = Path("/data/topic-0")
 TOPIC_ID = Uuid(bytes(15) + b"\2")
@@ -20,6 +20,9 @@ SMALL = LogConfig(segment_size_bytes=2000, index_interval_bytes=200, index_size_
 """Segments of a few batches, indexes of many entries."""
 ONE = LogConfig(index_size_bytes_max=480)
 """All in one segment, and small index files."""
+
+EPOCH_1 = (EpochStart(epoch=Epoch(1), start_offset=Offset(0)),)
+"""All of a log is of epoch 1."""
 
 Batch = tuple[BatchHeader, bytes]
 

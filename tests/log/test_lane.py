@@ -14,6 +14,7 @@ import pytest
 from pykraft.errors import StorageError
 from pykraft.log.config import LogConfig
 from pykraft.log.lane import AppendBatches, Job, OrderedLane, Truncate, WriteElection
+from pykraft.log.quarantine_file import QuarantineFile
 from pykraft.log.quorum_state import ElectionStore
 from pykraft.protocol.batch import read_header
 from pykraft.types import Election, Epoch, Io, NodeId, Offset, ReplicaKey, Uuid
@@ -61,7 +62,7 @@ class Replica:
         self.log, self.recovery = open_log(self.fs, self.config)
         elections = ElectionStore(self.fs, DIRECTORY)
         stored = elections.read()
-        self.lane = OrderedLane(self.log, elections)
+        self.lane = OrderedLane(self.log, elections, QuarantineFile(self.fs, DIRECTORY))
         self.io = 0
         assert self.recovery.corrupt == ()
         found = content(self.log), stored.election if stored else None
@@ -209,7 +210,7 @@ def test_power_loss_at_every_operation_of_the_first_start(seed: int) -> None:
 def test_a_group_of_appends_is_one_write_and_one_sync() -> None:
     fs = PageCacheFs()
     log, _ = open_log(fs, ONE)
-    lane = OrderedLane(log, ElectionStore(fs, DIRECTORY))
+    lane = OrderedLane(log, ElectionStore(fs, DIRECTORY), QuarantineFile(fs, DIRECTORY))
     lane.perform([append(1, run_of(0, 1))])
     fs.operations.clear()
     assert lane.perform([append(io, run_of(io - 1, 1)) for io in range(2, 12)]) == 11

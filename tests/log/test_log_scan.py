@@ -5,21 +5,25 @@ from __future__ import annotations
 import pytest
 from crc32c import crc32c
 
+from pykraft.core.epochs import EpochCache
 from pykraft.log.config import INT32_MAX
-from pykraft.log.log_scan import LogScan, scan_log
-from pykraft.types import EpochStart, Offset
+from pykraft.log.log_scan import NO_ONE_KNOWS, Known, LogScan, scan_log
+from pykraft.types import EPOCH_MAX, Epoch, EpochStart, Offset
 from tests.log.logs import DIRECTORY, SMALL, Batch, batch, bytes_of, run_of
 from tests.log.page_cache_fs import PageCacheFs
 
 
-def scan_of(segments: dict[int, bytes], recovery_point: int) -> LogScan:
+def scan_of(
+    segments: dict[int, bytes], recovery_point: int, *, epochs: EpochCache | None = None, epoch_max: int = EPOCH_MAX
+) -> LogScan:
     fs = PageCacheFs()
     fs.mkdir(DIRECTORY)
     for base_offset, content in segments.items():
         fs.write(DIRECTORY / f"{base_offset:020d}.log", content)
     before = {name: fs.read(DIRECTORY / name) for name in fs.listdir(DIRECTORY)}
     offsets = [Offset(base_offset) for base_offset in segments]
-    scan = scan_log(fs, DIRECTORY, offsets, config=SMALL, recovery_point=Offset(recovery_point))
+    known = Known(recovery_point=Offset(recovery_point), epochs=epochs, epoch_max=Epoch(epoch_max))
+    scan = scan_log(fs, DIRECTORY, offsets, config=SMALL, known=known)
     assert {name: fs.read(DIRECTORY / name) for name in fs.listdir(DIRECTORY)} == before
     return scan
 
@@ -67,10 +71,40 @@ def test_a_segment_that_does_not_follow_ends_the_log(base_offset: int, *, missin
 def test_a_log_that_ends_below_its_recovery_point_is_corrupt() -> None:
     scan = scan_of({0: joined(run_of(0, 2)), 2: b""}, 5)
     (damage,) = scan.corrupt
-    assert (damage.path.name, damage.position) == (f"{2:020d}.log", 0)
+    assert (damage.path, damage.position) == (str(DIRECTORY / f"{2:020d}.log"), 0)
     assert (damage.start_offset, damage.end_offset, damage.found) == (2, 5, "the end of the log")
-    assert "offsets 2 to 5 were synced before" in str(damage.error())
-    assert "if Kafka has run on this directory since, remove the file recovery-point" in str(damage.error())
+    assert str(damage).endswith("(offsets from 2 up to 5)")
+
+
+def test_without_its_recovery_point_a_log_may_end_anywhere_and_an_invalid_batch_is_damage() -> None:
+    sound = joined(run_of(0, 2))
+    whole = scan_of({0: sound}, NO_ONE_KNOWS)
+    assert (whole.corrupt, whole.torn, whole.end_offset) == ([], None, 2)
+    (damage,) = scan_of({0: sound + b"torn"}, NO_ONE_KNOWS).corrupt
+    assert (damage.start_offset, damage.end_offset, damage.position) == (2, None, len(sound))
+
+
+EPOCHS = EpochCache(
+    [EpochStart(epoch=Epoch(1), start_offset=Offset(0)), EpochStart(epoch=Epoch(3), start_offset=Offset(2))]
+)
+
+
+@pytest.mark.parametrize(("epochs", "start"), [((1, 2, 3, 3), 1), ((1, 1, 3, 4), 3), ((1, 1, 1, 3), 2)])
+def test_below_the_recovery_point_epochs_are_those_of_the_checkpoint(epochs: tuple[int, ...], start: int) -> None:
+    content = joined([batch(at, epoch=epoch) for at, epoch in enumerate(epochs)])
+    (damage,) = scan_of({0: content}, 4, epochs=EPOCHS).corrupt
+    assert (damage.start_offset, damage.end_offset) == (start, 4)
+    assert "as in leader-epoch-checkpoint" in damage.expected
+    assert scan_of({0: content}, start, epochs=EPOCHS).end_offset == 4
+
+
+def test_an_epoch_above_that_of_quorum_state_ends_the_log() -> None:
+    content = joined([batch(0), batch(1, epoch=4)])
+    (damage,) = scan_of({0: content}, 2, epoch_max=3).corrupt
+    assert (damage.start_offset, damage.expected, damage.found) == (1, "an epoch of at most 3", "epoch 4")
+    torn = scan_of({0: content}, 1, epoch_max=3)
+    assert (torn.end_offset, torn.corrupt) == (1, [])
+    assert torn.torn is not None
 
 
 def test_no_segments_are_an_empty_log() -> None:

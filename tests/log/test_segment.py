@@ -6,7 +6,7 @@ import pytest
 
 from pykraft.log.segment import Segment, SegmentContent
 from pykraft.types import Offset
-from tests.log.logs import DIRECTORY, SMALL, Batch, batch, bytes_of, run_of
+from tests.log.logs import DIRECTORY, EPOCH_1, SMALL, Batch, batch, bytes_of, run_of
 from tests.log.page_cache_fs import PageCacheFs
 
 BASE = f"{10:020d}"
@@ -54,7 +54,7 @@ def test_a_truncated_segment_is_that_of_fewer_batches_and_takes_more(cut: int, *
     segment = segment_with(batches, fs)
     if is_sealed:
         segment.seal()
-    segment.truncate_to(*segment.view().find_end(Offset(cut)))
+    segment.truncate_to(*segment.view(EPOCH_1).find_end(Offset(cut)))
     kept = [one for one in batches if one[0].end_offset <= cut]
     expected = segment_with(kept, fresh)
     assert fs.read(segment.path) == b"".join(bytes_of(kept))
@@ -67,7 +67,7 @@ def test_a_truncated_segment_is_that_of_fewer_batches_and_takes_more(cut: int, *
     for header, data in run_of(segment.end_offset, 2):
         segment.stage(header, data)
     segment.write()
-    assert segment.view().read(Offset(segment.end_offset - 1), 1)
+    assert segment.view(EPOCH_1).read(Offset(segment.end_offset - 1), 1)
 
 
 def test_bytes_behind_the_content_are_cut() -> None:
@@ -93,7 +93,7 @@ def test_a_removed_segment_leaves_no_file_and_is_still_readable() -> None:
     fs = PageCacheFs()
     batches = run_of(10, 2)
     segment = segment_with(batches, fs)
-    view = segment.view()
+    view = segment.view(EPOCH_1)
     segment.remove()
     assert fs.listdir(DIRECTORY) == []
     assert bytes(view.read(Offset(10), 1000)) == b"".join(bytes_of(batches))

@@ -15,7 +15,9 @@ Time: ``timeout N`` (node N's clock runs on until it changes its state; nobody e
 passes for all, nothing moves) · ``run MS`` (time passes, disks and network work) · ``stabilize`` (they work until
 all is quiet, no time passes).
 Disks: ``flush N…|all`` (all jobs) · ``flush-next N`` (the oldest job) · ``stall N`` (not by ``run`` and
-``stabilize``) · ``mend N`` · ``crash N`` · ``restart N`` · ``restart-wiped N``.
+``stabilize``) · ``mend N`` · ``crash N`` · ``restart N`` · ``restart-wiped N`` ·
+``rot N OFFSET`` (what begins there on its disk goes bad; the next start finds it) · ``find N OFFSET`` (it goes bad, and
+the running node finds it).
 Network: ``deliver N…|A->B…|all`` (what is on the wire to them or on
 these links, one argument after the other) · ``drop A->B`` (what is on
 the wire) · ``cut A->B…`` and ``heal`` · ``tamper A->B FIELD=VALUE`` (in the Fetch answer on the wire).
@@ -32,7 +34,7 @@ from pathlib import Path
 
 from pykraft.config import RaftConfig
 from pykraft.core import events, messages
-from pykraft.types import Epoch, NodeId, Offset
+from pykraft.types import Damage, Epoch, NodeId, Offset
 from tests.scenarios import asks, tell
 from tests.scenarios.world import OBSERVER_WITHOUT_ID, Message, Node, World
 
@@ -93,6 +95,8 @@ class Stage:
             "crash": self._crash,
             "restart": self._restart,
             "restart-wiped": self._restart_wiped,
+            "rot": self._rot,
+            "find": self._find,
             "deliver": self._deliver,
             "drop": self._drop,
             "cut": self._cut,
@@ -206,6 +210,18 @@ class Stage:
     def _restart_wiped(self, arguments: list[str]) -> None:
         self.world.restart(int(arguments[0]), wiped=True)
 
+    def _rot(self, arguments: list[str]) -> None:
+        node_id, offset = map(int, arguments)
+        if node_id in self.world.nodes:
+            self.world.nodes[node_id].damage(_damage(offset))
+        else:
+            disk = self.world.crashed[node_id]
+            disk.damages = (*disk.damages, _damage(offset))
+
+    def _find(self, arguments: list[str]) -> None:
+        self._rot(arguments)
+        self.world.nodes[int(arguments[0])].step(events.CorruptionFound(damage=_damage(int(arguments[1]))))
+
     def _deliver(self, arguments: list[str]) -> None:
         for argument in arguments:
             for message in [waiting for waiting in self.world.wire if _is_meant(waiting, argument)]:
@@ -288,3 +304,7 @@ def _tampered(body: messages.Request | messages.Response, field: str, value: int
         case _:
             raise AssertionError(field)
     return dataclasses.replace(body, batches=(*body.batches[:-1], last))
+
+
+def _damage(offset: int) -> Damage:
+    return Damage(path="log", position=100 * offset, start_offset=Offset(offset), expected="CRC 1", found="CRC 2")

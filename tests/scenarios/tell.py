@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pykraft.core import effects, messages
 from pykraft.core.effects import Effect
+from pykraft.core.quarantine import Quarantine
 from pykraft.core.raft import Raft
 from pykraft.errors import ErrorCode
 from pykraft.types import Election
@@ -21,6 +22,10 @@ def effect(node_id: int, done: Effect) -> str | None:
             return f"{node_id} appends fetched batches up to {done.end_offset}"
         case effects.TruncateTo():
             return f"{node_id} truncates to {done.end_offset}"
+        case effects.EnterQuarantine():
+            return f"{node_id} enters quarantine: {_quarantine(done.quarantine)} end={done.end_offset}"
+        case effects.LeaveQuarantine():
+            return f"{node_id} leaves quarantine"
         case effects.CloseRequester() | effects.ClosePeer():
             return f"{node_id} closes the connection: {done.reason}"
         case effects.AcceptProposal():
@@ -108,7 +113,14 @@ def _leader(body: messages.Request | messages.Response) -> str:
 def state(node_id: int, raft: Raft) -> str:
     """Where a node stands."""
     log = raft.log
+    quarantine = f" quarantine: {_quarantine(log.quarantine)}" if log.quarantine else ""
     return (
         f"{node_id} {raft.role} epoch={raft.epoch} leader={raft.leader_id} "
-        f"end={log.end_offset}/{log.last_epoch} flushed={log.flushed_end_offset} hw={raft.high_watermark}"
+        f"end={log.end_offset}/{log.last_epoch} flushed={log.flushed_end_offset} hw={raft.high_watermark}{quarantine}"
     )
+
+
+def _quarantine(quarantine: Quarantine) -> str:
+    places = ",".join(str(damage.start_offset) for damage in quarantine.damages)
+    cut = "cut" if quarantine.is_cut else "not cut"
+    return f"epoch={quarantine.epoch} until={quarantine.until_offset} damaged={places} {cut}"

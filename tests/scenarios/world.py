@@ -17,11 +17,13 @@ from pykraft.core import effects, events, messages
 from pykraft.core.effects import Effect
 from pykraft.core.log_view import LogView
 from pykraft.core.messages import FetchedBatch
+from pykraft.core.quarantine import Quarantine
 from pykraft.core.raft import Raft
 from pykraft.core.replica import LocalReplica
 from pykraft.errors import ErrorCode
 from pykraft.types import (
     EPOCH_ZERO,
+    Damage,
     Election,
     Endpoint,
     Epoch,
@@ -52,18 +54,39 @@ class Disk:
 
     election: Election | None = None
     batches: list[FetchedBatch] = field(default_factory=list)
+    quarantine: Quarantine | None = None
+    damages: tuple[Damage, ...] = ()
+    """Damage in the files that was not cut off, whether it was found or not."""
 
     @property
     def end_offset(self) -> Offset:
         return self.batches[-1].end_offset if self.batches else Offset(0)
 
+    @property
+    def sound_end_offset(self) -> Offset:
+        """Where recovery finds the first damage, or the end."""
+        return min((damage.start_offset for damage in self.damages), default=self.end_offset)
+
     def copy(self) -> Disk:
-        return Disk(election=self.election, batches=list(self.batches))
+        return dataclasses.replace(self, batches=list(self.batches))
+
+    def found(self) -> Quarantine | None:
+        """What recovery makes of the damage."""
+        if not self.damages:
+            return self.quarantine
+        epoch = self.election.epoch if self.election else EPOCH_ZERO
+        return Quarantine(epoch=epoch, until_offset=None, damages=self.damages, is_cut=False)
+
+    def cut(self, end_offset: Offset) -> None:
+        """Remove what lies behind this offset, damage included."""
+        self.batches = [batch for batch in self.batches if batch.end_offset <= end_offset]
+        self.damages = tuple(damage for damage in self.damages if damage.start_offset < end_offset)
 
     def epochs(self) -> list[EpochStart]:
         starts: dict[Epoch, Offset] = {}
         for batch in self.batches:
-            starts.setdefault(batch.epoch, batch.base_offset)
+            if batch.base_offset < self.sound_end_offset:
+                starts.setdefault(batch.epoch, batch.base_offset)
         return [EpochStart(epoch=epoch, start_offset=offset) for epoch, offset in starts.items()]
 
 
@@ -114,7 +137,12 @@ class Node:
             voters=world.voters,
             bootstrap=world.bootstrap,
             election=disk.election,
-            log=LogView(start_offset=Offset(0), end_offset=disk.end_offset, epochs=disk.epochs()),
+            log=LogView(
+                start_offset=Offset(0),
+                end_offset=disk.sound_end_offset,
+                epochs=disk.epochs(),
+                quarantine=disk.found(),
+            ),
             rng=Random(node_id),
             now=self.now,
         )
@@ -143,6 +171,8 @@ class Node:
                     | effects.AppendBatches()
                     | effects.AppendFetched()
                     | effects.TruncateTo()
+                    | effects.EnterQuarantine()
+                    | effects.LeaveQuarantine()
                 ):
                     self._remember(effect)
                     self.jobs.append(Job(io=effect.io, result=self.memory.copy()))
@@ -155,6 +185,11 @@ class Node:
                 case _:
                     pass
         self.release()
+
+    def damage(self, damage: Damage) -> None:
+        """A place on the disk goes bad: in what is durable, and in what will be."""
+        for disk in (self.disk, self.memory, *(job.result for job in self.jobs)):
+            disk.damages = (*disk.damages, damage)
 
     def flush(self, count: int | None = None) -> None:
         """The oldest jobs, or all of them, become durable; what waited for them leaves."""
@@ -190,7 +225,11 @@ class Node:
             case effects.AppendFetched():
                 self.memory.batches += self.fetched[: effect.count]
             case effects.TruncateTo():
-                self.memory.batches = [batch for batch in self.memory.batches if batch.end_offset <= effect.end_offset]
+                self.memory.cut(effect.end_offset)
+            case effects.EnterQuarantine():
+                self.memory.quarantine = dataclasses.replace(effect.quarantine, is_cut=True)
+            case effects.LeaveQuarantine():
+                self.memory.quarantine = None
             case _:
                 assert_never(effect)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from pykraft.core.messages import FetchResponse, Request, Response
+from pykraft.core.quarantine import Quarantine
 from pykraft.types import ControlRecord, Election, Endpoint, Epoch, Io, NodeId, Offset
 
 
@@ -73,6 +74,25 @@ class TruncateTo:
 
     io: Io
     end_offset: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnterQuarantine:
+    """Note durably that this replica lost part of its log; read nothing from ``end_offset`` on any more.
+
+    The files stay as they are: a `TruncateTo` follows once a leader has what is missing.
+    """
+
+    io: Io
+    quarantine: Quarantine
+    end_offset: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveQuarantine:
+    """This replica holds all it ever acknowledged again: forget, durably, that it was damaged."""
+
+    io: Io
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +212,9 @@ class Fatal:
     reason: str
 
 
-StorageEffect: TypeAlias = WriteElectionState | AppendBatches | AppendFetched | TruncateTo
+StorageEffect: TypeAlias = (
+    WriteElectionState | AppendBatches | AppendFetched | TruncateTo | EnterQuarantine | LeaveQuarantine
+)
 MessageEffect: TypeAlias = Send | Reply | ReplyFetch
 Effect: TypeAlias = (
     StorageEffect

@@ -9,7 +9,7 @@ Source: KIP-101, KIP-595 §Log reconciliation; Kafka ``LeaderEpochFileCache``.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pykraft.types import Epoch, EpochStart, Offset, OffsetAndEpoch
 
@@ -43,6 +43,10 @@ class EpochCache:
             self._entries.pop()
         self._entries.append(EpochStart(epoch=epoch, start_offset=start_offset))
 
+    def epoch_at(self, offset: Offset) -> Epoch | None:
+        """Epoch of the record at this offset; None before the first entry."""
+        return epoch_at(self._entries, offset)
+
     def truncate_to(self, end_offset: Offset) -> None:
         """Forget epochs that begin at or above the new log end."""
         while self._entries and self._entries[-1].start_offset >= end_offset:
@@ -61,3 +65,9 @@ class EpochCache:
             return None
         floor = self._entries[at - 1].epoch if at else epoch
         return OffsetAndEpoch(self._entries[at].start_offset, floor)
+
+
+def epoch_at(entries: Sequence[EpochStart], offset: Offset) -> Epoch | None:
+    """Epoch of the record at this offset, by the ascending entries of a log; None before the first one."""
+    at = bisect_right(entries, offset, key=lambda entry: entry.start_offset)
+    return entries[at - 1].epoch if at else None

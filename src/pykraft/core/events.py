@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from pykraft.core.messages import Request, Response
-from pykraft.types import Epoch, Io
+from pykraft.types import Damage, Epoch, Io
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +73,13 @@ class TimerDue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CorruptionFound:
+    """A batch of this replica's own log is not what was once synced; all before it, in its segment, is sound."""
+
+    damage: Damage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResignRequested:
     """The application gives up leadership of ``epoch``."""
 
@@ -94,6 +101,7 @@ Event: TypeAlias = (
     | Proposed
     | AppendsScheduled
     | TimerDue
+    | CorruptionFound
     | ResignRequested
     | ShutdownRequested
 )

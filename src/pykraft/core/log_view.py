@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pykraft.core.epochs import EpochCache
+from pykraft.core.quarantine import Quarantine
 from pykraft.types import EPOCH_ZERO, Epoch, EpochStart, Io, Offset, OffsetAndEpoch
 
 
@@ -29,13 +30,22 @@ class _Unflushed:
 class LogView:
     """Offsets and epochs of one log, those still being written included."""
 
-    def __init__(self, *, start_offset: Offset, end_offset: Offset, epochs: Iterable[EpochStart] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        start_offset: Offset,
+        end_offset: Offset,
+        epochs: Iterable[EpochStart] = (),
+        quarantine: Quarantine | None = None,
+    ) -> None:
         assert 0 <= start_offset <= end_offset
         self.start_offset = start_offset
         self.end_offset = end_offset
         self.flushed_end_offset = end_offset
         self.committed_end_offset = start_offset
         """What this process ever knew to be committed, in whatever state it is now (exclusive)."""
+        self.quarantine = quarantine
+        """What was lost of this log and is not back yet; None for a sound one."""
         self._epochs = EpochCache(epochs)
         self._unflushed: deque[_Unflushed] = deque()
         latest = self._epochs.latest
@@ -75,8 +85,13 @@ class LogView:
 
     def truncate_to(self, end_offset: Offset) -> None:
         """Records from ``end_offset`` on were cut; `submit` follows."""
-        assert self.start_offset <= end_offset <= self.end_offset
         assert self.committed_end_offset <= end_offset, "what is committed is never cut"
+        self.lose_from(end_offset)
+
+    def lose_from(self, end_offset: Offset) -> None:
+        """Records from ``end_offset`` on are gone, those too that others may count as committed with this copy."""
+        assert self.start_offset <= end_offset <= self.end_offset
+        self.committed_end_offset = min(self.committed_end_offset, end_offset)
         self.end_offset = end_offset
         self.flushed_end_offset = min(self.flushed_end_offset, end_offset)
         for write in self._unflushed:

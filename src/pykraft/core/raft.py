@@ -20,6 +20,7 @@ from pykraft.core.appending import flushed
 from pykraft.core.effects import ClosePeer, CloseRequester, Effect
 from pykraft.core.events import (
     AppendsScheduled,
+    CorruptionFound,
     Event,
     Persisted,
     Proposed,
@@ -32,6 +33,7 @@ from pykraft.core.events import (
 )
 from pykraft.core.log_view import LogView
 from pykraft.core.moves import to_leader, to_prospective
+from pykraft.core.on.corruption import on_corruption_found
 from pykraft.core.on.dispatch import on_request, on_response, on_send_failed
 from pykraft.core.on.propose import (
     on_appends_scheduled,
@@ -130,6 +132,8 @@ class Raft:
                 on_proposed(replica, event, now)
             case AppendsScheduled():
                 on_appends_scheduled(replica, event, now)
+            case CorruptionFound():
+                on_corruption_found(replica, event, now)
             case ResignRequested():
                 on_resign_requested(replica, event, now)
             case ShutdownRequested():

@@ -150,7 +150,8 @@ class Replica:
     @property
     def may_campaign(self) -> bool:
         """True when this replica's timeouts lead to elections; after the last epoch there is none to campaign for."""
-        return self.is_voter and not self.is_shutting_down and self.epoch < EPOCH_MAX
+        is_fit = self.log.quarantine is None and not self.is_shutting_down
+        return self.is_voter and is_fit and self.epoch < EPOCH_MAX
 
     @property
     def role(self) -> str:

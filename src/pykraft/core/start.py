@@ -32,6 +32,8 @@ def initial_state(
 ) -> State:
     """The first state, from what was remembered and what the log holds.
 
+    One that lost part of its log keeps a vote for itself, and asks nobody to confirm it.
+
     Errors: UsageError when the disk remembers a vote but this replica has no id to vote with.
     """
     if election.voted is not None and local.id is None:
@@ -48,7 +50,8 @@ def initial_state(
             successors=(),
             election_deadline_ms=deadline_ms,
         )
-    if voted is not None and local.key is not None and voted.matches(local.key) and voters.is_voter(local.key):
+    is_own = voted is not None and local.key is not None and voted.matches(local.key)
+    if is_own and log.quarantine is None and local.key is not None and voters.is_voter(local.key):
         return Candidate(
             epoch=election.epoch,
             voted=local.key,

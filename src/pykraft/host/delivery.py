@@ -12,6 +12,8 @@ A piece is cut at the high watermark of the moment in which its read *began*:
 1. the high watermark is 10, a read from 5 begins; the file holds 5-14; 2. the log is cut to 10, other records 10-14
 are appended, the high watermark rises to 15; 3. the read returns the former 10-14, which never were committed.
 
+What a node lost to damage is given when it is there again: the high watermark that a listener goes by never falls.
+
 It refuses to know what is in a batch, unless a listener asks. Source: Kafka's ``RaftClient.Listener`` and
 ``KafkaRaftClient.ListenerContext``.
 """
@@ -23,8 +25,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from pykraft.core.effects import NotifyLeaderChange
-from pykraft.errors import UsageError
-from pykraft.host.fetch_read import ReadableLog, cut, read_durable
+from pykraft.errors import CorruptionError, UsageError
+from pykraft.host.fetch_read import ReadableLog, Suspect, cut, read_durable
 from pykraft.host.ports import Ports
 from pykraft.host.recent import Batch, RecentBatches
 from pykraft.protocol.batch import scan
@@ -148,9 +150,13 @@ class Registration:
             lambda: read_durable(log, offset, PIECE_SIZE_BYTES_MAX), lambda data: self._read(data, high_watermark)
         )
 
-    def _read(self, data: Buffer | None, high_watermark: Offset) -> None:
-        assert data is not None, "what is committed is never cut off"
-        if not self._is_fed:  # read again when it goes on: what waits is an offset, not a piece
+    def _read(self, data: Buffer | CorruptionError | None, high_watermark: Offset) -> None:
+        """Pass a piece on; what is damaged, or cut off because of damage, is read again when it is back."""
+        if isinstance(data, CorruptionError):
+            self._is_busy = False
+            self._delivery.suspect(self._next_offset, self.progress)
+            return
+        if data is None or not self._is_fed:  # read again when it goes on: what waits is an offset, not a piece
             self._is_busy = False
             return
         view = memoryview(cut(data, high_watermark))
@@ -192,10 +198,13 @@ class Registration:
 class Delivery:
     """All listeners of one node."""
 
-    def __init__(self, ports: Ports, log: ReadableLog, recent: RecentBatches, start_offset: Offset) -> None:
+    def __init__(
+        self, ports: Ports, log: ReadableLog, recent: RecentBatches, start_offset: Offset, suspect: Suspect
+    ) -> None:
         self.ports = ports
         self.log = log
         self.recent = recent
+        self.suspect = suspect
         self.high_watermark = start_offset
         """What the node knew to be committed at last (exclusive); it never goes back."""
         self._start_offset = start_offset

@@ -20,7 +20,7 @@ from pykraft.errors import ErrorCode, FatalError
 from pykraft.host.fetch_read import Records
 from pykraft.host.parts import Parts
 from pykraft.host.recent import Batch
-from pykraft.log.lane import AppendBatches, Job, Truncate, WriteElection
+from pykraft.log.lane import AppendBatches, Job, RemoveQuarantine, Truncate, WriteElection, WriteQuarantine
 from pykraft.types import Instant, Io, Offset
 
 LEADER: Final = "leader"
@@ -82,7 +82,19 @@ def _append(parts: Parts, io: Io, batches: Sequence[Batch], step: Step) -> None:
 def _truncate_to(parts: Parts, effect: effects.TruncateTo, step: Step) -> None:
     parts.recent.truncate_to(effect.end_offset)
     parts.reads.truncated()
+    parts.scrubbing.truncated()
     _submit(parts, Truncate(io=effect.io, offset=effect.end_offset), step)
+
+
+def _enter_quarantine(parts: Parts, effect: effects.EnterQuarantine, step: Step) -> None:
+    parts.recent.truncate_to(effect.end_offset)
+    parts.reads.truncated()
+    parts.scrubbing.truncated()
+    _submit(parts, WriteQuarantine(io=effect.io, quarantine=effect.quarantine), step)
+
+
+def _leave_quarantine(parts: Parts, effect: effects.LeaveQuarantine, step: Step) -> None:
+    _submit(parts, RemoveQuarantine(io=effect.io), step)
 
 
 def _send(parts: Parts, effect: effects.Send, step: Step) -> None:
@@ -163,6 +175,8 @@ _TABLE: Final[Mapping[type[Effect], Callable[[Parts, Any, Step], None]]] = {
     effects.AppendBatches: _append_batches,
     effects.AppendFetched: _append_fetched,
     effects.TruncateTo: _truncate_to,
+    effects.EnterQuarantine: _enter_quarantine,
+    effects.LeaveQuarantine: _leave_quarantine,
     effects.Send: _send,
     effects.Reply: _reply,
     effects.ReplyFetch: _reply_fetch,

@@ -8,6 +8,8 @@ stale, whatever it returns:
 and its log is cut to 10; 3. the read returns 5-14. Records 10-14 are no part of any log: the answer is
 NOT_LEADER_OR_FOLLOWER.
 
+Damage gets the same answer, and is passed on to whoever looks into it: nothing of a damaged batch is handed out.
+
 Bounded: so many reads at a time, the others wait in order; there is at most one for each request.
 
 It refuses to know requests and how records are put into an answer.
@@ -22,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
-from pykraft.errors import UsageError
+from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.ports import Ports
 from pykraft.host.recent import RecentBatches
 from pykraft.protocol.batch import scan
@@ -33,14 +35,19 @@ READS_MAX: Final = 4
 
 Records: TypeAlias = Sequence[Buffer]
 Then: TypeAlias = Callable[[Records | None], None]
-"""Takes the records, or None when the log was truncated in the meantime."""
+"""Takes the records, or None when the log was truncated in the meantime, or is damaged there."""
+Suspect: TypeAlias = Callable[[Offset, Callable[[], None]], None]
+"""Is told an offset whose batch could not be read as it was written, and whom to call if it can, after all."""
 
 
 class ReadableLog(Protocol):
     """The part of `pykraft.log.log.Log` that any thread may use."""
 
     def read(self, offset: Offset, size_bytes_max: int) -> Buffer:
-        """Whole batches from the one that holds ``offset`` on. Errors: UsageError outside of the log."""
+        """Whole batches from the one that holds ``offset`` on.
+
+        Errors: UsageError outside of the log, CorruptionError for a damaged first batch.
+        """
         ...
 
 
@@ -56,10 +63,11 @@ class _Wanted:
 class FetchReads:
     """Reads of one log for its replicas."""
 
-    def __init__(self, ports: Ports, log: ReadableLog, recent: RecentBatches) -> None:
+    def __init__(self, ports: Ports, log: ReadableLog, recent: RecentBatches, suspect: Suspect) -> None:
         self._ports = ports
         self._log = log
         self._recent = recent
+        self._suspect = suspect
         self._generation = 0
         self._under_way = 0
         self._waiting: deque[_Wanted] = deque()
@@ -99,25 +107,35 @@ class FetchReads:
             lambda data: self._done(wanted, data),
         )
 
-    def _done(self, wanted: _Wanted, data: Buffer | None) -> None:
+    def _done(self, wanted: _Wanted, data: Buffer | CorruptionError | None) -> None:
         self._under_way -= 1
         self._begin()
         if wanted.generation != self._generation:
+            wanted.then(None)
+            return
+        if isinstance(data, CorruptionError):
+            self._suspect(wanted.offset, _leave_it)
             wanted.then(None)
             return
         assert data is not None, "what is durable and was not truncated can be read"
         wanted.then([cut(data, wanted.end_offset)])
 
 
-def read_durable(log: ReadableLog, offset: Offset, size_bytes_max: int) -> Buffer | None:
+def _leave_it() -> None:
+    """Nobody waits: the follower was told to ask again."""
+
+
+def read_durable(log: ReadableLog, offset: Offset, size_bytes_max: int) -> Buffer | CorruptionError | None:
     """Read a file, in whatever thread; None when the log was cut below ``offset`` since it was asked for.
 
-    Errors: CorruptionError.
+    Damage is an answer, too; a disk that cannot be read is none. Errors: StorageError.
     """
     try:
         return log.read(offset, size_bytes_max)
     except UsageError:
         return None
+    except CorruptionError as damage:
+        return damage
 
 
 def cut(data: Buffer, end_offset: Offset) -> Buffer:

@@ -17,6 +17,7 @@ from random import Random
 
 from pykraft.config import NodeConfig
 from pykraft.core.events import AppendsScheduled, Event, Persisted, ResignRequested, ShutdownRequested, TimerDue
+from pykraft.core.quarantine import Quarantine
 from pykraft.core.raft import Raft
 from pykraft.errors import BufferFullError, NotLeaderError, NotRunningError, UsageError
 from pykraft.host.delivery import Listener, Registration
@@ -187,6 +188,7 @@ class Host:
             directory_id=self._opened.directory.directory_id,
             undecided_proposals=len(parts.producers),
             violations=parts.inbound.violations + parts.peers.violations,
+            scrubbed_bytes=parts.scrubbing.scrubbed_bytes,
             now=now,
         )
 
@@ -243,6 +245,11 @@ class Host:
     def high_watermark(self) -> Offset | None:
         """Everything below (exclusive) is committed; None while unknown."""
         return raft.high_watermark if (raft := self._stepping.raft) else None
+
+    @property
+    def quarantine(self) -> Quarantine | None:
+        """What this node lost of its log and does not have back yet; None for a sound one."""
+        return self._opened.view.quarantine
 
     @property
     def log_end_offset(self) -> Offset:

@@ -99,6 +99,9 @@ HOST_METRICS: Final = (
     _ours("storage-latency-avg", Kind.SENSOR, "ms", "time until a storage job is durable"),
     _ours("storage-latency-max", Kind.SENSOR, "ms", "the longest storage-latency"),
     _ours("storage-unflushed-jobs", Kind.GAUGE, "jobs", "appends and truncations that are not durable yet"),
+    _ours("quarantined", Kind.GAUGE, "0 or 1", "part of this node's log is damaged, and it does not vote"),
+    _ours("damaged-places", Kind.GAUGE, "places", "damaged places of the log that are known, of 100 at most"),
+    _ours("scrubbed-bytes-total", Kind.COUNTER, "bytes", "bytes of the log that were read again to find damage"),
     _ours("undecided-proposals", Kind.GAUGE, "proposals", "proposals of the application without an outcome"),
     _ours("closed-for-violation-total", Kind.COUNTER, "connections", "connections closed for what a peer sent on them"),
 )
@@ -177,6 +180,7 @@ def read_metrics(
     directory_id: Uuid,
     undecided_proposals: int,
     violations: int,
+    scrubbed_bytes: int,
     now: Instant,
 ) -> dict[str, int | float | str]:
     """The values of `HOST_METRICS` at this moment; those of a leader only on a leader."""
@@ -213,6 +217,10 @@ def read_metrics(
     values["fetch-records-rate"] = measured.fetched_records.rate_per_s(now_ms)
     values["append-records-rate"] = measured.appended_records.rate_per_s(now_ms)
     values["storage-unflushed-jobs"] = raft.log.unflushed_count
+    quarantine = raft.log.quarantine
+    values["quarantined"] = 0 if quarantine is None else 1
+    values["damaged-places"] = 0 if quarantine is None else len(quarantine.damages)
+    values["scrubbed-bytes-total"] = scrubbed_bytes
     values["undecided-proposals"] = undecided_proposals
     values["closed-for-violation-total"] = violations
     return values

@@ -4,8 +4,9 @@ Invariant: when `open_node` returns, the directory is locked and this node's, th
 core will rely on is durable. Nothing was said to anybody yet. Whatever is wrong is refused here, with the file and
 the repair, and leaves nothing open. The steps:
 
-1. check the configuration; 2. lock the directory and check whose it is; 3. recover the log, refuse damage below its
-recovery point; 4. read the election.
+1. check the configuration; 2. lock the directory and check whose it is; 3. read the election; 4. recover the log;
+5. note damage below its recovery point in the file ``quarantine``: the node then runs without the damaged part, and
+takes no part in elections until it has that back.
 
 It refuses to know time: the core is built by `Opened.raft` when the node starts, since recovery may take longer
 than an election timeout.
@@ -16,21 +17,24 @@ Source: Kafka's ``KafkaRaftManager`` and ``QuorumState.initialize``; KIP-595, KI
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from pykraft.config import LogSettings, NodeConfig
 from pykraft.core.log_view import LogView
+from pykraft.core.quarantine import Quarantine
 from pykraft.core.raft import Raft
 from pykraft.core.replica import LocalReplica
-from pykraft.errors import ConfigError
+from pykraft.errors import ConfigError, CorruptionError
 from pykraft.log.config import LogConfig
 from pykraft.log.directory import Directory
 from pykraft.log.fs import Fs
 from pykraft.log.lane import OrderedLane
 from pykraft.log.log import Log
+from pykraft.log.quarantine_file import QuarantineFile
 from pykraft.log.quorum_state import ElectionStore
-from pykraft.types import Election, Instant, NodeId, Uuid
+from pykraft.log.recovery import Recovery
+from pykraft.types import EPOCH_MAX, Election, Epoch, Instant, NodeId, Uuid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +89,7 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
     """Open or create the directory of a node.
 
     Errors: ConfigError; ForeignDirectoryError for the directory of another node or cluster; CorruptionError for a
-    damaged meta.properties, quorum-state or log; StorageError, also when another process holds the lock.
+    damaged meta.properties or quorum-state; StorageError, also when another process holds the lock.
     """
     _check(config)
     with ExitStack() as undo:
@@ -98,26 +102,66 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
             random_uuid=lambda: Uuid(rng.randbytes(16)),
         )
         undo.callback(directory.release)
-        log, recovery = Log.open(
-            fs, config.partition_directory, config=_log_config(config.log), topic_id=config.topic_id
-        )
-        undo.callback(log.close)
-        recovery.refuse_corrupt()
         elections = ElectionStore(fs, config.partition_directory)
         undo.callback(elections.close)
         stored = elections.read()
+        election = stored.election if stored else None
+        log, recovery = Log.open(
+            fs,
+            config.partition_directory,
+            config=_log_config(config.log),
+            topic_id=config.topic_id,
+            epoch_max=election.epoch if election else EPOCH_MAX,
+        )
+        undo.callback(log.close)
+        file = QuarantineFile(fs, config.partition_directory)
+        notes = list(recovery.notes)
+        epoch = max(log.last_epoch, election.epoch if election else log.last_epoch)
+        quarantine = _quarantine(file, recovery, epoch, notes)
         undo.pop_all()
     return Opened(
         config=config,
         node_id=config.node_id,
         directory=directory,
         log=log,
-        view=LogView(start_offset=log.start_offset, end_offset=log.end_offset, epochs=log.epochs),
+        view=LogView(
+            start_offset=log.start_offset, end_offset=log.end_offset, epochs=log.epochs, quarantine=quarantine
+        ),
         elections=elections,
-        lane=OrderedLane(log, elections),
-        election=stored.election if stored else None,
-        notes=recovery.notes,
+        lane=OrderedLane(log, elections, file),
+        election=election,
+        notes=tuple(notes),
     )
+
+
+def _quarantine(file: QuarantineFile, recovery: Recovery, epoch: Epoch, notes: list[str]) -> Quarantine | None:
+    """What the node has to make up for, durably noted; None for a sound log without such a note.
+
+    What was acknowledged of a log that was damaged while nobody looked is not known, but for its epoch.
+    """
+    known = _read_quarantine(file, epoch, notes)
+    if known is None and not recovery.corrupt:
+        return None
+    before = known or Quarantine(epoch=epoch, until_offset=None, damages=(), is_cut=True)
+    damages = before.with_damages(*recovery.corrupt)
+    quarantine = replace(before, is_cut=not recovery.corrupt)
+    if damages != before.damages:
+        quarantine = replace(quarantine, epoch=epoch, until_offset=None, damages=damages)
+    if quarantine != known:
+        file.write(quarantine)
+    notes += [f"DAMAGED LOG, in quarantine until it is fetched again: {damage}" for damage in damages]
+    return quarantine
+
+
+def _read_quarantine(file: QuarantineFile, epoch: Epoch, notes: list[str]) -> Quarantine | None:
+    """The note of an earlier run; one that cannot be read holds all the same, without its details."""
+    if not file.exists():
+        return None
+    try:
+        return file.read()
+    except CorruptionError as error:
+        notes.append(str(error))
+        return Quarantine(epoch=epoch, until_offset=None, damages=(), is_cut=True)
 
 
 def _check(config: NodeConfig) -> None:

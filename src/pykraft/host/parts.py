@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from pykraft.config import NodeConfig
 from pykraft.host.delivery import Delivery
@@ -21,8 +22,14 @@ from pykraft.host.peers import Peers
 from pykraft.host.ports import Ports
 from pykraft.host.producers import Producers
 from pykraft.host.recent import RecentBatches
+from pykraft.host.scrubbing import Scrubbing
+from pykraft.log.scrub import ScrubbableLog
 from pykraft.rpc.context import RpcContext
 from pykraft.types import NodeId, Offset
+
+
+class SharedLog(ReadableLog, ScrubbableLog, Protocol):
+    """What the host's thread and the bulk lane use of a log that the ordered lane writes."""
 
 
 @dataclass(slots=True)
@@ -45,6 +52,7 @@ class Parts:
     peers: Peers
     producers: Producers
     delivery: Delivery
+    scrubbing: Scrubbing
     measurements: Measurements
     ending: Ending
 
@@ -54,7 +62,7 @@ def assemble(
     config: NodeConfig,
     *,
     node_id: NodeId | None,
-    log: ReadableLog,
+    log: SharedLog,
     start_offset: Offset,
     end_offset: Offset,
     leader_id: Callable[[], NodeId | None],
@@ -65,6 +73,7 @@ def assemble(
     """
     inbox, held = Inbox(), HeldMessages()
     recent = RecentBatches(end_offset=end_offset)
+    scrubbing = Scrubbing(ports, inbox, log, config.log)
     context = RpcContext(
         cluster_id=config.cluster_id,
         topic_name=config.topic_name,
@@ -76,7 +85,7 @@ def assemble(
         inbox=inbox,
         held=held,
         recent=recent,
-        reads=FetchReads(ports, log, recent),
+        reads=FetchReads(ports, log, recent, scrubbing.suspect),
         inbound=Inbound(
             ports,
             inbox,
@@ -95,7 +104,8 @@ def assemble(
             request_timeout_ms=config.raft.request_timeout_ms,
         ),
         producers=Producers(batch_size_bytes_max=config.raft.batch_size_bytes_max),
-        delivery=Delivery(ports, log, recent, start_offset),
+        delivery=Delivery(ports, log, recent, start_offset, scrubbing.suspect),
+        scrubbing=scrubbing,
         measurements=Measurements(),
         ending=Ending(),
     )

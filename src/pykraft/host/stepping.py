@@ -2,7 +2,7 @@
 
 Invariant: no step begins within another. A listener that proposes, or a send that fails at once, puts an event into
 the inbox, and the loop that is already running takes it. After the last event the next wake-up is what the core
-asks for. Once the inbox is closed there are no steps.
+or the scrubbing of the log asks for. Once the inbox is closed there are no steps.
 
 It refuses to know where events come from. Source: Kafka's ``KafkaRaftClient.poll``; dask's ``BaseWorker``.
 """
@@ -48,7 +48,10 @@ class Stepping:
         while (arrival := inbox.take()) is not None:
             self._carry_out(raft, raft.step(arrival.event, now), arrival.fetched, now)
         if not inbox.is_closed:
-            self._parts.ports.wake_at(raft.next_deadline_ms())
+            scrubbing = self._parts.scrubbing
+            scrubbing.poll(now, raft.log.end_offset)
+            deadlines_ms = (raft.next_deadline_ms(), scrubbing.next_deadline_ms)
+            self._parts.ports.wake_at(min((at_ms for at_ms in deadlines_ms if at_ms is not None), default=None))
 
     def _carry_out(self, raft: Raft, effects: Sequence[Effect], fetched: Sequence[Batch], now: Instant) -> None:
         """All effects of one step; then whoever proposed to a leader that is none any more hears of it."""

@@ -4,7 +4,8 @@ Owns the grouping. Invariant: when `OrderedLane.perform` returns an io, that job
 nothing of a later job became durable in an order that the core did not ask for:
 
 - consecutive appends are one write for each segment and one sync (group commit);
-- an election write and a truncation wait for the appends before them, and are durable before anything after them.
+- everything else (an election write, a truncation, the beginning and end of a quarantine) waits for the appends
+  before it, and is durable before anything after it.
 
 After a failure the lane is unusable: what the disk holds is unknown, and a repeated fsync would report success for
 pages that the kernel has dropped. It refuses to know threads, loops and why a job was asked for: whoever calls it,
@@ -20,8 +21,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
+from pykraft.core.quarantine import Quarantine
 from pykraft.errors import StorageError
 from pykraft.log.log import Log
+from pykraft.log.quarantine_file import QuarantineFile
 from pykraft.log.quorum_state import ElectionStore
 from pykraft.protocol.batch import BatchHeader
 from pykraft.types import NO_IO, Buffer, Election, Io, NodeId, Offset
@@ -53,15 +56,31 @@ class Truncate:
     offset: Offset
 
 
-Job: TypeAlias = WriteElection | AppendBatches | Truncate
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteQuarantine:
+    """Note in a file of its own that the log is damaged."""
+
+    io: Io
+    quarantine: Quarantine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveQuarantine:
+    """Remove that file: the log is whole again."""
+
+    io: Io
+
+
+Job: TypeAlias = WriteElection | AppendBatches | Truncate | WriteQuarantine | RemoveQuarantine
 
 
 class OrderedLane:
     """Carries out jobs in whatever single thread calls it."""
 
-    def __init__(self, log: Log, elections: ElectionStore) -> None:
+    def __init__(self, log: Log, elections: ElectionStore, quarantine: QuarantineFile) -> None:
         self._log = log
         self._elections = elections
+        self._quarantine = quarantine
         self._last_io = NO_IO
         self._failure: BaseException | None = None
 
@@ -105,6 +124,12 @@ class OrderedLane:
                 case Truncate():
                     self._append(appends)
                     self._log.truncate_to(job.offset)
+                case WriteQuarantine():
+                    self._append(appends)
+                    self._quarantine.write(job.quarantine)
+                case RemoveQuarantine():
+                    self._append(appends)
+                    self._quarantine.remove()
                 case _:
                     assert_never(job)
             self._last_io = job.io

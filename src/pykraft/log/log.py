@@ -27,10 +27,11 @@ from pykraft.log.config import INT32_MAX, LogConfig
 from pykraft.log.epoch_checkpoint import write_epochs
 from pykraft.log.fs import Fs
 from pykraft.log.partition import own_partition
-from pykraft.log.recovery import RecoveredLog, Recovery, recover
+from pykraft.log.recovery import RecoveredLog, Recovery, cut_damage, recover
 from pykraft.log.segment import Segment, SegmentContent
+from pykraft.log.segment_view import SegmentView
 from pykraft.protocol.batch import BatchHeader
-from pykraft.types import EPOCH_ZERO, Buffer, Epoch, EpochStart, Offset, Uuid
+from pykraft.types import EPOCH_MAX, EPOCH_ZERO, Buffer, Epoch, EpochStart, Offset, Uuid
 
 
 class Log:
@@ -43,24 +44,26 @@ class Log:
         self._segments = recovered.segments
         self._epochs = recovered.epochs
         self._point = recovered.point
-        self._corrupt = recovered.report.corrupt
+        self._is_damaged = bool(recovered.report.corrupt)
         self._unsynced: list[Segment] = []
         self._is_directory_dirty = False
         self._generation = 0
-        self._views = tuple(segment.view() for segment in self._segments)
+        self._views = tuple(segment.view(self._epochs.entries) for segment in self._segments)
         self._flushed_offset = self.end_offset
 
     @classmethod
-    def open(cls, fs: Fs, directory: Path, *, config: LogConfig, topic_id: Uuid) -> tuple[Log, Recovery]:
+    def open(
+        cls, fs: Fs, directory: Path, *, config: LogConfig, topic_id: Uuid, epoch_max: Epoch = EPOCH_MAX
+    ) -> tuple[Log, Recovery]:
         """Create the partition directory, or recover what is in it; durable when it returns.
 
-        With ``Recovery.corrupt`` the log holds the sound prefix only and refuses to write, so that nothing is lost
-        that another replica may need.
+        ``epoch_max`` is the highest epoch that a record may have. With ``Recovery.corrupt`` the log shows the sound
+        prefix only, and its files stay as they are until `truncate_to` is called: nothing else may come before it.
 
         Errors: StorageError; ForeignDirectoryError for another topic's directory.
         """
         own_partition(fs, directory, topic_id)
-        recovered = recover(fs, directory, config)
+        recovered = recover(fs, directory, config, epoch_max=epoch_max)
         return cls(fs, directory, config, recovered), recovered.report
 
     @property
@@ -104,7 +107,7 @@ class Log:
 
         Errors: StorageError.
         """
-        self._refuse_corrupt()
+        assert not self._is_damaged, "damage is cut off before records follow"
         epochs_before = self._epochs.latest
         for header, data in batches:
             active = self._segments[-1]
@@ -125,7 +128,6 @@ class Log:
 
         Errors: StorageError; never call it again after one.
         """
-        self._refuse_corrupt()
         for segment in self._unsynced:
             segment.sync()
         self._unsynced.clear()
@@ -133,11 +135,13 @@ class Log:
             self._fs.sync_dir(self.path)
             self._is_directory_dirty = False
         self._flushed_offset = self.end_offset
-        self._point.raise_to(self._flushed_offset)
+        if self._point is not None:
+            self._point.raise_to(self._flushed_offset)
 
     def settle(self) -> None:
         """Make the recovery point durable ahead of the next flush; optional, for an idle writer."""
-        self._point.settle()
+        if self._point is not None:
+            self._point.settle()
 
     def truncate_to(self, offset: Offset) -> None:
         """Drop everything from the batch that holds ``offset`` on; durable when it returns.
@@ -146,10 +150,15 @@ class Log:
         and the directory is synced; 4. the segment that holds ``offset`` is cut and synced. A crash after any step
         leaves a sound log that ends at or above ``offset``; no append happens before step 4 is done.
 
+        Of a damaged log everything behind its sound prefix is removed in the same order, whatever the offset.
+
         Errors: StorageError; CorruptionError when the batches before ``offset`` cannot be read.
         """
-        self._refuse_corrupt()
         assert self.start_offset <= offset, "a log is not truncated below its start"
+        if self._is_damaged:
+            self._point = cut_damage(self._fs, self.path, self._segments, self._epochs.entries, self._point)
+            self._is_damaged = False
+            self._publish()
         if offset >= self.end_offset:
             return
         kept = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset)
@@ -157,6 +166,7 @@ class Log:
         cut = replace(self._views[kept - 1], size_bytes=position, end_offset=end_offset)
         self._views = (*self._views[: kept - 1], cut)
         self._generation += 1
+        assert self._point is not None, "only a damaged log has no recovery point"
         self._point.lower_to(end_offset)
         for segment in reversed(self._segments[kept:]):
             segment.remove()
@@ -175,11 +185,11 @@ class Log:
     def read(self, offset: Offset, size_bytes_max: int) -> Buffer:
         """Whole batches from the one that holds ``offset`` on, checked, never across two segments.
 
-        At least one batch, however large; further ones while all fit into ``size_bytes_max``. Empty at the end
-        offset. Any thread may call it, with the writer at work; what it returns may be cut off by a truncation at
-        the same time, so whoever answers a peer with it compares `generation` before and after.
+        At least one batch, however large; further ones while all fit into ``size_bytes_max``, and are sound. Empty at
+        the end offset. Any thread may call it, with the writer at work; what it returns may be cut off by a truncation
+        at the same time, so whoever answers a peer with it compares `generation` before and after.
 
-        Errors: UsageError outside ``start_offset`` to ``end_offset``; CorruptionError for damaged bytes.
+        Errors: UsageError outside ``start_offset`` to ``end_offset``; CorruptionError for a damaged first batch.
         """
         while True:
             generation, views = self._generation, self._views
@@ -195,19 +205,24 @@ class Log:
                 if generation == self._generation:
                     raise
 
+    def views(self) -> Sequence[SegmentView]:
+        """All segments as readers see them now, ascending; any thread may look."""
+        return self._views
+
     def close(self) -> None:
         """Flush, trim the indexes, sync everything, close. Readers must have ended.
 
-        A corrupt log is closed as it is.
+        A damaged log is closed as it is.
         """
-        if not self._corrupt:
+        if not self._is_damaged:
             self.flush()
-            self._point.settle()
+            self.settle()
             self._segments[-1].seal()
             self._fs.sync_dir(self.path)
         for segment in self._segments:
             segment.close()
-        self._point.close()
+        if self._point is not None:
+            self._point.close()
 
     def _must_roll(self, active: Segment, header: BatchHeader) -> bool:
         """True when this batch begins a new segment. Source: Kafka's ``LogSegment.shouldRoll``."""
@@ -239,8 +254,5 @@ class Log:
         """Let readers see what the segments hold now; views of sealed segments stay as they are."""
         known = self._views[: len(self._segments)]
         changed_from = max(len(known) - 1, 0)
-        self._views = (*known[:changed_from], *(segment.view() for segment in self._segments[changed_from:]))
-
-    def _refuse_corrupt(self) -> None:
-        for damage in self._corrupt:
-            raise damage.error()
+        epochs = self._epochs.entries
+        self._views = (*known[:changed_from], *(segment.view(epochs) for segment in self._segments[changed_from:]))

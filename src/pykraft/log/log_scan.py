@@ -5,11 +5,14 @@ offset where the one before ended, across segments too, and has no smaller epoch
 
 - x at or above the recovery point: a torn tail. It was never synced, or its truncation was not finished; the log
   ends at x, and what follows (later segments too) is to be removed.
-- x below it: corruption, reported as a range that reaches to the next segment. Nothing is to be removed, and the
+- x below it: damage, reported as a range that reaches to the next segment. Nothing is to be removed, and the
   scan goes on behind it to find all ranges.
 
-A log that ends below its recovery point lost what was synced: corruption as well. Without a recovery point
-everything may be a torn tail, as in Kafka.
+A log that ends below its recovery point lost what was synced: damage as well. Without a recovery point everything
+may be a torn tail, as in Kafka; with one that cannot be read (`NO_ONE_KNOWS`) nothing may.
+
+No CRC covers a batch's epoch. Below the recovery point it is compared with ``leader-epoch-checkpoint``, everywhere
+with the epoch of ``quorum-state``, which is durable before any record of its epoch is.
 
 It refuses to know how a log is opened or repaired. Source: Kafka's ``LogLoader.recoverLog``,
 ``LogSegment.recover``; the recovery point is ours.
@@ -28,30 +31,23 @@ from pykraft.errors import CorruptionError
 from pykraft.log.config import INT32_MAX, LogConfig
 from pykraft.log.fs import Fs
 from pykraft.log.paths import LOG, segment_file
-from pykraft.log.recovery_point import FILE_NAME
-from pykraft.log.scan import REPAIR, scan_file
+from pykraft.log.scan import scan_file
 from pykraft.log.segment import SegmentContent
 from pykraft.protocol.batch import BatchHeader
-from pykraft.types import EPOCH_ZERO, Epoch, Offset
+from pykraft.types import EPOCH_MAX, EPOCH_ZERO, Damage, Epoch, Offset
 
-_REPAIR: Final = f"{REPAIR}; if Kafka has run on this directory since, remove the file {FILE_NAME} instead"
+NO_ONE_KNOWS: Final = Offset(2**63 - 1)
+"""Recovery point of a log whose own was lost: whatever is invalid is damage, and the log may end anywhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CorruptRange:
-    """Bytes below the recovery point that are not what was once synced; ``end_offset`` is exclusive."""
+class Known:
+    """What other files tell of a log: up to where it was synced, where epochs begin, and the highest epoch."""
 
-    path: Path
-    position: int
-    start_offset: Offset
-    end_offset: Offset
-    expected: str
-    found: str
-
-    def error(self) -> CorruptionError:
-        """The range as an error that names file, position and repair."""
-        expected = f"{self.expected} (offsets {self.start_offset} to {self.end_offset} were synced before)"
-        return CorruptionError(self.path, position=self.position, expected=expected, found=self.found, repair=_REPAIR)
+    recovery_point: Offset
+    epochs: EpochCache | None = None
+    """None when there is no list of epochs, or none that can be read."""
+    epoch_max: Epoch = EPOCH_MAX
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,7 +57,7 @@ class LogScan:
     contents: list[SegmentContent] = field(default_factory=list)
     """Segments of the sound prefix; the last may be followed by bytes that do not count."""
     epochs: EpochCache = field(default_factory=EpochCache)
-    corrupt: list[CorruptRange] = field(default_factory=list)
+    corrupt: list[Damage] = field(default_factory=list)
     torn: CorruptionError | None = None
     """Why the sound prefix ends before the files do, when a crash explains it."""
     scanned_bytes: int = 0
@@ -72,11 +68,9 @@ class LogScan:
         return self.contents[-1].end_offset
 
 
-def scan_log(
-    fs: Fs, directory: Path, base_offsets: Sequence[Offset], *, config: LogConfig, recovery_point: Offset
-) -> LogScan:
+def scan_log(fs: Fs, directory: Path, base_offsets: Sequence[Offset], *, config: LogConfig, known: Known) -> LogScan:
     """Read the segments of these base offsets (ascending); none: an empty log at 0. Errors: StorageError."""
-    scan = LogScan()
+    scan, recovery_point = LogScan(), known.recovery_point
     if not base_offsets:
         scan.contents.append(SegmentContent(Offset(0), config))
     expected_offset = base_offsets[0] if base_offsets else Offset(0)
@@ -86,13 +80,13 @@ def scan_log(
         problem = None if base_offset == expected_offset else _gap(path, expected_offset, base_offset)
         if problem is not None and not _judge(scan, problem, expected_offset, base_offset, recovery_point):
             break
-        problem = _scan_segment(fs, path, content, scan)
+        problem = _scan_segment(fs, path, content, scan, known)
         if not scan.corrupt:
             scan.contents.append(content)
         if problem is not None and not _judge(scan, problem, content.end_offset, next_base_offset, recovery_point):
             break
         expected_offset = content.end_offset if problem is None else next_base_offset
-    if not scan.corrupt and scan.end_offset < recovery_point:
+    if not scan.corrupt and scan.end_offset < recovery_point < NO_ONE_KNOWS:
         last = scan.contents[-1]
         path = directory / segment_file(last.base_offset, LOG)
         missing = CorruptionError(
@@ -107,12 +101,13 @@ def _judge(scan: LogScan, problem: CorruptionError, start: Offset, end: Offset, 
     if start >= recovery_point:
         scan.torn = None if scan.corrupt else problem
         return False
+    end = max(start, min(end, recovery_point))
     scan.corrupt.append(
-        CorruptRange(
-            path=Path(problem.path),
+        Damage(
+            path=problem.path,
             position=problem.position,
             start_offset=start,
-            end_offset=max(start, min(end, recovery_point)),
+            end_offset=None if end == NO_ONE_KNOWS else end,
             expected=problem.expected,
             found=problem.found,
         )
@@ -120,7 +115,7 @@ def _judge(scan: LogScan, problem: CorruptionError, start: Offset, end: Offset, 
     return True
 
 
-def _scan_segment(fs: Fs, path: Path, content: SegmentContent, scan: LogScan) -> CorruptionError | None:
+def _scan_segment(fs: Fs, path: Path, content: SegmentContent, scan: LogScan, known: Known) -> CorruptionError | None:
     """Fill the content with the sound batches of one segment; returns what ended it before the file's end."""
     is_prefix = not scan.corrupt
     latest = scan.epochs.latest
@@ -130,6 +125,7 @@ def _scan_segment(fs: Fs, path: Path, content: SegmentContent, scan: LogScan) ->
         size_bytes = file.size()
         for position, header in scan_file(path, file, 0, size_bytes):
             _check_follows(path, content, position, header, epoch)
+            _check_epoch(path, position, header, known)
             if header.epoch != epoch and is_prefix:
                 scan.epochs.assign(header.epoch, header.base_offset)
             epoch = header.epoch
@@ -150,6 +146,17 @@ def _check_follows(path: Path, content: SegmentContent, position: int, header: B
         raise _misplaced(path, position, f"an epoch of at least {epoch}", f"epoch {header.epoch}")
     if header.last_offset - content.base_offset > INT32_MAX or position + header.size_bytes > INT32_MAX:
         raise _misplaced(path, position, "a segment of less than 2^31 offsets and bytes", "a larger one")
+
+
+def _check_epoch(path: Path, position: int, header: BatchHeader, known: Known) -> None:
+    """Refuse an epoch that other files contradict."""
+    if header.epoch > known.epoch_max:
+        raise _misplaced(path, position, f"an epoch of at most {known.epoch_max}", f"epoch {header.epoch}")
+    if known.epochs is None or header.base_offset >= known.recovery_point:
+        return
+    epoch = known.epochs.epoch_at(header.base_offset)
+    if epoch not in (None, header.epoch):
+        raise _misplaced(path, position, f"epoch {epoch} as in leader-epoch-checkpoint", f"epoch {header.epoch}")
 
 
 def _misplaced(path: Path, position: int, expected: str, found: str) -> CorruptionError:

@@ -2,8 +2,8 @@
 
 Owns what is done to the files at start. Invariant: when `recover` returns and nothing is corrupt, the files hold
 exactly the sound prefix that `pykraft.log.log_scan` found, and all of it is durable: a killed process leaves bytes
-in the page cache that were read back here, and that would still be lost with the power. When something is corrupt,
-no file that existed was changed. The steps:
+in the page cache that were read back here, and that would still be lost with the power. When something is damaged,
+no file that existed was changed: `cut_damage` does that, once another replica has what is missing. The steps:
 
 1. refuse what cannot be a log; 2. read the recovery point; 3. scan; 4. remove segments behind a torn tail, newest
 first, indexes without a log, and what Kafka meant to delete; 5. cut the torn tail; 6. rebuild the indexes; 7. sync
@@ -22,15 +22,16 @@ from pathlib import Path
 from typing import Final
 
 from pykraft.core.epochs import EpochCache
-from pykraft.errors import StorageError
+from pykraft.errors import CorruptionError, StorageError
 from pykraft.log.config import LogConfig
-from pykraft.log.epoch_checkpoint import write_epochs
+from pykraft.log.epoch_checkpoint import FILE_NAME as EPOCHS_NAME
+from pykraft.log.epoch_checkpoint import parse_epochs, write_epochs
 from pykraft.log.fs import Fs
-from pykraft.log.log_scan import CorruptRange, LogScan, scan_log
+from pykraft.log.log_scan import NO_ONE_KNOWS, Known, scan_log
 from pykraft.log.paths import LOG, leftover_kind, parse_checkpoint, parse_segment_file
 from pykraft.log.recovery_point import RecoveryPoint
-from pykraft.log.segment import Segment, SegmentContent
-from pykraft.types import Offset
+from pykraft.log.segment import Segment
+from pykraft.types import EPOCH_MAX, Damage, Epoch, EpochStart, Offset
 
 _NO_POINT: Final = (
     "no recovery-point file (last written by Kafka?): an invalid batch would be cut off as a torn tail, as Kafka does, "
@@ -43,54 +44,53 @@ class Recovery:
     """What opening a log found and did; unless ``corrupt``, everything it left is durable."""
 
     recovery_point: Offset | None
-    """Offset (exclusive) up to which the log was known to be synced; None: no file, a Java node's directory."""
+    """Offset (exclusive) up to which the log was known to be synced; None: no file (a Java node's), or a lost one."""
     truncated_bytes: int
     """Bytes of a torn tail that were removed, whole segments included; 0 after a clean stop."""
     scanned_bytes: int
-    corrupt: tuple[CorruptRange, ...]
+    corrupt: tuple[Damage, ...]
     notes: tuple[str, ...]
     """Sentences for the operator, one per finding."""
-
-    def refuse_corrupt(self) -> None:
-        """Raise a CorruptionError (file, position, expected, found, repair) if anything is corrupt."""
-        for damage in self.corrupt:
-            raise damage.error()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredLog:
-    """What a `Log` is made of. The last segment takes appends, unless the log is corrupt."""
+    """What a `Log` is made of. The last segment takes appends, unless the log is damaged: then `cut_damage` is next."""
 
     segments: list[Segment]
     epochs: EpochCache
-    point: RecoveryPoint
+    point: RecoveryPoint | None
+    """None only when the log is damaged, and its recovery point was lost."""
     report: Recovery
 
 
-def recover(fs: Fs, directory: Path, config: LogConfig) -> RecoveredLog:
+def recover(fs: Fs, directory: Path, config: LogConfig, *, epoch_max: Epoch = EPOCH_MAX) -> RecoveredLog:
     """Bring the directory into a state from which the log can go on.
 
-    Errors: StorageError when it cannot be a replica's log, or the disk fails; CorruptionError for a damaged
-    recovery-point file.
+    ``epoch_max`` is the highest epoch that a record may have.
+
+    Errors: StorageError when it cannot be a replica's log, or the disk fails.
     """
     names = fs.listdir(directory)
     parsed = filter(None, map(parse_segment_file, names))
     base_offsets = sorted(offset for offset, suffix in parsed if suffix == LOG)
     _refuse_impossible(directory, names, base_offsets)
-    point = RecoveryPoint.open(fs, directory)
+    notes: list[str] = []
+    point, is_point_lost = _open_point(fs, directory, notes)
     known_offset = point.offset if point else None
-    scan = scan_log(fs, directory, base_offsets, config=config, recovery_point=known_offset or Offset(0))
-    assert point or not scan.corrupt, "nothing is corrupt above a recovery point of 0"
-    notes = []
-    if known_offset is None and base_offsets:
+    if known_offset is None and base_offsets and not is_point_lost:
         notes.append(_NO_POINT)
+    known = Known(
+        recovery_point=NO_ONE_KNOWS if is_point_lost else known_offset or Offset(0),
+        epochs=_read_epochs(fs, directory, notes),
+        epoch_max=epoch_max,
+    )
+    scan = scan_log(fs, directory, base_offsets, config=config, known=known)
     truncated_bytes = 0
-    if point and scan.corrupt:
-        segments = [Segment(fs, directory, content, config) for content in scan.contents]
-    else:
-        truncated_bytes = _remove_unwanted(fs, directory, names, scan.contents)
-        segments = [Segment(fs, directory, content, config) for content in scan.contents]
-        truncated_bytes += _make_durable(fs, directory, segments, scan)
+    segments = [Segment(fs, directory, content, config) for content in scan.contents]
+    if not scan.corrupt:
+        truncated_bytes = _remove_unwanted(fs, directory, names, segments)
+        truncated_bytes += _make_durable(fs, directory, segments, scan.epochs.entries)
         point = _raise_point(fs, directory, point, scan.end_offset)
     if scan.torn:
         notes.append(f"removed a torn tail of {truncated_bytes} bytes from offset {scan.end_offset} on: {scan.torn}")
@@ -102,6 +102,45 @@ def recover(fs: Fs, directory: Path, config: LogConfig) -> RecoveredLog:
         notes=tuple(notes),
     )
     return RecoveredLog(segments=segments, epochs=scan.epochs, point=point, report=report)
+
+
+def cut_damage(
+    fs: Fs, directory: Path, segments: Sequence[Segment], epochs: Sequence[EpochStart], point: RecoveryPoint | None
+) -> RecoveryPoint:
+    """Remove everything behind the sound prefix of a damaged log, as if it were a torn tail; durable when it returns.
+
+    The recovery point falls first: a crash in between leaves what the next start takes for one, too.
+
+    Errors: StorageError.
+    """
+    end_offset = segments[-1].end_offset
+    if point is not None:
+        point.lower_to(end_offset)
+    _remove_unwanted(fs, directory, fs.listdir(directory), segments)
+    fs.sync_dir(directory)
+    _make_durable(fs, directory, segments, epochs)
+    return _raise_point(fs, directory, point, end_offset)
+
+
+def _open_point(fs: Fs, directory: Path, notes: list[str]) -> tuple[RecoveryPoint | None, bool]:
+    """The recovery point, and whether there was one that cannot be read any more."""
+    try:
+        return RecoveryPoint.open(fs, directory), False
+    except CorruptionError as error:
+        notes.append(f"{error.path} cannot be read ({error.found}): whatever is invalid in the log counts as damage")
+        return None, True
+
+
+def _read_epochs(fs: Fs, directory: Path, notes: list[str]) -> EpochCache | None:
+    """Where epochs begin, as noted beside the log; None when that is not known: the log itself says it."""
+    path = directory / EPOCHS_NAME
+    if not fs.exists(path):
+        return None
+    try:
+        return EpochCache(parse_epochs(path, fs.read(path)))
+    except CorruptionError as error:
+        notes.append(f"{path} cannot be read ({error.found}): it is derived from the log again")
+        return None
 
 
 def _refuse_impossible(directory: Path, names: Sequence[str], base_offsets: Sequence[Offset]) -> None:
@@ -123,12 +162,12 @@ def _refuse_impossible(directory: Path, names: Sequence[str], base_offsets: Sequ
             )
 
 
-def _remove_unwanted(fs: Fs, directory: Path, names: Sequence[str], contents: Sequence[SegmentContent]) -> int:
+def _remove_unwanted(fs: Fs, directory: Path, names: Sequence[str], segments: Sequence[Segment]) -> int:
     """Remove segments that do not count, newest first, indexes without a log, and what Kafka meant to delete.
 
     Returns the bytes of the log files among them. Durable after a sync of the directory.
     """
-    kept = {content.base_offset for content in contents}
+    kept = {segment.base_offset for segment in segments}
     removed_bytes = 0
     for name in reversed(names):
         parsed = parse_segment_file(name)
@@ -141,7 +180,7 @@ def _remove_unwanted(fs: Fs, directory: Path, names: Sequence[str], contents: Se
     return removed_bytes
 
 
-def _make_durable(fs: Fs, directory: Path, segments: Sequence[Segment], scan: LogScan) -> int:
+def _make_durable(fs: Fs, directory: Path, segments: Sequence[Segment], epochs: Sequence[EpochStart]) -> int:
     """Cut the tail, rebuild the caches, sync everything; returns the bytes cut."""
     tail_bytes = segments[-1].cut_tail()
     for segment in segments[:-1]:
@@ -150,7 +189,7 @@ def _make_durable(fs: Fs, directory: Path, segments: Sequence[Segment], scan: Lo
     for segment in segments:
         segment.sync()
     fs.sync_dir(directory)
-    write_epochs(fs, directory, scan.epochs.entries)
+    write_epochs(fs, directory, epochs)
     return tail_bytes
 
 

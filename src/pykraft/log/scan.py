@@ -25,12 +25,14 @@ HEADERS_CHUNK_SIZE_BYTES: Final = 16 * 1024
 REPAIR: Final = "give the replica an empty directory and let it fetch the log again, after the disk was checked"
 
 
-def scan_file(path: Path, file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+def scan_file(
+    path: Path, file: File, position: int, end: int, *, chunk_size_bytes: int = CHUNK_SIZE_BYTES
+) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of each batch between two positions; header and CRC are right.
 
     Errors: CorruptionError at the first batch that is cut or wrong; the good ones before it were yielded.
     """
-    yield from _scan(path, file, position, end, chunk_size_bytes=CHUNK_SIZE_BYTES, verify_crc=True)
+    yield from _scan(path, file, position, end, chunk_size_bytes=chunk_size_bytes, verify_crc=True)
 
 
 def scan_headers(path: Path, file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:

@@ -10,6 +10,7 @@ Source: Kafka's ``LogSegment``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from pykraft.log.config import LogConfig
@@ -19,7 +20,7 @@ from pykraft.log.paths import LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX, s
 from pykraft.log.scan import scan_headers
 from pykraft.log.segment_view import SegmentView
 from pykraft.protocol.batch import BatchHeader
-from pykraft.types import Buffer, Offset
+from pykraft.types import Buffer, EpochStart, Offset
 
 
 class SegmentContent:
@@ -78,8 +79,8 @@ class Segment:
         """Offset after the last batch."""
         return self.content.end_offset
 
-    def view(self) -> SegmentView:
-        """What readers may see now; nothing is staged."""
+    def view(self, epochs: Sequence[EpochStart]) -> SegmentView:
+        """What readers may see now, in a log with these epochs; nothing is staged."""
         content = self.content
         return SegmentView(
             path=self.path,
@@ -88,6 +89,7 @@ class Segment:
             base_offset=content.base_offset,
             end_offset=content.end_offset,
             size_bytes=content.size_bytes,
+            epochs=epochs,
         )
 
     def begin(self) -> tuple[IndexFile, IndexFile]:

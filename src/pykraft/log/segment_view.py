@@ -1,7 +1,7 @@
 """A segment as readers see it: fixed ends over a file that may grow behind them.
 
 Owns reading. Invariant: nothing at or above ``end_offset`` is returned, and what is returned was checked: CRC,
-and offsets without a gap from the batch that holds the asked one. A view is immutable, so any thread may read
+epochs, and offsets without a gap from the batch that holds the asked one. A view is immutable, so any thread may read
 through it while the writer goes on; after a truncation an old view may find bytes that are no longer its own and
 then reports corruption, which `pykraft.log.log.Log` tells from the real one by its generation.
 
@@ -10,15 +10,17 @@ It refuses to know writers and other segments. Source: Kafka's ``LogSegment.read
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pykraft.core.epochs import epoch_at
 from pykraft.errors import CorruptionError, ProtocolError
 from pykraft.log.fs import File
 from pykraft.log.index import Lookup
 from pykraft.log.scan import REPAIR, scan_headers
 from pykraft.protocol.batch import BatchHeader, scan
-from pykraft.types import Buffer, Offset
+from pykraft.types import Buffer, EpochStart, Offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,8 @@ class SegmentView:
     base_offset: Offset
     end_offset: Offset
     size_bytes: int
+    epochs: Sequence[EpochStart]
+    """Where each epoch of the log begins, ascending."""
 
     def find(self, offset: Offset) -> tuple[int, BatchHeader]:
         """Position and header of the batch that holds an offset of this segment. Errors: CorruptionError."""
@@ -45,19 +49,24 @@ class SegmentView:
     def find_end(self, offset: Offset) -> tuple[int, Offset]:
         """Where a segment must be cut so that nothing at or above ``offset`` stays: position and end offset.
 
-        The end offset is ``offset``, or less when a batch begins before it and ends after it.
+        The end offset is ``offset``, or less when a batch begins before it and ends after it. A batch that begins
+        at ``offset`` is not looked at: it may be the damage because of which the log is cut there.
+
+        Errors: CorruptionError.
         """
         if offset <= self.base_offset:
             return 0, self.base_offset
         if offset >= self.end_offset:
             return self.size_bytes, self.end_offset
-        position, header = self.find(offset)
-        return position, header.base_offset
+        position, header = self.find(Offset(offset - 1))
+        return (position, header.base_offset) if header.end_offset > offset else (position + header.size_bytes, offset)
 
     def read(self, offset: Offset, size_bytes_max: int) -> Buffer:
         """Whole batches from the one that holds ``offset``, at least one, in at most ``size_bytes_max`` otherwise.
 
-        Errors: CorruptionError; nothing of a range with a bad batch is returned.
+        They end before the first one that is damaged.
+
+        Errors: CorruptionError when that is the one that holds ``offset``.
         """
         start, first = self.find(offset)
         size_bytes = min(max(size_bytes_max, first.size_bytes), self.size_bytes - start)
@@ -65,16 +74,28 @@ class SegmentView:
         end, expected_offset = 0, first.base_offset
         try:
             for position, header in scan(data):
-                if header.base_offset != expected_offset:
-                    raise self._corruption(
-                        start + position, f"offset {expected_offset}", f"offset {header.base_offset}"
-                    )
+                self.check_follows(start + position, header, expected_offset)
                 end, expected_offset = position + header.size_bytes, header.end_offset
+        except CorruptionError:
+            if end == 0:
+                raise
         except ProtocolError as error:
-            raise self._corruption(start + end, "a sound batch", str(error)) from error
+            if end == 0:
+                raise self._corruption(start, "a sound batch", str(error)) from error
         if end == 0:
             raise self._corruption(start, f"a batch of {first.size_bytes} bytes", f"{len(data)} bytes")
         return data if end == len(data) else memoryview(data)[:end]
+
+    def check_follows(self, position: int, header: BatchHeader, expected_offset: Offset) -> None:
+        """Refuse a batch, sound in itself, whose offset or epoch is another one than was written here.
+
+        No CRC covers either of them. Errors: CorruptionError.
+        """
+        if header.base_offset != expected_offset:
+            raise self._corruption(position, f"offset {expected_offset}", f"offset {header.base_offset}")
+        epoch = epoch_at(self.epochs, header.base_offset)
+        if header.epoch != epoch:
+            raise self._corruption(position, f"epoch {epoch}", f"epoch {header.epoch}")
 
     def _corruption(self, position: int, expected: str, found: str) -> CorruptionError:
         return CorruptionError(self.path, position=position, expected=expected, found=found, repair=REPAIR)

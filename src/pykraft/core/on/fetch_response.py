@@ -10,6 +10,7 @@ from dataclasses import replace
 from pykraft.core.effects import AppendFetched, Fatal, NotifyHighWatermark, Report, TruncateTo
 from pykraft.core.events import ResponseReceived
 from pykraft.core.messages import FetchedBatch, FetchResponse
+from pykraft.core.on.corruption import cut_damage, leave_if_whole, lose_from
 from pykraft.core.on.following import settle_answer
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower
@@ -39,6 +40,7 @@ def on_fetch_response(replica: Replica, event: ResponseReceived, message: FetchR
         _truncate(replica, message.diverging)
     else:
         _check_high_watermark(state, message.high_watermark)
+        leave_if_whole(replica, message)
         _append(replica, event, message, now)
         _raise_high_watermark(replica, message.high_watermark)
     state = replica.state
@@ -58,6 +60,11 @@ def _truncate(replica: Replica, diverging: OffsetAndEpoch) -> None:
     end_offset = max(log.truncation_point(diverging), log.start_offset)
     if diverging.offset < 0 or diverging.epoch < 0 or end_offset == log.end_offset:
         raise ProtocolError(f"the diverging answer {diverging} leaves nothing to cut from {log.end}")
+    if replica.log.quarantine is not None:  # whatever it lost, it promises none of it: the leader's log counts
+        lose_from(replica, end_offset)
+        replica.log.quarantine = replace(replica.log.quarantine, is_cut=False)
+        cut_damage(replica)
+        return
     if end_offset < log.committed_end_offset:
         known = f"everything below {log.committed_end_offset} is committed"
         reason = f"the leader wants the log cut to {end_offset}, but {known}"
@@ -79,6 +86,7 @@ def _append(replica: Replica, event: ResponseReceived, message: FetchResponse, n
             replica.connections.back_off(event.peer_id, now.mono_ms)
     if not batches:
         return
+    cut_damage(replica)
     for batch in batches:
         log.append(base_offset=batch.base_offset, end_offset=batch.end_offset, epoch=batch.epoch)
     io = replica.outbox.next_log_io()

@@ -68,8 +68,11 @@ def would_grant_vote(replica: Replica, message: VoteRequest) -> bool:
     """The rule of the standard vote in the request's own epoch.
 
     A vote once given is given again to the same candidate, whatever its log; otherwise only without a known
-    leader, and only to a log at least as long (Raft paper §5.4.1). Without an own id nothing can be voted.
+    leader, and only to a log at least as long (Raft paper §5.4.1). Without an own id nothing can be voted, and a
+    replica that lost part of its log cannot tell whether another one is long enough.
     """
+    if replica.log.quarantine is not None:
+        return False
     match replica.state:
         case Unattached() | Prospective():
             if replica.local.id is None:
@@ -85,6 +88,8 @@ def would_grant_vote(replica: Replica, message: VoteRequest) -> bool:
 
 def would_grant_pre_vote(replica: Replica, message: VoteRequest) -> bool:
     """The rule of the pre-vote: a log at least as long, and no leader that this replica knows to be alive."""
+    if replica.log.quarantine is not None:
+        return False
     match replica.state:
         case Unattached() | Prospective() | Candidate() | Resigned():
             return message.last.is_at_least(replica.log.end)

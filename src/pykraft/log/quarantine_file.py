@@ -1,0 +1,105 @@
+"""The file ``quarantine``: that this replica lost part of its log, and is not to be trusted with a vote.
+
+Ours alone (Java ignores it). One slot of `pykraft.log.slots`, whose payload is JSON of `Quarantine`: the epoch, up to
+where the log was acknowledged if that is known, and the damaged places for whoever repairs the disk.
+
+Owns that one file. Invariant: it appears and disappears by a rename or a removal that is durable when the call
+returns. It is written before anything of the log is removed, and removed after the last record that was lost is
+durable again. A file that cannot be read says the same as one that can, but for the details.
+
+It refuses to know segments, and when a quarantine ends (`pykraft.core.on.corruption`). Source: rules of ours.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+from pykraft.core.quarantine import Quarantine
+from pykraft.errors import CorruptionError
+from pykraft.log.fs import Fs
+from pykraft.log.slots import SlotFile, parse_slots
+from pykraft.types import Damage, Epoch, Offset
+
+FILE_NAME: Final = "quarantine"
+REPAIR: Final = (
+    f"the node renews it; remove {FILE_NAME} only while the node is stopped, and only if a sound copy of its log was "
+    "put in the place of the damaged one by hand"
+)
+
+
+class QuarantineFile:
+    """The file of one partition directory. One writer, one thread."""
+
+    def __init__(self, fs: Fs, directory: Path) -> None:
+        self._fs = fs
+        self._path = directory / FILE_NAME
+
+    def exists(self) -> bool:
+        """True when there is such a file, readable or not."""
+        return self._fs.exists(self._path)
+
+    def read(self) -> Quarantine:
+        """What the file says; ``is_cut`` is for the log's own files to tell, and True here.
+
+        Errors: CorruptionError when it cannot be read: the quarantine holds all the same.
+        """
+        return parse_quarantine(self._path, self._fs.read(self._path))
+
+    def write(self, quarantine: Quarantine) -> None:
+        """Replace the file; durable when it returns."""
+        SlotFile.create(self._fs, self._path, encode_quarantine(quarantine)).close()
+
+    def remove(self) -> None:
+        """Forget the quarantine; durable when it returns."""
+        self._fs.remove(self._path)
+        self._fs.sync_dir(self._path.parent)
+
+
+def encode_quarantine(quarantine: Quarantine) -> bytes:
+    """The payload of the file's slot."""
+    places = [
+        {
+            "file": damage.path,
+            "position": damage.position,
+            "startOffset": damage.start_offset,
+            "endOffset": damage.end_offset,
+            "expected": damage.expected,
+            "found": damage.found,
+        }
+        for damage in quarantine.damages
+    ]
+    fields = {"epoch": quarantine.epoch, "untilOffset": quarantine.until_offset, "damages": places}
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def parse_quarantine(path: Path, content: bytes) -> Quarantine:
+    """The quarantine in these bytes. Errors: CorruptionError."""
+    slots = parse_slots(content)
+    try:
+        fields = json.loads(slots[-1].payload)
+        return Quarantine(
+            epoch=Epoch(int(fields["epoch"])),
+            until_offset=_offset(fields["untilOffset"]),
+            damages=tuple(
+                Damage(
+                    path=str(place["file"]),
+                    position=int(place["position"]),
+                    start_offset=Offset(int(place["startOffset"])),
+                    end_offset=_offset(place["endOffset"]),
+                    expected=str(place["expected"]),
+                    found=str(place["found"]),
+                )
+                for place in fields["damages"]
+            ),
+            is_cut=True,
+        )
+    except (IndexError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise CorruptionError(
+            path, position=0, expected="a slot with a quarantine", found=repr(content[:80]), repair=REPAIR
+        ) from error
+
+
+def _offset(value: object) -> Offset | None:
+    return None if value is None else Offset(int(str(value)))
