@@ -35,6 +35,8 @@ def failed(seed: int) -> Failure:
         voters=3,
         observers=1,
         harm=((0, "kill"), (4, "kill"), (5, "split")),
+        faults={"kill": 2, "split": 1},
+        states={"kill": {"leader": 2}},
     )
 
 

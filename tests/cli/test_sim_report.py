@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from pykraft.cli.errors import exit_code
 from pykraft.cli.sim import sim
 from pykraft.errors import UsageError
-from pykraft.sim.campaign import Identity, Results
+from pykraft.sim.campaign import Identity, Results, row_of
 from pykraft.sim.run import Failure
 from pykraft.sim.world import Outcome
 from tests.cli.sim_worlds import failed, passed
@@ -21,7 +21,7 @@ IDENTITY = Identity(scenario="s", version="1", source="c")
 def write(path: Path, *results: Outcome | Failure, identity: Identity = IDENTITY) -> Path:
     rows = Results(path, identity)
     for result in results:
-        rows.add(result)
+        rows.add(row_of(result, identity))
     rows.close()
     return path
 

@@ -41,7 +41,10 @@ def test_a_range_that_passes_is_summed_up() -> None:
     lines = result.stdout.splitlines()
     assert lines[0].startswith("3 seeds, 0 failed; 4 s of virtual time in ")
     assert lines[1:3] == ["30 records committed, 27 acknowledged", ""]
-    assert [line.split() for line in lines[3:]] == [["fault", "times", "in", "worlds"], ["kill", "3", "3"]]
+    assert [line.split() for line in lines[3:]] == [
+        ["fault", "times", "worlds", "happened", "to"],
+        ["kill", "3", "3"],
+    ]
 
 
 def test_a_number_of_seeds_is_as_many_from_0_on_and_one_seed_is_one(asked: list[dict[str, Any]]) -> None:
@@ -123,6 +126,11 @@ def test_a_failure_is_shrunk_and_drawn_into_a_folder(monkeypatch: pytest.MonkeyP
     )
     run("--seeds", "12:15", "--html", str(tmp_path / "pages"))
     assert drawn == [tmp_path / "pages" / "seed-13.html"]
+
+
+def test_spark_has_no_trace() -> None:
+    result = run("--seeds", "2", "--spark", "local[1]", "--trace")
+    assert isinstance(result.exception, UsageError)
 
 
 @pytest.mark.parametrize("workers", ["0", "-1"])

@@ -9,12 +9,25 @@ from pykraft.sim.totals import Totals
 
 
 def test_columns_are_as_wide_as_they_must_be() -> None:
-    lines = list(table(("what", "n"), [("a long name", "1"), ("b", "12,345")]))
-    assert lines == ["what              n", "a long name       1", "b            12,345"]
+    lines = list(table(("what", "n", "to"), [("a long name", "1", ""), ("b", "12,345", "leader 3")]))
+    assert lines == ["what              n  to", "a long name       1", "b            12,345  leader 3"]
 
 
 def test_a_run_without_faults_has_no_table() -> None:
     assert list(lines_of(Totals())) == ["0 seeds, 0 failed; 0 s of virtual time", "0 records committed, 0 acknowledged"]
+
+
+def test_each_kind_says_how_often_in_how_many_worlds_and_to_whom() -> None:
+    totals = Totals(
+        faults=Counter(kill=1_200, split=7),
+        worlds_with=Counter(kill=3, split=7),
+        states={"kill": Counter(follower=200, leader=1_000)},
+    )
+    assert list(lines_of(totals))[3:] == [
+        "fault  times  worlds  happened to",
+        "kill   1,200       3  leader 1,000, follower 200",
+        "split      7       7",
+    ]
 
 
 def test_virtual_time_is_set_against_the_clock_on_the_wall() -> None:

@@ -32,13 +32,13 @@ def passed(seed: int, *, digest: str = "d") -> Outcome:
 
 
 def failed(seed: int) -> Failure:
-    return Failure(seed=seed, reason="broke", story="told", trace=("line",), harm=((0, "kill"), (2, "kill")))
+    return Failure(seed=seed, reason="broke", story="told", trace=("line",), harm=((0, "kill"),), faults={"kill": 2})
 
 
 def write(path: Path, *results: Outcome | Failure) -> None:
     rows = Results(path, IDENTITY)
     for result in results:
-        rows.add(result)
+        rows.add(row_of(result, IDENTITY))
     rows.close()
 
 
@@ -57,7 +57,7 @@ def test_a_file_is_continued_where_it_ended(tmp_path: Path) -> None:
         file.write(b'{"seed": 3, "fai')
     results = Results(path, IDENTITY)
     assert results.left_of(range(1, 5)) == [3, 4]
-    results.add(passed(3))
+    results.add(row_of(passed(3), IDENTITY))
     results.close()
     assert sorted(merge([path])) == [1, 2, 3]
 
@@ -89,6 +89,14 @@ def test_rows_of_another_scenario_version_or_source_are_refused(tmp_path: Path) 
     for other in (replace(IDENTITY, scenario="t"), replace(IDENTITY, version="2"), replace(IDENTITY, source="d")):
         with pytest.raises(UsageError, match="not mixed"):
             Results(path, other)
+
+
+def test_a_row_of_another_campaign_is_not_added(tmp_path: Path) -> None:
+    results = Results(tmp_path / "rows", IDENTITY)
+    with pytest.raises(UsageError, match="not mixed"):
+        results.add(row_of(passed(1), replace(IDENTITY, source="d")))
+    results.close()
+    assert (tmp_path / "rows").read_bytes() == b""
 
 
 def test_an_identity_changes_with_the_scenario_only_where_it_must() -> None:

@@ -29,6 +29,19 @@ class Choice:
     words: tuple[str, ...]
 
 
+def seed_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--seeds`` and ``--seed``; the command gets ``seeds``. Errors: UsageError."""
+
+    @click.option("--seeds", "text", default="100", show_default=True, help="N: 0 to N-1; A:B: A to B-1.")
+    @click.option("--seed", "one", metavar="S", help="This seed only.")
+    @wraps(command)
+    def chosen(*, text: str, one: str | None, **given: object) -> object:
+        seeds = parse_seeds(text) if one is None else range(parse_seed(one), parse_seed(one) + 1)
+        return command(seeds=seeds, **given)
+
+    return chosen
+
+
 def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--faults`` and ``--scenario``; the command gets a ``choice``. Errors: UsageError."""
 

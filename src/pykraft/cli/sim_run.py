@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
 from pykraft.cli.sim_failure import shrink_and_draw, tell_failure
-from pykraft.cli.sim_options import Choice, parse_seed, parse_seeds, scenario_options
+from pykraft.cli.sim_options import Choice, scenario_options, seed_options
 from pykraft.cli.sim_table import lines_of
 from pykraft.errors import UsageError
 from pykraft.sim.campaign import Identity, Results, Row, row_of
@@ -29,11 +30,14 @@ STORIES_MAX = 3
 """Failures that one call tells at length, shrinks and draws; of the others it tells the replay command."""
 
 
+T = TypeVar("T")
+
+
 @click.command(short_help="Run a range of seeds.")
-@click.option("--seeds", "seeds_text", default="100", show_default=True, help="N: 0 to N-1; A:B: A to B-1.")
-@click.option("--seed", "seed_text", metavar="S", help="This seed only.")
+@seed_options
 @scenario_options
 @click.option("--workers", default=os.cpu_count() or 1, show_default=True, help="Processes; --trace takes one.")
+@click.option("--spark", metavar="MASTER", help="Let Spark run them: local[2], spark://host:port, …")
 @click.option("--trace", is_flag=True, help="Print everything that happens (with --json to the standard error).")
 @click.option("--json", "is_json", is_flag=True, help="One JSON object a seed.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Append rows here; seeds in it are done.")
@@ -41,13 +45,13 @@ STORIES_MAX = 3
     "--html", "folder", type=click.Path(file_okay=False, path_type=Path), help="Shrink and draw failures here."
 )
 def run(
-    seeds_text: str,
-    seed_text: str | None,
+    *,
+    seeds: range,
     choice: Choice,
     workers: int,
+    spark: str | None,
     out: Path | None,
     folder: Path | None,
-    *,
     trace: bool,
     is_json: bool,
 ) -> None:
@@ -56,41 +60,69 @@ def run(
     With --out a run can be stopped and continued, and many machines can share it: `pykraft sim report` adds up their
     files.
     """
-    seeds = parse_seeds(seeds_text) if seed_text is None else range(parse_seed(seed_text), parse_seed(seed_text) + 1)
     if workers < 1:
         raise UsageError(f"--workers {workers}: give at least 1")
+    if spark is not None and trace:
+        raise UsageError("--trace is of one process: leave out --spark")
     began_s, totals = time.monotonic(), Totals()
     say = partial(click.echo, err=is_json)
-    identity = Identity.of(choice.scenario)
-    with _results(out, identity, seeds, totals) as (left, keep):
-        if trace:
-            results: Iterable[Outcome | Failure] = map(partial(simulate, scenario=choice.scenario, tell=say), left)
-        else:
-            results = simulate_all(left, workers=max(1, min(workers, len(left))), scenario=choice.scenario)
-        for result in _watched(results, len(left), hidden=is_json or trace):
-            row = row_of(result, identity)
+    with _results(out, Identity.of(choice.scenario), seeds, totals) as (left, keep):
+        rows = _rows(left, choice, workers=workers, spark=spark, tell=say if trace else None)
+        for row, failure in _watched(rows, len(left), hidden=is_json or trace):
             totals.add(row)
-            keep(result)
+            keep(row)
             if is_json:
                 click.echo(json.dumps(_told(row, choice)))
-            elif isinstance(result, Failure):
-                tell_failure(result, choice.words, is_short=trace or len(totals.failures) > STORIES_MAX)
-            if isinstance(result, Failure) and folder is not None and len(totals.failures) <= STORIES_MAX:
-                shrink_and_draw(result, choice.scenario, folder / f"seed-{result.seed}.html", say=say)
+            elif row["failed"]:
+                is_short = trace or len(totals.failures) > STORIES_MAX
+                tell_failure(failure or _again(row, choice), choice.words, is_short=is_short)
+            if row["failed"] and folder is not None and len(totals.failures) <= STORIES_MAX:
+                page = folder / f"seed-{row['seed']}.html"
+                shrink_and_draw(failure or _again(row, choice), choice.scenario, page, say=say)
     if not is_json:
         click.echo("\n".join(lines_of(totals, took_s=time.monotonic() - began_s)))
     if totals.failures:
         raise SystemExit(1)
 
 
-def _keep_nothing(result: Outcome | Failure) -> None:
-    del result
+def _rows(
+    seeds: Sequence[int], choice: Choice, *, workers: int, spark: str | None, tell: Callable[[str], None] | None
+) -> Iterator[tuple[Row, Failure | None]]:
+    """Each seed's row as it comes, and the whole failure where it happened in a process of ours."""
+    if spark is not None:
+        from pykraft.spark.campaign import run_seeds
+        from pykraft.spark.master import session_at, settings_at
+
+        with session_at(settings_at("pykraft sim", master=spark)) as session:
+            yield from ((row, None) for row in run_seeds(session, seeds, choice.scenario))
+        return
+    if tell is not None:
+        results: Iterable[Outcome | Failure] = map(partial(simulate, scenario=choice.scenario, tell=tell), seeds)
+    else:
+        results = simulate_all(seeds, workers=max(1, min(workers, len(seeds))), scenario=choice.scenario)
+    identity = Identity.of(choice.scenario)
+    for result in results:
+        yield row_of(result, identity), result if isinstance(result, Failure) else None
+
+
+def _again(row: Row, choice: Choice) -> Failure:
+    """The failure that this row tells of, with its story: the same seed gives it again."""
+    result = simulate(row["seed"], scenario=choice.scenario)
+    if not isinstance(result, Failure):
+        raise UsageError(
+            f"seed {row['seed']} failed elsewhere with {row['reason']}, and passes here: is it other code?"
+        )
+    return result
+
+
+def _keep_nothing(row: Row) -> None:
+    del row
 
 
 @contextmanager
 def _results(
     out: Path | None, identity: Identity, seeds: Sequence[int], totals: Totals
-) -> Iterator[tuple[Sequence[int], Callable[[Outcome | Failure], None]]]:
+) -> Iterator[tuple[Sequence[int], Callable[[Row], None]]]:
     """Seeds that are still to run, and what keeps a result; those that were run before are counted at once."""
     if out is None:
         yield seeds, _keep_nothing
@@ -102,7 +134,7 @@ def _results(
         yield results.left_of(seeds), results.add
 
 
-def _watched(results: Iterable[Outcome | Failure], count: int, *, hidden: bool) -> Iterator[Outcome | Failure]:
+def _watched(results: Iterable[T], count: int, *, hidden: bool) -> Iterator[T]:
     """A bar with rate and time left, where somebody looks."""
     if hidden or sys.__stderr__ is None or not sys.__stderr__.isatty():
         yield from results

@@ -5,7 +5,9 @@ Owns the tables of `pykraft sim run` and `pykraft sim report`. It refuses to cou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 
 from pykraft.sim.totals import Totals
 
@@ -20,16 +22,23 @@ def lines_of(totals: Totals, *, took_s: float | None = None) -> Iterator[str]:
     yield f"{totals.sums['committed']:,} records committed, {totals.sums['acknowledged']:,} acknowledged"
     if totals.faults:
         yield ""
-        rows = [(kind, f"{count:,}", f"{totals.worlds_with[kind]:,}") for kind, count in sorted(totals.faults.items())]
-        yield from table(("fault", "times", "in worlds"), rows)
+        yield from table(("fault", "times", "worlds", "happened to"), map(_row, sorted(totals.faults), repeat(totals)))
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Columns as wide as they must be: the first to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+def _row(kind: str, totals: Totals) -> tuple[str, ...]:
+    roles = totals.states.get(kind, Counter())
+    told = ", ".join(f"{role} {count:,}" for role, count in roles.most_common())
+    return kind, f"{totals.faults[kind]:,}", f"{totals.worlds_with[kind]:,}", told
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Columns as wide as they must be: numbers to the right, everything else to the left."""
+    rows = list(rows)
     for row in (heads, *rows):
-        cells = (
-            cell.ljust(width) if not at else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        yield "  ".join(cells).rstrip()
+        cells = zip(row, *rows, heads, strict=True)
+        yield "  ".join(_cell(cell, column) for cell, *column in cells).rstrip()
+
+
+def _cell(cell: str, column: Sequence[str]) -> str:
+    width = max(map(len, column))
+    return cell.rjust(width) if column[0].replace(",", "").isdecimal() else cell.ljust(width)

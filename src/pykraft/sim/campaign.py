@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
+from dataclasses import fields as dataclass_fields
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -66,10 +66,9 @@ def _digest(pieces: Iterable[bytes]) -> str:
 
 def row_of(result: Outcome | Failure, identity: Identity) -> Row:
     """One seed's row; a failure's has no story, the seed tells it again."""
-    fields = asdict(result)
+    fields = {field.name: getattr(result, field.name) for field in dataclass_fields(result)}
     if isinstance(result, Failure):
-        del fields["trace"], fields["story"]
-        fields["faults"] = dict(sorted(Counter(kind for _, kind in fields.pop("harm")).items()))
+        del fields["trace"], fields["story"], fields["harm"]
     return {"seed": result.seed, "failed": isinstance(result, Failure), **asdict(identity), **fields}
 
 
@@ -79,6 +78,7 @@ class Results:
     def __init__(self, path: Path, identity: Identity) -> None:
         """Read what is there. Errors: UsageError for rows of another campaign; OSError."""
         self._identity = identity
+        self._path = path
         content = path.read_bytes() if path.exists() else b""
         whole = _whole_lines(content)
         self.rows = _merged([(path, _rows(path, whole))], identity)
@@ -86,10 +86,10 @@ class Results:
         if len(whole) < len(content):
             self._file.truncate(len(whole))
 
-    def add(self, result: Outcome | Failure) -> None:
-        """Append one row and make it durable."""
-        row = row_of(result, self._identity)
-        self.rows[result.seed] = row
+    def add(self, row: Row) -> None:
+        """Append one row and make it durable. Errors: UsageError for one of another campaign."""
+        _merged([(self._path, [row])], self._identity)
+        self.rows[row["seed"]] = row
         self._file.write(json.dumps(row).encode() + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -117,7 +117,7 @@ def _merged(files: Iterable[tuple[Path, Iterable[Row]]], identity: Identity | No
     first = asdict(identity) if identity is not None else None
     for path, rows in files:
         for row in rows:
-            found = {field.name: row[field.name] for field in fields(Identity)}
+            found = {field.name: row[field.name] for field in dataclass_fields(Identity)}
             first = first or found
             for name, value in found.items():
                 if value != first[name]:
@@ -136,6 +136,6 @@ def _rows(path: Path, content: bytes) -> Iterator[Row]:
         except ValueError:
             row = None
         is_row = isinstance(row, dict) and isinstance(row.get("seed"), int) and isinstance(row.get("failed"), bool)
-        if not is_row or any(field.name not in row for field in fields(Identity)):
+        if not is_row or any(field.name not in row for field in dataclass_fields(Identity)):
             raise UsageError(f"{path}, line {number}: this is no result of `sim run --out`")
         yield row

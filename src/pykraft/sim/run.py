@@ -12,7 +12,7 @@ import signal
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
 from shlex import quote
@@ -41,6 +41,10 @@ class Failure:
     observers: int = 0
     harm: tuple[tuple[int, str], ...] = ()
     """Decisions to do harm that were carried out before it: number and kind."""
+    faults: dict[str, int] = field(default_factory=dict)
+    """How often each kind happened before it."""
+    states: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By kind: the roles of the nodes that it happened to."""
 
     @property
     def finding(self) -> str:
@@ -74,6 +78,8 @@ def simulate(
             voters=world.voter_count,
             observers=world.observer_count,
             harm=tuple(world.faults.done),
+            faults=dict(sorted(world.faults.counts.items())),
+            states=world.faults.states,
         )
     world.record_end()
     return outcome

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from pykraft.sim.campaign import Row
 
-COUNTED = ("virtual_ms", "committed", "acknowledged")
+COUNTED = ("committed", "acknowledged")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,13 +25,18 @@ class Totals:
     faults: Counter[str] = field(default_factory=Counter)
     worlds_with: Counter[str] = field(default_factory=Counter)
     """In how many worlds each kind of harm was done at all."""
+    states: dict[str, Counter[str]] = field(default_factory=dict)
+    """By kind: the roles of the nodes that it happened to."""
 
     def add(self, row: Row) -> None:
         """Count one seed; what a failed one did before it failed counts as well."""
         self.seeds += 1
         if row["failed"]:
             self.failures.append(row)
+        self.sums["virtual_ms"] += row["at_us"] // 1_000 if row["failed"] else row["virtual_ms"]
         for name in COUNTED:
             self.sums[name] += row.get(name, 0)
         self.faults.update(row["faults"])
         self.worlds_with.update(row["faults"].keys())
+        for kind, roles in row.get("states", {}).items():
+            self.states.setdefault(kind, Counter()).update(roles)

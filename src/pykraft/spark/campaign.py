@@ -1,0 +1,52 @@
+"""A campaign of the simulator on Spark: seeds in, rows of `pykraft.sim.campaign` out, as many worlds at once as cores.
+
+Seeds go out in rounds: each is one job of a few tasks for every core, and its rows are handed over before the next
+begins, so that a campaign that is stopped has lost one round. A task lives through several worlds, which takes a
+second at least. Each worker names the code that it runs; the caller refuses rows of other code.
+
+Columns in: ``id`` int64, the place of a seed in the round. Columns out: ``row`` string, one JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from pykraft.sim.campaign import Identity, Row, row_of
+from pykraft.sim.run import simulate
+from pykraft.sim.scenario import Scenario
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SEEDS_A_TASK = 16
+TASKS_A_CORE = 4
+SCHEMA = "row string"
+
+
+def run_seeds(spark: SparkSession, seeds: Sequence[int], scenario: Scenario) -> Iterator[Row]:
+    """Rows of these seeds, in their order; each round's when it is done."""
+    cores = spark.sparkContext.defaultParallelism
+    size = cores * TASKS_A_CORE * SEEDS_A_TASK
+    for start in range(0, len(seeds), size):
+        part = seeds[start : start + size]
+        tasks = max(min(cores, len(part)), len(part) // SEEDS_A_TASK)
+        places = spark.range(0, len(part), 1, tasks)
+        rows = places.mapInArrow(_living(part, scenario), SCHEMA).collect()
+        yield from (json.loads(row["row"]) for row in rows)
+
+
+def _living(seeds: Sequence[int], scenario: Scenario) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """What a task does: a world for each place."""
+
+    def live(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        identity = Identity.of(scenario)
+        for batch in batches:
+            results = (simulate(seeds[place], scenario=scenario) for place in batch.column("id").to_pylist())
+            rows = [json.dumps(row_of(result, identity)) for result in results]
+            yield pa.record_batch({"row": pa.array(rows, pa.string())})
+
+    return live
