@@ -64,7 +64,11 @@ class Ledger:
             case AppendBatches():
                 self.entries += [Entry.of(header) for header, _ in job.batches]
             case Truncate():
-                while self.entries and self.entries[-1].end_offset > job.offset:
-                    self.entries.pop()
+                self.cut(job.offset)
             case _:
                 pass
+
+    def cut(self, end_offset: int) -> None:
+        """Whole batches below this offset remain."""
+        while self.entries and self.entries[-1].end_offset > end_offset:
+            self.entries.pop()

@@ -21,7 +21,7 @@ from pykraft.config import NodeConfig
 from pykraft.errors import StorageError
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
-from pykraft.log.lane import Job
+from pykraft.log.lane import Job, WriteQuarantine
 from pykraft.sim.clock import NodeClock
 from pykraft.sim.dialect import Dialect, Negotiation
 from pykraft.sim.disk import Interrupted, VirtualDisk
@@ -46,7 +46,9 @@ class Process:
         self._node = node
         self._queue: list[Job] = []
         self._lane_is_busy = False
-        self._wake = 0
+        self._wake_ms: int | None = None
+        self._alarm_ms: int | None = None
+        self._alarms = 0
         self._backlog: deque[Callable[[], None]] | None = None
         self._negotiation = Negotiation(node.dialect) if node.dialect is not None else None
         self.is_running = True
@@ -128,7 +130,8 @@ class Process:
         if self._negotiation is not None:
             frame = self._negotiation.received(connection, frame)
         ledger = self._node.ledger
-        self.wiretap.heard(connection, frame, LogEnd(epoch=ledger.last_epoch, offset=ledger.end_offset))
+        log = LogEnd(epoch=ledger.last_epoch, offset=ledger.end_offset)
+        self.wiretap.heard(connection, frame, log, is_damaged=self._node.is_damaged)
         self.host.on_frame(connection, frame, self._node.clock.instant)
 
     def dial(self, endpoint: Endpoint) -> ConnectionId:
@@ -157,6 +160,8 @@ class Process:
         """See `Ports`."""
         self._world.watch.submitted(self._node, job)
         self._node.ledger.submitted(job)
+        if isinstance(job, WriteQuarantine):
+            self._node.ledger.cut(self.host.log_end_offset)
         self._queue.append(job)
         if not self._lane_is_busy:
             self._begin()
@@ -178,12 +183,10 @@ class Process:
         self._later(self._node.lane_delay_us(), act)
 
     def wake_at(self, mono_ms: int | None) -> None:
-        """See `Ports`."""
-        self._wake += 1
-        if mono_ms is None:
-            return
-        wake = self._wake
-        self._later(self._node.clock.until_us(mono_ms), lambda: self._tick(wake, mono_ms))
+        """See `Ports`; an alarm that is planned for an earlier time rings, and is set again."""
+        self._wake_ms = mono_ms
+        if mono_ms is not None and (self._alarm_ms is None or mono_ms < self._alarm_ms):
+            self._set_alarm(mono_ms)
 
     def report(self, text: str) -> None:
         """See `Ports`."""
@@ -212,13 +215,21 @@ class Process:
             self._later(left_us, act)
         return left_us > 0
 
-    def _tick(self, wake: int, mono_ms: int) -> None:
-        """The time has come, unless the clock was slowed down since."""
-        if wake != self._wake:
+    def _set_alarm(self, mono_ms: int) -> None:
+        self._alarm_ms = mono_ms
+        self._alarms += 1
+        number = self._alarms
+        self._later(self._node.clock.until_us(mono_ms), lambda: self._ring(number))
+
+    def _ring(self, number: int) -> None:
+        """The time has come, unless the host wants a later one by now, or the clock was slowed down since."""
+        if number != self._alarms:
             return
-        left_us = self._node.clock.until_us(mono_ms)
-        if left_us > 0:
-            self._later(left_us, lambda: self._tick(wake, mono_ms))
+        self._alarm_ms = None
+        if self._wake_ms is None:
+            return
+        if self._node.clock.until_us(self._wake_ms) > 0:
+            self._set_alarm(self._wake_ms)
         else:
             self._world.touch(self._node)
             self.host.on_tick(self._node.clock.instant)
@@ -281,6 +292,7 @@ class Node:
     def start(self) -> None:
         """Run the program, from what the disk holds; it may end during recovery, too, and waits for a stalled disk."""
         assert self.process is None
+        self._world.has_pre_votes &= self.dialect is None
         if self.disk.trouble.stalled_until_us > self._world.clock.now_us:
             self._world.ended(self)
             return
@@ -318,8 +330,7 @@ class Node:
 
     def failed(self, error: StorageError) -> None:
         """The program ended with an error of its disk; that is its duty if the disk did give one, or lied."""
-        if not self.disk.explains(error):
-            raise error
+        self._world.watch.stopped(self, error)
         self._world.trace.note(self.node_id, f"stops: {error}")
         self.kill()
 
@@ -330,9 +341,9 @@ class Node:
         self._world.clock.after(0, lambda: self._leave(process))
 
     @property
-    def has_failing_disk(self) -> bool:
-        """True when the host may give up because of its disk."""
-        return self.disk.is_rotten
+    def is_damaged(self) -> bool:
+        """True while the process knows that part of its log is lost."""
+        return self.host is not None and self.host.quarantine is not None
 
     def was_paused_since(self, at_us: int) -> bool:
         """True when the process stood still at some time from then on."""

@@ -18,6 +18,7 @@ from multiprocessing import get_context
 from shlex import quote
 
 from pykraft.errors import PykraftError
+from pykraft.sim.invariants import ALL, Invariant
 from pykraft.sim.recorder import Recorder
 from pykraft.sim.scenario import DEFAULT, Scenario
 from pykraft.sim.world import Outcome, World
@@ -56,13 +57,14 @@ def simulate(
     seed: int,
     *,
     scenario: Scenario = DEFAULT,
+    oracles: Sequence[type[Invariant]] = ALL,
     tell: Callable[[str], None] | None = None,
     recorder: Recorder | None = None,
 ) -> Outcome | Failure:
     """Live through one world; see `World` for what can be asked of it."""
     world: World | None = None
     try:
-        world = World(seed, scenario=scenario, tell=tell, recorder=recorder)
+        world = World(seed, scenario=scenario, oracles=oracles, tell=tell, recorder=recorder)
         outcome = world.run()
     except FAILED as error:
         reason, story = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))

@@ -48,6 +48,7 @@ class VoteAsked:
     is_pre_vote: bool
     candidate_log: LogEnd
     voter_log: LogEnd | None = None
+    is_voter_damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +83,10 @@ def spoken_in_request(parts: Sequence[Buffer], target_id: int) -> Spoken | None:
     return Spoken(epoch=epoch, candidate_id=partition["replica_id"] if is_vote else None, target_id=target_id)
 
 
-def vote_asked(header: RequestHeader, frame: bytes, voter_log: LogEnd | None = None) -> VoteAsked:
-    """The question in this Vote request, put to a voter whose log ends there."""
+def vote_asked(
+    header: RequestHeader, frame: bytes, voter_log: LogEnd | None = None, *, is_voter_damaged: bool = False
+) -> VoteAsked:
+    """The question in this Vote request, put to a voter whose log ends there, and may be known to be damaged."""
     partition = decode_request_body(header, frame)["topics"][0]["partitions"][0]
     return VoteAsked(
         version=header.api_version,
@@ -92,6 +95,7 @@ def vote_asked(header: RequestHeader, frame: bytes, voter_log: LogEnd | None = N
         is_pre_vote=bool(partition.get("pre_vote")),
         candidate_log=LogEnd(epoch=partition["last_offset_epoch"], offset=partition["last_offset"]),
         voter_log=voter_log,
+        is_voter_damaged=is_voter_damaged,
     )
 
 

@@ -44,14 +44,14 @@ class Wiretap:
         self._asked.pop(connection, None)
         self.open_fetches.pop(connection, None)
 
-    def heard(self, connection: ConnectionId, frame: bytes, log: LogEnd) -> None:
-        """A frame is about to be handed to a process whose log ends there."""
+    def heard(self, connection: ConnectionId, frame: bytes, log: LogEnd, *, is_damaged: bool) -> None:
+        """A frame is about to be handed to a process whose log ends there, and may be known to be damaged."""
         if connection in self._dialed:
             self.open_fetches.pop(connection, None)
             return
         header = decode_request_header(frame)
         if header.api_key == ApiKey.VOTE:
-            self._asked[connection] = vote_asked(header, frame, log)
+            self._asked[connection] = vote_asked(header, frame, log, is_voter_damaged=is_damaged)
         elif header.api_key in EPOCH_FIELDS:
             self._asked[connection] = header
 

@@ -164,6 +164,7 @@ class World:
         assert node.host is not None
         self._ends[node.node_id] = 0
         node.ledger = Ledger(self._platters[node.node_id].entries())
+        node.ledger.cut(node.host.log_end_offset)
         self.watch.started(node)
         application = Application(self, node)
         self.workload.serve(node, application)

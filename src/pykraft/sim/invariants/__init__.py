@@ -32,6 +32,7 @@ from pykraft.sim.invariants.new_epoch import EpochBeginsWithCandidate
 from pykraft.sim.invariants.one_fetch import OneFetchInFlight
 from pykraft.sim.invariants.phantoms import NoPhantoms
 from pykraft.sim.invariants.prospective import NoLastingProspective
+from pykraft.sim.invariants.quarantine import DamagedTakesNoPart
 from pykraft.sim.invariants.rejected import RejectedStaysOut
 from pykraft.sim.invariants.single_leader import SingleLeader
 from pykraft.sim.invariants.spoken_epoch import EpochIsDurableFirst
@@ -40,14 +41,17 @@ from pykraft.sim.invariants.stays_up import NodesStayUp
 from pykraft.sim.invariants.told_leader import LeaderIsToldInTime
 from pykraft.sim.invariants.up_to_date import CandidateIsUpToDate
 from pykraft.sim.invariants.vote import OneVote
+from pykraft.sim.invariants.vote_kept import VotesAreForCandidates
 
 ALL: tuple[type[Invariant], ...] = (
     # elections
     MonotonicEpoch,
     EpochIsDurableFirst,
     OneVote,
+    VotesAreForCandidates,
     SingleLeader,
     CandidateIsUpToDate,
+    DamagedTakesNoPart,
     LegalMoves,
     EpochBeginsWithCandidate,
     StableLeadership,

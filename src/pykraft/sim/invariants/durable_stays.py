@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 class AcknowledgedSurvivesRestart(Invariant):
-    """A recovered log is at least as long as its node's last Fetch said, or its last truncation left."""
+    """A recovered log is at least as long as its node's last Fetch said, or its last truncation left.
+
+    Unless the node says that it is damaged.
+    """
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -41,7 +44,7 @@ class AcknowledgedSurvivesRestart(Invariant):
     def started(self, node: Node) -> None:
         """Compare what recovery found."""
         told, host = self._told.get(int(node.node_id), 0), node.host
-        if host is not None and host.log_end_offset < told:
+        if host is not None and not node.is_damaged and host.log_end_offset < told:
             raise self.violated(
                 f"node {node.node_id} had told that it holds {told}, it begins at {host.log_end_offset}"
             )

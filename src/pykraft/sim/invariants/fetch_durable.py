@@ -23,7 +23,12 @@ class FetchIsDurableFirst(Invariant):
     def before_send(self, node: Node, spoken: Spoken) -> None:
         """Compare the Fetch with the platter."""
         fetched, host = spoken.fetched, node.host
-        if fetched is None or host is None or (spoken.epoch, spoken.target_id) != (host.epoch, host.leader_id):
+        if (
+            fetched is None
+            or host is None
+            or node.is_damaged
+            or (spoken.epoch, spoken.target_id) != (host.epoch, host.leader_id)
+        ):
             return
         end_offset = self.world.durable_end_offset(node)
         last = self.world.durable_entry(node, end_offset - 1)

@@ -23,6 +23,10 @@ FIRST_ROLES = frozenset({"unattached", "unattached-voted", "follower", "observer
 """What a process may be when it begins, from what its disk remembers."""
 
 
+MAY_RESIGN = frozenset({"leader", "candidate"})
+"""A node that is asked to leave while it campaigns resigns in the event in which it wins."""
+
+
 class LegalMoves(Invariant):
     """Nobody is a candidate without pre-votes, a leader without a candidacy, or resigned without having led."""
 
@@ -52,6 +56,6 @@ class LegalMoves(Invariant):
             case "leader":
                 return was.role == "candidate" and now.epoch == was.epoch
             case "resigned":
-                return was.role == "leader" and now.epoch == was.epoch
+                return was.role in MAY_RESIGN and now.epoch == was.epoch
             case _:
                 return True

@@ -1,0 +1,18 @@
+"""Bugs to plant: each takes one rule out of production code, and has a seed whose world notices.
+
+Nothing of this is in the package. A mutant patches what the host runs; the world, its disk and its oracles stay as they
+are. One file holds one family; each bug has its story and where the story is from. The seeds are in ``seeds.json``,
+which ``pykraft sim mutants --rewrite`` finds anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.sim.mutants import campaign, delivery, durability, election, high_watermark, host, recovery, replication
+from tests.sim.mutants.mutant import Mutant, planted
+
+FAMILIES = (election, campaign, replication, durability, recovery, high_watermark, host, delivery)
+MUTANTS: Mapping[str, Mutant] = {mutant.name: mutant for family in FAMILIES for mutant in family.MUTANTS}
+
+__all__ = ["MUTANTS", "Mutant", "planted"]

@@ -1,0 +1,141 @@
+"""Bugs around elections: pre-votes that disturb a healthy leader, and leaders that do not notice that nobody follows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pykraft.core import moves
+from pykraft.core.election import NEVER_MS
+from pykraft.core.events import RequestReceived
+from pykraft.core.messages import VoteRequest
+from pykraft.core.on import fetch_request, timer, vote
+from pykraft.core.quorum import majority_of
+from pykraft.core.replica import Replica
+from pykraft.core.state import Candidate, Follower, Leader, Prospective, Unattached
+from pykraft.core.transitions import HIGHER, MOVES
+from pykraft.types import Epoch, Instant, ReplicaKey
+from tests.sim.mutants.mutant import Mutant
+from tests.sim.mutants.patch import Patch
+
+
+def pre_vote_raises_the_epoch(patch: Patch) -> None:
+    """Whoever asks for pre-votes opens an epoch first, on its disk as well, as candidates did before pre-votes."""
+
+    def to_prospective(replica: Replica, now: Instant) -> None:
+        if len(replica.voters) > 1:
+            moves.to_unattached(replica, Epoch(replica.epoch + 1), now)
+        moves.to_prospective(replica, now)
+
+    patch.setattr(timer, "to_prospective", to_prospective)
+
+
+def pre_vote_is_kept_as_a_vote(patch: Patch) -> None:
+    """A voter that grants a pre-vote stores it like a vote."""
+    on_vote_request = vote.on_vote_request
+
+    def on_request(replica: Replica, event: RequestReceived, message: VoteRequest, now: Instant) -> None:
+        on_vote_request(replica, event, message, now)
+        state = replica.state
+        is_free = isinstance(state, Unattached | Prospective) and state.voted is None
+        if message.pre_vote and is_free and message.epoch == replica.epoch and vote.would_grant_vote(replica, message):
+            moves.cast_vote(replica, message.candidate, now)
+
+    patch.everywhere(on_vote_request, on_request)
+
+
+def pre_vote_from_a_follower(patch: Patch) -> None:
+    """A follower grants pre-votes although it has just heard from its leader."""
+    _grants(patch, Follower)
+
+
+def pre_vote_from_a_leader(patch: Patch) -> None:
+    """A leader grants pre-votes against itself."""
+    _grants(patch, Leader)
+
+
+def candidate_without_pre_votes(patch: Patch) -> None:
+    """Whoever waits without a leader becomes a candidate at once, and asks nobody whether it could win."""
+
+    def to_prospective(replica: Replica, now: Instant) -> None:
+        if isinstance(replica.state, Unattached):
+            moves.to_candidate(replica, now)
+        else:
+            moves.to_prospective(replica, now)
+
+    patch.setitem(MOVES, (Unattached, Candidate), HIGHER)
+    patch.setattr(timer, "to_prospective", to_prospective)
+
+
+def check_quorum_never_fires(patch: Patch) -> None:
+    """A leader that nobody fetches from leads on for ever."""
+    patch.everywhere(moves.check_quorum_deadline_ms, lambda replica, now: NEVER_MS)
+
+
+def check_quorum_counts_observers(patch: Patch) -> None:
+    """A leader that only observers fetch from takes them for its majority."""
+
+    def note(replica: Replica, leader: Leader, key: ReplicaKey, now: Instant) -> None:
+        leader.fetched_voters.add(key.id)
+        needed = majority_of(len(replica.voters)) - (1 if replica.is_voter else 0)
+        if len(leader.fetched_voters) >= needed:
+            leader.fetched_voters.clear()
+            leader.check_quorum_deadline_ms = moves.check_quorum_deadline_ms(replica, now)
+
+    patch.everywhere(fetch_request.note_sign_of_life, note)
+
+
+def pre_vote_is_never_given_up(patch: Patch) -> None:
+    """A campaign for pre-votes that is lost is never begun anew, and goes on for ever."""
+
+    def give_up(replica: Replica, now: Instant) -> None:
+        state = replica.state
+        assert isinstance(state, Prospective)
+        replica.state = replace(state, election_deadline_ms=NEVER_MS)
+
+    patch.everywhere(moves.give_up_campaign, give_up)
+    patch.setattr(vote, "_ask_again", lambda replica, voter_id: None)
+
+
+def observers_campaign(patch: Patch) -> None:
+    """A node that is not in the voter set asks for votes when its leader is silent."""
+    patch.setattr(Replica, "is_voter", property(lambda self: self.local.key is not None))
+    begin = moves.Tally.begin
+
+    def with_local(cls: Any, voters: Any, local_id: Any) -> Any:
+        return begin(frozenset(voters) | {local_id}, local_id)
+
+    patch.setattr(moves.Tally, "begin", classmethod(with_local))
+
+
+def _grants(patch: Patch, kind: type[Any]) -> None:
+    """States of this kind grant pre-votes to any log that is as long as their own."""
+    rule = vote.would_grant_pre_vote
+
+    def would_grant(replica: Replica, message: VoteRequest) -> bool:
+        if isinstance(replica.state, kind):
+            return message.last.is_at_least(replica.log.end)
+        return rule(replica, message)
+
+    patch.setattr(vote, "would_grant_pre_vote", would_grant)
+
+
+MUTANTS = (
+    Mutant(plant=pre_vote_raises_the_epoch, source="KIP-996: what it was made against"),
+    Mutant(plant=pre_vote_is_kept_as_a_vote, source="KIP-996 (nothing of a pre-vote is persisted)"),
+    Mutant(
+        plant=pre_vote_from_a_follower,
+        source="KIP-996; the star partition of RaftEventSimulationTest",
+        scenario="network",
+    ),
+    Mutant(plant=pre_vote_from_a_leader, source="KIP-996 (a leader denies)", scenario="network"),
+    Mutant(plant=candidate_without_pre_votes, source="Kafka before 4.0"),
+    Mutant(plant=check_quorum_never_fires, source="KAFKA-15489 (two leaders for a long time)", scenario="network"),
+    Mutant(
+        plant=check_quorum_counts_observers,
+        source="Kafka LeaderState: observers' fetches do not help",
+        scenario="network",
+    ),
+    Mutant(plant=pre_vote_is_never_given_up, source="NotStuckInProspective of the specification of KIP-996"),
+    Mutant(plant=observers_campaign, source="Kafka QuorumState (an observer never becomes a candidate)"),
+)

@@ -1,0 +1,74 @@
+"""Bugs of delivery: what listeners are given too early, twice, from the wrong log, or in the wrong order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pykraft.core.effects import NotifyLeaderChange
+from pykraft.host.delivery import Delivery, Registration
+from pykraft.host.fetch_read import FetchReads
+from tests.sim.mutants.mutant import Mutant
+from tests.sim.mutants.patch import Patch
+
+
+def leader_is_told_too_early(patch: Patch) -> None:
+    """A listener hears that its node leads before it was given what was committed before."""
+
+    def tell(self: Registration) -> bool:
+        news = self.news
+        if news is None:
+            return False
+        self.news = None
+        self.listener.on_leader_change(news.epoch, news.leader_id)
+        return True
+
+    patch.setattr(Registration, "_tell", tell)
+
+
+def listener_is_given_all_that_is_appended(patch: Patch) -> None:
+    """A listener is given the log up to its end, and not up to the high watermark."""
+
+    def feed(self: Registration) -> bool:
+        recent = self._delivery.recent
+        batches: Sequence[Any] = ()
+        if recent.start_offset <= self._next_offset < recent.end_offset:
+            batches = recent.take(self._next_offset, recent.end_offset, 1_000_000)
+        return self._give(batches)
+
+    patch.setattr(Registration, "_feed_from_memory", feed)
+
+
+def listener_begins_anew_with_each_leader(patch: Patch) -> None:
+    """At a change of leaders a listener is fed from the beginning once more."""
+    leader_changed = Delivery.leader_changed
+
+    def again(self: Delivery, news: NotifyLeaderChange) -> None:
+        for registration in self._registrations:
+            if not registration._is_busy:
+                registration._next_offset = self._start_offset
+        leader_changed(self, news)
+
+    patch.setattr(Delivery, "leader_changed", again)
+
+
+def piece_is_cut_at_the_present_high_watermark(patch: Patch) -> None:
+    """What a read returns is cut at the high watermark of the moment when it returns, not when it began."""
+    read: Callable[..., None] = Registration._read
+    patch.setattr(
+        Registration, "_read", lambda self, data, high_watermark: read(self, data, self._delivery.high_watermark)
+    )
+
+
+def read_outlives_a_truncation(patch: Patch) -> None:
+    """A leader answers a Fetch with what it read before its log was cut."""
+    patch.setattr(FetchReads, "truncated", lambda self: None)
+
+
+MUTANTS = (
+    Mutant(plant=leader_is_told_too_early, source="Kafka KafkaRaftClient (fireHandleLeaderChange waits)"),
+    Mutant(plant=listener_is_given_all_that_is_appended, source="Raft paper §5.3 (apply only what is committed)"),
+    Mutant(plant=listener_begins_anew_with_each_leader, source="Kafka ListenerContext (a new registration restarts)"),
+    Mutant(plant=piece_is_cut_at_the_present_high_watermark, source="ours, nearly: told in pykraft.host.delivery"),
+    Mutant(plant=read_outlives_a_truncation, source="ours, nearly: told in pykraft.host.fetch_read"),
+)

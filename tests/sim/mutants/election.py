@@ -1,0 +1,135 @@
+"""Bugs of elections: votes that are forgotten, given twice or to the wrong log, and majorities that are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pykraft.core import raft
+from pykraft.core.connections import Connections
+from pykraft.core.election import Tally
+from pykraft.core.messages import VoteRequest
+from pykraft.core.on import following, vote
+from pykraft.core.outbox import Outbox, Relies
+from pykraft.core.replica import Replica
+from pykraft.core.start import initial_state
+from pykraft.core.state import Candidate, Prospective, Resigned, State, Unattached
+from pykraft.host.peers import Peers
+from pykraft.log import quorum_state
+from pykraft.log.fs import Fs
+from pykraft.types import NO_IO, Instant, OffsetAndEpoch
+from tests.sim.mutants.mutant import Mutant
+from tests.sim.mutants.patch import Patch
+
+
+def vote_is_not_awaited(patch: Patch) -> None:
+    """Messages do not wait for the election write: a vote is answered before it is durable."""
+    after = Outbox._after
+    patch.setattr(Outbox, "_after", lambda self, relies: after(self, relies) if relies is Relies.LOG else NO_IO)
+
+
+def vote_is_not_synced(patch: Patch) -> None:
+    """``quorum-state`` is renamed into place without a sync of file or directory."""
+
+    def write(fs: Fs, path: Path, content: bytes) -> None:
+        temporary = path.with_name(f"{path.name}.tmp")
+        file = fs.open(temporary, create=True)
+        file.truncate(0)
+        file.pwrite([content], 0)
+        file.close()
+        fs.rename(temporary, path)
+
+    patch.setattr(quorum_state, "write_atomically", write)
+
+
+def grant_waits_for_the_epoch_only(patch: Patch) -> None:
+    """A granted vote leaves when the epoch is on disk, the vote itself perhaps not."""
+    after = Outbox._after
+    patch.setattr(
+        Outbox, "_after", lambda self, relies: after(self, Relies.EPOCH if relies is Relies.ELECTION else relies)
+    )
+
+
+def votes_ignore_the_log(patch: Patch) -> None:
+    """Whoever asks first gets the vote, however short its log."""
+    patch.setattr(OffsetAndEpoch, "is_at_least", lambda self, other: True)
+
+
+def the_longer_log_wins(patch: Patch) -> None:
+    """Logs are compared by their length alone, as if the last epoch did not count."""
+    patch.setattr(OffsetAndEpoch, "is_at_least", lambda self, other: self.offset >= other.offset)
+
+
+def votes_are_given_twice(patch: Patch) -> None:
+    """A voter that has voted grants the vote of that epoch to the next one, too."""
+
+    def would_grant(replica: Replica, message: VoteRequest) -> bool:
+        state = replica.state
+        is_free = isinstance(state, Unattached | Prospective) and state.leader_id is None
+        return is_free and message.last.is_at_least(replica.log.end)
+
+    patch.setattr(vote, "would_grant_vote", would_grant)
+
+
+def vote_is_forgotten_at_start(patch: Patch) -> None:
+    """A node reads its epoch after a restart, and forgets whom it voted for."""
+    _patch_start(patch, lambda **given: initial_state(**{**given, "election": replace(given["election"], voted=None)}))
+
+
+def half_is_a_majority(patch: Patch) -> None:
+    """Two of four voters elect a leader."""
+    patch.setattr(Tally, "is_won", property(lambda self: 2 * len(self.granted) >= len(self.voters)))
+
+
+def former_leader_campaigns_in_its_old_epoch(patch: Patch) -> None:
+    """A leader that was down asks for votes in the epoch that it led, and may lead it twice."""
+
+    def begin(**given: Any) -> State:
+        state = initial_state(**given)
+        key = given["local"].key
+        if not isinstance(state, Resigned) or key is None:
+            return state
+        tally = Tally.begin(given["voters"].ids, key.id)
+        return Candidate(epoch=state.epoch, voted=key, election_deadline_ms=state.election_deadline_ms, tally=tally)
+
+    _patch_start(patch, begin)
+
+
+def answers_of_an_older_epoch_count(patch: Patch) -> None:
+    """Whatever comes back answers the newest question: no correlation id, no connection and no epoch says otherwise.
+
+    Each of the three rules covers for the others; without all of them a grant of the last election counts in this one.
+    """
+    patch.setattr(Connections, "received", _received)
+    patch.setattr(Peers, "_is_spent", lambda self, link, effect, now: link.endpoint != effect.peer.endpoint)
+    settle = following.settle_answer
+
+    def settle_answer(replica: Replica, peer_id: int, answer: Any, now: Instant) -> bool:
+        return settle(replica, peer_id, replace(answer, epoch=max(answer.epoch, replica.epoch)), now)
+
+    patch.everywhere(settle, settle_answer)
+
+
+def _received(self: Connections, peer_id: int, correlation_id: int) -> bool:
+    self._in_flight.pop(peer_id, None)
+    return True
+
+
+def _patch_start(patch: Patch, begin: Callable[..., State]) -> None:
+    patch.setattr(raft, "initial_state", begin)
+
+
+MUTANTS = (
+    Mutant(plant=vote_is_not_awaited, source="Raft paper §5.1; etcd raft/doc.go"),
+    Mutant(plant=vote_is_not_synced, source="ALICE (OSDI 2014): rename without fsync, in LevelDB and others"),
+    Mutant(plant=grant_waits_for_the_epoch_only, source="ours, nearly: epochs and votes have writes of their own"),
+    Mutant(plant=votes_ignore_the_log, source="Raft paper §5.4.1"),
+    Mutant(plant=the_longer_log_wins, source="Raft paper §5.4.1; a common mistake in the labs of MIT 6.824"),
+    Mutant(plant=votes_are_given_twice, source="Raft paper §5.2"),
+    Mutant(plant=vote_is_forgotten_at_start, source="KAFKA-14077 (a voter that lost its disk votes twice)"),
+    Mutant(plant=half_is_a_majority, source="majorities of an even number of voters: KAFKA-12712"),
+    Mutant(plant=former_leader_campaigns_in_its_old_epoch, source="KIP-595 (a leader resigns when it restarts)"),
+    Mutant(plant=answers_of_an_older_epoch_count, source="MIT 6.824 students' guide to Raft: term confusion"),
+)

@@ -1,0 +1,125 @@
+"""Bugs between the core and its clients: outcomes, proposals, and timers that nobody hears."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pykraft.core.effects import PlannedBatch
+from pykraft.core.on import timer
+from pykraft.core.state import Leader
+from pykraft.errors import NotLeaderError
+from pykraft.host.inbound import Inbound
+from pykraft.host.producers import Committed, OutcomeUnknown, Producers, Rejected
+from pykraft.host.recent import Batch
+from pykraft.protocol.records import encode_batch, read_header
+from tests.sim.mutants.mutant import Mutant
+from tests.sim.mutants.patch import Patch
+
+
+def linger_wakes_nobody(patch: Patch) -> None:
+    """Nobody wakes up when the linger time is over: proposals wait for whatever happens next."""
+    deadlines_ms = timer._state_deadlines_ms
+
+    def without_drain(replica: Any) -> list[int | None]:
+        deadlines = deadlines_ms(replica)
+        return deadlines[:-1] if isinstance(replica.state, Leader) else deadlines
+
+    patch.setattr(timer, "_state_deadlines_ms", without_drain)
+
+
+def unknown_is_called_rejected(patch: Patch) -> None:
+    """A leader that loses its place tells its clients that what it had appended is not in the log."""
+
+    def lost(self: Producers, leading: Any) -> None:
+        while self._appended and self._appended[0].epoch != leading:
+            gone = self._appended.popleft()
+            gone.on_outcome(Rejected(error=NotLeaderError(None, gone.epoch)))
+
+    patch.setattr(Producers, "lost", lost)
+
+
+def append_is_called_committed(patch: Patch) -> None:
+    """Clients are told that their records are committed when the leader has appended them."""
+    encode = Producers.encode
+
+    def told_at_once(self: Producers, plan: PlannedBatch) -> Batch:
+        batch = encode(self, plan)
+        self.committed(plan.end_offset)
+        return batch
+
+    patch.setattr(Producers, "encode", told_at_once)
+
+
+def outcome_is_forgotten(patch: Patch) -> None:
+    """A leader that loses its place forgets who waits for an outcome."""
+    patch.setattr(Producers, "lost", lambda self, leading: self._appended.clear() if leading is None else None)
+
+
+def unknown_is_proposed_again(patch: Patch) -> None:
+    """What a leader appended before it lost its place is appended once more when it leads again."""
+    take_values, lost = Producers._take_values, Producers.lost
+
+    def kept(self: Any, plan: PlannedBatch) -> list[bytes]:
+        values = take_values(self, plan)
+        self.__dict__.setdefault("appended_values", {})[plan.base_offset] = values[-1]
+        return values
+
+    def again(self: Any, leading: Any) -> None:
+        if self._appended and self._appended[0].epoch != leading:
+            self.__dict__["again"] = list(self.__dict__.get("appended_values", {}).values())[-1:]
+        lost(self, leading)
+
+    propose = Producers.propose
+
+    def prepended(self: Any, values: Any, **named: Any) -> Any:
+        again = self.__dict__.pop("again", [])
+        outcome = named["on_outcome"]
+        if again:
+            named["on_outcome"] = lambda told: outcome(
+                replace(told, base_offset=told.base_offset + 1)
+                if isinstance(told, Committed | OutcomeUnknown)
+                else told
+            )
+            accepted = named.get("on_accepted")
+            named["on_accepted"] = (lambda offset: accepted(offset + 1)) if accepted else None
+        return propose(self, [*again, *values], **named)
+
+    patch.setattr(Producers, "_take_values", kept)
+    patch.setattr(Producers, "lost", again)
+    patch.setattr(Producers, "propose", prepended)
+
+
+def new_leader_appends_a_value(patch: Patch) -> None:
+    """A new leader begins its epoch with an empty record of the application instead of one of Raft's own."""
+    encode = Producers.encode
+
+    def no_op(self: Producers, plan: PlannedBatch) -> Batch:
+        if not plan.control:
+            return encode(self, plan)
+        value = b"%012d" % plan.epoch
+        data = encode_batch([value], base_offset=plan.base_offset, epoch=plan.epoch, timestamp_ms=plan.timestamp_ms)
+        return read_header(data), data
+
+    patch.setattr(Producers, "encode", no_op)
+
+
+def contradiction_is_fatal(patch: Patch) -> None:
+    """A node that cannot make sense of what a peer says stops, where closing the connection is enough."""
+
+    def close(self: Inbound, requester: Any, reason: str) -> None:
+        del requester
+        self._ports.stop(RuntimeError(reason))
+
+    patch.setattr(Inbound, "_close", close)
+
+
+MUTANTS = (
+    Mutant(plant=linger_wakes_nobody, source="Kafka KafkaRaftClientTest (wakes up when the linger is over)"),
+    Mutant(plant=unknown_is_called_rejected, source="Jepsen: an indeterminate outcome taken for a failure"),
+    Mutant(plant=append_is_called_committed, source="acks=1; MongoDB's write concern 1"),
+    Mutant(plant=outcome_is_forgotten, source="ValuesEventuallyAcked of the KRaft specification"),
+    Mutant(plant=unknown_is_proposed_again, source="KIP-98 (why producers are idempotent)"),
+    Mutant(plant=new_leader_appends_a_value, source="Raft paper §8 (no-op entries), as seen by an application"),
+    Mutant(plant=contradiction_is_fatal, source="Kafka: illegal states that a peer's message causes are fatal"),
+)

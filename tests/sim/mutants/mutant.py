@@ -1,0 +1,36 @@
+"""What a planted bug is: a change of production code, its story, where the story is from, and the world it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tests.sim.mutants.patch import Patch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """One bug. The docstring of ``plant`` tells what is wrong, ``source`` who made the mistake, or nearly."""
+
+    plant: Callable[[Patch], None]
+    source: str
+    scenario: str = "default"
+    """Names of the scenarios of its worlds, separated by commas; the later ones win."""
+
+    @property
+    def name(self) -> str:
+        return self.plant.__name__
+
+    @property
+    def story(self) -> str:
+        """What is wrong, in one sentence or two."""
+        return " ".join((self.plant.__doc__ or "").split())
+
+
+@contextmanager
+def planted(mutant: Mutant) -> Iterator[None]:
+    """The bug is there while this lasts."""
+    with Patch() as patch:
+        mutant.plant(patch)
+        yield

@@ -1,0 +1,75 @@
+"""Bugs of recovery: what a node believes of its own files after it was killed, lost its power, or was lied to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pykraft.log import log_scan, recovery
+from pykraft.log.fs import File
+from pykraft.log.log import Log
+from pykraft.log.scan import scan_headers
+from tests.sim.mutants.durability import without_sync
+from tests.sim.mutants.mutant import Mutant
+from tests.sim.mutants.patch import Patch
+
+
+def recovery_does_not_sync(patch: Patch) -> None:
+    """After a kill, what was read back from the page cache is taken for durable."""
+    patch.setattr(recovery, "_make_durable", without_sync(recovery._make_durable))
+
+
+def recovery_ignores_checksums(patch: Patch) -> None:
+    """A torn batch passes for a sound one."""
+
+    def scan_file(path: Path, file: File, position: int, end: int) -> Iterator[tuple[int, Any]]:
+        yield from scan_headers(path, file, position, end)
+
+    patch.setattr(log_scan, "scan_file", scan_file)
+
+
+def torn_tail_is_taken_for_damage(patch: Patch) -> None:
+    """The recovery point is durable before the log is, so that a torn tail looks like corruption."""
+    flush = Log.flush
+
+    def early(self: Log) -> None:
+        self._point.raise_to(self.end_offset)
+        self._point.settle()
+        flush(self)
+
+    patch.setattr(Log, "flush", early)
+
+
+def damage_is_taken_for_a_torn_tail(patch: Patch) -> None:
+    """Recovery cuts the log at the first bad batch, also where it was durable once, and says nothing."""
+    scan_log = log_scan.scan_log
+
+    def trusting(*given: Any, **named: Any) -> Any:
+        return scan_log(*given, **{**named, "recovery_point": 0})
+
+    patch.setattr(recovery, "scan_log", trusting)
+
+
+def oldest_segment_is_dropped(patch: Patch) -> None:
+    """The oldest segment is deleted to save space, and no snapshot stands for what it held."""
+    flush = Log.flush
+
+    def saving(self: Log) -> None:
+        flush(self)
+        if len(self._segments) > 2:
+            self._segments.pop(0).remove()
+            self._fs.sync_dir(self.path)
+            self._views = self._views[1:]
+
+    patch.setattr(Log, "flush", saving)
+    patch.setattr(recovery, "_refuse_impossible", lambda *_: None)
+
+
+MUTANTS = (
+    Mutant(plant=recovery_does_not_sync, source="ours: kill is not power loss"),
+    Mutant(plant=recovery_ignores_checksums, source="Protocol-Aware Recovery (FAST 2018)"),
+    Mutant(plant=torn_tail_is_taken_for_damage, source="Protocol-Aware Recovery (FAST 2018): the tail is ambiguous"),
+    Mutant(plant=damage_is_taken_for_a_torn_tail, source="Kafka LogLoader; ZooKeeper in FAST 2018", scenario="silent"),
+    Mutant(plant=oldest_segment_is_dropped, source="KIP-630 (retention needs a snapshot)"),
+)

@@ -1,0 +1,116 @@
+"""Looks for the seeds: of each bug the first one whose world notices, and of each oracle one that it notices alone.
+
+What it finds is kept in ``seeds.json`` beside this file. A search tries seeds in order and stops at the first that
+fails; what the world without the bug would do is for the tests to say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+
+from pykraft.sim.invariants import ALL
+from pykraft.sim.run import Failure, simulate
+from pykraft.sim.scenario import Scenario
+from pykraft.sim.scenario_file import load
+from pykraft.sim.world import Outcome
+from tests.sim.mutants import MUTANTS, Mutant, planted
+
+SEEDS_PATH = Path(__file__).with_name("seeds.json")
+DEFAULT_SCENARIO = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catch:
+    """A seed whose world notices a bug: ``noticed_by`` is an oracle, or the error of an assertion."""
+
+    mutant: str
+    scenario: str
+    seed: int
+    noticed_by: str
+    seen: str = ""
+
+
+@cache
+def scenario_of(names: str) -> Scenario:
+    """The scenario of these names, separated by commas."""
+    return load([name for name in names.split(",") if name != DEFAULT_SCENARIO])
+
+
+def live(mutant: Mutant | None, seed: int, scenario: str, oracle: str | None = None) -> Outcome | Failure:
+    """One world, with the bug if there is one; watched by one oracle, or by all."""
+    oracles = ALL if oracle is None else tuple(kind for kind in ALL if kind.__name__ == oracle)
+    if mutant is None:
+        return simulate(seed, scenario=scenario_of(scenario), oracles=oracles)
+    with planted(mutant):
+        return simulate(seed, scenario=scenario_of(scenario), oracles=oracles)
+
+
+def noticed_by(failure: Failure) -> str:
+    """The oracle, or the class of the error."""
+    return failure.finding.removeprefix("ViolationError: ")
+
+
+def first_catch(name: str, seeds: Iterable[int], oracle: str | None = None) -> Catch | None:
+    """The first of these worlds that notices the bug; when an oracle watches alone, that one itself must."""
+    mutant = MUTANTS[name]
+    for seed in seeds:
+        result = live(mutant, seed, mutant.scenario, oracle)
+        if isinstance(result, Failure) and oracle in (None, noticed_by(result)):
+            found = noticed_by(result)
+            seen = result.reason[:300]
+            return Catch(mutant=name, scenario=mutant.scenario, seed=seed, noticed_by=found, seen=seen)
+    return None
+
+
+def search_all(
+    jobs: Sequence[tuple[str, str | None]], seeds: range, *, workers: int
+) -> Iterator[tuple[str, str | None, Catch | None]]:
+    """A catch, or None, for each bug and the oracle that is to notice it (None: any)."""
+    if workers == 1:
+        for name, oracle in jobs:
+            yield name, oracle, first_catch(name, seeds, oracle)
+        return
+    with ProcessPoolExecutor(max_workers=workers, mp_context=get_context("spawn")) as pool:
+        waiting = [pool.submit(first_catch, name, seeds, oracle) for name, oracle in jobs]
+        for (name, oracle), found in zip(jobs, waiting, strict=True):
+            yield name, oracle, found.result()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What `SEEDS_PATH` holds: a catch of every bug, and one of every oracle alone."""
+
+    mutants: Mapping[str, Catch]
+    oracles: Mapping[str, Catch]
+
+
+def recorded(path: Path = SEEDS_PATH) -> Recorded:
+    """What was found before; nothing where there is no file."""
+    content = json.loads(path.read_text()) if path.exists() else {"mutants": {}, "oracles": {}}
+    names = {field.name for field in fields(Catch)}
+
+    def catches(table: str, key: str) -> dict[str, Catch]:
+        found = (Catch(**{name: entry[name] for name in names & entry.keys()}) for entry in content[table])
+        return {getattr(catch, key): catch for catch in found}
+
+    return Recorded(mutants=catches("mutants", "mutant"), oracles=catches("oracles", "noticed_by"))
+
+
+def record(found: Recorded, path: Path = SEEDS_PATH) -> None:
+    """Keep it, one line a catch, in the order of the tables of bugs and oracles."""
+
+    def lines(catches: Iterable[Catch | None]) -> str:
+        entries = [{**asdict(catch)} for catch in catches if catch is not None]
+        for entry in entries:
+            del entry["seen"]
+        return ",\n".join(f"    {json.dumps(entry)}" for entry in entries)
+
+    mutants = lines(found.mutants.get(name) for name in MUTANTS)
+    oracles = lines(found.oracles.get(kind.__name__) for kind in ALL)
+    path.write_text(f'{{\n  "mutants": [\n{mutants}\n  ],\n  "oracles": [\n{oracles}\n  ]\n}}\n')
