@@ -52,19 +52,18 @@ def poll(replica: Replica, now: Instant) -> None:
 def _pass_deadlines(replica: Replica, now: Instant) -> None:
     """At most one transition, if a deadline of the present state is over."""
     state = replica.state
-    campaigns = replica.may_campaign
     match state:
         case Unattached():
-            if campaigns and state.election_deadline_ms <= now.mono_ms:
+            if state.election_deadline_ms <= now.mono_ms and replica.may_campaign:
                 to_prospective(replica, now)
         case Prospective():
-            if not replica.is_voter or (campaigns and state.election_deadline_ms <= now.mono_ms):
+            if not replica.is_voter or (state.election_deadline_ms <= now.mono_ms and replica.may_campaign):
                 give_up_campaign(replica, now)
         case Candidate():
-            if campaigns and state.election_deadline_ms <= now.mono_ms:
+            if state.election_deadline_ms <= now.mono_ms and replica.may_campaign:
                 to_prospective(replica, now)
         case Follower():
-            if campaigns and state.fetch_deadline_ms <= now.mono_ms:
+            if state.fetch_deadline_ms <= now.mono_ms and replica.may_campaign:
                 to_prospective(replica, now)
         case Leader():
             reason = _why_resign(replica, state, now)
@@ -161,7 +160,6 @@ def next_deadline_ms(replica: Replica) -> int | None:
 
 def _state_deadlines_ms(replica: Replica) -> list[int | None]:
     state = replica.state
-    campaigns = replica.may_campaign
     match state:
         case Leader():
             drain_ms = state.accumulation.due_ms() if may_drain(replica) else None
@@ -172,9 +170,9 @@ def _state_deadlines_ms(replica: Replica) -> list[int | None]:
                 drain_ms,
             ]
         case Unattached() | Prospective() | Candidate():
-            return [state.election_deadline_ms] if campaigns else []
+            return [state.election_deadline_ms] if replica.may_campaign else []
         case Follower():
-            return [state.fetch_deadline_ms] if campaigns else []
+            return [state.fetch_deadline_ms] if replica.may_campaign else []
         case Resigned():
             return [state.election_deadline_ms] if _may_open_epoch(replica) else []
         case _:
