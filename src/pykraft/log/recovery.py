@@ -2,16 +2,20 @@
 
 Owns what is done to the files at start. Invariant: when `recover` returns and nothing is corrupt, the files hold
 exactly the sound prefix that `pykraft.log.log_scan` found, and all of it is durable: a killed process leaves bytes
-in the page cache that were read back here, and that would still be lost with the power. When something is damaged,
-no file that existed was changed: `cut_damage` does that, once another replica has what is missing. The steps:
+in the page cache that were read back here, and that would still be lost with the power. A sync is not enough for
+that: after one that failed the kernel holds pages for clean that are not on the disk, so what is above the recovery
+point is written again. When something is damaged, no file that existed was changed: `cut_damage` does that, once
+another replica has what is missing. The steps:
 
 1. refuse what cannot be a log; 2. read the recovery point; 3. scan; 4. remove segments behind a torn tail, newest
-first, indexes without a log, and what Kafka meant to delete; 5. cut the torn tail; 6. rebuild the indexes; 7. sync
-segments, then the directory; 8. renew the epoch checkpoint; 9. raise the recovery point.
+first, indexes without a log, and what Kafka meant to delete; 5. cut the torn tail; 6. rebuild the indexes; 7. write
+what may not be durable again, sync segments, then the directory; 8. renew the epoch checkpoint; 9. raise the recovery
+point.
 
 A crash within these steps leaves a directory on which they do the same again.
 
-It refuses to know elections and snapshots' contents. Source: Kafka's ``LogLoader``; KIP-595, KIP-630.
+It refuses to know elections and snapshots' contents. Source: Kafka's ``LogLoader``; KIP-595, KIP-630; Rebello et al.,
+Can Applications Recover from fsync Failures? (USENIX ATC 2020).
 """
 
 from __future__ import annotations
@@ -90,7 +94,7 @@ def recover(fs: Fs, directory: Path, config: LogConfig, *, epoch_max: Epoch = EP
     segments = [Segment(fs, directory, content, config) for content in scan.contents]
     if not scan.corrupt:
         truncated_bytes = _remove_unwanted(fs, directory, names, segments)
-        truncated_bytes += _make_durable(fs, directory, segments, scan.epochs.entries)
+        truncated_bytes += _make_durable(fs, directory, segments, scan.epochs.entries, known_offset)
         point = _raise_point(fs, directory, point, scan.end_offset)
     if scan.torn:
         notes.append(f"removed a torn tail of {truncated_bytes} bytes from offset {scan.end_offset} on: {scan.torn}")
@@ -114,11 +118,12 @@ def cut_damage(
     Errors: StorageError.
     """
     end_offset = segments[-1].end_offset
+    durable_offset = point.offset if point is not None else None
     if point is not None:
         point.lower_to(end_offset)
     _remove_unwanted(fs, directory, fs.listdir(directory), segments)
     fs.sync_dir(directory)
-    _make_durable(fs, directory, segments, epochs)
+    _make_durable(fs, directory, segments, epochs, durable_offset)
     return _raise_point(fs, directory, point, end_offset)
 
 
@@ -180,13 +185,21 @@ def _remove_unwanted(fs: Fs, directory: Path, names: Sequence[str], segments: Se
     return removed_bytes
 
 
-def _make_durable(fs: Fs, directory: Path, segments: Sequence[Segment], epochs: Sequence[EpochStart]) -> int:
-    """Cut the tail, rebuild the caches, sync everything; returns the bytes cut."""
+def _make_durable(
+    fs: Fs, directory: Path, segments: Sequence[Segment], epochs: Sequence[EpochStart], durable_offset: Offset | None
+) -> int:
+    """Cut the tail, rebuild the caches, make everything durable; returns the bytes cut.
+
+    Below ``durable_offset`` the log is durable already; where that is not known, all but the last segment is.
+    """
     tail_bytes = segments[-1].cut_tail()
     for segment in segments[:-1]:
         segment.seal()
     segments[-1].resume()
+    known_offset = segments[-1].base_offset if durable_offset is None else durable_offset
     for segment in segments:
+        if segment.end_offset > known_offset:
+            segment.rewrite(segment.view(epochs).find_end(known_offset)[0])
         segment.sync()
     fs.sync_dir(directory)
     write_epochs(fs, directory, epochs)

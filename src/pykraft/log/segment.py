@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from pykraft.log.config import LogConfig
 from pykraft.log.fs import Fs
@@ -21,6 +22,9 @@ from pykraft.log.scan import scan_headers
 from pykraft.log.segment_view import SegmentView
 from pykraft.protocol.batch import BatchHeader
 from pykraft.types import Buffer, EpochStart, Offset
+
+REWRITTEN_SIZE_BYTES: Final = 1024 * 1024
+"""What `Segment.rewrite` holds in memory at one time."""
 
 
 class SegmentContent:
@@ -138,6 +142,17 @@ class Segment:
             self._is_dirty = True
             self._file.truncate(self.content.size_bytes)
         return max(tail_bytes, 0)
+
+    def rewrite(self, position: int) -> None:
+        """Write the bytes from ``position`` on once more, as they are; durable after `sync`.
+
+        What is read may be in the page cache only, in pages that the kernel holds for clean since a sync of them has
+        failed: syncing once more would write nothing and report success. Source: Rebello et al., USENIX ATC 2020.
+        """
+        for start in range(position, self.content.size_bytes, REWRITTEN_SIZE_BYTES):
+            size_bytes = min(REWRITTEN_SIZE_BYTES, self.content.size_bytes - start)
+            self._is_dirty = True
+            self._file.pwrite([self._file.pread(size_bytes, start)], start)
 
     def truncate_to(self, position: int, end_offset: Offset) -> None:
         """Cut at a batch (see `SegmentView.find_end`), and be open for appends; durable after `sync`."""

@@ -59,7 +59,10 @@ class SlotFile:
 
     @classmethod
     def open(cls, fs: Fs, path: Path, *, repair: str) -> SlotFile:
-        """Read the slots and sync them: what a killed process left in the page cache is durable from here on.
+        """Read the slots, write the newest one again and sync it: it is durable from here on.
+
+        A killed process may have left it in the page cache only, in a page that the kernel holds for clean since a
+        sync of it has failed.
 
         Errors: CorruptionError, with this ``repair``, when neither slot is whole.
         """
@@ -70,6 +73,7 @@ class SlotFile:
             raise CorruptionError(
                 path, position=0, expected="a slot whose CRC is right", found="none of two", repair=repair
             )
+        file.pwrite([_encode(slots[-1])], _index(slots[-1].generation) * SLOT_SIZE_BYTES)
         file.sync()
         return cls(path, file, slots)
 

@@ -106,8 +106,10 @@ class Faults:
         (kind,) = self._draws.choices(list(self._kinds), list(self._kinds.values()))
         self._harm.rng = Random(self._draws.random())
         only = self._harm.pace.only
-        if (only is None or self._number in only) and self._acts[kind]():
-            self.done.append((self._number, kind))
+        if only is None or self._number in only:
+            self.done.append((self._number, kind))  # before it: what it breaks at once, it has done
+            if not self._acts[kind]():
+                self.done.pop()
         self._number += 1
         self._plan()
 

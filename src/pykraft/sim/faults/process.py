@@ -104,7 +104,7 @@ class ProcessFaults:
         """Kill, start, and the same again."""
         if node.process is not None:
             node.kill()
-        self._start(node)
+        self._harm.later(0, lambda: self._start(node))
         if restarts:
             self._harm.later(rng.randrange(STORM_US_MAX), lambda: self._storm_on(node, rng, restarts - 1))
 

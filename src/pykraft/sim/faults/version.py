@@ -24,6 +24,7 @@ class VersionFaults:
 
     def _exchange(self) -> bool:
         node = self._harm.any_node()
+        self._harm.world.has_pre_votes = False
         if node.dialect is None:
             node.dialect = self._harm.rng.choice((KAFKA_3_8, KAFKA_3_9))
             self._harm.happened("old version", node)
