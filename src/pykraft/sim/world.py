@@ -8,7 +8,7 @@ concerned (`World.touch`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
@@ -42,6 +42,8 @@ class Outcome:
     faults: dict[str, int]
     digest: str
     virtual_ms: int
+    states: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By kind of fault: the roles of the nodes that it happened to."""
 
 
 class World:
@@ -116,6 +118,7 @@ class World:
             acknowledged=self.workload.acknowledged,
             epochs=max((host.epoch for host in self.hosts()), default=0),
             faults=dict(sorted(self.faults.counts.items())),
+            states=self.faults.states,
             digest=self.trace.digest,
             virtual_ms=self.clock.now_us // 1_000,
         )
