@@ -344,3 +344,25 @@ def test_peers_beyond_the_bound_make_room_for_new_ones(monkeypatch: pytest.Monke
     desk.send(peer_id=4)
     assert desk.events() == [failed(first)]
     assert desk.ports.closed == [desk.ports.dialed[0][0]]
+
+
+@pytest.mark.parametrize("waits_for_disk", [True, False])
+def test_a_fetch_that_has_not_left_is_void_once_another_peer_is_asked(waits_for_disk: bool) -> None:
+    desk = Desk()
+    first = desk.send(fetch(), peer_id=2, after=Io(1) if waits_for_disk else NO_IO)
+    if waits_for_disk:
+        desk.connect()
+    desk.send(fetch(), peer_id=3, after=Io(1))
+    assert desk.events() == [failed(first, ErrorCode.REQUEST_TIMED_OUT)]
+    connection = desk.connect()
+    desk.held.persisted(Io(1))
+    assert [(where, key) for where, key, _ in desk.asked] == [(connection, ApiKey.FETCH)]
+
+
+def test_a_fetch_that_has_left_keeps_its_connection_when_another_peer_is_asked() -> None:
+    desk = Desk()
+    desk.send(fetch(), peer_id=2)
+    desk.connect()
+    desk.send(fetch(), peer_id=3)
+    assert desk.events() == []
+    assert not desk.ports.closed

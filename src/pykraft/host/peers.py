@@ -7,6 +7,8 @@ once: an answer, or that it failed. The rules:
   disk makes durable what the request relies on.
 - A request that is still unanswered when the next one comes is void. Its connection is closed and dialed anew: the
   late answer would hold up the next request. The core's request timeout thus closes a connection that hangs.
+- A Fetch that has not left when one to another peer is wanted never leaves: the disk or the dial took longer than the
+  core waits, and there is one Fetch in flight at a time, since its offset is an acknowledgement.
 - Connecting or negotiating that takes longer than the request timeout is given up when the next request comes.
 - What a peer answers with the wrong correlation id, without being asked, or unreadably, closes the connection.
 
@@ -21,7 +23,7 @@ from typing import Final
 
 from pykraft.core.effects import Peer, Send
 from pykraft.core.events import ResponseReceived, SendFailed
-from pykraft.core.messages import FetchResponse
+from pykraft.core.messages import FetchRequest, FetchResponse
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.connections import DialedConnection
 from pykraft.host.inbox import NO_BATCHES, Inbox
@@ -79,6 +81,8 @@ class Peers:
         contact = self._contact(effect.peer)
         if contact.link is not None and self._is_spent(contact.link, effect, now):
             self._hang_up(contact)
+        if isinstance(effect.message, FetchRequest):
+            self._void_other_fetch(contact)
         contact.peer, contact.wanted, contact.may_leave = effect.peer, effect, False
         if contact.link is None:
             self._dial(contact, now)
@@ -135,6 +139,14 @@ class Peers:
         if link.is_negotiated:
             return not link.is_ready
         return now.mono_ms - link.begun_ms >= self._request_timeout_ms
+
+    def _void_other_fetch(self, contact: _Contact) -> None:
+        for other in self._contacts.values():
+            if other is contact or other.wanted is None or not isinstance(other.wanted.message, FetchRequest):
+                continue
+            has_left = other.may_leave and other.link is not None and other.link.is_negotiated
+            if not has_left:
+                self._fail(other, ErrorCode.REQUEST_TIMED_OUT)
 
     def _dial(self, contact: _Contact, now: Instant) -> None:
         endpoint = contact.peer.endpoint
