@@ -1,4 +1,4 @@
-"""`pykraft sim`: many simulated clusters, each from one seed; one of them again; what many machines found.
+"""`pykraft sim`: many simulated clusters, each from one seed; one of them again; a sum; and planted bugs.
 
 Owns the list of commands; each is a file of its own.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import click
 
+from pykraft.cli.sim_mutants import mutants
 from pykraft.cli.sim_replay import replay
 from pykraft.cli.sim_report import report
 from pykraft.cli.sim_run import run
@@ -20,3 +21,4 @@ def sim() -> None:
 sim.add_command(run)
 sim.add_command(replay)
 sim.add_command(report)
+sim.add_command(mutants)

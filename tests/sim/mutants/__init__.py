@@ -9,10 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.sim.mutants import campaign, delivery, durability, election, high_watermark, host, recovery, replication
+from tests.sim.mutants import (
+    campaign,
+    corruption,
+    delivery,
+    durability,
+    election,
+    high_watermark,
+    host,
+    recovery,
+    replication,
+)
 from tests.sim.mutants.mutant import Mutant, planted
 
-FAMILIES = (election, campaign, replication, durability, recovery, high_watermark, host, delivery)
+FAMILIES = (election, campaign, replication, durability, recovery, high_watermark, host, delivery, corruption)
 MUTANTS: Mapping[str, Mutant] = {mutant.name: mutant for family in FAMILIES for mutant in family.MUTANTS}
 
 __all__ = ["MUTANTS", "Mutant", "planted"]

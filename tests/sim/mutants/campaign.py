@@ -1,4 +1,4 @@
-"""Bugs around elections: pre-votes that disturb a healthy leader, and leaders that do not notice that nobody follows."""
+"""Bugs around elections: pre-votes that disturb a healthy leader, and leaders that lead on when nobody follows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from pykraft.core import moves
-from pykraft.core.election import NEVER_MS
+from pykraft.core.election import NEVER_MS, Tally
 from pykraft.core.events import RequestReceived
 from pykraft.core.messages import VoteRequest
 from pykraft.core.on import fetch_request, timer, vote
@@ -100,12 +100,12 @@ def pre_vote_is_never_given_up(patch: Patch) -> None:
 def observers_campaign(patch: Patch) -> None:
     """A node that is not in the voter set asks for votes when its leader is silent."""
     patch.setattr(Replica, "is_voter", property(lambda self: self.local.key is not None))
-    begin = moves.Tally.begin
+    begin = Tally.begin
 
     def with_local(cls: Any, voters: Any, local_id: Any) -> Any:
         return begin(frozenset(voters) | {local_id}, local_id)
 
-    patch.setattr(moves.Tally, "begin", classmethod(with_local))
+    patch.setattr(Tally, "begin", classmethod(with_local))
 
 
 def _grants(patch: Patch, kind: type[Any]) -> None:

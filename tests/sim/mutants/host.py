@@ -13,6 +13,7 @@ from pykraft.host.inbound import Inbound
 from pykraft.host.producers import Committed, OutcomeUnknown, Producers, Rejected
 from pykraft.host.recent import Batch
 from pykraft.protocol.records import encode_batch, read_header
+from pykraft.types import Offset
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
 
@@ -77,7 +78,7 @@ def unknown_is_proposed_again(patch: Patch) -> None:
         outcome = named["on_outcome"]
         if again:
             named["on_outcome"] = lambda told: outcome(
-                replace(told, base_offset=told.base_offset + 1)
+                replace(told, base_offset=Offset(told.base_offset + 1))
                 if isinstance(told, Committed | OutcomeUnknown)
                 else told
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, MutableMapping
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, Self, cast
 
 
 class Patch:
@@ -17,7 +17,7 @@ class Patch:
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
 
-    def __enter__(self) -> Patch:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 from pykraft.log import log_scan, recovery
 from pykraft.log.fs import File
 from pykraft.log.log import Log
+from pykraft.log.log_scan import Known, scan_log
 from pykraft.log.scan import scan_headers
+from pykraft.types import Offset
 from tests.sim.mutants.durability import without_sync
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
@@ -34,6 +36,7 @@ def torn_tail_is_taken_for_damage(patch: Patch) -> None:
     flush = Log.flush
 
     def early(self: Log) -> None:
+        assert self._point is not None
         self._point.raise_to(self.end_offset)
         self._point.settle()
         flush(self)
@@ -43,10 +46,9 @@ def torn_tail_is_taken_for_damage(patch: Patch) -> None:
 
 def damage_is_taken_for_a_torn_tail(patch: Patch) -> None:
     """Recovery cuts the log at the first bad batch, also where it was durable once, and says nothing."""
-    scan_log = log_scan.scan_log
 
     def trusting(*given: Any, **named: Any) -> Any:
-        return scan_log(*given, **{**named, "recovery_point": 0})
+        return scan_log(*given, **{**named, "known": Known(recovery_point=Offset(0))})
 
     patch.setattr(recovery, "scan_log", trusting)
 

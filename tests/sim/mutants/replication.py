@@ -11,6 +11,7 @@ from pykraft.core.messages import FetchedBatch, FetchRequest
 from pykraft.core.on import fetch_request, fetch_response
 from pykraft.core.outbox import Relies
 from pykraft.core.replica import Replica
+from pykraft.core.serving import serve
 from pykraft.core.state import Leader
 from pykraft.host.connections import DialedConnection
 from pykraft.host.fetch_read import FetchReads
@@ -88,7 +89,6 @@ def two_fetches_in_flight(patch: Patch) -> None:
 
 def leader_serves_before_it_is_durable(patch: Patch) -> None:
     """A new leader sends its first records before its disk knows that it leads, and may lead the epoch anew."""
-    serve = fetch_request.serve
 
     def early(replica: Replica, *given: Any) -> None:
         send = replica.outbox.send

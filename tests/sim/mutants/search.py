@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, fields
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 from pykraft.sim.invariants import ALL
 from pykraft.sim.run import Failure, simulate
@@ -20,7 +21,10 @@ from pykraft.sim.scenario import Scenario
 from pykraft.sim.scenario_file import load
 from pykraft.sim.world import Outcome
 from tests.sim.mutants import MUTANTS, Mutant, planted
+from tests.sim.mutants.alone import ALONE
 
+CAUGHT = "caught"
+ORACLES = tuple(kind.__name__ for kind in ALL)
 SEEDS_PATH = Path(__file__).with_name("seeds.json")
 DEFAULT_SCENARIO = "default"
 
@@ -34,6 +38,10 @@ class Catch:
     seed: int
     noticed_by: str
     seen: str = ""
+
+    def row(self) -> dict[str, Any]:
+        """As a command prints it."""
+        return asdict(self)
 
 
 @cache
@@ -114,3 +122,42 @@ def record(found: Recorded, path: Path = SEEDS_PATH) -> None:
     mutants = lines(found.mutants.get(name) for name in MUTANTS)
     oracles = lines(found.oracles.get(kind.__name__) for kind in ALL)
     path.write_text(f'{{\n  "mutants": [\n{mutants}\n  ],\n  "oracles": [\n{oracles}\n  ]\n}}\n')
+
+
+def alone_jobs() -> list[tuple[str, str | None]]:
+    """Of each oracle the bug that it is to notice alone."""
+    return [(name, oracle) for oracle, name in ALONE.items()]
+
+
+def record_found(found: Sequence[tuple[str | None, Catch | None]]) -> None:
+    """Keep what a search of all bugs and of all oracles alone found; what it missed is missing."""
+    catches = [(watching, catch) for watching, catch in found if catch is not None]
+    record(
+        Recorded(
+            mutants={catch.mutant: catch for watching, catch in catches if watching is None},
+            oracles={catch.noticed_by: catch for watching, catch in catches if watching is not None},
+        )
+    )
+
+
+def replay(name: str, oracle: str | None = None) -> dict[str, Any]:
+    """Run the world of the recorded seed with the bug and without; ``verdict`` is `CAUGHT` when both are as they must.
+
+    With an oracle that watches alone, the seed is the one that is recorded for it, if it is for this bug.
+    """
+    known = recorded()
+    catch = known.mutants.get(name)
+    if oracle is not None and oracle in known.oracles and known.oracles[oracle].mutant == name:
+        catch = known.oracles[oracle]
+    if catch is None:
+        return {"mutant": name, "verdict": "no seed is recorded"}
+    with_bug = live(MUTANTS[name], catch.seed, catch.scenario, oracle)
+    row = {"mutant": name, "scenario": catch.scenario, "seed": catch.seed, "alone": oracle}
+    if not isinstance(with_bug, Failure):
+        return {**row, "verdict": "not noticed"}
+    row |= {"noticed_by": noticed_by(with_bug), "seen": with_bug.reason[:300]}
+    without = live(None, catch.seed, catch.scenario, oracle)
+    if isinstance(without, Failure):
+        return {**row, "verdict": f"fails without the bug, too: {without.reason[:300]}"}
+    expected = oracle or catch.noticed_by
+    return {**row, "verdict": CAUGHT if row["noticed_by"] == expected else f"not by {expected}"}

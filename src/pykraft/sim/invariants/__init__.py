@@ -33,6 +33,7 @@ from pykraft.sim.invariants.one_fetch import OneFetchInFlight
 from pykraft.sim.invariants.phantoms import NoPhantoms
 from pykraft.sim.invariants.prospective import NoLastingProspective
 from pykraft.sim.invariants.quarantine import DamagedTakesNoPart
+from pykraft.sim.invariants.real_damage import DamageIsReal
 from pykraft.sim.invariants.rejected import RejectedStaysOut
 from pykraft.sim.invariants.single_leader import SingleLeader
 from pykraft.sim.invariants.spoken_epoch import EpochIsDurableFirst
@@ -67,6 +68,7 @@ ALL: tuple[type[Invariant], ...] = (
     PersistedIsDurable,
     FetchIsDurableFirst,
     AcknowledgedSurvivesRestart,
+    DamageIsReal,
     MonotonicHighWatermark,
     MajorityHoldsHighWatermark,
     # the application

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pykraft.sim.history import Operation
     from pykraft.sim.world import World
 
-TIMEOUTS = 8
+TIMEOUTS = 6
 """Within so many fetch timeouts: a leader is given up after three, and its disk may be slow."""
 
 

@@ -57,7 +57,10 @@ class LingerIsBounded(Invariant):
                 operation = lingering.pop(offset)
                 if operation.epoch != header.epoch or idle_since_ms is None:
                     continue
-                late_ms = now_ms - max(operation.invoked_mono_ms + linger_ms, idle_since_ms)
+                lingered_ms = (self.world.clock.now_us - operation.invoked_us) // 1_000
+                late_ms = min(
+                    now_ms - max(operation.invoked_mono_ms + linger_ms, idle_since_ms), lingered_ms - linger_ms
+                )
                 if late_ms > SLACK_MS and not node.was_paused_since(operation.invoked_us):
                     seen = f"node {node.node_id} let operation {operation.number} linger for {linger_ms} ms"
                     raise self.violated(f"{seen} and {late_ms} more, and its disk had nothing to do")

@@ -1,7 +1,9 @@
 """One Fetch of a replica is in flight at a time, since its offset is the acknowledgment.
 
-With two of them an older one could arrive last, and speak of a log that its sender has cut since. A Fetch that timed
-out, or that was sent in another state, is forgotten: its answer is not applied.
+With two of them an older one could arrive last, and speak of a log that its sender has cut since. A Fetch that was sent
+in another state is forgotten, and its answer is not applied. So is one that timed out; but the time counts from when it
+was asked for, and it may have waited for the disk or a connection until shortly before. What is certain is the pause
+after a failure.
 
 Source: ours; Kafka's ``RequestManager`` (one request in flight to a node).
 """
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
     from pykraft.sim.spoken import Spoken
     from pykraft.sim.view import View
     from pykraft.sim.world import World
+
+
+HALF_MS_US = 500
+"""Half a millisecond in microseconds: a machine's clock may be fast."""
 
 
 class OneFetchInFlight(Invariant):
@@ -42,6 +48,6 @@ class OneFetchInFlight(Invariant):
         state = (process, self._news[node_id], host.role, host.epoch, host.leader_id)
         known, sent_us = self._sent.get(node_id, (None, 0))
         is_open = sent_us in process.wiretap.open_fetches.values()
-        if known == state and is_open and now_us - sent_us < node.config.raft.request_timeout_ms * 1_000:
+        if known == state and is_open and now_us - sent_us < node.config.raft.retry_backoff_ms * HALF_MS_US:
             raise self.violated(f"node {node_id} fetches at {spoken.fetched.offset} and waits for another answer still")
         self._sent[node_id] = (state, now_us)

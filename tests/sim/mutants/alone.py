@@ -1,0 +1,45 @@
+"""Of each oracle a bug that it notices when it watches alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+ALONE: Mapping[str, str] = {
+    "MonotonicEpoch": "vote_is_not_synced",
+    "EpochIsDurableFirst": "vote_is_not_awaited",
+    "OneVote": "votes_are_given_twice",
+    "VotesAreForCandidates": "pre_vote_is_kept_as_a_vote",
+    "SingleLeader": "half_is_a_majority",
+    "CandidateIsUpToDate": "the_longer_log_wins",
+    "DamagedTakesNoPart": "damaged_nodes_vote",
+    "LegalMoves": "candidate_without_pre_votes",
+    "EpochBeginsWithCandidate": "pre_vote_raises_the_epoch",
+    "StableLeadership": "pre_vote_from_a_follower",
+    "LeaderWithoutMajorityResigns": "check_quorum_never_fires",
+    "LogMatching": "divergence_is_off_by_one",
+    "LeaderCompleteness": "votes_ignore_the_log",
+    "CommittedIsNeverCut": "committed_records_are_cut",
+    "AppendedEpochIsKnown": "batches_of_a_higher_epoch_are_appended",
+    "LogStartIsSnapshot": "oldest_segment_is_dropped",
+    "OneFetchInFlight": "two_fetches_in_flight",
+    "PersistedIsDurable": "append_is_not_flushed",
+    "FetchIsDurableFirst": "fetch_does_not_wait_for_its_append",
+    "AcknowledgedSurvivesRestart": "append_is_not_flushed",
+    "DamageIsReal": "torn_tail_is_taken_for_damage",
+    "MonotonicHighWatermark": "old_epochs_commit_by_counting",
+    "MajorityHoldsHighWatermark": "leader_counts_what_it_has_not_flushed",
+    "DeliveredOnceInOrder": "listener_begins_anew_with_each_leader",
+    "DeliveredIsCommitted": "follower_commits_all_that_it_has",
+    "CommittedAlike": "votes_ignore_the_log",
+    "LeaderIsToldInTime": "leader_is_told_too_early",
+    "LingerIsBounded": "linger_wakes_nobody",
+    "AcknowledgedIsCommitted": "append_is_called_committed",
+    "RejectedStaysOut": "unknown_is_called_rejected",
+    "NoPhantoms": "new_leader_appends_a_value",
+    "NoDuplicates": "unknown_is_proposed_again",
+    "EveryProposalIsDecided": "outcome_is_forgotten",
+    "Linearizable": "append_is_called_committed",
+    "NodesStayUp": "contradiction_is_fatal",
+    "NoLastingProspective": "pre_vote_is_never_given_up",
+    "Healing": "pre_vote_is_never_given_up",
+}
