@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -59,6 +60,13 @@ def test_wrong_input_is_one_line_and_status_2(
     assert told in error
     assert "Traceback" not in error
     assert not (tmp_path / "t").exists()
+
+
+def test_the_package_travels_as_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(monkeypatch, "package", str(tmp_path / "pykraft.zip")) == 0
+    assert "pykraft/spark/source.py" in ZipFile(tmp_path / "pykraft.zip").namelist()
+    (tmp_path / "file").touch()
+    assert run(monkeypatch, "package", str(tmp_path / "file" / "pykraft.zip")) == 3
 
 
 @pytest.mark.spark

@@ -89,6 +89,15 @@ def run(  # noqa: PLR0913 - one argument for each option
 
 
 @pipeline.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+def package(*, file: Path) -> None:
+    """Write this package into a zip FILE for spark-submit's --py-files."""
+    from pykraft.spark.package import write_package
+
+    write_package(file)
+
+
+@pipeline.command()
 @click.option("--tables", "root", required=True, type=click.Path(file_okay=False, path_type=Path), help="Their folder.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def status(*, root: Path, as_json: bool) -> None:

@@ -1,0 +1,61 @@
+"""A quorum's log into tables, on any Spark: for ``spark-submit``.
+
+    pykraft pipeline package pykraft.zip
+    spark-submit --master spark://host:7077 --py-files pykraft.zip examples/spark_pipeline.py --tables T --path GLOB
+
+Instead of ``--path`` take ``--bootstrap-controllers host:port,…`` for a live quorum. The executors' Python needs numpy,
+pyarrow, crc32c and cramjam, the driver's also deltalake; the tables' folder must be storage that all of them share.
+Run it again, and it goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+
+from pykraft.spark.pipeline import gold
+from pykraft.spark.pipeline.names import CONTROL, RECORDS, TABLES
+from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
+from pykraft.spark.source import register
+
+
+def records_by_leader(records: DataFrame, control: DataFrame) -> DataFrame:
+    """What is made of the tables is plain DataFrames: here, how many records each leader took."""
+    epochs = gold.epochs(records, control)
+    return epochs.groupBy("leader_id").agg(F.sum("records").alias("records")).orderBy("leader_id")
+
+
+def main() -> None:
+    """The command line; see the module."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", type=Path, required=True)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--path")
+    source.add_argument("--bootstrap-controllers")
+    parser.add_argument("--records-per-trigger", type=int, default=1_000_000)
+    given = parser.parse_args()
+
+    spark = SparkSession.builder.appName("pykraft pipeline").getOrCreate()
+    register(spark)
+    place = {"path": given.path} if given.path else {"bootstrap.controllers": given.bootstrap_controllers}
+    options = PipelineOptions(
+        source={**place, "maxRecordsPerTrigger": str(given.records_per_trigger)}, root=given.tables
+    )
+    start_pipeline(spark, options).awaitTermination()
+
+    tables = options.tables()
+    for name in TABLES:
+        print(f"{name}: {tables.read(spark, name).count()} rows")
+    replica = tables.read(spark, RECORDS).agg(F.max("replica")).collect()[0][0]
+    of_one = [gold.of_replica(tables.read(spark, name), replica) for name in (RECORDS, CONTROL)]
+    for row in records_by_leader(*of_one).collect():
+        print(json.dumps(row.asDict()))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""Spark's standalone cluster as processes on this machine: a master, and workers of one core each.
+
+Owns the processes. Invariant: when the block ends, in whatever way, they and the executors that they started are dead,
+each killed by its own pid. All listen on the loopback interface only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.find_spark_home import _find_spark_home
+
+from pykraft.local.child import Child, Children
+from pykraft.local.ports import HOST, free_ports
+from pykraft.local.waiting import wait_until
+from pykraft.spark.java import java_home
+from tests.spark.descendants import descendants
+
+START_TIMEOUT_S = 120.0
+EXECUTOR_MEMORY = "512m"
+
+
+@contextmanager
+def standalone_cluster(folder: Path, *, workers: int = 2) -> Iterator[str]:
+    """The URL of a master with so many workers. Errors: LocalQuorumError when they do not come up."""
+    port, status_port = free_ports(2)
+    url = f"spark://{HOST}:{port}"
+    with Children() as children:
+        try:
+            master = _start(children, folder, "Master", f"--port {port} --webui-port {status_port}")
+            processes = [master]
+            _wait_for_workers(status_port, 0, processes)
+            for number in range(workers):
+                own_port, own_status_port = free_ports(2)
+                place = folder / f"worker-{number}"
+                words = (
+                    f"--port {own_port} --webui-port {own_status_port} --cores 1 --memory 1g --work-dir {place} {url}"
+                )
+                processes.append(_start(children, folder, "Worker", words))
+            _wait_for_workers(status_port, workers, processes)
+            yield url
+        except Exception as error:
+            error.add_note(children.log_ends())
+            raise
+        finally:
+            for process in descendants(os.getpid()):
+                if process.is_java and "CoarseGrainedExecutorBackend" in process.command:
+                    process.kill()
+
+
+def submit_command(*words: str) -> list[str]:
+    """The command line of spark-submit."""
+    return [str(Path(_find_spark_home()) / "bin" / "spark-submit"), *words]
+
+
+def environment() -> dict[str, str]:
+    """What processes of Spark's need; this package is not on their path."""
+    return {"JAVA_HOME": str(java_home()), "SPARK_HOME": _find_spark_home(), "SPARK_LOCAL_IP": HOST, "PYTHONPATH": ""}
+
+
+def _start(children: Children, folder: Path, kind: str, words: str) -> Child:
+    command = [str(Path(_find_spark_home()) / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind.lower()}.{kind}"]
+    small = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    log_path = folder / f"{kind}-{len(list(folder.glob('*.log')))}.log"
+    return children.start(kind, [*command, "--host", HOST, *words.split()], log_path, environment=environment() | small)
+
+
+def _wait_for_workers(status_port: int, count: int, processes: list[Child]) -> None:
+    def look() -> bool:
+        try:
+            with urllib.request.urlopen(f"http://{HOST}:{status_port}/json/", timeout=10) as answer:
+                return int(json.load(answer)["aliveworkers"]) == count
+        except (OSError, ValueError):
+            return False
+
+    wait_until(look, f"Spark's master to have {count} workers", timeout_s=START_TIMEOUT_S, alive=processes)
