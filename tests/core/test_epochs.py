@@ -82,3 +82,11 @@ def test_an_epoch_that_begins_earlier_than_known_ones_replaces_them(
         return
     kept = tuple(entry for entry in before if entry.epoch < epoch and entry.start_offset < offset)
     assert cache.entries == (*kept, EpochStart(epoch=Epoch(epoch), start_offset=Offset(offset)))
+
+
+@given(RUNS)
+def test_each_record_has_the_epoch_of_the_entry_before_it(runs: list[tuple[int, int]]) -> None:
+    records = log_of(runs)
+    cache = cache_of(records)
+    assert [cache.epoch_at(Offset(offset)) for offset in range(len(records))] == records
+    assert EpochCache([EpochStart(epoch=Epoch(3), start_offset=Offset(5))]).epoch_at(Offset(4)) is None

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from pykraft.core.log_view import LogView
+from pykraft.core.quarantine import Quarantine
 from pykraft.core.replica import LocalReplica
 from pykraft.core.start import initial_state
 from pykraft.core.state import Candidate, Follower, Resigned, State, Unattached
@@ -70,6 +71,16 @@ def test_a_candidate_asks_again_in_its_epoch(directory_id: bytes | None) -> None
     state = start(election(voted=ReplicaKey(NodeId(1), directory(1) if directory_id else None)))
     assert isinstance(state, Candidate)
     assert (state.epoch, state.voted, state.tally) == (5, key(1), tally())
+
+
+@pytest.mark.parametrize(("leader_id", "state"), [(None, Unattached), (2, Follower)])
+def test_with_a_damaged_log_nobody_is_asked_to_confirm_an_own_vote(leader_id: int | None, state: type[State]) -> None:
+    log = log_to_10()
+    log.quarantine = Quarantine(epoch=Epoch(5), until_offset=None, damages=(), is_cut=True)
+    begun = start(election(voted=key(1), leader_id=leader_id), log=log)
+    assert isinstance(begun, Unattached | Follower)
+    assert type(begun) is state
+    assert begun.voted == key(1)
 
 
 @pytest.mark.conformance(74)

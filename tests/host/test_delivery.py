@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pykraft.errors import UsageError
+from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.delivery import PIECE_SIZE_BYTES_MAX, CommittedBatch, Delivery
 from pykraft.host.recent import RecentBatches
 from pykraft.protocol.records import encode_control_batch, read_header
@@ -312,3 +312,37 @@ def test_an_offset_below_the_log_start_is_refused() -> None:
     desk = Desk()
     with pytest.raises(UsageError, match="begins at 0"):
         desk.delivery.register(FakeListener(), Offset(-1))
+
+
+def test_damage_is_read_again_when_it_is_mended_or_was_none() -> None:
+    desk = Desk(in_files=3, in_memory=2)
+    sound = desk.log.read
+
+    def refuse(offset: Offset, size_bytes_max: int) -> bytes:
+        raise CorruptionError("a file", position=int(offset), expected="a sound batch", found=f"{size_bytes_max} bytes")
+
+    desk.log.read = refuse  # type: ignore[method-assign]
+    assert desk.commit(5) == []
+    ((offset, retry),) = desk.suspected
+    assert offset == 0
+    desk.log.read = sound  # type: ignore[method-assign]
+    retry()
+    desk.ports.finish_read()
+    assert desk.listener.calls == [(0, 1, 2), (3, 4)]
+
+
+def test_what_is_lost_to_damage_is_given_when_it_is_there_again() -> None:
+    desk = Desk(in_files=3, in_memory=2)
+    desk.delivery.committed(Offset(5))
+    desk.recent.truncate_to(Offset(1))
+
+    def refuse(offset: Offset, size_bytes_max: int) -> bytes:
+        raise UsageError(f"{offset} is not in this log, nor are {size_bytes_max} bytes")
+
+    desk.log.read = refuse  # type: ignore[method-assign]
+    desk.ports.finish_read()
+    assert desk.listener.calls == []
+    desk.log.read = FakeLog([batch(0)]).read  # type: ignore[method-assign]
+    assert desk.commit(1) == [(0,)]
+    desk.recent.append([batch(offset) for offset in range(1, 5)])
+    assert desk.commit(4) == [(1, 2, 3, 4)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from pykraft.errors import UsageError
+from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.fetch_read import READS_MAX, FetchReads, cut
 from pykraft.host.recent import RecentBatches
 from pykraft.types import Buffer, Offset
@@ -22,8 +22,12 @@ class Reader:
         self.recent = RecentBatches(end_offset=Offset(in_files))
         self.recent.append([batch(offset) for offset in range(in_files, in_files + in_memory)])
         self.suspected: list[Offset] = []
-        self.reads = FetchReads(self.ports, self.log, self.recent, lambda offset, _: self.suspected.append(offset))
+        self.reads = FetchReads(self.ports, self.log, self.recent, self._suspect)
         self.got: list[Sequence[Buffer] | None] = []
+
+    def _suspect(self, offset: Offset, retry: Callable[[], None]) -> None:
+        self.suspected.append(offset)
+        retry()
 
     def read(self, offset: int, end_offset: int, size_bytes_max: int = ALL) -> None:
         self.reads.read(Offset(offset), Offset(end_offset), size_bytes_max, self.got.append)
@@ -82,6 +86,22 @@ def test_a_read_below_which_the_log_was_cut_is_stale_and_no_error() -> None:
     reader.log.read = refuse  # type: ignore[method-assign]
     reader.ports.finish_read()
     assert reader.got == [None]
+
+
+def test_damage_is_handed_to_nobody_and_looked_into() -> None:
+    reader = Reader(in_files=5, in_memory=0)
+
+    def refuse(offset: Offset, size_bytes_max: int) -> Buffer:
+        raise CorruptionError("a file", position=int(offset), expected="a sound batch", found=f"{size_bytes_max} bytes")
+
+    reader.log.read = refuse  # type: ignore[method-assign]
+    reader.read(4, 5)
+    reader.ports.finish_read()
+    assert (reader.got, reader.suspected) == ([None], [4])
+    reader.read(3, 5)
+    reader.reads.truncated()
+    reader.ports.finish_read()
+    assert (reader.got, reader.suspected) == ([None, None], [4])
 
 
 def test_few_reads_are_under_way_at_one_time_and_the_others_follow_in_order() -> None:

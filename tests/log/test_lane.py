@@ -11,9 +11,10 @@ from random import Random
 
 import pytest
 
+from pykraft.core.quarantine import Quarantine
 from pykraft.errors import StorageError
 from pykraft.log.config import LogConfig
-from pykraft.log.lane import AppendBatches, Job, OrderedLane, Truncate, WriteElection
+from pykraft.log.lane import AppendBatches, Job, OrderedLane, RemoveQuarantine, Truncate, WriteElection, WriteQuarantine
 from pykraft.log.quarantine_file import QuarantineFile
 from pykraft.log.quorum_state import ElectionStore
 from pykraft.protocol.batch import read_header
@@ -331,3 +332,20 @@ def test_the_same_log_reads_equal_on_every_replica() -> None:
     assert content(one.log) == content(other.log) == bytes_of(batches)
     logs = [name for name in one.fs.listdir(DIRECTORY) if name.endswith(".log")]
     assert all(one.fs.read(DIRECTORY / name) == other.fs.read(DIRECTORY / name) for name in logs)
+
+
+def test_a_quarantine_is_noted_before_the_log_is_cut_and_forgotten_after_it_grew_again() -> None:
+    fs = PageCacheFs()
+    log, _ = open_log(fs, ONE)
+    file = QuarantineFile(fs, DIRECTORY)
+    lane = OrderedLane(log, ElectionStore(fs, DIRECTORY), file)
+    note = Quarantine(epoch=Epoch(1), until_offset=None, damages=(), is_cut=True)
+    fs.operations.clear()
+    lane.perform([append(1, run_of(0, 4)), WriteQuarantine(io=Io(2), quarantine=note), truncate(3, 2)])
+    assert file.read() == note
+    steps = [one for one in fs.operations if one in (("sync", LOG_0), ("rename", "quarantine"), ("truncate", LOG_0))]
+    assert steps.index(("sync", LOG_0)) < steps.index(("rename", "quarantine")) < steps.index(("truncate", LOG_0))
+    fs.operations.clear()
+    lane.perform([append(4, run_of(2, 3)), RemoveQuarantine(io=Io(5))])
+    assert not file.exists()
+    assert fs.operations.index(("sync", LOG_0)) < fs.operations.index(("remove", "quarantine"))

@@ -74,6 +74,8 @@ class Disk:
         """What recovery makes of the damage."""
         if not self.damages:
             return self.quarantine
+        if self.quarantine is not None and set(self.damages) <= set(self.quarantine.damages):
+            return dataclasses.replace(self.quarantine, is_cut=False)
         epoch = self.election.epoch if self.election else EPOCH_ZERO
         return Quarantine(epoch=epoch, until_offset=None, damages=self.damages, is_cut=False)
 

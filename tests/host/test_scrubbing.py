@@ -1,0 +1,125 @@
+"""When the log is read again, how much at a time, and what of it reaches the core."""
+
+from __future__ import annotations
+
+from pykraft.config import LogSettings
+from pykraft.core.events import CorruptionFound
+from pykraft.host.inbox import Inbox
+from pykraft.host.scrubbing import PIECE_MS, Scrubbing
+from pykraft.log.log import Log
+from pykraft.types import Offset
+from tests.host.fakes import FakePorts, at
+from tests.log.logs import DIRECTORY, batch, fill, open_log, run_of
+from tests.log.page_cache_fs import PageCacheFs
+
+COUNT = 12
+SIZE_BYTES = len(batch(0)[1])
+LOG_0 = DIRECTORY / f"{0:020d}.log"
+
+
+class Desk:
+    """A log of twelve batches in one file, read two batches at a time."""
+
+    def __init__(self, *, bytes_per_s: int = SIZE_BYTES * 2 * 1_000 // PIECE_MS, interval_ms: int = 60_000) -> None:
+        self.fs = PageCacheFs()
+        self.log: Log
+        self.log, _ = open_log(self.fs)
+        fill(self.log, run_of(0, COUNT))
+        self.ports = FakePorts()
+        self.inbox = Inbox()
+        settings = LogSettings(scrub_bytes_per_s_max=bytes_per_s, scrub_interval_ms=interval_ms)
+        self.scrubbing = Scrubbing(self.ports, self.inbox, self.log, settings)
+        self.retries = 0
+
+    def poll(self, mono_ms: int) -> None:
+        self.scrubbing.poll(at(mono_ms), Offset(COUNT))
+
+    def damage(self, offset: int) -> None:
+        content = bytearray(self.fs.read(LOG_0))
+        content[offset * SIZE_BYTES + 70] ^= 1
+        self.fs.write(LOG_0, bytes(content))
+
+    def told(self) -> list[int]:
+        """Where the core was told of damage, since the last call."""
+        offsets = []
+        while (arrival := self.inbox.take()) is not None:
+            assert isinstance(arrival.event, CorruptionFound)
+            offsets.append(int(arrival.event.damage.start_offset))
+        return offsets
+
+    def retry(self) -> None:
+        self.retries += 1
+
+    def suspect(self, offset: int) -> None:
+        self.scrubbing.suspect(Offset(offset), self.retry)
+
+
+def test_a_piece_is_read_in_each_period_until_the_pass_is_over_and_then_nothing_until_the_next() -> None:
+    desk = Desk()
+    for piece in range(COUNT // 2 + 1):
+        desk.poll(piece * PIECE_MS)
+        desk.ports.finish_read()
+        desk.poll(piece * PIECE_MS + PIECE_MS - 1)
+        assert desk.ports.reads == []
+        assert desk.scrubbing.scrubbed_bytes == min(COUNT, 2 * (piece + 1)) * SIZE_BYTES
+    assert desk.scrubbing.next_deadline_ms == 60_000
+    desk.poll(59_999)
+    assert desk.ports.reads == []
+    desk.poll(60_000)
+    desk.ports.finish_read()
+    assert desk.scrubbing.scrubbed_bytes == (COUNT + 2) * SIZE_BYTES
+
+
+def test_a_slow_disk_is_asked_for_one_piece_at_a_time() -> None:
+    desk = Desk()
+    for mono_ms in range(0, 10 * PIECE_MS, PIECE_MS):
+        desk.poll(mono_ms)
+    assert len(desk.ports.reads) == 1
+
+
+def test_without_a_rate_nothing_is_read() -> None:
+    desk = Desk(bytes_per_s=0)
+    desk.poll(10**9)
+    assert (desk.ports.reads, desk.scrubbing.next_deadline_ms) == ([], None)
+
+
+def test_damage_is_told_to_the_core_in_a_step_that_comes_at_once() -> None:
+    desk = Desk()
+    desk.damage(1)
+    desk.ports.wake_ms = 9_999
+    desk.poll(0)
+    desk.ports.finish_read()
+    assert desk.ports.wake_ms == 0
+    assert desk.told() == [1]
+
+
+def test_damage_that_was_cut_off_meanwhile_is_told_to_nobody() -> None:
+    desk = Desk()
+    desk.damage(1)
+    desk.poll(0)
+    desk.suspect(1)
+    desk.scrubbing.truncated()
+    desk.ports.finish_read()
+    desk.ports.finish_read()
+    assert (desk.told(), desk.ports.reports, desk.retries) == ([], [], 1)
+
+
+def test_what_a_read_met_is_looked_into_once_and_its_exact_place_is_told() -> None:
+    desk = Desk()
+    desk.damage(4)
+    desk.damage(8)
+    desk.suspect(8)
+    desk.suspect(9)
+    desk.ports.finish_read()
+    assert desk.ports.reads == []
+    assert (desk.told(), desk.retries) == ([4], 0)
+    desk.suspect(8)
+    assert len(desk.ports.reads) == 1
+
+
+def test_what_is_not_there_when_it_is_looked_at_is_reported_and_tried_again() -> None:
+    desk = Desk()
+    desk.suspect(8)
+    desk.ports.finish_read()
+    assert (desk.told(), desk.retries) == ([], 1)
+    assert desk.ports.reports == ["a read at offset 8 met damage that was not there when it was read again"]
