@@ -92,6 +92,7 @@ class RaftConfig:
     batch_size_bytes_max: int = 8_388_608
     accumulated_batches_max: int = 10
     leader_send_flushed_only: bool = False
+    auto_join: bool = False
 
     def __post_init__(self) -> None:
         _check(self, RAFT_NUMBERS)

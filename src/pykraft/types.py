@@ -177,6 +177,19 @@ class VoterSet:
         """True when the set is exactly this replica."""
         return len(self.voters) == 1 and self.is_voter(key)
 
+    def with_added(self, voter: Voter) -> VoterSet | None:
+        """The set and this voter; None when its id is taken, whatever the directory id."""
+        return None if self.get(voter.key.id) else VoterSet.of((*self.voters, voter))
+
+    def without(self, key: ReplicaKey) -> VoterSet | None:
+        """The set without exactly this voter; None when it is not there, or the only one."""
+        rest = tuple(voter for voter in self.voters if voter.key != key)
+        return VoterSet(rest) if 0 < len(rest) < len(self.voters) else None
+
+    def with_updated(self, voter: Voter) -> VoterSet | None:
+        """The set with this entry in place of the one that its key matches; None when none does."""
+        return VoterSet.of((*self.voters, voter)) if self.is_voter(voter.key) else None
+
     def __len__(self) -> int:
         return len(self.voters)
 
@@ -255,4 +268,6 @@ class KRaftVoters:
     voters: VoterSet
 
 
+MembershipRecord: TypeAlias = KRaftVersion | KRaftVoters
+"""Control records that say who votes (KIP-853)."""
 ControlRecord: TypeAlias = LeaderChange | SnapshotHeader | SnapshotFooter | KRaftVersion | KRaftVoters

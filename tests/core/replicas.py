@@ -16,6 +16,7 @@ from pykraft.core.effects import Effect
 from pykraft.core.election import Tally
 from pykraft.core.events import RequestReceived, ResponseReceived
 from pykraft.core.log_view import LogView
+from pykraft.core.membership import Membership
 from pykraft.core.on.dispatch import on_request, on_response
 from pykraft.core.progress import Progress
 from pykraft.core.replica import LocalReplica, Replica
@@ -190,7 +191,7 @@ def replica(
             listeners=listeners(local_id or 0),
             default_listener=LISTENER,
         ),
-        voters=voters or voter_set(1, 2, 3),
+        membership=Membership(voters or voter_set(1, 2, 3)),
         bootstrap=bootstrap,
         log=log or log_to_10(),
         rng=Random(1),

@@ -12,11 +12,12 @@ from pykraft.core import events, messages
 from pykraft.core.effects import AppendBatches, ClosePeer, CloseRequester, Effect, NotifyRole, Send, WriteElectionState
 from pykraft.core.events import Event
 from pykraft.core.log_view import LogView
+from pykraft.core.membership import Membership
 from pykraft.core.raft import Raft
 from pykraft.core.replica import LocalReplica
 from pykraft.core.state import Candidate, Leader, Prospective, Resigned, State, Unattached
 from pykraft.errors import ErrorCode, UsageError
-from pykraft.types import EPOCH_MAX, Election, Epoch, Io, NodeId, Offset, VoterSet
+from pykraft.types import EPOCH_MAX, Election, Epoch, Io, NodeId, Offset, VersionRange, VoterSet
 from tests.core.replicas import (
     CONFIG,
     END,
@@ -69,7 +70,7 @@ def raft(
             listeners=listeners(1),
             default_listener=LISTENER,
         ),
-        voters=voters or voter_set(1, 2, 3),
+        membership=Membership(voters or voter_set(1, 2, 3)),
         election=election,
         log=log or log_to_10(),
         rng=Random(1),
@@ -120,6 +121,13 @@ RESPONSES = [
     fetched(diverging=(-1, 1)),
     fetched(snapshot=(-1, 3)),
     messages.ChangeVoterResponse(error=0),
+    messages.ChangeVoterResponse(error=ErrorCode.REQUEST_TIMED_OUT),
+    *(
+        messages.UpdateVoterResponse(error=error, epoch=Epoch(epoch), leader_id=NodeId(2))
+        for error in (0, ErrorCode.UNSUPPORTED_VERSION, ErrorCode.VOTER_NOT_FOUND)
+        for epoch in (4, 5, 6)
+    ),
+    messages.ApiVersionsResponse(error=0, kraft_version=VersionRange(0, 1)),
     messages.DescribeQuorumResponse(error=0),
     messages.TopLevelError(error=ErrorCode.UNSUPPORTED_VERSION),
     messages.TopLevelError(error=199),
@@ -141,6 +149,12 @@ EVENTS: Mapping[str, list[Event]] = {
         ),
         events.AppendsScheduled(),
         *(events.ResignRequested(epoch=Epoch(epoch)) for epoch in (4, 5, 6)),
+        *(
+            events.UpgradeRequested(handle=1, epoch=Epoch(epoch), version=version, validate_only=validate_only)
+            for epoch in (4, 5, 6)
+            for version in (-1, 0, 1, 2)
+            for validate_only in (False, True)
+        ),
         events.ShutdownRequested(timeout_ms=9),
     ],
 }
@@ -149,7 +163,7 @@ TWO_LEADERS = "epoch 5 has leader 2, it names 3 as well"
 
 def test_the_list_of_events_is_complete() -> None:
     assert {type(event) for group in EVENTS.values() for event in group} == set(get_args(events.Event))
-    assert {type(request) for request in REQUESTS} == set(get_args(messages.Request))
+    assert {*map(type, REQUESTS), messages.ApiVersionsRequest} == set(get_args(messages.Request))
 
 
 @pytest.mark.parametrize("group", EVENTS)

@@ -19,6 +19,7 @@ from pykraft.config import RaftConfig
 from pykraft.core import effects, events, messages
 from pykraft.core.effects import Effect
 from pykraft.core.log_view import LogView
+from pykraft.core.membership import Membership
 from pykraft.core.messages import FetchedBatch
 from pykraft.core.raft import Raft
 from pykraft.core.replica import LocalReplica
@@ -177,7 +178,7 @@ class Life:
             local=LocalReplica(
                 id=self.local_id, directory_id=directory(1), listeners=listeners(1), default_listener=LISTENER
             ),
-            voters=self.voters,
+            membership=Membership(self.voters),
             bootstrap=(Endpoint("b", 1),),
             election=self.disk.election,
             log=LogView(start_offset=Offset(0), end_offset=Offset(len(records)), epochs=starts),

@@ -21,7 +21,7 @@ from pykraft.host.recent import Batch
 from pykraft.log.lane import AppendBatches, Truncate, WriteElection
 from pykraft.protocol.api import decode_response, encode_request
 from pykraft.protocol.messages import ApiKey
-from pykraft.types import NO_IO, Election, Epoch, Io, NodeId, Offset, OffsetAndEpoch
+from pykraft.types import NO_IO, Election, Epoch, Io, NodeId, Offset, OffsetAndEpoch, VoterSet
 from tests.host.fakes import (
     LISTENER,
     FakeListener,
@@ -51,6 +51,7 @@ class Desk:
             start_offset=Offset(0),
             end_offset=Offset(5),
             leader_id=lambda: None,
+            voters=VoterSet,
         )
         self.parts.inbound.on_accepted(ConnectionId(1), LISTENER)
 

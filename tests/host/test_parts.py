@@ -5,7 +5,7 @@ from __future__ import annotations
 from pykraft.host.parts import assemble
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import ApiKey, decode_response, encode_request
-from pykraft.types import NodeId, Offset
+from pykraft.types import NodeId, Offset, VoterSet
 from tests.host.fakes import LISTENER, FakeLog, FakePorts, config
 
 
@@ -18,6 +18,7 @@ def test_all_parts_begin_where_the_recovered_log_ends() -> None:
         start_offset=Offset(3),
         end_offset=Offset(9),
         leader_id=lambda: NodeId(2),
+        voters=VoterSet,
     )
     assert (parts.recent.start_offset, parts.recent.end_offset) == (9, 9)
     assert parts.delivery.high_watermark == 3
@@ -36,6 +37,7 @@ def test_who_leads_is_asked_at_the_time_of_the_question() -> None:
         start_offset=Offset(0),
         end_offset=Offset(0),
         leader_id=lambda: leaders[-1],
+        voters=VoterSet,
     )
     parts.inbound.on_accepted(ConnectionId(1), LISTENER)
     request = encode_request(ApiKey.DESCRIBE_CLUSTER, 2, 9, None, {"endpoint_type": 2})

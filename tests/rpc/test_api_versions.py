@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from pykraft.core.messages import ApiVersionsRequest, ApiVersionsResponse
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol.api import API_VERSIONS, ApiKey, decode_response, encode_request, encode_response
 from pykraft.protocol.schema import Versions
+from pykraft.rpc import codec
 from pykraft.rpc.api_versions import common_version, request_to_wire, response_from_wire, response_to_wire
-from pykraft.types import VersionRange
+from pykraft.rpc.context import RpcContext
+from pykraft.types import Uuid, VersionRange
+
+CONTEXT = RpcContext(cluster_id="c", topic_name="t", topic_id=Uuid(bytes(15) + b"\1"), default_listener="CONTROLLER")
 
 SERVED = {ApiKey.VOTE: Versions(0, 2), ApiKey.FETCH: Versions(4, 18)}
 
@@ -56,3 +61,15 @@ def test_no_common_version(offered: dict[int, Versions]) -> None:
 def test_what_we_offer_ourselves_is_common() -> None:
     for key, versions in API_VERSIONS.items():
         assert common_version(key, {int(key): versions}) == versions.max
+
+
+@pytest.mark.conformance(131)
+def test_the_core_hears_the_levels_that_a_voter_to_be_supports() -> None:
+    raw = b"".join(encode_response(ApiKey.API_VERSIONS, 4, 1, response_to_wire(4, SERVED, VersionRange(0, 1))))
+    answer = codec.decode_answer(ApiKey.API_VERSIONS, 4, raw, CONTEXT)
+    assert answer.message == ApiVersionsResponse(error=0, kraft_version=VersionRange(0, 1))
+    old = b"".join(encode_response(ApiKey.API_VERSIONS, 3, 1, response_to_wire(3, SERVED, VersionRange(0, 1))))
+    silent = codec.decode_answer(ApiKey.API_VERSIONS, 3, old, CONTEXT)
+    assert silent.message == ApiVersionsResponse(error=0)
+    asked = b"".join(bytes(part) for part in codec.encode_request(ApiVersionsRequest(), 4, 1, "us", CONTEXT))
+    assert b"pykraft" in asked

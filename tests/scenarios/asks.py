@@ -16,16 +16,16 @@ from pykraft.types import (
     Offset,
     OffsetAndEpoch,
     ReplicaKey,
-    Uuid,
     VersionRange,
 )
+from tests.scenarios.world import directory_id
 
 Numbers = Mapping[str, int]
 
 
 def _key(numbers: Numbers) -> ReplicaKey:
     node_id = numbers.get("id", 3)
-    return ReplicaKey(NodeId(node_id), Uuid(bytes([node_id + 100]) * 16))
+    return ReplicaKey(NodeId(node_id), directory_id(node_id, numbers.get("disk", 0)))
 
 
 def _listeners(node_id: int) -> Listeners:
@@ -73,7 +73,13 @@ def _fetch_snapshot(numbers: Numbers) -> messages.FetchSnapshotRequest:
 
 def _add_voter(numbers: Numbers) -> messages.AddVoterRequest:
     key = _key(numbers)
-    return messages.AddVoterRequest(voter=key, listeners=_listeners(key.id), timeout_ms=1_000)
+    return messages.AddVoterRequest(
+        voter=key, listeners=_listeners(key.id), timeout_ms=1_000, ack_when_committed=bool(numbers.get("ack", 1))
+    )
+
+
+def _remove_voter(numbers: Numbers) -> messages.RemoveVoterRequest:
+    return messages.RemoveVoterRequest(voter=_key(numbers))
 
 
 def _update_voter(numbers: Numbers) -> messages.UpdateVoterRequest:
@@ -91,6 +97,6 @@ REQUESTS: Mapping[str, Callable[[Numbers], messages.Request]] = {
     "fetch-snapshot": _fetch_snapshot,
     "describe": lambda _: messages.DescribeQuorumRequest(),
     "add-voter": _add_voter,
-    "remove-voter": lambda numbers: messages.RemoveVoterRequest(voter=_key(numbers)),
+    "remove-voter": _remove_voter,
     "update-voter": _update_voter,
 }

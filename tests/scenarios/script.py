@@ -8,20 +8,23 @@
     (blank line)
 
 A file begins with ``cluster voters=3`` and perhaps ``observers=1``, ``anonymous`` (an observer without id, node 0),
-``linger=20``, ``election=1000``, ``bootstrap=2,3``, ``old=3`` (node 3 knows no pre-votes),
+``linger=20``, ``election=1000``, ``kraft=1`` (the voters stand in a bootstrap checkpoint), ``auto-join``,
+``bootstrap=2,3``, ``old=3`` (node 3 knows no pre-votes),
 ``flushed-only``; all nodes are started.
 
 Time: ``timeout N`` (node N's clock runs on until it changes its state; nobody else notices) · ``tick MS`` (time
 passes for all, nothing moves) · ``run MS`` (time passes, disks and network work) · ``stabilize`` (they work until
 all is quiet, no time passes).
 Disks: ``flush N…|all`` (all jobs) · ``flush-next N`` (the oldest job) · ``stall N`` (not by ``run`` and
-``stabilize``) · ``mend N`` · ``crash N`` · ``restart N`` · ``restart-wiped N`` ·
+``stabilize``) · ``mend N`` · ``crash N`` · ``restart N`` · ``restart-wiped N`` · ``restart-replaced N`` (an
+empty disk with an id of its own) ·
 ``rot N OFFSET`` (what begins there on its disk goes bad; the next start finds it) · ``find N OFFSET`` (it goes bad, and
 the running node finds it).
 Network: ``deliver N…|A->B…|all`` (what is on the wire to them or on
 these links, one argument after the other) · ``drop A->B`` (what is on
 the wire) · ``cut A->B…`` and ``heal`` · ``tamper A->B FIELD=VALUE`` (in the Fetch answer on the wire).
-Wishes: ``append N COUNT`` · ``resign N`` · ``shutdown N`` · ``ask N WHAT FIELD=VALUE…`` (see ``asks``).
+Wishes: ``append N COUNT`` · ``upgrade N LEVEL`` · ``resign N`` · ``shutdown N`` · ``ask N WHAT FIELD=VALUE…``
+(see ``asks``).
 Telling: ``state [N…]`` · ``quiet`` before a verb tells nothing of it.
 """
 
@@ -97,6 +100,8 @@ class Stage:
             "restart-wiped": self._restart_wiped,
             "rot": self._rot,
             "find": self._find,
+            "restart-replaced": self._restart_replaced,
+            "upgrade": self._upgrade,
             "deliver": self._deliver,
             "drop": self._drop,
             "cut": self._cut,
@@ -129,12 +134,19 @@ class Stage:
             append_linger_ms=int(options.get("linger", "0")),
             election_timeout_ms=int(options.get("election", "1000")),
             leader_send_flushed_only="flushed-only" in arguments,
+            auto_join="auto-join" in arguments,
         )
         voters, observers = int(options["voters"]), int(options.get("observers", "0"))
         others = list(range(voters + 1, voters + observers + 1))
         if "anonymous" in arguments:
             others.append(OBSERVER_WITHOUT_ID)
-        self._world = World(voters=voters, others=others, bootstrap=_ids(options.get("bootstrap", "")), config=config)
+        self._world = World(
+            voters=voters,
+            others=others,
+            bootstrap=_ids(options.get("bootstrap", "")),
+            config=config,
+            kraft_version=int(options.get("kraft", "0")),
+        )
         self._world.without_pre_vote = set(_ids(options.get("old", "")))
         for node in self.world.running():
             self.world.start(node.node_id)
@@ -221,6 +233,13 @@ class Stage:
     def _find(self, arguments: list[str]) -> None:
         self._rot(arguments)
         self.world.nodes[int(arguments[0])].step(events.CorruptionFound(damage=_damage(int(arguments[1]))))
+
+    def _restart_replaced(self, arguments: list[str]) -> None:
+        self.world.restart(int(arguments[0]), wiped=True, replaced=True)
+
+    def _upgrade(self, arguments: list[str]) -> None:
+        node = self.world.nodes[int(arguments[0])]
+        node.step(events.UpgradeRequested(handle=1, epoch=node.raft.epoch, version=int(arguments[1])))
 
     def _deliver(self, arguments: list[str]) -> None:
         for argument in arguments:

@@ -7,7 +7,7 @@ from pykraft.core.effects import Effect
 from pykraft.core.quarantine import Quarantine
 from pykraft.core.raft import Raft
 from pykraft.errors import ErrorCode
-from pykraft.types import Election
+from pykraft.types import Election, KRaftVoters
 
 
 def effect(node_id: int, done: Effect) -> str | None:
@@ -17,7 +17,7 @@ def effect(node_id: int, done: Effect) -> str | None:
             return f"{node_id} writes {election(done.election)}"
         case effects.AppendBatches():
             first, last = done.batches[0], done.batches[-1]
-            return f"{node_id} appends {first.base_offset}..{last.end_offset} epoch={first.epoch}"
+            return f"{node_id} appends {first.base_offset}..{last.end_offset} epoch={first.epoch}{_voters_in(last)}"
         case effects.AppendFetched():
             return f"{node_id} appends fetched batches up to {done.end_offset}"
         case effects.TruncateTo():
@@ -32,6 +32,8 @@ def effect(node_id: int, done: Effect) -> str | None:
             return f"{node_id} accepts a proposal at {done.base_offset}"
         case effects.RejectProposal():
             return f"{node_id} rejects a proposal: {done.error}"
+        case effects.AnswerUpgrade():
+            return f"{node_id} upgrade: {done.error or 'done'}"
         case effects.NotifyHighWatermark():
             return f"{node_id} high watermark {done.high_watermark}"
         case effects.NotifyRole():
@@ -80,6 +82,8 @@ def _request(body: messages.Request | messages.Response) -> str | None:
             return f"RemoveRaftVoter {body.voter.id}"
         case messages.UpdateVoterRequest():
             return f"UpdateRaftVoter epoch={body.epoch} {body.voter.id}"
+        case messages.ApiVersionsRequest():
+            return "ApiVersions"
         case _:
             return None
 
@@ -98,6 +102,8 @@ def _response(body: messages.Request | messages.Response) -> str:
         case messages.FetchResponse():
             ends = f" {body.batches[0].base_offset}..{body.batches[-1].end_offset}" if body.batches else " nothing"
             return f"fetched{ends} hw={body.high_watermark}"
+        case messages.ApiVersionsResponse(kraft_version=levels):
+            return f"ApiVersions kraft.version={levels and levels.min_version}-{levels and levels.max_version}"
         case messages.DescribeQuorumResponse():
             rows = [("voter", row) for row in body.voters] + [("observer", row) for row in body.observers]
             told = [f"{kind} {row.key.id} end={row.log_end_offset}" for kind, row in rows]
@@ -117,6 +123,7 @@ def state(node_id: int, raft: Raft) -> str:
     return (
         f"{node_id} {raft.role} epoch={raft.epoch} leader={raft.leader_id} "
         f"end={log.end_offset}/{log.last_epoch} flushed={log.flushed_end_offset} hw={raft.high_watermark}{quarantine}"
+        f"{_voters(raft)}"
     )
 
 
@@ -124,3 +131,15 @@ def _quarantine(quarantine: Quarantine) -> str:
     places = ",".join(str(damage.start_offset) for damage in quarantine.damages)
     cut = "cut" if quarantine.is_cut else "not cut"
     return f"epoch={quarantine.epoch} until={quarantine.until_offset} damaged={places} {cut}"
+
+
+def _voters(raft: Raft) -> str:
+    """The set in force, when it is the log's."""
+    offset = raft.membership.voters_offset
+    return "" if offset is None else f" voters={','.join(map(str, raft.voters.ids))} since {offset}"
+
+
+def _voters_in(batch: effects.PlannedBatch) -> str:
+    """The voter set that a batch writes, if it does."""
+    sets = [record.voters.ids for record in batch.control if isinstance(record, KRaftVoters)]
+    return f" voters={','.join(map(str, sets[0]))}" if sets else ""

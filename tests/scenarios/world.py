@@ -16,6 +16,7 @@ from pykraft.config import RaftConfig
 from pykraft.core import effects, events, messages
 from pykraft.core.effects import Effect
 from pykraft.core.log_view import LogView
+from pykraft.core.membership import BOOTSTRAP_OFFSET, Membership
 from pykraft.core.messages import FetchedBatch
 from pykraft.core.quarantine import Quarantine
 from pykraft.core.raft import Raft
@@ -30,11 +31,15 @@ from pykraft.types import (
     EpochStart,
     Instant,
     Io,
+    KRaftVersion,
+    KRaftVoters,
     Listeners,
+    MembershipRecord,
     NodeId,
     Offset,
     ReplicaKey,
     Uuid,
+    VersionRange,
     Voter,
     VoterSet,
 )
@@ -46,6 +51,11 @@ PORT_FIRST = 9_000
 OBSERVER_WITHOUT_ID = 0
 OUTSIDER = 99
 """Who sends the requests that no node sends: an operator, a Java voter, an impostor."""
+
+
+def directory_id(node_id: int, replaced: int = 0) -> Uuid:
+    """Of the disk that a node begins with, or that came in its place."""
+    return Uuid(bytes([node_id + 100]) * 15 + bytes([node_id + 100 + 50 * replaced]))
 
 
 @dataclass(kw_only=True)
@@ -132,11 +142,11 @@ class Node:
             config=world.config,
             local=LocalReplica(
                 id=local_id,
-                directory_id=Uuid(bytes([node_id + 100]) * 16),
+                directory_id=directory_id(node_id, world.disks.get(node_id, 0)),
                 listeners=world.listeners(node_id),
                 default_listener=LISTENER,
             ),
-            voters=world.voters,
+            membership=world.membership(disk),
             bootstrap=world.bootstrap,
             election=disk.election,
             log=LogView(
@@ -222,6 +232,7 @@ class Node:
                             end_offset=batch.end_offset,
                             epoch=batch.epoch,
                             size_bytes=100,
+                            membership=_membership_in(batch),
                         )
                     )
             case effects.AppendFetched():
@@ -263,27 +274,55 @@ class Node:
         self.held.append(answer)
 
 
+def _membership_in(batch: effects.PlannedBatch) -> tuple[tuple[Offset, MembershipRecord], ...]:
+    records = enumerate(batch.control, batch.base_offset)
+    return tuple((Offset(at), record) for at, record in records if isinstance(record, KRaftVersion | KRaftVoters))
+
+
 class World:
     """All nodes, the wire and the clock."""
 
-    def __init__(self, *, voters: int, others: list[int], bootstrap: list[int], config: RaftConfig) -> None:
+    def __init__(
+        self, *, voters: int, others: list[int], bootstrap: list[int], config: RaftConfig, kraft_version: int = 0
+    ) -> None:
         self.config = config
+        self.kraft_version = kraft_version
         self.now_ms = 0
         self.wire: list[Message] = []
         self.lines: list[str] = []
         self.cuts: set[tuple[int, int]] = set()
         self.without_pre_vote: set[int] = set()
         self.nodes: dict[int, Node] = {}
+        self.disks: dict[int, int] = {}
+        """How often the disk of a node was replaced."""
         self.crashed: dict[int, Disk] = {}
         self._next_request_id = 1
         self._next_handle = 1
         members = range(1, voters + 1)
-        self.voters = VoterSet.of(
-            Voter(key=ReplicaKey(NodeId(node_id)), listeners=self.listeners(node_id)) for node_id in members
-        )
+        self.voters = VoterSet.of(self._voter(node_id) for node_id in members)
         self.bootstrap = tuple(self.endpoint(node_id) for node_id in bootstrap)
         for node_id in (*members, *others):
             self.nodes[node_id] = Node(self, node_id, Disk())
+
+    def _voter(self, node_id: int) -> Voter:
+        """An entry of the configured set, or at level 1 of the set in the bootstrap checkpoint."""
+        key = ReplicaKey(NodeId(node_id), directory_id(node_id) if self.kraft_version else None)
+        return Voter(
+            key=key, listeners=self.listeners(node_id), kraft_version=VersionRange(0, min(1, self.kraft_version))
+        )
+
+    def membership(self, disk: Disk) -> Membership:
+        """What a node with this disk knows of voters when it starts."""
+        in_log = [entry for batch in disk.batches for entry in batch.membership]
+        if self.kraft_version == 0:
+            return Membership(self.voters, in_log)
+        if any(self.disks.values()) and not disk.batches:
+            return Membership(VoterSet())  # the checkpoint went with the disk
+        formatted: list[tuple[Offset, MembershipRecord]] = [
+            (BOOTSTRAP_OFFSET, KRaftVersion(self.kraft_version)),
+            (BOOTSTRAP_OFFSET, KRaftVoters(self.voters)),
+        ]
+        return Membership(VoterSet(), [*formatted, *in_log])
 
     def endpoint(self, node_id: int) -> Endpoint:
         """Every node listens at its own port."""
@@ -308,9 +347,11 @@ class World:
         self.crashed[node_id] = self.nodes.pop(node_id).disk
         self.wire = [message for message in self.wire if node_id not in (message.source, message.target)]
 
-    def restart(self, node_id: int, *, wiped: bool = False) -> None:
-        """Start the node again from what its disk holds, or from nothing."""
+    def restart(self, node_id: int, *, wiped: bool = False, replaced: bool = False) -> None:
+        """Start the node again from what its disk holds, or from nothing, perhaps on another disk."""
         disk = self.crashed.pop(node_id)
+        if replaced:
+            self.disks[node_id] = self.disks.get(node_id, 0) + 1
         self.nodes[node_id] = Node(self, node_id, Disk() if wiped else disk)
         self.start(node_id)
 
@@ -347,6 +388,14 @@ class World:
     def _hand_over(self, node: Node, message: Message) -> None:
         if message.is_request:
             assert not isinstance(message.body, messages.Response)
+            if isinstance(message.body, messages.ApiVersionsRequest):  # the host answers it
+                answer = messages.ApiVersionsResponse(error=0, kraft_version=VersionRange(0, 1))
+                self.wire.append(
+                    dataclasses.replace(
+                        message, source=message.target, target=message.source, body=answer, is_request=False
+                    )
+                )
+                return
             request_id, self._next_request_id = self._next_request_id, self._next_request_id + 1
             node.asked[request_id] = message
             node.step(events.RequestReceived(request_id=request_id, listener=LISTENER, message=message.body))
@@ -354,10 +403,11 @@ class World:
         assert isinstance(message.body, messages.Response)
         if isinstance(message.body, messages.FetchResponse):
             node.fetched = message.body.batches
-        answer = events.ResponseReceived(
-            peer_id=message.peer_id, correlation_id=message.correlation_id, message=message.body
+        node.step(
+            events.ResponseReceived(
+                peer_id=message.peer_id, correlation_id=message.correlation_id, message=message.body
+            )
         )
-        node.step(answer)
 
     def _is_too_new(self, message: Message) -> bool:
         """True for a pre-vote to a node whose software is older than pre-votes."""

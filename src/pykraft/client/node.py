@@ -267,17 +267,16 @@ class Node(Generic[T]):
 
     @property
     def kraft_version(self) -> int:
-        """The finalized level of the feature ``kraft.version``: 0, static voters.
+        """The finalized level of the feature ``kraft.version``: 0 with static voters, 1 with voters in the log.
 
         Errors: NotRunningError before `initialize`.
         """
-        self._require_host()
-        return 0
+        return self._require_host().kraft_version
 
     def voter_node(self, node_id: int, listener_name: str | None = None) -> Endpoint | None:
         """Where a voter's listener is reached, by default the one that voters dial; None for who is no voter."""
-        config = self._life.config
-        return config.voters.listeners(NodeId(node_id)).get(listener_name or config.default_listener)
+        voters, default = self._require_host().voters, self._life.config.default_listener
+        return voters.listeners(NodeId(node_id)).get(listener_name or default)
 
     def call_host(self, act: Callable[[Host], object]) -> None:
         """For the node's own parts: call the host on its loop; what that raises ends the node."""

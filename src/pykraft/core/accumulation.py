@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 
 from pykraft.core.effects import PlannedBatch
-from pykraft.types import Epoch, Instant, Offset
+from pykraft.types import ControlRecord, Epoch, Instant, Offset
 
 BATCH_HEADER_SIZE_BYTES = 61
 
@@ -69,6 +69,27 @@ class Accumulation:
         self._handles.append(handle)
         self._size_bytes += size_bytes
         self.next_offset = Offset(base_offset + count)
+        return base_offset
+
+    def add_control(self, records: tuple[ControlRecord, ...], now: Instant) -> Offset:
+        """A batch of the leader's own after all that was taken; returns its base offset.
+
+        It schedules what was prepared before it, so that it can be drained at once.
+        """
+        self.schedule()
+        if self._handles:
+            self._complete()
+        base_offset = self.next_offset
+        self.next_offset = Offset(base_offset + len(records))
+        self._waiting.append(
+            PlannedBatch(
+                base_offset=base_offset,
+                end_offset=self.next_offset,
+                epoch=self._epoch,
+                timestamp_ms=now.wall_ms,
+                control=records,
+            )
+        )
         return base_offset
 
     def schedule(self) -> None:

@@ -14,7 +14,7 @@ from pykraft.core.quorum import majority_end_offset
 from pykraft.core.replica import Replica
 from pykraft.core.serving import answer_parked
 from pykraft.core.state import Leader
-from pykraft.types import Instant
+from pykraft.types import Instant, KRaftVersion, KRaftVoters, Offset
 
 
 def append_planned(replica: Replica, leader: Leader, batches: tuple[PlannedBatch, ...]) -> None:
@@ -24,6 +24,9 @@ def append_planned(replica: Replica, leader: Leader, batches: tuple[PlannedBatch
     """
     for batch in batches:
         replica.log.append(base_offset=batch.base_offset, end_offset=batch.end_offset, epoch=leader.epoch)
+        for offset, record in enumerate(batch.control, batch.base_offset):
+            if isinstance(record, KRaftVersion | KRaftVoters):
+                replica.membership.record(Offset(offset), record)
     io = replica.outbox.next_log_io()
     replica.log.submit(io)
     replica.outbox.add(AppendBatches(io=io, batches=batches))

@@ -164,6 +164,14 @@ class RejectProposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerUpgrade:
+    """What came of an upgrade: it is in the log (or could be, or was already), or the reason why not."""
+
+    handle: int
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyHighWatermark:
     """Everything below is committed."""
 
@@ -223,6 +231,7 @@ Effect: TypeAlias = (
     | ClosePeer
     | AcceptProposal
     | RejectProposal
+    | AnswerUpgrade
     | NotifyHighWatermark
     | NotifyLeaderChange
     | NotifyRole

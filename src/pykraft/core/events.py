@@ -87,6 +87,16 @@ class ResignRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UpgradeRequested:
+    """An operator wants ``kraft.version`` at this level; ``validate_only`` asks no more than whether it could be."""
+
+    handle: int
+    epoch: Epoch
+    version: int
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShutdownRequested:
     """Leave gracefully: hand over leadership, then `effects.CompleteShutdown`; at most ``timeout_ms``."""
 
@@ -103,5 +113,6 @@ Event: TypeAlias = (
     | TimerDue
     | CorruptionFound
     | ResignRequested
+    | UpgradeRequested
     | ShutdownRequested
 )

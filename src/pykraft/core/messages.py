@@ -21,6 +21,7 @@ from pykraft.types import (
     NO_LISTENERS,
     Epoch,
     Listeners,
+    MembershipRecord,
     NodeId,
     Offset,
     OffsetAndEpoch,
@@ -111,12 +112,16 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedBatch:
-    """Header of one fetched batch whose CRC was checked; the host holds its bytes."""
+    """Header of one fetched batch whose CRC was checked; the host holds its bytes.
+
+    ``membership`` are the records of a control batch that say who votes, by offset (KIP-853).
+    """
 
     base_offset: Offset
     end_offset: Offset
     epoch: Epoch
     size_bytes: int
+    membership: tuple[tuple[Offset, MembershipRecord], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,6 +247,19 @@ class UpdateVoterResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApiVersionsRequest:
+    """A leader asks a replica, before it makes it a voter, what it supports (KIP-853)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiVersionsResponse:
+    """``kraft_version`` are the levels that the replica supports; None when it does not name the feature."""
+
+    error: int
+    kraft_version: VersionRange | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopLevelError:
     """A response that holds an error above the partition and nothing else."""
 
@@ -258,6 +276,7 @@ Request: TypeAlias = (
     | AddVoterRequest
     | RemoveVoterRequest
     | UpdateVoterRequest
+    | ApiVersionsRequest
 )
 Response: TypeAlias = (
     VoteResponse
@@ -268,6 +287,7 @@ Response: TypeAlias = (
     | DescribeQuorumResponse
     | ChangeVoterResponse
     | UpdateVoterResponse
+    | ApiVersionsResponse
     | TopLevelError
 )
 
@@ -276,6 +296,8 @@ NONE = int(ErrorCode.NONE)
 __all__ = [
     "NONE",
     "AddVoterRequest",
+    "ApiVersionsRequest",
+    "ApiVersionsResponse",
     "BeginQuorumEpochRequest",
     "BeginQuorumEpochResponse",
     "ChangeVoterResponse",

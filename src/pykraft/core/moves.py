@@ -15,12 +15,25 @@ from pykraft.core.accumulation import Accumulation
 from pykraft.core.appending import append_planned
 from pykraft.core.effects import PlannedBatch, RejectProposal
 from pykraft.core.election import NEVER_MS, Tally
+from pykraft.core.membership import BOOTSTRAP_OFFSET
 from pykraft.core.progress import Progress
 from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from pykraft.core.transitions import become
 from pykraft.errors import NotLeaderError
-from pykraft.types import Epoch, Instant, LeaderChange, Listeners, NodeId, Offset, ReplicaKey
+from pykraft.types import (
+    Epoch,
+    Instant,
+    KRaftVersion,
+    KRaftVoters,
+    LeaderChange,
+    Listeners,
+    MembershipRecord,
+    NodeId,
+    Offset,
+    ReplicaKey,
+    VoterSet,
+)
 
 
 def to_unattached(replica: Replica, epoch: Epoch, now: Instant, *, leader_id: NodeId | None = None) -> None:
@@ -43,6 +56,7 @@ def to_follower(replica: Replica, epoch: Epoch, leader_id: NodeId, listeners: Li
         voted=replica.voted if epoch == replica.epoch else None,
         high_watermark=replica.high_watermark,
         fetch_deadline_ms=now.mono_ms + replica.config.fetch_timeout_ms,
+        update_deadline_ms=now.mono_ms + replica.config.fetch_timeout_ms,
     )
     _leave(replica, new)
 
@@ -90,12 +104,13 @@ def to_leader(replica: Replica, now: Instant) -> None:
         voters=replica.voters.ids,
         granting_voters=tuple(sorted(candidate.tally.granted)),
     )
+    control = (leader_change, *_bootstrap_records(replica))
     opening = PlannedBatch(
         base_offset=start,
-        end_offset=Offset(start + 1),
+        end_offset=Offset(start + len(control)),
         epoch=candidate.epoch,
         timestamp_ms=now.wall_ms,
-        control=(leader_change,),
+        control=control,
     )
     leader = Leader(
         epoch=candidate.epoch,
@@ -112,10 +127,25 @@ def to_leader(replica: Replica, now: Instant) -> None:
         ),
         check_quorum_deadline_ms=check_quorum_deadline_ms(replica, now),
         begin_quorum_deadline_ms=now.mono_ms,
+        volatile_voters=_volatile_voters(replica),
     )
     become(replica, leader)
     replica.log.begin_epoch(leader.epoch)
     append_planned(replica, leader, (opening,))
+
+
+def _bootstrap_records(replica: Replica) -> tuple[MembershipRecord, ...]:
+    """What only the checkpoint of a formatted quorum says: its first leader writes it into the log, for all others."""
+    if replica.membership.voters_offset != BOOTSTRAP_OFFSET:
+        return ()
+    return (KRaftVersion(replica.kraft_version), KRaftVoters(replica.voters))
+
+
+def _volatile_voters(replica: Replica) -> VoterSet:
+    """At level 0 what is known of the voters: the static set, and all about this one."""
+    if replica.kraft_version > 0:
+        return VoterSet()
+    return VoterSet.of((*replica.voters.voters, replica.local.voter))
 
 
 def to_resigned(replica: Replica, now: Instant) -> None:
@@ -161,6 +191,17 @@ def cast_vote(replica: Replica, candidate: ReplicaKey, now: Instant) -> None:
     else:
         assert isinstance(state, Unattached)
         become(replica, replace(state, voted=candidate, election_deadline_ms=deadline_ms))
+
+
+def begin_again(replica: Replica, leader: Leader, now: Instant) -> None:
+    """Another voter set is in force: who leads counts from now on with it.
+
+    Source: KIP-853; Kafka ``LeaderState.updateVoterAndObserverStates``.
+    """
+    leader.progress.change_voters(replica.voters)
+    leader.fetched_voters &= set(replica.voters.ids)
+    leader.check_quorum_deadline_ms = check_quorum_deadline_ms(replica, now)
+    leader.begin_quorum_deadline_ms = now.mono_ms
 
 
 def check_quorum_deadline_ms(replica: Replica, now: Instant) -> int:

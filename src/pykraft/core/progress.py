@@ -61,6 +61,24 @@ class Progress:
             del self._observers[min(self._observers.values(), key=_last_fetch).key]
         return self._observers.setdefault(key, ReplicaProgress(key=key))
 
+    def change_voters(self, voters: VoterSet) -> None:
+        """Another set is in force: who joins it brings what it fetched so far, who leaves it goes on as an observer."""
+        before = list(self.voters.values())
+        after: dict[NodeId, ReplicaProgress] = {}
+        for voter in voters.voters:
+            known = self.voters.get(voter.key.id)
+            is_same = known is not None and (known.key == voter.key or known.key.matches(voter.key))
+            seen = known if is_same else self._observers.pop(voter.key, None)
+            after[voter.key.id] = seen or ReplicaProgress(key=voter.key)
+            after[voter.key.id].key = voter.key
+        self.voters = after
+        kept = {id(seen) for seen in after.values()}
+        self._observers.update({seen.key: seen for seen in before if id(seen) not in kept})
+
+    def observer(self, key: ReplicaKey) -> ReplicaProgress | None:
+        """What this observer has fetched, if it has."""
+        return self._observers.get(key)
+
     def is_voter(self, key: ReplicaKey) -> bool:
         """True when the key is a voter of this term."""
         voter = self.voters.get(key.id)

@@ -30,8 +30,10 @@ from pykraft.core.events import (
     SendFailed,
     ShutdownRequested,
     TimerDue,
+    UpgradeRequested,
 )
 from pykraft.core.log_view import LogView
+from pykraft.core.membership import Membership
 from pykraft.core.moves import to_leader, to_prospective
 from pykraft.core.on.corruption import on_corruption_found
 from pykraft.core.on.dispatch import on_request, on_response, on_send_failed
@@ -42,12 +44,22 @@ from pykraft.core.on.propose import (
     on_shutdown_requested,
 )
 from pykraft.core.on.timer import next_deadline_ms, poll
+from pykraft.core.on.upgrade import on_upgrade_requested
 from pykraft.core.replica import LocalReplica, Replica
 from pykraft.core.start import initial_state
 from pykraft.core.state import Candidate, Leader, State
 from pykraft.core.transitions import announce, write_election
 from pykraft.errors import ProtocolError
-from pykraft.types import Election, Endpoint, Epoch, Instant, NodeId, Offset, ReplicaKey, VoterSet
+from pykraft.types import (
+    Election,
+    Endpoint,
+    Epoch,
+    Instant,
+    NodeId,
+    Offset,
+    ReplicaKey,
+    VoterSet,
+)
 
 
 class Raft:
@@ -58,7 +70,7 @@ class Raft:
         *,
         config: RaftConfig,
         local: LocalReplica,
-        voters: VoterSet,
+        membership: Membership,
         bootstrap: tuple[Endpoint, ...] = (),
         election: Election | None,
         log: LogView,
@@ -67,13 +79,21 @@ class Raft:
     ) -> None:
         """``election`` and ``log`` are what recovery found and made durable; None for a new replica.
 
+        ``membership`` is what configuration and log say of voters.
+
         Errors: UsageError when they cannot belong to a replica with this identity.
         """
         state = initial_state(
-            config=config, local=local, voters=voters, election=election or Election(), log=log, rng=rng, now=now
+            config=config,
+            local=local,
+            voters=membership.voters,
+            election=election or Election(),
+            log=log,
+            rng=rng,
+            now=now,
         )
         self._replica = Replica(
-            config=config, local=local, voters=voters, bootstrap=bootstrap, log=log, rng=rng, state=state
+            config=config, local=local, membership=membership, bootstrap=bootstrap, log=log, rng=rng, state=state
         )
 
     def start(self, now: Instant) -> list[Effect]:
@@ -136,6 +156,8 @@ class Raft:
                 on_corruption_found(replica, event, now)
             case ResignRequested():
                 on_resign_requested(replica, event, now)
+            case UpgradeRequested():
+                on_upgrade_requested(replica, event, now)
             case ShutdownRequested():
                 on_shutdown_requested(replica, event, now)
             case TimerDue():
@@ -186,6 +208,11 @@ class Raft:
     def voters(self) -> VoterSet:
         """The voter set in force."""
         return self._replica.voters
+
+    @property
+    def membership(self) -> Membership:
+        """Voter sets and levels of ``kraft.version`` by offset, to look at."""
+        return self._replica.membership
 
 
 def _close(event: Event, error: ProtocolError) -> Effect:

@@ -17,6 +17,7 @@ from pykraft.core.connections import Connections
 from pykraft.core.effects import Peer
 from pykraft.core.election import draw_election_timeout_ms
 from pykraft.core.log_view import LogView
+from pykraft.core.membership import Membership
 from pykraft.core.outbox import Outbox
 from pykraft.core.parked import ParkedFetches
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
@@ -32,9 +33,13 @@ from pykraft.types import (
     Offset,
     ReplicaKey,
     Uuid,
+    VersionRange,
+    Voter,
     VoterSet,
 )
 
+KRAFT_VERSIONS = VersionRange(0, 1)
+"""Levels of the feature ``kraft.version`` that this software knows."""
 BOOTSTRAP_ID_FIRST = -2
 """Bootstrap servers whose id is not known are -2, -3, … in the order of their list."""
 
@@ -50,11 +55,18 @@ class LocalReplica:
     directory_id: Uuid
     listeners: Listeners
     default_listener: str
+    kraft_version: VersionRange = KRAFT_VERSIONS
     key: ReplicaKey | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         assert self.directory_id != ZERO_UUID, "the zero directory id stands for an unknown one"
         object.__setattr__(self, "key", None if self.id is None else ReplicaKey(self.id, self.directory_id))
+
+    @property
+    def voter(self) -> Voter:
+        """This replica as an entry of a voter set; it must have an id."""
+        assert self.key is not None
+        return Voter(key=self.key, listeners=self.listeners, kraft_version=self.kraft_version)
 
 
 class Replica:
@@ -65,7 +77,7 @@ class Replica:
         *,
         config: RaftConfig,
         local: LocalReplica,
-        voters: VoterSet,
+        membership: Membership,
         bootstrap: tuple[Endpoint, ...],
         log: LogView,
         rng: Random,
@@ -73,8 +85,7 @@ class Replica:
     ) -> None:
         self.config = config
         self.local = local
-        self.voters = voters
-        self.kraft_version = 0
+        self.membership = membership
         self.log = log
         self.rng = rng
         self.state = state
@@ -88,6 +99,16 @@ class Replica:
         self.shutdown_deadline_ms: int | None = None
         self.is_stopped = False
         self._bootstrap = bootstrap
+
+    @property
+    def voters(self) -> VoterSet:
+        """The voter set in force."""
+        return self.membership.voters
+
+    @property
+    def kraft_version(self) -> int:
+        """The level of ``kraft.version`` in force."""
+        return self.membership.kraft_version
 
     @property
     def epoch(self) -> Epoch:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from pykraft.core.effects import NotifyLeaderChange, NotifyRole, Reply
-from pykraft.core.messages import FetchResponse
+from pykraft.core.messages import ChangeVoterResponse, FetchResponse
 from pykraft.core.outbox import Relies
 from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
@@ -111,6 +111,7 @@ def become(replica: Replica, new: State) -> None:
     replica.connections.reset()
     if isinstance(old, Leader):
         _fail_parked(replica)
+        _fail_change(replica, old)
     announce(replica)
 
 
@@ -152,6 +153,16 @@ def announce(replica: Replica) -> None:
         replica.told_leader = (replica.epoch, leader_id)
         start = replica.state.epoch_start_offset if isinstance(replica.state, Leader) else None
         replica.outbox.add(NotifyLeaderChange(epoch=replica.epoch, leader_id=leader_id, epoch_start_offset=start))
+
+
+def _fail_change(replica: Replica, old: Leader) -> None:
+    """Who asked for a change of the voters must ask the next leader what came of it."""
+    change, old.change = old.change, None
+    if change is not None and not change.is_answered:
+        message = ChangeVoterResponse(
+            error=ErrorCode.NOT_LEADER_OR_FOLLOWER, error_message="this node leads no more; the change may be made yet"
+        )
+        replica.outbox.send(Reply(after=NO_IO, request_id=change.request_id, message=message), Relies.ELECTION)
 
 
 def _fail_parked(replica: Replica) -> None:

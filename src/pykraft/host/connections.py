@@ -91,7 +91,7 @@ class DialedConnection:
         awaited, self._awaited = self._awaited, None
         if awaited is None:
             raise ProtocolError("it speaks without having been asked")
-        if awaited.api_key is ApiKey.API_VERSIONS:
+        if self._versions is None:
             wire_id, body = decode_response(awaited.api_key, awaited.version, data)
             _check_id(wire_id, awaited)
             self._versions = api_versions.response_from_wire(body)

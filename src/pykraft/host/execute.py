@@ -45,6 +45,7 @@ def stop(parts: Parts, error: Exception | None) -> None:
     """End the node: no step follows, every proposal gets its outcome, and the world is told why."""
     parts.inbox.close()
     parts.producers.end()
+    parts.upgrades.end()
     parts.ports.stop(error)
 
 
@@ -139,6 +140,10 @@ def _reject_proposal(parts: Parts, effect: effects.RejectProposal, _: Step) -> N
     parts.producers.reject(effect.handle, effect.error)
 
 
+def _answer_upgrade(parts: Parts, effect: effects.AnswerUpgrade, _: Step) -> None:
+    parts.upgrades.answered(effect.handle, effect.error)
+
+
 def _notify_high_watermark(parts: Parts, effect: effects.NotifyHighWatermark, step: Step) -> None:
     parts.measurements.committed(effect.high_watermark, step.now)
     parts.producers.committed(effect.high_watermark)
@@ -184,6 +189,7 @@ _TABLE: Final[Mapping[type[Effect], Callable[[Parts, Any, Step], None]]] = {
     effects.ClosePeer: _close_peer,
     effects.AcceptProposal: _accept_proposal,
     effects.RejectProposal: _reject_proposal,
+    effects.AnswerUpgrade: _answer_upgrade,
     effects.NotifyHighWatermark: _notify_high_watermark,
     effects.NotifyLeaderChange: _notify_leader_change,
     effects.NotifyRole: _notify_role,

@@ -16,7 +16,15 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from pykraft.config import NodeConfig
-from pykraft.core.events import AppendsScheduled, Event, Persisted, ResignRequested, ShutdownRequested, TimerDue
+from pykraft.core.events import (
+    AppendsScheduled,
+    Event,
+    Persisted,
+    ResignRequested,
+    ShutdownRequested,
+    TimerDue,
+    UpgradeRequested,
+)
 from pykraft.core.quarantine import Quarantine
 from pykraft.core.raft import Raft
 from pykraft.errors import BufferFullError, NotLeaderError, NotRunningError, UsageError
@@ -28,9 +36,10 @@ from pykraft.host.parts import assemble
 from pykraft.host.ports import ConnectionId, Ports
 from pykraft.host.producers import UNDECIDED_PROPOSALS_MAX, Outcome
 from pykraft.host.stepping import Stepping
+from pykraft.host.upgrades import OnUpgrade
 from pykraft.log.fs import Fs
 from pykraft.log.lane import OrderedLane
-from pykraft.types import Buffer, Epoch, Instant, Io, NodeId, Offset
+from pykraft.types import Buffer, Epoch, Instant, Io, NodeId, Offset, VoterSet
 
 
 class Host:
@@ -47,6 +56,7 @@ class Host:
             start_offset=opened.view.start_offset,
             end_offset=opened.view.end_offset,
             leader_id=lambda: self.leader_id,
+            voters=lambda: self.voters,
         )
         self._stepping = Stepping(self._parts)
 
@@ -159,6 +169,22 @@ class Host:
             raise UsageError(f"this node does not lead epoch {epoch}, and cannot resign from it")
         self._put(ResignRequested(epoch=epoch), now)
 
+    def upgrade_kraft_version(
+        self, version: int, *, epoch: Epoch, now: Instant, on_outcome: OnUpgrade, validate_only: bool = False
+    ) -> None:
+        """Move the static voters into the log (``kraft.version`` 1), if this node leads ``epoch``.
+
+        ``on_outcome`` is called exactly once, perhaps before this returns: with None when it is in the log, though
+        perhaps not committed, or with ``validate_only`` could be; else with NotLeaderError, UsageError with the reason,
+        or NotRunningError.
+
+        Source: Kafka's ``RaftClient.upgradeKRaftVersion``.
+        """
+        handle = self._parts.upgrades.begin(on_outcome)
+        self._put(UpgradeRequested(handle=handle, epoch=epoch, version=version, validate_only=validate_only), now)
+        if self._parts.inbox.is_closed:
+            self._parts.upgrades.end()
+
     def shutdown(self, timeout_ms: int, now: Instant) -> None:
         """Hand over and leave; `Ports.stop` follows within ``timeout_ms``."""
         self._put(ShutdownRequested(timeout_ms=timeout_ms), now)
@@ -230,6 +256,16 @@ class Host:
     def leader_id(self) -> NodeId | None:
         """Leader of the present epoch as far as known."""
         return raft.leader_id if (raft := self._stepping.raft) else None
+
+    @property
+    def voters(self) -> VoterSet:
+        """The voter set in force; before `start` the configured one."""
+        return raft.voters if (raft := self._stepping.raft) else self._opened.config.voters
+
+    @property
+    def kraft_version(self) -> int:
+        """The level of the feature ``kraft.version`` in force; before `start` 0."""
+        return raft.membership.kraft_version if (raft := self._stepping.raft) else 0
 
     @property
     def role(self) -> str:

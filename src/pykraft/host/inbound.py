@@ -24,6 +24,7 @@ from typing import Final, TypeAlias
 
 from pykraft.core.events import RequestReceived
 from pykraft.core.messages import Response
+from pykraft.core.replica import KRAFT_VERSIONS
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.inbox import Inbox
 from pykraft.host.io import HeldMessages
@@ -40,12 +41,10 @@ from pykraft.protocol.messages import API_VERSIONS, ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc import api_versions, codec
 from pykraft.rpc.context import Refusal, RpcContext
-from pykraft.types import Buffer, VersionRange
+from pykraft.types import Buffer
 
 UNANSWERED_REQUESTS_MAX: Final = 32
 """Requests of one connection that may wait for their answers; Kafka's clients have at most five."""
-KRAFT_VERSION: Final = VersionRange(0, 1)
-"""Levels of the feature ``kraft.version`` that this software knows."""
 
 Describe: TypeAlias = Callable[[Body, str], Body]
 """Answers DescribeCluster: from the request and the listener where it arrived."""
@@ -171,7 +170,7 @@ def _answer_api_versions(header: RequestHeader, data: Buffer) -> list[Buffer]:
     """The APIs that are served; in version 0 to a client whose version is unknown."""
     if header.api_version not in API_VERSIONS[ApiKey.API_VERSIONS]:
         return encode_unsupported_version(header.correlation_id, API_VERSIONS.items())
-    body = api_versions.response_to_wire(header.api_version, API_VERSIONS, KRAFT_VERSION)
+    body = api_versions.response_to_wire(header.api_version, API_VERSIONS, KRAFT_VERSIONS)
     try:
         decode_request_body(header, data)
     except ProtocolError:

@@ -200,7 +200,7 @@ def read_metrics(
         "log-end-epoch": raft.log.last_epoch,
         "number-unknown-voter-connections": 0,
         "number-of-voters": len(raft.voters),
-        "ignored-static-voters": 0,
+        "ignored-static-voters": int(raft.membership.ignores_static),
     }
     if isinstance(state, Leader):
         values["number-of-observers"] = state.progress.observers_count(now)

@@ -22,6 +22,7 @@ from random import Random
 
 from pykraft.config import LogSettings, NodeConfig
 from pykraft.core.log_view import LogView
+from pykraft.core.membership import Membership
 from pykraft.core.quarantine import Quarantine
 from pykraft.core.raft import Raft
 from pykraft.core.replica import LocalReplica
@@ -31,10 +32,11 @@ from pykraft.log.directory import Directory
 from pykraft.log.fs import Fs
 from pykraft.log.lane import OrderedLane
 from pykraft.log.log import Log
+from pykraft.log.membership import membership_of
 from pykraft.log.quarantine_file import QuarantineFile
 from pykraft.log.quorum_state import ElectionStore
 from pykraft.log.recovery import Recovery
-from pykraft.types import EPOCH_MAX, Election, Epoch, Instant, NodeId, Uuid
+from pykraft.types import EPOCH_MAX, Election, Epoch, Instant, MembershipRecord, NodeId, Offset, Uuid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,8 @@ class Opened:
     elections: ElectionStore
     lane: OrderedLane
     election: Election | None
+    membership: tuple[tuple[Offset, MembershipRecord], ...]
+    """What the log says of voters, by ascending offset."""
     notes: tuple[str, ...]
     """Sentences for the operator about what recovery found."""
 
@@ -63,7 +67,7 @@ class Opened:
                 listeners=config.advertised_listeners,
                 default_listener=config.default_listener,
             ),
-            voters=config.voters,
+            membership=Membership(config.voters, self.membership),
             bootstrap=config.bootstrap_servers,
             election=self.election,
             log=self.view,
@@ -118,6 +122,7 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
         notes = list(recovery.notes)
         epoch = max(log.last_epoch, election.epoch if election else log.last_epoch)
         quarantine = _quarantine(file, recovery, epoch, notes)
+        membership = tuple(membership_of(log, recovery.control_offsets))
         undo.pop_all()
     return Opened(
         config=config,
@@ -130,6 +135,7 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
         elections=elections,
         lane=OrderedLane(log, elections, file),
         election=election,
+        membership=membership,
         notes=tuple(notes),
     )
 

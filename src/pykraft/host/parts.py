@@ -24,8 +24,9 @@ from pykraft.host.producers import Producers
 from pykraft.host.recent import RecentBatches
 from pykraft.host.scrubbing import Scrubbing
 from pykraft.log.scrub import ScrubbableLog
+from pykraft.host.upgrades import Upgrades
 from pykraft.rpc.context import RpcContext
-from pykraft.types import NodeId, Offset
+from pykraft.types import NodeId, Offset, VoterSet
 
 
 class SharedLog(ReadableLog, ScrubbableLog, Protocol):
@@ -51,6 +52,7 @@ class Parts:
     inbound: Inbound
     peers: Peers
     producers: Producers
+    upgrades: Upgrades
     delivery: Delivery
     scrubbing: Scrubbing
     measurements: Measurements
@@ -66,10 +68,11 @@ def assemble(
     start_offset: Offset,
     end_offset: Offset,
     leader_id: Callable[[], NodeId | None],
+    voters: Callable[[], VoterSet],
 ) -> Parts:
     """The parts of a node whose recovered log goes from ``start_offset`` to ``end_offset`` (exclusive).
 
-    ``leader_id`` tells at any time who leads as far as the core knows.
+    ``leader_id`` and ``voters`` tell at any time who leads and who votes as far as the core knows.
     """
     inbox, held = Inbox(), HeldMessages()
     recent = RecentBatches(end_offset=end_offset)
@@ -92,7 +95,7 @@ def assemble(
             held,
             context=context,
             describe_cluster=lambda request, listener: describe_cluster(
-                request, cluster_id=config.cluster_id, listener=listener, leader_id=leader_id(), voters=config.voters
+                request, cluster_id=config.cluster_id, listener=listener, leader_id=leader_id(), voters=voters()
             ),
         ),
         peers=Peers(
@@ -104,6 +107,7 @@ def assemble(
             request_timeout_ms=config.raft.request_timeout_ms,
         ),
         producers=Producers(batch_size_bytes_max=config.raft.batch_size_bytes_max),
+        upgrades=Upgrades(),
         delivery=Delivery(ports, log, recent, start_offset, scrubbing.suspect),
         scrubbing=scrubbing,
         measurements=Measurements(),

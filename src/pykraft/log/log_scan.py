@@ -61,6 +61,8 @@ class LogScan:
     torn: CorruptionError | None = None
     """Why the sound prefix ends before the files do, when a crash explains it."""
     scanned_bytes: int = 0
+    control_offsets: list[Offset] = field(default_factory=list)
+    """Base offsets of the control batches in the sound prefix."""
 
     @property
     def end_offset(self) -> Offset:
@@ -130,6 +132,8 @@ def _scan_segment(fs: Fs, path: Path, content: SegmentContent, scan: LogScan, kn
                 scan.epochs.assign(header.epoch, header.base_offset)
             epoch = header.epoch
             content.add(header)
+            if header.is_control and is_prefix:
+                scan.control_offsets.append(header.base_offset)
     except CorruptionError as problem:
         return problem
     finally:

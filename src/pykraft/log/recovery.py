@@ -55,6 +55,8 @@ class Recovery:
     corrupt: tuple[Damage, ...]
     notes: tuple[str, ...]
     """Sentences for the operator, one per finding."""
+    control_offsets: tuple[Offset, ...] = ()
+    """Base offsets of the control batches, so that nobody has to look for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,7 @@ def recover(fs: Fs, directory: Path, config: LogConfig, *, epoch_max: Epoch = EP
         scanned_bytes=scan.scanned_bytes,
         corrupt=tuple(scan.corrupt),
         notes=tuple(notes),
+        control_offsets=tuple(scan.control_offsets),
     )
     return RecoveredLog(segments=segments, epochs=scan.epochs, point=point, report=report)
 

@@ -16,7 +16,7 @@ Source: KIP-98 §Message Format; KIP-82 for headers; Kafka's ``DefaultRecord``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,7 +36,7 @@ from pykraft.protocol.compression import DECOMPRESSED_SIZE_BYTES_MAX, Compressio
 from pykraft.protocol.control import decode_control_value, encode_control
 from pykraft.protocol.values import batch_size_bytes, decode_values, encode_batch, records_size_bytes
 from pykraft.protocol.varint import encode_varint, read_varint, read_varlong
-from pykraft.types import Buffer, ControlRecord, Epoch, Offset
+from pykraft.types import Buffer, ControlRecord, Epoch, KRaftVersion, KRaftVoters, MembershipRecord, Offset
 
 __all__ = [
     "HEADER_SIZE_BYTES",
@@ -51,6 +51,7 @@ __all__ = [
     "decode_values",
     "encode_batch",
     "encode_control_batch",
+    "membership_records",
     "read_header",
     "records_size_bytes",
     "scan",
@@ -105,6 +106,20 @@ def decode_control(batch: Buffer) -> list[ControlRecord]:
     if not header.is_control:
         raise ProtocolError("a data batch holds no control records", ErrorCode.INVALID_RECORD)
     return [decode_control_value(record.key, record.value) for record in decode_records(batch)]
+
+
+def membership_records(batch: Buffer) -> Iterator[tuple[Offset, MembershipRecord]]:
+    """The records of one control batch that say who votes, with their offsets.
+
+    Errors: those of `decode_control`; INVALID_RECORD when it holds fewer or more records than it has offsets.
+    """
+    header, records = read_header(batch), decode_control(batch)
+    if len(records) != header.last_offset_delta + 1:
+        problem = f"a control batch of {header.last_offset_delta + 1} offsets holds {len(records)} records"
+        raise ProtocolError(problem, ErrorCode.INVALID_RECORD)
+    for offset, record in enumerate(records, header.base_offset):
+        if isinstance(record, KRaftVersion | KRaftVoters):
+            yield Offset(offset), record
 
 
 def decode_records(

@@ -1,6 +1,7 @@
 """ApiVersions: what this node offers, and which version to speak with a peer.
 
-No message of the core: versions are the host's business. Features whose lowest level is 0, kraft.version among them,
+Versions are the host's business; the core asks only which levels of kraft.version a voter to be supports.
+Features whose lowest level is 0, kraft.version among them,
 are shown from version 4 on only, since older clients cannot read them (KAFKA-17011).
 
 Source: KIP-35, KIP-511, KIP-584; Kafka's ApiVersionsResponse and NodeApiVersions.
@@ -10,13 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pykraft import __version__
+from pykraft.core.messages import ApiVersionsRequest, ApiVersionsResponse
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol.messages import API_VERSIONS, ApiKey
 from pykraft.protocol.schema import Body, Versions
+from pykraft.rpc.context import RpcContext
 from pykraft.types import VersionRange
 
 SOFTWARE_NAME = "pykraft"
 FEATURES_FROM_ZERO_VERSION = 4
+KRAFT_VERSION_FEATURE = "kraft.version"
 
 
 def request_to_wire(software_version: str) -> Body:
@@ -24,12 +29,29 @@ def request_to_wire(software_version: str) -> Body:
     return {"client_software_name": SOFTWARE_NAME, "client_software_version": software_version}
 
 
+def question_to_wire(message: ApiVersionsRequest, version: int, context: RpcContext) -> Body:
+    """The body of the core's question."""
+    del message, version, context
+    return request_to_wire(__version__)
+
+
+def answer_from_wire(body: Body, context: RpcContext) -> ApiVersionsResponse:
+    """The levels of kraft.version that a peer supports, for the core."""
+    del context
+    levels = (
+        VersionRange(one["min_version"], one["max_version"])
+        for one in body["supported_features"]
+        if one["name"] == KRAFT_VERSION_FEATURE
+    )
+    return ApiVersionsResponse(error=body["error_code"], kraft_version=next(levels, None))
+
+
 def response_to_wire(version: int, served: Mapping[ApiKey, Versions], kraft_version: VersionRange) -> Body:
     """The body of an answer: the APIs that a listener serves, and the levels of kraft.version."""
     body: Body = {"api_keys": api_key_bodies(served)}
     if version >= FEATURES_FROM_ZERO_VERSION or kraft_version.min_version > 0:
         low, high = kraft_version.min_version, kraft_version.max_version
-        body["supported_features"] = [{"name": "kraft.version", "min_version": low, "max_version": high}]
+        body["supported_features"] = [{"name": KRAFT_VERSION_FEATURE, "min_version": low, "max_version": high}]
     return body
 
 

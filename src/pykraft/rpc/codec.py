@@ -21,6 +21,7 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc import (
     add_raft_voter,
+    api_versions,
     begin_quorum_epoch,
     describe_quorum,
     end_quorum_epoch,
@@ -35,14 +36,20 @@ from pykraft.types import Buffer
 
 
 @dataclass(frozen=True, slots=True)
-class Rpc:
-    """One RPC of the core: the type of its request, and the four conversions."""
+class Question:
+    """The asking half of an RPC: the type of its request, and two conversions."""
 
     request_type: type[Request]
     request_to_wire: Callable[[Any, int, RpcContext], Body]
+    response_from_wire: Callable[[Body, RpcContext], Response]
+
+
+@dataclass(frozen=True, slots=True)
+class Rpc(Question):
+    """One RPC of the core, with the two conversions of who answers."""
+
     request_from_wire: Callable[[Body, RpcContext], Request | Refusal]
     response_to_wire: Callable[[Any, int, RpcContext], Body]
-    response_from_wire: Callable[[Body, RpcContext], Response]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +65,9 @@ def _rpc(request_type: type[Request], module: Any) -> Rpc:  # noqa: ANN401 (a mo
     return Rpc(
         request_type,
         module.request_to_wire,
+        module.response_from_wire,
         module.request_from_wire,
         module.response_to_wire,
-        module.response_from_wire,
     )
 
 
@@ -77,7 +84,15 @@ RPCS: Mapping[int, Rpc] = {
 }
 """The APIs that the core answers."""
 
-_KEYS: Mapping[type[Request], ApiKey] = {rpc.request_type: ApiKey(key) for key, rpc in RPCS.items()}
+QUESTIONS: Mapping[int, Question] = {
+    **RPCS,
+    ApiKey.API_VERSIONS: Question(
+        messages.ApiVersionsRequest, api_versions.question_to_wire, api_versions.answer_from_wire
+    ),
+}
+"""The APIs that the core asks; the host answers ApiVersions by itself."""
+
+_KEYS: Mapping[type[Request], ApiKey] = {each.request_type: ApiKey(key) for key, each in QUESTIONS.items()}
 _WITH_RECORDS = {ApiKey.FETCH: fetch, ApiKey.FETCH_SNAPSHOT: fetch_snapshot}
 
 
@@ -94,7 +109,7 @@ def encode_request(
     Errors: ProtocolError with UNSUPPORTED_VERSION when the version cannot carry it, as a pre-vote below Vote 2.
     """
     key = api_key_of(message)
-    body = RPCS[key].request_to_wire(message, version, context)
+    body = QUESTIONS[key].request_to_wire(message, version, context)
     return api.encode_request(key, version, correlation_id, client_id, body)
 
 
@@ -127,7 +142,7 @@ def decode_answer(api_key: ApiKey, version: int, frame: Buffer, context: RpcCont
     Errors: ProtocolError for bytes that are no such response, or one that is not about our partition.
     """
     correlation_id, body = api.decode_response(api_key, version, frame)
-    message = RPCS[api_key].response_from_wire(body, context)
+    message = QUESTIONS[api_key].response_from_wire(body, context)
     if api_key in _WITH_RECORDS and not isinstance(message, TopLevelError):
         return Answer(correlation_id, message, _WITH_RECORDS[api_key].records_of(body, context))
     return Answer(correlation_id, message)

@@ -10,12 +10,14 @@ Source: KAFKA-18723 (a follower must check what it fetched), KIP-74 (the first b
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from pykraft.core.messages import FetchedBatch, FetchResponse
 from pykraft.errors import ProtocolError
 from pykraft.protocol.batch import BatchHeader, scan
-from pykraft.types import Buffer, Epoch, Offset
+from pykraft.protocol.records import membership_records
+from pykraft.types import Buffer, Epoch, MembershipRecord, Offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,20 +26,27 @@ class Fetched:
 
     batches: tuple[tuple[BatchHeader, memoryview], ...]
     invalid: str | None
+    membership: Mapping[int, tuple[tuple[Offset, MembershipRecord], ...]] = field(default_factory=dict)
+    """Records that say who votes, by the number of their batch."""
 
 
 def read_batches(records: Buffer) -> Fetched:
     """Check the records of an answer; the views keep the frame alive."""
     view = memoryview(records)
     batches: list[tuple[BatchHeader, memoryview]] = []
+    membership: dict[int, tuple[tuple[Offset, MembershipRecord], ...]] = {}
+    invalid = None
     try:
         for position, header in scan(records):
-            batches.append((header, view[position : position + header.size_bytes]))
+            data = view[position : position + header.size_bytes]
+            if header.is_control and (found := tuple(membership_records(data))):
+                membership[len(batches)] = found
+            batches.append((header, data))
     except ProtocolError as error:
-        return Fetched(tuple(batches), str(error))
-    if not batches and view:
-        return Fetched((), f"{len(view)} bytes that hold no whole batch")
-    return Fetched(tuple(batches), None)
+        invalid = str(error)
+    if not batches and view and invalid is None:
+        invalid = f"{len(view)} bytes that hold no whole batch"
+    return Fetched(tuple(batches), invalid, membership)
 
 
 def with_batches(message: FetchResponse, fetched: Fetched) -> FetchResponse:
@@ -48,7 +57,8 @@ def with_batches(message: FetchResponse, fetched: Fetched) -> FetchResponse:
             end_offset=Offset(header.end_offset),
             epoch=Epoch(header.epoch),
             size_bytes=header.size_bytes,
+            membership=fetched.membership.get(number, ()),
         )
-        for header, _ in fetched.batches
+        for number, (header, _) in enumerate(fetched.batches)
     )
     return replace(message, batches=headers, invalid=fetched.invalid)

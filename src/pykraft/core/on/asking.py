@@ -68,7 +68,7 @@ def send_fetch_to_bootstrap(replica: Replica, now: Instant) -> None:
     """Ask any bootstrap server who leads, if nothing is being asked already."""
     peer = replica.connections.choose(replica.bootstrap_peers(), replica.rng)
     if peer is not None:
-        _send(replica, peer, _fetch(replica), now, Relies.LOG)
+        send(replica, peer, _fetch(replica), now, Relies.LOG)
 
 
 def send_fetch_to_leader(replica: Replica, state: Follower, now: Instant) -> None:
@@ -82,7 +82,7 @@ def send_fetch_to_leader(replica: Replica, state: Follower, now: Instant) -> Non
     if endpoint is None or replica.connections.is_backing_off(state.leader_id):
         send_fetch_to_bootstrap(replica, now)
         return
-    _send(replica, Peer(id=state.leader_id, endpoint=endpoint), _fetch(replica), now, Relies.LOG)
+    send(replica, Peer(id=state.leader_id, endpoint=endpoint), _fetch(replica), now, Relies.LOG)
 
 
 def _fetch(replica: Replica) -> FetchRequest:
@@ -107,10 +107,14 @@ def _voter_key(replica: Replica, node_id: NodeId) -> ReplicaKey:
 def _send_to_voter(replica: Replica, node_id: NodeId, message: Request, now: Instant) -> None:
     peer = replica.voter_peer(node_id)
     if peer is not None and replica.connections.is_ready(peer.id):
-        _send(replica, peer, message, now, Relies.ELECTION)
+        send(replica, peer, message, now, Relies.ELECTION)
 
 
-def _send(replica: Replica, peer: Peer, message: Request, now: Instant, relies: Relies) -> None:
+def send(replica: Replica, peer: Peer, message: Request, now: Instant, relies: Relies) -> None:
+    """Ask a peer that is ready.
+
+    Effects: Send.
+    """
     correlation_id = replica.connections.sent(peer.id, now.mono_ms)
     effect = Send(after=NO_IO, peer=peer, correlation_id=correlation_id, message=message)
     replica.outbox.send(effect, relies)

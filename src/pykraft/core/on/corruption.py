@@ -64,6 +64,7 @@ def on_corruption_found(replica: Replica, event: CorruptionFound, now: Instant) 
 def lose_from(replica: Replica, end_offset: Offset) -> None:
     """Let the log of a replica in quarantine end here, and its high watermark with it."""
     replica.log.lose_from(end_offset)
+    replica.membership.truncate_to(end_offset)
     state = replica.state
     if not isinstance(state, Leader | Resigned) and state.high_watermark is not None:
         replica.state = replace(state, high_watermark=min(state.high_watermark, end_offset))

@@ -20,6 +20,8 @@ def on_describe_quorum_request(
 ) -> None:
     """Voters and observers with their fetch offsets, the leader itself caught up as of now.
 
+    A leader that is removing itself stands in neither list.
+
     Effects: Reply.
     Errors: NOT_LEADER_OR_FOLLOWER.
     Source: KIP-595 §DescribeQuorum, KIP-836; KafkaRaftClient.handleDescribeQuorumRequest.
@@ -29,8 +31,9 @@ def on_describe_quorum_request(
         refused = DescribeQuorumResponse(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, asked_as=message.asked_as)
         reply(replica, event.request_id, refused)
         return
+    assert replica.local.key is not None
     own = DescribedReplica(
-        key=leader.progress.voters[leader.leader_id].key,
+        key=replica.local.key,
         log_end_offset=replica.log.end_offset,
         last_fetch_timestamp=now.wall_ms,
         last_caught_up_timestamp=now.wall_ms,

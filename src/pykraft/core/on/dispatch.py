@@ -10,6 +10,7 @@ from typing import Any
 
 from pykraft.core import messages
 from pykraft.core.events import RequestReceived, ResponseReceived, SendFailed
+from pykraft.core.on.add_voter import on_add_voter_request, on_api_versions_response, on_new_voter_failed
 from pykraft.core.on.begin_epoch import on_begin_quorum_epoch_request, on_begin_quorum_epoch_response
 from pykraft.core.on.describe import on_describe_quorum_request
 from pykraft.core.on.end_epoch import on_end_quorum_epoch_request, on_end_quorum_epoch_response
@@ -17,8 +18,10 @@ from pykraft.core.on.fetch_request import on_fetch_request
 from pykraft.core.on.fetch_response import on_fetch_response
 from pykraft.core.on.fetch_snapshot import on_fetch_snapshot_request
 from pykraft.core.on.following import check_not_refused
+from pykraft.core.on.membership import on_change_voter_response, on_update_unsupported, on_update_voter_response
+from pykraft.core.on.remove_voter import on_remove_voter_request
+from pykraft.core.on.update_voter import on_update_voter_request
 from pykraft.core.on.vote import on_vote_request, on_vote_response, on_vote_unsupported
-from pykraft.core.on.voters import on_change_voter_request, on_update_voter_request
 from pykraft.core.replica import Replica
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.types import Instant
@@ -30,8 +33,8 @@ REQUEST_HANDLERS: Mapping[type[messages.Request], Callable[[Replica, RequestRece
     messages.FetchRequest: on_fetch_request,
     messages.FetchSnapshotRequest: on_fetch_snapshot_request,
     messages.DescribeQuorumRequest: on_describe_quorum_request,
-    messages.AddVoterRequest: on_change_voter_request,
-    messages.RemoveVoterRequest: on_change_voter_request,
+    messages.AddVoterRequest: on_add_voter_request,
+    messages.RemoveVoterRequest: on_remove_voter_request,
     messages.UpdateVoterRequest: on_update_voter_request,
 }
 
@@ -40,6 +43,9 @@ RESPONSE_HANDLERS: Mapping[type[messages.Response], Callable[[Replica, ResponseR
     messages.BeginQuorumEpochResponse: on_begin_quorum_epoch_response,
     messages.EndQuorumEpochResponse: on_end_quorum_epoch_response,
     messages.FetchResponse: on_fetch_response,
+    messages.UpdateVoterResponse: on_update_voter_response,
+    messages.ChangeVoterResponse: on_change_voter_response,
+    messages.ApiVersionsResponse: on_api_versions_response,
 }
 
 
@@ -56,7 +62,7 @@ def on_response(replica: Replica, event: ResponseReceived, now: Instant) -> None
     if isinstance(event.message, messages.TopLevelError):
         check_not_refused(event.message.error)
         replica.connections.back_off(event.peer_id, now.mono_ms)
-        _on_error(replica, event.message.error, now)
+        _on_error(replica, event.peer_id, event.message.error, now)
         return
     handler = RESPONSE_HANDLERS.get(type(event.message))
     if handler is None:
@@ -66,10 +72,12 @@ def on_response(replica: Replica, event: ResponseReceived, now: Instant) -> None
 
 def on_send_failed(replica: Replica, event: SendFailed, now: Instant) -> None:
     """No answer will come; the peer is backing off already."""
-    _on_error(replica, event.error, now)
+    _on_error(replica, event.peer_id, event.error, now)
 
 
-def _on_error(replica: Replica, error: int, now: Instant) -> None:
-    """A voter without pre-votes ends the pre-vote; anything else is tried again after the back-off."""
+def _on_error(replica: Replica, peer_id: int, error: int, now: Instant) -> None:
+    """A voter without pre-votes ends the pre-vote, a voter to be its addition; else it is tried again after a while."""
+    on_new_voter_failed(replica, peer_id)
     if error == ErrorCode.UNSUPPORTED_VERSION:
         on_vote_unsupported(replica, now)
+        on_update_unsupported(replica)

@@ -15,6 +15,7 @@ from pykraft.core.messages import (
     BeginQuorumEpochResponse,
     EndQuorumEpochResponse,
     FetchResponse,
+    UpdateVoterResponse,
     VoteResponse,
 )
 from pykraft.core.moves import to_follower, to_unattached
@@ -23,7 +24,9 @@ from pykraft.core.state import Leader, Resigned
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.types import EPOCH_MAX, Epoch, Instant, Listeners, NodeId
 
-QuorumAnswer: TypeAlias = VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse
+QuorumAnswer: TypeAlias = (
+    VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse | UpdateVoterResponse
+)
 """Responses that tell error, epoch and leader."""
 
 REFUSALS = {

@@ -21,6 +21,8 @@ from pykraft.core.on.asking import (
     send_fetch_to_bootstrap,
     send_fetch_to_leader,
 )
+from pykraft.core.on.membership import speak_of_membership
+from pykraft.core.on.voter_changes import end_change, is_removed
 from pykraft.core.replica import Replica
 from pykraft.core.serving import serve
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, Unattached
@@ -66,6 +68,7 @@ def _pass_deadlines(replica: Replica, now: Instant) -> None:
             if state.fetch_deadline_ms <= now.mono_ms and replica.may_campaign:
                 to_prospective(replica, now)
         case Leader():
+            end_change(replica, state, now)
             reason = _why_resign(replica, state, now)
             if reason is not None:
                 replica.outbox.add(Report(text=f"resigning from epoch {state.epoch}: {reason}"))
@@ -91,6 +94,8 @@ def _why_resign(replica: Replica, leader: Leader, now: Instant) -> str | None:
         return "the node shuts down"
     if leader.resign_requested:
         return "the application asked for it"
+    if is_removed(replica, leader):
+        return "it is no voter any more"
     if leader.check_quorum_deadline_ms <= now.mono_ms:
         return f"no majority has fetched for {replica.config.fetch_timeout_ms * 3 // 2} ms"
     stalled_ms = _stalled_deadline_ms(replica)
@@ -135,7 +140,8 @@ def _speak(replica: Replica, now: Instant) -> None:
             if not state.tally.is_lost:
                 ask_for_votes(replica, state, now)
         case Follower():
-            send_fetch_to_leader(replica, state, now)
+            if not speak_of_membership(replica, state, now):
+                send_fetch_to_leader(replica, state, now)
         case Leader():
             drain_if_due(replica, state, now)
             say_begin_quorum_epoch(replica, state, now)
@@ -168,11 +174,12 @@ def _state_deadlines_ms(replica: Replica) -> list[int | None]:
                 state.begin_quorum_deadline_ms,
                 _stalled_deadline_ms(replica),
                 drain_ms,
+                state.change.deadline_ms if state.change is not None else None,
             ]
         case Unattached() | Prospective() | Candidate():
             return [state.election_deadline_ms] if replica.may_campaign else []
         case Follower():
-            return [state.fetch_deadline_ms] if replica.may_campaign else []
+            return [state.fetch_deadline_ms] if replica.may_campaign else []  # a Fetch is due before any word on membership
         case Resigned():
             return [state.election_deadline_ms] if _may_open_epoch(replica) else []
         case _:

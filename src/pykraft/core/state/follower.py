@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pykraft.core.election import NEVER_MS
 from pykraft.types import Epoch, Listeners, NodeId, Offset, ReplicaKey
 
 
@@ -24,6 +25,10 @@ class Follower:
     high_watermark: Offset | None = None
     fetch_deadline_ms: int
     has_fetched: bool = False
+    update_deadline_ms: int = NEVER_MS
+    """When the leader may next be told, or asked, something about this replica's membership (mono ms; KIP-853)."""
+    has_updated: bool = False
+    """True once this leader has taken, or cannot take, this voter's listeners and range."""
 
     def __post_init__(self) -> None:
         assert len(self.leader_listeners), "a follower can reach its leader"

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from pykraft.core.accumulation import Accumulation
 from pykraft.core.progress import Progress
-from pykraft.types import Epoch, NodeId, Offset
+from pykraft.core.voter_change import VoterChange
+from pykraft.types import Epoch, NodeId, Offset, VoterSet
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,3 +32,7 @@ class Leader:
     high_watermark: Offset | None = None
     fetched_voters: set[NodeId] = field(default_factory=set)
     resign_requested: bool = False
+    change: VoterChange | None = None
+    """The change of the voters that is under way (KIP-853)."""
+    volatile_voters: VoterSet = field(default_factory=VoterSet)
+    """At level 0: the static voters with what they told by UpdateRaftVoter, which an upgrade writes into the log."""

@@ -6,7 +6,7 @@ import pytest
 
 from pykraft.core import messages
 from pykraft.core.effects import Reply
-from pykraft.core.on.voters import STATIC_QUORUM
+from pykraft.core.on.voter_changes import STATIC_QUORUM
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode

@@ -1,0 +1,113 @@
+"""Who votes, and since which offset: the voter sets and the levels of ``kraft.version`` that the log holds.
+
+Owns two histories by offset, fed by every append and cut by every truncation. Invariant: the newest entry is in force
+from the moment it is in the log, committed or not: that is what makes a change by one member safe, since any majority
+of the old set meets any majority of the new one (Raft dissertation §4.1). Without an entry the configured, static set
+is in force, at level 0. An entry at offset -1 stands in the checkpoint with which a quorum was formatted.
+
+It refuses to know who asks for a change, and when one may be made (`core.on`).
+
+Source: KIP-853 §Log and voter sets; Kafka ``KRaftControlRecordStateMachine``, ``VoterSetHistory``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+from pykraft.types import KRaftVoters, MembershipRecord, Offset, VoterSet
+
+BOOTSTRAP_OFFSET = Offset(-1)
+"""Where the entries of a bootstrap checkpoint stand: before everything."""
+
+T = TypeVar("T")
+
+
+class _History(Generic[T]):
+    """Values by ascending offset."""
+
+    def __init__(self) -> None:
+        self._offsets: list[Offset] = []
+        self._values: list[T] = []
+
+    def add(self, offset: Offset, value: T) -> None:
+        assert offset >= BOOTSTRAP_OFFSET
+        assert not self._offsets or self._offsets[-1] < offset, "control records are read in the order of the log"
+        self._offsets.append(offset)
+        self._values.append(value)
+
+    @property
+    def newest(self) -> tuple[Offset, T] | None:
+        return (self._offsets[-1], self._values[-1]) if self._offsets else None
+
+    def at(self, offset: Offset) -> T | None:
+        """The value in force at this offset: that of the newest entry at or before it."""
+        found = bisect_right(self._offsets, offset)
+        return self._values[found - 1] if found else None
+
+    def truncate_to(self, end_offset: Offset) -> None:
+        keep = bisect_right(self._offsets, end_offset - 1)
+        del self._offsets[keep:], self._values[keep:]
+
+    def forget_before(self, offset: Offset) -> None:
+        drop = max(0, bisect_right(self._offsets, offset) - 1)
+        del self._offsets[:drop], self._values[:drop]
+
+
+class Membership:
+    """Voter sets and levels by offset; ``static`` is the configured set, which counts while the log has none."""
+
+    def __init__(self, static: VoterSet, records: Iterable[tuple[Offset, MembershipRecord]] = ()) -> None:
+        self._static = static
+        self._sets: _History[VoterSet] = _History()
+        self._levels: _History[int] = _History()
+        self.voters = static
+        """The set in force."""
+        self.kraft_version = 0
+        """The level in force."""
+        for offset, record in records:
+            self.record(offset, record)
+
+    @property
+    def voters_offset(self) -> Offset | None:
+        """Offset of the entry in force; None while the static set is."""
+        newest = self._sets.newest
+        return newest[0] if newest else None
+
+    @property
+    def ignores_static(self) -> bool:
+        """True when there is a configured set, and the log overrules it."""
+        return self.voters_offset is not None and len(self._static) > 0
+
+    def record(self, offset: Offset, record: MembershipRecord) -> None:
+        """A control record was appended at this offset, above all others."""
+        if isinstance(record, KRaftVoters):
+            self._sets.add(offset, record.voters)
+        else:
+            self._levels.add(offset, record.level)
+        self._refresh()
+
+    def truncate_to(self, end_offset: Offset) -> None:
+        """Records from ``end_offset`` on were cut: what was in force before them is again."""
+        self._sets.truncate_to(end_offset)
+        self._levels.truncate_to(end_offset)
+        self._refresh()
+
+    def forget_before(self, offset: Offset) -> None:
+        """A snapshot up to ``offset`` holds what is older; the entry in force there is kept."""
+        self._sets.forget_before(offset)
+        self._levels.forget_before(offset)
+
+    def voters_at(self, offset: Offset) -> VoterSet | None:
+        """The set in force at an offset, for a snapshot that ends there; None for the static one."""
+        return self._sets.at(offset)
+
+    def kraft_version_at(self, offset: Offset) -> int:
+        """The level in force at an offset."""
+        return self._levels.at(offset) or 0
+
+    def _refresh(self) -> None:
+        sets, levels = self._sets.newest, self._levels.newest
+        self.voters = sets[1] if sets else self._static
+        self.kraft_version = levels[1] if levels else 0

@@ -1,0 +1,114 @@
+"""AddRaftVoter: an observer that has caught up becomes a voter.
+
+1. The request passes the checks; 2. the replica is asked what it supports; 3. it answers, and has fetched all that the
+leader had within the last hour: the set with it is appended, and counts from then on; 4. the set is committed: the
+request is answered, unless it wanted to know no more than the append.
+
+Source: KIP-853 §AddRaftVoter, KIP-1186 (answer before the commit); Kafka ``AddVoterHandler``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pykraft.core.effects import Peer
+from pykraft.core.events import RequestReceived, ResponseReceived
+from pykraft.core.messages import AddVoterRequest, ApiVersionsRequest, ApiVersionsResponse, ChangeVoterResponse
+from pykraft.core.on.asking import send
+from pykraft.core.on.requests import reply
+from pykraft.core.on.voter_changes import answer_change, refusal_of, write_voters
+from pykraft.core.outbox import Relies
+from pykraft.core.replica import Replica
+from pykraft.core.state import Leader
+from pykraft.core.voter_change import Addition
+from pykraft.errors import ErrorCode
+from pykraft.types import Instant, ReplicaKey, Voter
+
+CAUGHT_UP_MS_MAX = 3_600_000
+"""How long ago a voter to be may have fetched."""
+
+
+def on_add_voter_request(replica: Replica, event: RequestReceived, message: AddVoterRequest, now: Instant) -> None:
+    """Begin to add a voter; the answer comes when it is one.
+
+    Effects: Send to the new voter; Reply at once with an error.
+    Errors: NOT_LEADER_OR_FOLLOWER, BROKER_NOT_AVAILABLE, INVALID_REQUEST, REQUEST_TIMED_OUT while no change may be
+    made, UNSUPPORTED_VERSION in a static quorum, DUPLICATE_VOTER.
+    Source: KIP-853; AddVoterHandler.handleAddVoterRequest.
+    """
+    error, text = refusal_of(replica, message.voter, message.listeners)
+    voter_id = message.voter.id
+    if not error and replica.voters.get(voter_id) is not None:
+        error, text = ErrorCode.DUPLICATE_VOTER, f"id {voter_id} is a voter already; remove that one first"
+    if not error and not replica.connections.is_ready(voter_id):
+        error, text = ErrorCode.REQUEST_TIMED_OUT, f"node {voter_id} cannot be asked at the moment: try again"
+    if error:
+        reply(replica, event.request_id, ChangeVoterResponse(error=error, error_message=text))
+        return
+    leader = replica.state
+    assert isinstance(leader, Leader)
+    endpoint = message.listeners.get(replica.local.default_listener)
+    assert endpoint is not None
+    send(replica, Peer(id=voter_id, endpoint=endpoint), ApiVersionsRequest(), now, Relies.ELECTION)
+    leader.change = Addition(
+        request_id=event.request_id,
+        voter=Voter(key=message.voter, listeners=message.listeners),
+        ack_when_committed=message.ack_when_committed,
+        deadline_ms=now.mono_ms + replica.config.request_timeout_ms,
+    )
+
+
+def on_api_versions_response(
+    replica: Replica, event: ResponseReceived, message: ApiVersionsResponse, now: Instant
+) -> None:
+    """The voter to be says what it supports: it becomes a voter, or the request is refused.
+
+    Effects: AppendBatches, Reply.
+    Source: KIP-853; AddVoterHandler.handleApiVersionsResponse.
+    """
+    addition = _asked(replica, event.peer_id)
+    if addition is None:
+        return
+    leader = replica.state
+    assert isinstance(leader, Leader)
+    voter_id, supported = addition.voter.key.id, message.kraft_version
+    if message.error:
+        replica.connections.back_off(event.peer_id, now.mono_ms)
+        answer_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, f"node {voter_id} refused to say its versions")
+    elif supported is None or not supported.min_version <= replica.kraft_version <= supported.max_version:
+        text = f"node {voter_id} does not support kraft.version {replica.kraft_version}"
+        answer_change(replica, leader, ErrorCode.INVALID_REQUEST, text)
+    elif not _has_caught_up(leader, addition.voter.key, now):
+        text = f"node {voter_id} has not caught up with the leader: let it fetch, and try again"
+        answer_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, text)
+    else:
+        voters = replica.voters.with_added(replace(addition.voter, kraft_version=supported))
+        assert voters is not None, "no other change was made since"
+        offset = write_voters(replica, leader, voters, now)
+        leader.change = replace(addition, offset=offset, is_answered=not addition.ack_when_committed)
+        if not addition.ack_when_committed:
+            reply(replica, addition.request_id, ChangeVoterResponse(error=ErrorCode.NONE))
+
+
+def on_new_voter_failed(replica: Replica, peer_id: int) -> None:
+    """The voter to be cannot be reached.
+
+    Effects: Reply.
+    """
+    addition = _asked(replica, peer_id)
+    if addition is not None:
+        assert isinstance(replica.state, Leader)
+        text = f"node {addition.voter.key.id} cannot be reached at its endpoint: try again"
+        answer_change(replica, replica.state, ErrorCode.REQUEST_TIMED_OUT, text)
+
+
+def _asked(replica: Replica, peer_id: int) -> Addition | None:
+    """The addition that waits for an answer of this peer."""
+    change = replica.state.change if isinstance(replica.state, Leader) else None
+    is_asked = isinstance(change, Addition) and change.offset is None and change.voter.key.id == peer_id
+    return change if is_asked and isinstance(change, Addition) else None
+
+
+def _has_caught_up(leader: Leader, key: ReplicaKey, now: Instant) -> bool:
+    seen = leader.progress.observer(key)
+    return seen is not None and seen.caught_up_wall_ms > 0 and not seen.is_silent_for(CAUGHT_UP_MS_MAX, now)

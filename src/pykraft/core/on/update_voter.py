@@ -1,0 +1,67 @@
+"""UpdateRaftVoter: a voter tells its leader where it listens and which levels of kraft.version it supports.
+
+At level 1 an entry that changes is written into the log, and the answer does not wait for the commit. At level 0 there
+is no entry: the leader remembers what it was told for as long as it leads, and an upgrade writes it. Java followers
+send it to every new leader and repeat it until they hear NONE.
+
+Source: KIP-853 §UpdateRaftVoter, KAFKA-16538; Kafka ``UpdateVoterHandler``; seen with Kafka 4.3.1.
+"""
+
+from __future__ import annotations
+
+from pykraft.core.events import RequestReceived
+from pykraft.core.messages import UpdateVoterRequest, UpdateVoterResponse
+from pykraft.core.on.fetch_request import note_sign_of_life
+from pykraft.core.on.requests import leader_only_error, reply
+from pykraft.core.on.voter_changes import voter_error, why_in_doubt, write_voters
+from pykraft.core.replica import Replica
+from pykraft.core.state import Leader
+from pykraft.errors import ErrorCode
+from pykraft.types import Instant, Voter, VoterSet
+
+
+def on_update_voter_request(
+    replica: Replica, event: RequestReceived, message: UpdateVoterRequest, now: Instant
+) -> None:
+    """Take a voter's listeners and range; it counts as a sign of life.
+
+    Effects: AppendBatches at level 1; Reply.
+    Errors: the leader-only ones, INVALID_REQUEST, REQUEST_TIMED_OUT while no change may be made, VOTER_NOT_FOUND.
+    Source: KIP-853 §UpdateRaftVoter; UpdateVoterHandler.
+    """
+    error = leader_only_error(replica, message.epoch) or voter_error(replica, message.voter, message.listeners)
+    supported = message.kraft_version
+    if not error and not 0 <= supported.min_version <= supported.max_version:
+        error = ErrorCode.INVALID_REQUEST
+    if not error:
+        assert isinstance(replica.state, Leader)
+        error = _update(replica, replica.state, message, now)
+    response = UpdateVoterResponse(
+        error=error,
+        epoch=replica.epoch,
+        leader_id=replica.leader_id,
+        listeners=replica.reply_listeners(event.listener),
+    )
+    reply(replica, event.request_id, response)
+
+
+def _update(replica: Replica, leader: Leader, message: UpdateVoterRequest, now: Instant) -> ErrorCode:
+    voter = Voter(key=message.voter, listeners=message.listeners, kraft_version=message.kraft_version)
+    if leader.change is not None or leader.high_watermark is None:
+        return ErrorCode.REQUEST_TIMED_OUT
+    if replica.kraft_version > 0 and (error := why_in_doubt(replica, leader)[0]):
+        return error
+    if not message.kraft_version.min_version <= replica.kraft_version <= message.kraft_version.max_version:
+        return ErrorCode.INVALID_REQUEST
+    if replica.kraft_version > 0:
+        voters = replica.voters.with_updated(voter)
+        if voters is None:
+            return ErrorCode.VOTER_NOT_FOUND
+        if voters != replica.voters:
+            write_voters(replica, leader, voters, now)
+    else:
+        if replica.voters.get(voter.key.id) is None:
+            return ErrorCode.VOTER_NOT_FOUND
+        leader.volatile_voters = VoterSet.of((*leader.volatile_voters.voters, voter))
+    note_sign_of_life(replica, leader, message.voter, now)
+    return ErrorCode.NONE

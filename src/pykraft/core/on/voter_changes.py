@@ -1,0 +1,111 @@
+"""What additions, removals and updates of voters have in common: when one may be made, and how it ends.
+
+Invariant: at most one record of a voter set is in the log above the high watermark, and none is written before a record
+of the leader's own epoch is committed. Two sets that overlap in a majority each are then never both in doubt.
+
+Source: KIP-853 §Common scenarios; Raft dissertation §4.1 and the correction of July 2015 (the own epoch's first
+commit); Kafka ``AddVoterHandler``, ``RemoveVoterHandler``, ``UpdateVoterHandler``.
+"""
+
+from __future__ import annotations
+
+from pykraft.core.appending import advance_high_watermark, append_planned
+from pykraft.core.messages import ChangeVoterResponse
+from pykraft.core.moves import begin_again
+from pykraft.core.on.requests import leader_only_error, reply
+from pykraft.core.replica import Replica
+from pykraft.core.state import Leader
+from pykraft.errors import ErrorCode
+from pykraft.types import ZERO_UUID, Instant, KRaftVoters, Listeners, MembershipRecord, Offset, ReplicaKey, VoterSet
+
+STATIC_QUORUM = "the voters are static (kraft.version 0): change controller.quorum.voters on every node instead"
+
+Refusal = tuple[ErrorCode, str | None]
+"""An error and what it means; NONE for none."""
+ACCEPTED: Refusal = (ErrorCode.NONE, None)
+
+
+def voter_error(replica: Replica, voter: ReplicaKey, listeners: Listeners | None) -> ErrorCode:
+    """INVALID_REQUEST for who cannot be a voter here: without id or directory id, or not to be dialed."""
+    is_known = voter.id >= 0 and voter.directory_id not in (None, ZERO_UUID)
+    can_be_dialed = listeners is None or listeners.get(replica.local.default_listener) is not None
+    return ErrorCode.NONE if is_known and can_be_dialed else ErrorCode.INVALID_REQUEST
+
+
+def why_not_now(replica: Replica, leader: Leader) -> Refusal:
+    """Why no voter set may be written now, if so: a change under way, nothing committed yet, or static voters."""
+    if leader.change is not None:
+        return ErrorCode.REQUEST_TIMED_OUT, "another change of the voters is under way: try again"
+    if leader.high_watermark is None:
+        return ErrorCode.REQUEST_TIMED_OUT, "nothing of this epoch is committed yet: try again"
+    if replica.kraft_version < 1:
+        return ErrorCode.UNSUPPORTED_VERSION, STATIC_QUORUM
+    return why_in_doubt(replica, leader)
+
+
+def why_in_doubt(replica: Replica, leader: Leader) -> Refusal:
+    """Why the newest voter set is not yet to be built upon, if so."""
+    offset = replica.membership.voters_offset
+    if offset is None or leader.high_watermark is None or offset >= leader.high_watermark:
+        return ErrorCode.REQUEST_TIMED_OUT, "the newest voter set is not committed yet: try again"
+    return ACCEPTED
+
+
+def refusal_of(replica: Replica, voter: ReplicaKey, listeners: Listeners | None) -> Refusal:
+    """Why an addition or a removal is refused before it is looked at any closer, if so."""
+    error = leader_only_error(replica, replica.epoch) or voter_error(replica, voter, listeners)
+    if error:
+        return error, None
+    assert isinstance(replica.state, Leader)
+    return why_not_now(replica, replica.state)
+
+
+def write_voters(replica: Replica, leader: Leader, voters: VoterSet, now: Instant) -> Offset:
+    """Append another voter set; it is in force from here on. Returns its offset."""
+    return write_membership(replica, leader, (KRaftVoters(voters),), now)
+
+
+def write_membership(replica: Replica, leader: Leader, records: tuple[MembershipRecord, ...], now: Instant) -> Offset:
+    """Append such records after all that was proposed before, as one batch, without lingering.
+
+    Effects: AppendBatches, and what another set brings: NotifyHighWatermark when fewer voters have to have a record.
+    """
+    offset = leader.accumulation.add_control(records, now)
+    append_planned(replica, leader, leader.accumulation.drain())
+    begin_again(replica, leader, now)
+    advance_high_watermark(replica, leader)
+    return offset
+
+
+def end_change(replica: Replica, leader: Leader, now: Instant) -> None:
+    """Answer the request behind a change that is committed, or out of time; then another one may begin.
+
+    Effects: Reply.
+    """
+    change = leader.change
+    if change is None:
+        return
+    is_committed = (
+        change.offset is not None and leader.high_watermark is not None and leader.high_watermark > change.offset
+    )
+    if is_committed:
+        answer_change(replica, leader, ErrorCode.NONE, None)
+    elif change.deadline_ms <= now.mono_ms:
+        text = "the change was not committed in time; it may be committed yet"
+        answer_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, text)
+
+
+def answer_change(replica: Replica, leader: Leader, error: ErrorCode, text: str | None) -> None:
+    """The change under way is over."""
+    change, leader.change = leader.change, None
+    assert change is not None
+    if not change.is_answered:
+        reply(replica, change.request_id, ChangeVoterResponse(error=error, error_message=text))
+
+
+def is_removed(replica: Replica, leader: Leader) -> bool:
+    """True when a voter set without this leader is committed: it led only until then."""
+    offset = replica.membership.voters_offset
+    if replica.is_voter or offset is None:
+        return False
+    return leader.high_watermark is not None and leader.high_watermark > offset

@@ -1,0 +1,24 @@
+"""What a log says of voters: the control records of KIP-853, by offset.
+
+Refuses to know which of them is in force (`pykraft.core.membership`).
+
+Source: KIP-853 §Log; Kafka ``KRaftControlRecordStateMachine``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pykraft.log.log import Log
+from pykraft.protocol.batch import HEADER_SIZE_BYTES
+from pykraft.protocol.records import membership_records
+from pykraft.types import MembershipRecord, Offset
+
+
+def membership_of(log: Log, control_offsets: Iterable[Offset]) -> Iterator[tuple[Offset, MembershipRecord]]:
+    """The records in the control batches that begin at these offsets, which ascend.
+
+    Errors: StorageError; CorruptionError for damaged bytes; ProtocolError for a control batch that is not Raft's.
+    """
+    for offset in control_offsets:
+        yield from membership_records(log.read(offset, HEADER_SIZE_BYTES))

@@ -1,0 +1,75 @@
+"""The upgrade of kraft.version; the story is told by the scenario ``kraft_version_upgrade``."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.core.effects import AnswerUpgrade, AppendBatches
+from pykraft.core.events import UpgradeRequested
+from pykraft.core.on.upgrade import on_upgrade_requested
+from pykraft.core.replica import Replica
+from pykraft.core.state import Leader
+from pykraft.errors import NotLeaderError, UsageError
+from pykraft.types import Epoch, KRaftVersion, KRaftVoters, ReplicaKey, VersionRange, Voter, VoterSet
+from tests.core.on.test_voter_changes import dynamic
+from tests.core.replicas import NOW, done, follower, key, leader, listeners, only, replica
+
+
+def voter(node_id: int, *, level_max: int = 1, is_known: bool = True) -> Voter:
+    known = key(node_id)
+    return Voter(
+        key=known if is_known else ReplicaKey(known.id),
+        listeners=listeners(node_id),
+        kraft_version=VersionRange(0, level_max),
+    )
+
+
+def told(*voters: Voter, high_watermark: int | None = 11) -> Replica:
+    made = replica(leader(high_watermark=high_watermark))
+    assert isinstance(made.state, Leader)
+    made.state.volatile_voters = VoterSet.of(voters or map(voter, (1, 2, 3)))
+    return made
+
+
+def upgraded(
+    made: Replica, *, epoch: int = 5, version: int = 1, validate_only: bool = False
+) -> tuple[Exception | None, bool]:
+    event = UpgradeRequested(handle=3, epoch=Epoch(epoch), version=version, validate_only=validate_only)
+    on_upgrade_requested(made, event, NOW)
+    found = done(made)
+    answer = only(found, AnswerUpgrade)
+    assert answer.handle == 3
+    return answer.error, any(isinstance(effect, AppendBatches) for effect in found)
+
+
+@pytest.mark.conformance(133)
+def test_level_and_voters_are_one_batch() -> None:
+    made = told()
+    assert upgraded(made, validate_only=True) == (None, False)
+    event = UpgradeRequested(handle=3, epoch=Epoch(5), version=1)
+    on_upgrade_requested(made, event, NOW)
+    (batch,) = only(done(made), AppendBatches).batches
+    assert batch.control == (KRaftVersion(1), KRaftVoters(VoterSet.of(map(voter, (1, 2, 3)))))
+    assert (made.kraft_version, made.membership.voters_offset) == (1, 11)
+    assert upgraded(made) == (None, False), "it is there already"
+
+
+@pytest.mark.parametrize(
+    ("made", "epoch", "version", "kind", "text"),
+    [
+        (replica(follower()), 5, 1, NotLeaderError, "2"),
+        (replica(), 5, 1, NotLeaderError, ""),
+        (told(), 4, 1, NotLeaderError, ""),
+        (told(), 6, 1, UsageError, "has not begun"),
+        (told(), 5, 2, UsageError, "supports kraft.version 0 to 1, not 2"),
+        (told(voter(1), voter(2, level_max=0)), 5, 1, UsageError, "voter 2 supports kraft.version 0 to 0"),
+        (told(voter(1), voter(2, is_known=False)), 5, 1, UsageError, "voter 2 has not told its directory id"),
+        (told(high_watermark=None), 5, 1, UsageError, "nothing of this epoch is committed"),
+        (dynamic(), 5, 0, UsageError, "cannot go back"),
+    ],
+)
+def test_what_is_refused(made: Replica, epoch: int, version: int, kind: type[Exception], text: str) -> None:
+    error, is_written = upgraded(made, epoch=epoch, version=version)
+    assert isinstance(error, kind)
+    assert text in str(error)
+    assert not is_written

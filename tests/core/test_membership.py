@@ -1,0 +1,74 @@
+"""Who votes since when: added in the order of the log, looked up, cut at both ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.core.membership import BOOTSTRAP_OFFSET, Membership
+from pykraft.types import KRaftVersion, KRaftVoters, Offset, VoterSet
+from tests.core.replicas import voter_set
+
+STATIC = voter_set(1, 2, 3)
+TWO, FOUR = voter_set(1, 2), voter_set(1, 2, 3, 4)
+
+
+def grown() -> Membership:
+    return Membership(
+        STATIC,
+        [
+            (Offset(5), KRaftVersion(1)),
+            (Offset(6), KRaftVoters(STATIC)),
+            (Offset(9), KRaftVoters(FOUR)),
+            (Offset(20), KRaftVoters(TWO)),
+        ],
+    )
+
+
+@pytest.mark.conformance(136)
+def test_the_configured_set_counts_until_the_log_has_one() -> None:
+    made = Membership(STATIC)
+    assert (made.voters, made.kraft_version, made.voters_offset, made.ignores_static) == (STATIC, 0, None, False)
+    made.record(Offset(3), KRaftVoters(FOUR))
+    assert (made.voters, made.kraft_version, made.voters_offset, made.ignores_static) == (FOUR, 0, 3, True)
+    made.record(Offset(4), KRaftVersion(1))
+    assert made.kraft_version == 1
+    assert not Membership(VoterSet(), [(BOOTSTRAP_OFFSET, KRaftVoters(TWO))]).ignores_static
+
+
+@pytest.mark.conformance(136)
+@pytest.mark.parametrize(
+    ("offset", "voters", "version"),
+    [(4, None, 0), (5, None, 1), (6, STATIC, 1), (8, STATIC, 1), (9, FOUR, 1), (19, FOUR, 1), (20, TWO, 1)],
+)
+def test_what_was_in_force_at_an_offset(offset: int, voters: VoterSet | None, version: int) -> None:
+    assert grown().voters_at(Offset(offset)) == voters
+    assert grown().kraft_version_at(Offset(offset)) == version
+
+
+@pytest.mark.conformance(135)
+@pytest.mark.parametrize(
+    ("end_offset", "voters", "version"), [(21, TWO, 1), (20, FOUR, 1), (9, STATIC, 1), (6, STATIC, 1), (5, STATIC, 0)]
+)
+def test_a_truncation_brings_back_what_was_in_force_before(end_offset: int, voters: VoterSet, version: int) -> None:
+    made = grown()
+    made.truncate_to(Offset(end_offset))
+    assert (made.voters, made.kraft_version) == (voters, version)
+    made.record(Offset(end_offset), KRaftVoters(TWO))
+    assert made.voters == TWO
+
+
+@pytest.mark.conformance(136)
+def test_what_a_snapshot_holds_is_forgotten_but_for_what_is_in_force_at_its_end() -> None:
+    made = grown()
+    made.forget_before(Offset(10))
+    assert [made.voters_at(Offset(at)) for at in (8, 9, 20)] == [None, FOUR, TWO]
+    assert made.kraft_version_at(Offset(9)) == 1
+    made.forget_before(Offset(3))
+    assert made.voters_at(Offset(9)) == FOUR
+
+
+def test_records_come_in_the_order_of_the_log() -> None:
+    with pytest.raises(AssertionError, match="order of the log"):
+        grown().record(Offset(20), KRaftVoters(TWO))
+    with pytest.raises(AssertionError):
+        Membership(STATIC).record(Offset(-2), KRaftVersion(1))
