@@ -142,6 +142,14 @@ class DeserializeError(PykraftError):
         self.epoch = epoch
 
 
+class RefusedError(PykraftError):
+    """The leader of a quorum refused a request: ``code`` is Kafka's error, and the text says why."""
+
+    def __init__(self, what: str, code: int, text: str | None) -> None:
+        super().__init__(f"{what} was refused: {error_name(code)}" + (f": {text}" if text else ""))
+        self.code = code
+
+
 class StorageError(PykraftError):
     """A file could not be read or written; a node that writes stops (a failed fsync is never retried)."""
 

@@ -107,12 +107,6 @@ def _none(key: str, default: int, least: int, meaning: str, most: int = INT32_MA
 
 
 IDLE: tuple[Idle, ...] = (
-    Idle(
-        key="controller.quorum.auto.join.enable",
-        default="false",
-        effect=Effect.NOT_YET,
-        meaning="a controller adds itself to the voters",
-    ),
     _not_yet("metadata.max.retention.bytes", 104_857_600, _INT64_MIN, INT64_MAX, "log and snapshots kept; < 0: all"),
     _not_yet("metadata.max.retention.ms", 604_800_000, _INT64_MIN, INT64_MAX, "log and snapshots kept; < 0: for ever"),
     _not_yet(
@@ -190,6 +184,7 @@ def _rows() -> tuple[Known, ...]:
             "controller.quorum.voters", "none", "id@host:port, separated by commas", "static voters; the last of an id"
         ),
         _text("controller.quorum.bootstrap.servers", "none", _ADDRESSES, "whom a node asks that knows no voters"),
+        _text("controller.quorum.auto.join.enable", "false", "true or false", "a node makes itself a voter"),
         _text("log.dirs", "required", "a directory", "where the log is kept; of several the first"),
         _text("log.dir", "none", "a directory", "as log.dirs, which counts before it"),
         _text("metadata.log.dir", "log.dirs", "a directory", "counts before log.dirs"),

@@ -225,7 +225,8 @@ class _Reader:
     def raft_config(self) -> RaftConfig:
         """``controller.quorum.*``, and whether a leader sends what it has not flushed."""
         send = self.one_of("pykraft.leader.send", ("written", "flushed"), "written")
-        defaults = RaftConfig(leader_send_flushed_only=send == "flushed")
+        auto_join = self.one_of("controller.quorum.auto.join.enable", ("false", "true"), "false")
+        defaults = RaftConfig(leader_send_flushed_only=send == "flushed", auto_join=auto_join == "true")
         return replace(defaults, **self.numbers(RAFT_NUMBERS, defaults))
 
     def log_settings(self) -> LogSettings:

@@ -12,15 +12,15 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import click
 
-from pykraft.cli.client_options import TIMEOUT_S, ClientOptions, client_options
+from pykraft.cli.client_options import ClientOptions
 from pykraft.cli.printable import printable
-from pykraft.client.admin import Admin, Limits, NodeKind
+from pykraft.cli.quorum_options import admin_of, joined, with_options
+from pykraft.cli.quorum_voters import add_controller, remove_controller
 from pykraft.client.quorum import Quorum, Replica
 from pykraft.errors import UsageError
 from pykraft.types import ZERO_UUID, uuid_text
@@ -36,30 +36,21 @@ COLUMNS: Final = (
     "Status",
 )
 
-_OPTIONS: Final = (
-    click.option("--bootstrap-controller", metavar="LIST", help="Controllers to begin with: host:port,…"),
-    click.option("--bootstrap-server", metavar="LIST", help="Brokers of a Kafka cluster to begin with: host:port,…"),
-    click.option("--command-config", type=click.Path(path_type=Path), help="Properties for the client, as Kafka's."),
-    click.option("--timeout", type=float, help=f"Seconds to wait for a leader.  [default: {TIMEOUT_S:g}]"),
-)
 
-
-def _with_options(command: Callable[..., None]) -> Callable[..., None]:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
-@click.group(short_help="Look into a live quorum, as kafka-metadata-quorum does.")
-@_with_options
+@click.group(short_help="Look into a live quorum and change its voters, as kafka-metadata-quorum does.")
+@with_options
 @click.pass_context
 def quorum(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - passed on as click has them
-    """Look into a live quorum: pykraft's or Kafka's. Its options may stand before or after the verb."""
+    """Look into a live quorum, pykraft's or Kafka's, or change it. Its options may stand before or after the verb."""
     context.obj = options
 
 
+quorum.add_command(add_controller)
+quorum.add_command(remove_controller)
+
+
 @quorum.command()
-@_with_options
+@with_options
 @click.option("--status", is_flag=True, help="Who leads, how far the quorum is, who votes and who watches.")
 @click.option("--replication", is_flag=True, help="How far each replica is.")
 @click.option("--human-readable", is_flag=True, help="With --replication: how long ago, instead of timestamps.")
@@ -82,7 +73,7 @@ def describe(
         raise UsageError("--human-readable goes with --replication")
     if human_readable and as_json:
         raise UsageError("--human-readable is for people, --json for programs: give one of them")
-    found = asyncio.run(_ask(_joined(before, after)))
+    found = asyncio.run(_ask(joined(before, after)))
     if as_json:
         click.echo(json.dumps(status_json(found) if status else [row_json(found, each) for each in found.replicas]))
         return
@@ -91,25 +82,8 @@ def describe(
         click.echo(line)
 
 
-def _joined(before: dict[str, Any], after: dict[str, Any]) -> ClientOptions:
-    """The options of before and after the verb. Errors: UsageError for one that stands in both places."""
-    for name, value in after.items():
-        if value is not None and before[name] is not None:
-            raise UsageError(f"--{name.replace('_', '-')} is given twice, before and after the verb")
-    options = {name: before[name] if value is None else value for name, value in after.items()}
-    return client_options(
-        controllers=options["bootstrap_controller"],
-        servers=options["bootstrap_server"],
-        command_config=options["command_config"],
-        timeout_s=options["timeout"],
-        client_id="pykraft-quorum",
-    )
-
-
 async def _ask(options: ClientOptions) -> Quorum:
-    kind = NodeKind.CONTROLLER if options.is_controllers else NodeKind.BROKER
-    limits = Limits(timeout_ms=options.timeout_ms, request_timeout_ms=options.request_timeout_ms)
-    async with Admin(options.bootstrap, kind=kind, client_id=options.client_id, limits=limits) as admin:
+    async with admin_of(options) as admin:
         return await admin.describe_quorum()
 
 

@@ -1,7 +1,7 @@
 """``pykraft storage``: format a node's log directories, show what is in them, make ids; Kafka's verbs and lines.
 
-Owns the options and the rendering. What Kafka has for dynamic quorums is known by name and refused as a whole: a
-directory that is formatted for half of it would be worse than none. It refuses to know files (`pykraft.log.format`).
+Owns the options and the rendering; who is to vote first is told by one of three options, or by static voters in the
+file. It refuses to know files (`pykraft.log.format`, `pykraft.snapshot.bootstrap`).
 
 Source: Kafka's ``StorageTool`` (kafka-storage) and ``Formatter``.
 """
@@ -18,6 +18,7 @@ import click
 
 from pykraft.cli.config_file import naming, read_text
 from pykraft.cli.identity import parse_cluster_id, parse_directory_id
+from pykraft.cli.initial_voters import initial_voters
 from pykraft.errors import UsageError
 from pykraft.log.directory import is_reserved
 from pykraft.log.format import Formatted, format_directories, inspect_directories
@@ -30,7 +31,6 @@ _CONFIG: Final = click.option(
     "--config", "-c", "path", required=True, type=click.Path(path_type=Path), help="The node's properties file."
 )
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
-_DYNAMIC: Final = "dynamic quorums come with a later version; give controller.quorum.voters in the file, and no option"
 
 
 @click.group(short_help="Format a node's log directories, or show them.")
@@ -43,9 +43,9 @@ def storage() -> None:
 @click.option("--cluster-id", "-t", required=True, help="Id of the cluster: the same on all its nodes.")
 @click.option("--ignore-formatted", "-g", is_flag=True, help="Leave directories alone that are formatted already.")
 @click.option("--replica-directory-id", help="Directory id of the metadata directory; random by default.")
-@click.option("--standalone", "-s", is_flag=True, help="Not supported yet: a dynamic quorum of this node.")
-@click.option("--initial-controllers", "-I", help="Not supported yet: a dynamic quorum of these nodes.")
-@click.option("--no-initial-controllers", "-N", is_flag=True, help="Not supported yet: joins a dynamic quorum.")
+@click.option("--standalone", "-s", is_flag=True, help="A dynamic quorum of this node alone, which others can join.")
+@click.option("--initial-controllers", "-I", metavar="LIST", help="A dynamic quorum of these: id@host:port:directory,…")
+@click.option("--no-initial-controllers", "-N", is_flag=True, help="A node that joins a dynamic quorum.")
 @_JSON
 def format_command(
     *,
@@ -58,24 +58,22 @@ def format_command(
     no_initial_controllers: bool,
     as_json: bool,
 ) -> None:
-    """Write meta.properties into each log directory of the node, which has static voters."""
-    asked = {
-        "--standalone": standalone,
-        "--initial-controllers": initial_controllers is not None,
-        "--no-initial-controllers": no_initial_controllers,
-    }
-    for option, is_given in asked.items():
-        if is_given:
-            raise UsageError(f"{option}: {_DYNAMIC}")
+    """Write meta.properties into each log directory of the node, and who votes first in a dynamic quorum."""
     parse_cluster_id(cluster_id)
     properties = _read(path)
     with naming(path):
         config = node_config(properties).config
-    if not len(config.voters):
-        raise UsageError(f"{path}: controller.quorum.voters is not given: {_DYNAMIC}")
+        initial = initial_voters(
+            config,
+            standalone=standalone,
+            controllers=initial_controllers,
+            joins=no_initial_controllers,
+            directory_id=None if replica_directory_id is None else parse_directory_id(replica_directory_id),
+            random_uuid=_random_uuid,
+        )
     assert config.node_id is not None, "a properties file has one"
     others = [other for other in _log_directories(properties) if other != config.log_dir]
-    given = {} if replica_directory_id is None else {config.log_dir: parse_directory_id(replica_directory_id)}
+    given = {} if initial.directory_id is None else {config.log_dir: initial.directory_id}
     done = format_directories(
         OsFs(),
         [*others, config.log_dir],
@@ -84,14 +82,17 @@ def format_command(
         directory_ids=given,
         ignore_formatted=ignore_formatted,
         random_uuid=_random_uuid,
+        before_metadata=lambda: initial.write(OsFs(), config.partition_directory),
     )
     if as_json:
-        click.echo(json.dumps(_format_document(done, config.log_dir, cluster_id, config.node_id), indent=2))
+        document = _format_document(done, config.log_dir, cluster_id, config.node_id)
+        click.echo(json.dumps({**document, "kraftVersion": initial.kraft_version}, indent=2))
         return
     for one in done:
         if one.is_new:
-            kind = "metadata" if one.path == config.log_dir else "data"
-            click.echo(f"Formatting {kind} directory {click.format_filename(one.path)} with kraft.version 0.")
+            kind = initial.kind if one.path == config.log_dir else "data"
+            version = initial.kraft_version
+            click.echo(f"Formatting {kind} directory {click.format_filename(one.path)} with kraft.version {version}.")
     if not any(one.is_new for one in done):
         click.echo("All of the log directories are already formatted.")
 
@@ -176,7 +177,6 @@ def _format_document(done: list[Formatted], metadata: Path, cluster_id: str, nod
     return {
         "clusterId": cluster_id,
         "nodeId": node_id,
-        "kraftVersion": 0,
         "directories": [
             {
                 "path": str(one.path),

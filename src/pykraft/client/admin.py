@@ -11,8 +11,8 @@ Invariant: the search ends. When all nodes are unreachable in the first round, i
 each; when one has answered it goes on until the time is over, since a leader may yet be elected. Every answer is
 bounded in time and size (`pykraft.client.connection`). It refuses to know bytes.
 
-A question for the leader is a request of the quorum's protocol and the answers that mean "ask another": whatever
-changes voters will be asked in the same way.
+A question for the leader is a request of the quorum's protocol and the answers that mean "ask another". A change of
+the voters is asked once of each leader: what else it answers is the answer.
 
 Source: KIP-595 §DescribeQuorum, KIP-919 (bootstrap controllers); Kafka's ``KafkaAdminClient``.
 """
@@ -31,11 +31,20 @@ from pykraft.client.bootstrap import ENDPOINTS_MAX, can_be_dialed
 from pykraft.client.connection import Caller, Connection, connect
 from pykraft.client.quorum import Quorum, quorum_of
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
-from pykraft.core.messages import DescribeQuorumRequest, DescribeQuorumResponse, Request, Response
+from pykraft.core.messages import (
+    AddVoterRequest,
+    ChangeVoterResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    RemoveVoterRequest,
+    Request,
+    Response,
+)
 from pykraft.errors import (
     ErrorCode,
     ForeignClusterError,
     QuorumUnavailableError,
+    RefusedError,
     UnreachableError,
     UsageError,
     error_name,
@@ -43,20 +52,15 @@ from pykraft.errors import (
 from pykraft.protocol.messages import ApiKey
 from pykraft.rpc.context import RpcContext
 from pykraft.server.names import Names
-from pykraft.types import Endpoint, NodeId
+from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey
 
 TIMEOUT_MS: Final = 15_000
 REQUEST_TIMEOUT_MS: Final = 5_000
 RETRY_BACKOFF_MS: Final = 100
-_ASK_ANOTHER: Final = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.NOT_CONTROLLER,
-        ErrorCode.BROKER_NOT_AVAILABLE,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.REQUEST_TIMED_OUT,
-    }
+_LEADS_NOT: Final = frozenset(
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE}
 )
+_ASK_ANOTHER: Final = _LEADS_NOT | {ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT}
 _OTHER_KIND: Final = frozenset({ErrorCode.MISMATCHED_ENDPOINT_TYPE, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE})
 
 
@@ -136,6 +140,31 @@ class Admin:
         assert answer.leader_id is not None
         return quorum_of(cluster.cluster_id, answer, answer.leader_id)
 
+    async def add_voter(self, voter: ReplicaKey, listeners: Listeners, *, timeout_ms: int = TIMEOUT_MS) -> None:
+        """Make an observer that has caught up a voter; returns when the set with it is committed.
+
+        ``listeners`` are those that voters dial.
+
+        Errors: RefusedError with the leader's reason; as `describe_quorum`.
+        Source: KIP-853 §AddRaftVoter.
+        """
+        message = AddVoterRequest(voter=voter, listeners=listeners, timeout_ms=timeout_ms)
+        await self._change(message, f"adding voter {voter.id}")
+
+    async def remove_voter(self, voter: ReplicaKey) -> None:
+        """Take a voter out of the set; returns when the set without it is committed.
+
+        Errors: RefusedError with the leader's reason; as `describe_quorum`.
+        Source: KIP-853 §RemoveRaftVoter.
+        """
+        await self._change(RemoveVoterRequest(voter=voter), f"removing voter {voter.id}")
+
+    async def _change(self, message: Request, what: str) -> None:
+        _, answer = await self._ask_leader(message)
+        assert isinstance(answer, ChangeVoterResponse)
+        if answer.error:
+            raise RefusedError(what, answer.error, answer.error_message)
+
     async def _ask_leader(self, message: Request) -> tuple[Cluster, Response]:
         """Search for the leader, and its answer. Errors: as `describe_quorum`."""
         loop = asyncio.get_running_loop()
@@ -210,9 +239,10 @@ class Admin:
             del self._connections[leader]
             raise
         code = answer.error
-        if code in _ASK_ANOTHER:
+        is_change = isinstance(answer, ChangeVoterResponse)
+        if code in (_LEADS_NOT if is_change else _ASK_ANOTHER):
             raise UnreachableError(leader, f"it does not lead ({error_name(code)})")
-        if code:
+        if code and not is_change:
             raise UnreachableError(leader, f"it answers {type(message).__name__} with {error_name(code)}")
         if isinstance(answer, DescribeQuorumResponse) and answer.leader_id is None:
             raise UnreachableError(leader, "it describes a quorum without a leader")

@@ -16,8 +16,10 @@ Source: Kafka's ``KafkaRaftManager`` and ``QuorumState.initialize``; KIP-595, KI
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from random import Random
 
 from pykraft.config import LogSettings, NodeConfig
@@ -36,6 +38,7 @@ from pykraft.log.membership import membership_of
 from pykraft.log.quarantine_file import QuarantineFile
 from pykraft.log.quorum_state import ElectionStore
 from pykraft.log.recovery import Recovery
+from pykraft.snapshot.bootstrap import membership_in_snapshot
 from pykraft.types import EPOCH_MAX, Election, Epoch, Instant, MembershipRecord, NodeId, Offset, Uuid
 
 
@@ -122,7 +125,7 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
         notes = list(recovery.notes)
         epoch = max(log.last_epoch, election.epoch if election else log.last_epoch)
         quarantine = _quarantine(file, recovery, epoch, notes)
-        membership = tuple(membership_of(log, recovery.control_offsets))
+        membership = tuple(_membership(fs, config.partition_directory, log, recovery))
         undo.pop_all()
     return Opened(
         config=config,
@@ -168,6 +171,16 @@ def _read_quarantine(file: QuarantineFile, epoch: Epoch, notes: list[str]) -> Qu
     except CorruptionError as error:
         notes.append(str(error))
         return Quarantine(epoch=epoch, until_offset=None, damages=(), is_cut=True)
+
+
+def _membership(fs: Fs, partition: Path, log: Log, recovery: Recovery) -> Iterator[tuple[Offset, MembershipRecord]]:
+    """What snapshot and log say of voters: the newest snapshot first, then the log from where that ends.
+
+    Source: Kafka's ``KRaftControlRecordStateMachine``.
+    """
+    snapshot_end, records = membership_in_snapshot(fs, partition)
+    yield from ((Offset(snapshot_end - 1), record) for record in records)
+    yield from (entry for entry in membership_of(log, recovery.control_offsets) if entry[0] >= snapshot_end)
 
 
 def _check(config: NodeConfig) -> None:

@@ -23,8 +23,8 @@ from pykraft.host.ports import Ports
 from pykraft.host.producers import Producers
 from pykraft.host.recent import RecentBatches
 from pykraft.host.scrubbing import Scrubbing
-from pykraft.log.scrub import ScrubbableLog
 from pykraft.host.upgrades import Upgrades
+from pykraft.log.scrub import ScrubbableLog
 from pykraft.rpc.context import RpcContext
 from pykraft.types import NodeId, Offset, VoterSet
 

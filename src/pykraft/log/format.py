@@ -50,8 +50,11 @@ def format_directories(
     directory_ids: dict[Path, Uuid],
     ignore_formatted: bool,
     random_uuid: Callable[[], Uuid],
+    before_metadata: Callable[[], None] = lambda: None,
 ) -> list[Formatted]:
     """Give each directory a ``meta.properties`` of version 1; ``directory_ids`` are those that are not to be random.
+
+    The last path is the metadata directory; ``before_metadata`` is called when it is to be formatted, and before that.
 
     Errors: UsageError when one is formatted already and that is not to be ignored; ForeignDirectoryError when one that
     is ignored belongs to another node or cluster, or has another directory id than the one given; CorruptionError;
@@ -67,6 +70,8 @@ def format_directories(
         _refuse_other(path, "node.id", node_id, meta.node_id)
         if path in directory_ids and meta.directory_id is not None:
             _refuse_other(path, "directory.id", uuid_text(directory_ids[path]), uuid_text(meta.directory_id))
+    if paths[-1] not in known:
+        before_metadata()
     done = []
     for path in paths:
         if path in known:

@@ -1,0 +1,123 @@
+"""Who votes first in a quorum that is formatted: static voters, this node alone, a list, or others that are joined.
+
+Owns the rules of which option goes with what, and the form of a list. Invariant: what is accepted makes a quorum that
+can start; the list means the same on every node that is given it. It refuses to know how it is printed.
+
+Source: KIP-853 §Bootstrapping, KIP-1170; Kafka's ``StorageTool`` and ``DynamicVoters``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pykraft.config import NodeConfig
+from pykraft.errors import UsageError
+from pykraft.log.directory import is_reserved
+from pykraft.log.fs import Fs
+from pykraft.snapshot.bootstrap import BOOTSTRAP_KRAFT_VERSION, write_bootstrap
+from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Uuid, VersionRange, Voter, VoterSet, uuid_parse
+
+FORM = "id@host:port:directory-id"
+_CONTROLLER = re.compile(r"([0-9]{1,10})@(\[[^\]]+\]|[^:\[\]]+):([0-9]{1,5}):([A-Za-z0-9_-]{22})")
+_ID_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Initial:
+    """What is formatted: the level of kraft.version, Kafka's word for such a directory, the first voters if it is told.
+
+    ``directory_id`` is that of the metadata directory; None for a random one.
+    """
+
+    kraft_version: int
+    kind: str
+    voters: VoterSet | None
+    directory_id: Uuid | None
+
+    def write(self, fs: Fs, partition: Path) -> None:
+        """The checkpoint of a dynamic quorum; nothing for a static one. Errors: StorageError."""
+        if self.kraft_version >= BOOTSTRAP_KRAFT_VERSION:
+            write_bootstrap(fs, partition, self.voters)
+
+
+def initial_voters(
+    config: NodeConfig,
+    *,
+    standalone: bool,
+    controllers: str | None,
+    joins: bool,
+    directory_id: Uuid | None,
+    random_uuid: Callable[[], Uuid],
+) -> Initial:
+    """What the options mean for this node. Errors: UsageError."""
+    given = {
+        "--standalone": standalone,
+        "--initial-controllers": controllers is not None,
+        "--no-initial-controllers": joins,
+    }
+    named = [name for name, is_given in given.items() if is_given]
+    if len(named) > 1:
+        raise UsageError(f"{' and '.join(named)}: give one of them")
+    if len(config.voters):
+        if named:
+            raise UsageError(f"{named[0]} makes a dynamic quorum, but controller.quorum.voters names static voters")
+        return Initial(kraft_version=0, kind="metadata", voters=None, directory_id=directory_id)
+    if not named:
+        raise UsageError(
+            "controller.quorum.voters is not given, so the quorum is dynamic: give --standalone, --initial-controllers "
+            "with the same list on each of its nodes, or --no-initial-controllers for a node that joins"
+        )
+    if joins:
+        return Initial(kraft_version=1, kind="dynamic metadata", voters=None, directory_id=directory_id)
+    if controllers is None:
+        own = _this_node(config, directory_id or random_uuid())
+        return Initial(
+            kraft_version=1,
+            kind="dynamic metadata voter",
+            voters=VoterSet.of([own]),
+            directory_id=own.key.directory_id,
+        )
+    voters = parse_controllers(controllers, config.default_listener)
+    listed = voters.get(config.node_id)
+    if listed is None:
+        raise UsageError(f"--initial-controllers does not name node.id {config.node_id}; such a node joins later")
+    if directory_id not in (None, listed.key.directory_id):
+        raise UsageError("--replica-directory-id is another one than --initial-controllers names for this node")
+    return Initial(kraft_version=1, kind="dynamic metadata voter", voters=voters, directory_id=listed.key.directory_id)
+
+
+def parse_controllers(text: str, listener: str) -> VoterSet:
+    """A list of ``id@host:port:directory-id``, IPv6 in brackets. Errors: UsageError that names the entry."""
+    voters: dict[int, Voter] = {}
+    for entry in (part.strip() for part in text.split(",")):
+        match = _CONTROLLER.fullmatch(entry)
+        if match is None:
+            raise UsageError(f"--initial-controllers: {entry!r} is not of the form {FORM}")
+        node_id, port, directory = int(match[1]), int(match[3]), uuid_parse(match[4])
+        if node_id > _ID_MAX or port > 65_535:
+            raise UsageError(f"--initial-controllers: {entry!r} has an id above {_ID_MAX} or a port above 65535")
+        if is_reserved(directory):
+            raise UsageError(f"--initial-controllers: {entry!r} has a directory id that Kafka reserves")
+        if node_id in voters:
+            raise UsageError(f"--initial-controllers: id {node_id} is there twice")
+        if any(voter.key.directory_id == directory for voter in voters.values()):
+            raise UsageError(f"--initial-controllers: directory id {match[4]} is there twice")
+        endpoint = Endpoint(match[2].strip("[]"), port)
+        voters[node_id] = _voter(NodeId(node_id), directory, Listeners(((listener.upper(), endpoint),)))
+    return VoterSet.of(voters.values())
+
+
+def _this_node(config: NodeConfig, directory_id: Uuid) -> Voter:
+    assert config.node_id is not None
+    name = config.default_listener
+    endpoint = config.advertised_listeners.get(name)
+    assert endpoint is not None, "the configuration was checked"
+    listeners = Listeners(((name.upper(), Endpoint(endpoint.host or "localhost", endpoint.port)),))
+    return _voter(config.node_id, directory_id, listeners)
+
+
+def _voter(node_id: NodeId, directory_id: Uuid, listeners: Listeners) -> Voter:
+    return Voter(key=ReplicaKey(node_id, directory_id), listeners=listeners, kraft_version=VersionRange(0, 1))

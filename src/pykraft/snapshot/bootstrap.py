@@ -1,0 +1,60 @@
+"""The checkpoint with which a dynamic quorum is formatted: snapshot 0-0, which says who votes before there is a log.
+
+Invariant: it is whole when it is there, and holds no records of the application. The first leader copies it into the
+log, so a node without it learns the same by fetching; it is never served.
+
+Source: KIP-853 §Bootstrapping; Kafka's ``Formatter`` and ``BootstrapDirectory``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pykraft.log.fs import Fs
+from pykraft.snapshot.files import BOOTSTRAP_ID, list_snapshots
+from pykraft.snapshot.head import read_head
+from pykraft.snapshot.writer import SnapshotWriter
+from pykraft.types import KRaftVersion, KRaftVoters, MembershipRecord, Offset, VoterSet
+
+BOOTSTRAP_KRAFT_VERSION = 1
+
+
+def write_bootstrap(fs: Fs, partition: Path, voters: VoterSet | None) -> None:
+    """Write the checkpoint into a partition directory; without ``voters`` for a node that joins others.
+
+    Errors: StorageError.
+    """
+    fs.mkdir(partition)
+    writer: SnapshotWriter[bytes] = SnapshotWriter(
+        fs,
+        partition,
+        BOOTSTRAP_ID,
+        _AsItIs(),
+        last_contained_log_timestamp=0,
+        kraft_version=BOOTSTRAP_KRAFT_VERSION,
+        voters=voters,
+    )
+    try:
+        writer.freeze()
+    finally:
+        writer.close()
+
+
+def membership_in_snapshot(fs: Fs, partition: Path) -> tuple[Offset, tuple[MembershipRecord, ...]]:
+    """End offset of the newest snapshot, and what it says of voters; 0 and nothing without one.
+
+    Errors: StorageError; CorruptionError.
+    """
+    found = list_snapshots(fs, partition)
+    if not found:
+        return Offset(0), ()
+    _, head = read_head(fs, partition, found[-1])
+    records: list[MembershipRecord] = [KRaftVersion(head.kraft_version)] if head.kraft_version else []
+    if head.voters is not None:
+        records.append(KRaftVoters(head.voters))
+    return found[-1].offset, tuple(records)
+
+
+class _AsItIs:
+    def serialize(self, record: bytes) -> bytes:
+        return record
