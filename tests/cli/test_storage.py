@@ -1,4 +1,4 @@
-"""``pykraft storage``: Kafka's verbs and lines; what a dynamic quorum needs is refused as a whole."""
+"""``pykraft storage``: Kafka's verbs and lines, for static and dynamic quorums."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ from click.testing import CliRunner, Result
 
 from pykraft.cli.storage import storage
 from pykraft.errors import ForeignDirectoryError, UsageError
+from pykraft.local.voters import PARTITION
 from pykraft.log.directory import is_reserved
+from pykraft.log.meta import parse_meta
+from pykraft.log.os_fs import OsFs
+from pykraft.snapshot.files import BOOTSTRAP_ID
+from pykraft.snapshot.head import SnapshotHead, read_head
 from pykraft.types import uuid_parse
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 DIRECTORY_ID = "MrUabWf55NPhe7sFKQnEEg"
+OTHER_ID = "k_Eg7DHZQauczDshubdK-A"
+BOOTSTRAP = "controller.quorum.bootstrap.servers=localhost:9093"
+BOTH = ((1, "h1:9093"), (2, "[::1]:9094"))
 
 
 @pytest.fixture
@@ -68,10 +76,10 @@ def test_formatting_twice_is_refused_or_ignored(config: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (["--standalone"], "--standalone: dynamic quorums come with a later version"),
-        (["-s"], "--standalone: dynamic"),
-        (["-I", "1@localhost:9093:" + DIRECTORY_ID], "--initial-controllers: dynamic"),
-        (["-N"], "--no-initial-controllers: dynamic"),
+        (["--standalone"], "--standalone makes a dynamic quorum, but controller.quorum.voters names static voters"),
+        (["-I", "1@localhost:9093:" + DIRECTORY_ID], "--initial-controllers makes a dynamic quorum"),
+        (["-N"], "--no-initial-controllers makes a dynamic quorum"),
+        (["-s", "-N"], "--standalone and --no-initial-controllers: give one of them"),
         (["--replica-directory-id", "short"], "--replica-directory-id 'short' is not a Kafka UUID"),
         (["--replica-directory-id", "AAAAAAAAAAAAAAAAAAAAAQ"], "the 100 lowest ids are reserved"),
         (["--cluster-id", "a b"], "--cluster-id 'a b': give 1 to 255 letters"),
@@ -88,11 +96,78 @@ def test_what_cannot_be_done_is_refused_and_nothing_written(
     assert [path.name for path in tmp_path.iterdir()] == ["node.properties"]
 
 
-def test_a_node_without_static_voters_is_refused(tmp_path: Path) -> None:
-    path = write(tmp_path, voters="controller.quorum.bootstrap.servers=localhost:9093")
+def test_a_node_without_any_voters_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, voters=BOOTSTRAP)
     result = run("format", "-c", path, "-t", CLUSTER)
     assert isinstance(result.exception, UsageError)
-    assert "controller.quorum.voters is not given: dynamic quorums come" in str(result.exception)
+    assert "so the quorum is dynamic: give --standalone, --initial-controllers" in str(result.exception)
+
+
+def head_in(folder: Path) -> SnapshotHead:
+    return read_head(OsFs(), folder / "b" / PARTITION, BOOTSTRAP_ID)[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "voters"),
+    [
+        (["-s"], "dynamic metadata voter", ((1, "localhost:9093"),)),
+        (["-I", f"1@h1:9093:{DIRECTORY_ID},2@[::1]:9094:{OTHER_ID}"], "dynamic metadata voter", BOTH),
+        (["-N"], "dynamic metadata", None),
+    ],
+)
+def test_a_dynamic_quorum_is_formatted_with_its_first_voters(
+    tmp_path: Path, words: list[str], kind: str, voters: tuple[tuple[int, str], ...] | None
+) -> None:
+    path = write(tmp_path, voters=BOOTSTRAP)
+    done = run("format", "-c", path, "-t", CLUSTER, *words)
+    assert done.stdout == (
+        f"Formatting data directory {tmp_path}/a with kraft.version 1.\n"
+        f"Formatting {kind} directory {tmp_path}/b with kraft.version 1.\n"
+    )
+    head = head_in(tmp_path)
+    assert head.kraft_version == 1
+    if voters is None:
+        assert head.voters is None
+    else:
+        assert head.voters is not None
+        assert tuple((v.key.id, str(v.listeners.get("CONTROLLER"))) for v in head.voters.voters) == voters
+        own = parse_meta(tmp_path / "b/meta.properties", (tmp_path / "b/meta.properties").read_bytes()).directory_id
+        assert head.voters.voters[0].key.directory_id == own
+    assert json.loads(run("format", "-c", path, "-t", CLUSTER, *words, "-g", "--json").stdout)["kraftVersion"] == 1
+
+
+@pytest.mark.conformance(137)
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("", "'' is not of the form id@host:port:directory-id"),
+        (f"1@h:9093:{DIRECTORY_ID},", "'' is not of the form"),
+        ("1@h:9093", "is not of the form"),
+        (f"x@h:9093:{DIRECTORY_ID}", "is not of the form"),
+        (f"-1@h:9093:{DIRECTORY_ID}", "is not of the form"),
+        (f"1@:9093:{DIRECTORY_ID}", "is not of the form"),
+        (f"1@::1:9093:{DIRECTORY_ID}", "is not of the form"),
+        ("1@h:9093:short", "is not of the form"),
+        (f"1@h:99999:{DIRECTORY_ID}", "a port above 65535"),
+        (f"9999999999@h:1:{DIRECTORY_ID}", "an id above"),
+        ("1@h:9093:AAAAAAAAAAAAAAAAAAAAAQ", "Kafka reserves"),
+        (f"1@h:1:{DIRECTORY_ID},1@h:2:{OTHER_ID}", "id 1 is there twice"),
+        (f"1@h:1:{DIRECTORY_ID},2@h:2:{DIRECTORY_ID}", f"directory id {DIRECTORY_ID} is there twice"),
+        (f"2@h:1:{DIRECTORY_ID}", "does not name node.id 1"),
+    ],
+)
+def test_every_mistake_in_a_list_of_controllers_is_told(tmp_path: Path, text: str, named: str) -> None:
+    path = write(tmp_path, voters=BOOTSTRAP)
+    result = run("format", "-c", path, "-t", CLUSTER, "-I", text)
+    assert isinstance(result.exception, UsageError)
+    assert named in str(result.exception)
+    assert [path.name for path in tmp_path.iterdir()] == ["node.properties"]
+
+
+def test_two_directory_ids_for_one_node_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, voters=BOOTSTRAP)
+    words = ("-I", f"1@h:9093:{DIRECTORY_ID}", "--replica-directory-id", OTHER_ID)
+    assert "is another one than" in str(run("format", "-c", path, "-t", CLUSTER, *words).exception)
 
 
 def test_info_counts_problems_and_ends_with_1(config: Path, tmp_path: Path) -> None:

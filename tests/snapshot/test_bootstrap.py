@@ -1,0 +1,43 @@
+"""The checkpoint that makes a quorum dynamic: written whole, and read for what it says of voters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pykraft.log.os_fs import OsFs
+from pykraft.snapshot.bootstrap import membership_in_snapshot, write_bootstrap
+from pykraft.snapshot.files import BOOTSTRAP_ID, list_snapshots
+from pykraft.snapshot.reader import SnapshotReader
+from pykraft.types import KRaftVersion, KRaftVoters, MembershipRecord, VoterSet
+from tests.core.replicas import voter_set
+
+
+@pytest.mark.parametrize(
+    ("voters", "records"),
+    [(voter_set(1, 2), (KRaftVersion(1), KRaftVoters(voter_set(1, 2)))), (None, (KRaftVersion(1),))],
+)
+def test_what_is_written_is_read(
+    tmp_path: Path, voters: VoterSet | None, records: tuple[MembershipRecord, ...]
+) -> None:
+    fs, partition = OsFs(), tmp_path / "t-0"
+    write_bootstrap(fs, partition, voters)
+    assert list_snapshots(fs, partition) == [BOOTSTRAP_ID]
+    assert membership_in_snapshot(fs, partition) == (0, records)
+
+
+def test_without_a_snapshot_nothing_is_said(tmp_path: Path) -> None:
+    assert membership_in_snapshot(OsFs(), tmp_path) == (0, ())
+
+
+def test_it_holds_no_records_of_an_application(tmp_path: Path) -> None:
+    write_bootstrap(OsFs(), tmp_path, voter_set(1))
+
+    class _AsItIs:
+        def deserialize(self, data: bytes) -> bytes:
+            return data
+
+    reader = SnapshotReader(OsFs(), tmp_path, BOOTSTRAP_ID, _AsItIs())
+    assert [record for batch in reader for record in batch.records] == []
+    reader.close()
