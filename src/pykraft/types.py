@@ -126,6 +126,10 @@ class VersionRange:
     max_version: int = 0
 
 
+KRAFT_VERSIONS = VersionRange(0, 1)
+"""Levels of the feature ``kraft.version`` that this software knows: static voters, and voters in the log (KIP-853)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Voter:
     """One member of a voter set (KIP-853 VoterNode)."""

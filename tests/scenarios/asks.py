@@ -18,7 +18,7 @@ from pykraft.types import (
     ReplicaKey,
     VersionRange,
 )
-from tests.scenarios.world import directory_id
+from tests.scenarios.members import directory_id
 
 Numbers = Mapping[str, int]
 

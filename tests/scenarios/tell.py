@@ -26,6 +26,12 @@ def effect(node_id: int, done: Effect) -> str | None:
             return f"{node_id} enters quarantine: {_quarantine(done.quarantine)} end={done.end_offset}"
         case effects.LeaveQuarantine():
             return f"{node_id} leaves quarantine"
+        case _:
+            return _news(node_id, done)
+
+
+def _news(node_id: int, done: Effect) -> str | None:
+    match done:
         case effects.CloseRequester() | effects.ClosePeer():
             return f"{node_id} closes the connection: {done.reason}"
         case effects.AcceptProposal():

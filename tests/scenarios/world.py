@@ -16,7 +16,6 @@ from pykraft.config import RaftConfig
 from pykraft.core import effects, events, messages
 from pykraft.core.effects import Effect
 from pykraft.core.log_view import LogView
-from pykraft.core.membership import BOOTSTRAP_OFFSET, Membership
 from pykraft.core.messages import FetchedBatch
 from pykraft.core.quarantine import Quarantine
 from pykraft.core.raft import Raft
@@ -31,19 +30,14 @@ from pykraft.types import (
     EpochStart,
     Instant,
     Io,
-    KRaftVersion,
-    KRaftVoters,
     Listeners,
-    MembershipRecord,
     NodeId,
     Offset,
-    ReplicaKey,
-    Uuid,
     VersionRange,
-    Voter,
     VoterSet,
 )
 from tests.scenarios import tell
+from tests.scenarios.members import directory_id, membership, membership_in, voter
 
 LISTENER = "CONTROLLER"
 WALL_MS = 1_000_000
@@ -51,11 +45,6 @@ PORT_FIRST = 9_000
 OBSERVER_WITHOUT_ID = 0
 OUTSIDER = 99
 """Who sends the requests that no node sends: an operator, a Java voter, an impostor."""
-
-
-def directory_id(node_id: int, replaced: int = 0) -> Uuid:
-    """Of the disk that a node begins with, or that came in its place."""
-    return Uuid(bytes([node_id + 100]) * 15 + bytes([node_id + 100 + 50 * replaced]))
 
 
 @dataclass(kw_only=True)
@@ -146,7 +135,12 @@ class Node:
                 listeners=world.listeners(node_id),
                 default_listener=LISTENER,
             ),
-            membership=world.membership(disk),
+            membership=membership(
+                world.voters,
+                disk.batches,
+                kraft_version=world.kraft_version,
+                is_formatted=node_id not in world.disks,  # a disk that came later has no checkpoint
+            ),
             bootstrap=world.bootstrap,
             election=disk.election,
             log=LogView(
@@ -232,7 +226,7 @@ class Node:
                             end_offset=batch.end_offset,
                             epoch=batch.epoch,
                             size_bytes=100,
-                            membership=_membership_in(batch),
+                            membership=membership_in(batch),
                         )
                     )
             case effects.AppendFetched():
@@ -274,11 +268,6 @@ class Node:
         self.held.append(answer)
 
 
-def _membership_in(batch: effects.PlannedBatch) -> tuple[tuple[Offset, MembershipRecord], ...]:
-    records = enumerate(batch.control, batch.base_offset)
-    return tuple((Offset(at), record) for at, record in records if isinstance(record, KRaftVersion | KRaftVoters))
-
-
 class World:
     """All nodes, the wire and the clock."""
 
@@ -299,30 +288,10 @@ class World:
         self._next_request_id = 1
         self._next_handle = 1
         members = range(1, voters + 1)
-        self.voters = VoterSet.of(self._voter(node_id) for node_id in members)
+        self.voters = VoterSet.of(voter(each, self.listeners(each), kraft_version) for each in members)
         self.bootstrap = tuple(self.endpoint(node_id) for node_id in bootstrap)
         for node_id in (*members, *others):
             self.nodes[node_id] = Node(self, node_id, Disk())
-
-    def _voter(self, node_id: int) -> Voter:
-        """An entry of the configured set, or at level 1 of the set in the bootstrap checkpoint."""
-        key = ReplicaKey(NodeId(node_id), directory_id(node_id) if self.kraft_version else None)
-        return Voter(
-            key=key, listeners=self.listeners(node_id), kraft_version=VersionRange(0, min(1, self.kraft_version))
-        )
-
-    def membership(self, disk: Disk) -> Membership:
-        """What a node with this disk knows of voters when it starts."""
-        in_log = [entry for batch in disk.batches for entry in batch.membership]
-        if self.kraft_version == 0:
-            return Membership(self.voters, in_log)
-        if any(self.disks.values()) and not disk.batches:
-            return Membership(VoterSet())  # the checkpoint went with the disk
-        formatted: list[tuple[Offset, MembershipRecord]] = [
-            (BOOTSTRAP_OFFSET, KRaftVersion(self.kraft_version)),
-            (BOOTSTRAP_OFFSET, KRaftVoters(self.voters)),
-        ]
-        return Membership(VoterSet(), [*formatted, *in_log])
 
     def endpoint(self, node_id: int) -> Endpoint:
         """Every node listens at its own port."""

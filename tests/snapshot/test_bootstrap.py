@@ -8,7 +8,7 @@ import pytest
 
 from pykraft.log.os_fs import OsFs
 from pykraft.snapshot.bootstrap import membership_in_snapshot, write_bootstrap
-from pykraft.snapshot.files import BOOTSTRAP_ID, list_snapshots
+from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path, list_snapshots
 from pykraft.snapshot.reader import SnapshotReader
 from pykraft.types import KRaftVersion, KRaftVoters, MembershipRecord, VoterSet
 from tests.core.replicas import voter_set
@@ -38,6 +38,6 @@ def test_it_holds_no_records_of_an_application(tmp_path: Path) -> None:
         def deserialize(self, data: bytes) -> bytes:
             return data
 
-    reader = SnapshotReader(OsFs(), tmp_path, BOOTSTRAP_ID, _AsItIs())
+    reader = SnapshotReader(OsFs(), checkpoint_path(tmp_path, BOOTSTRAP_ID), BOOTSTRAP_ID, _AsItIs())
     assert [record for batch in reader for record in batch.records] == []
     reader.close()

@@ -18,7 +18,17 @@ from pykraft.errors import UsageError
 from pykraft.log.directory import is_reserved
 from pykraft.log.fs import Fs
 from pykraft.snapshot.bootstrap import BOOTSTRAP_KRAFT_VERSION, write_bootstrap
-from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Uuid, VersionRange, Voter, VoterSet, uuid_parse
+from pykraft.types import (
+    KRAFT_VERSIONS,
+    Endpoint,
+    Listeners,
+    NodeId,
+    ReplicaKey,
+    Uuid,
+    Voter,
+    VoterSet,
+    uuid_parse,
+)
 
 FORM = "id@host:port:directory-id"
 _CONTROLLER = re.compile(r"([0-9]{1,10})@(\[[^\]]+\]|[^:\[\]]+):([0-9]{1,5}):([A-Za-z0-9_-]{22})")
@@ -120,4 +130,4 @@ def _this_node(config: NodeConfig, directory_id: Uuid) -> Voter:
 
 
 def _voter(node_id: NodeId, directory_id: Uuid, listeners: Listeners) -> Voter:
-    return Voter(key=ReplicaKey(node_id, directory_id), listeners=listeners, kraft_version=VersionRange(0, 1))
+    return Voter(key=ReplicaKey(node_id, directory_id), listeners=listeners, kraft_version=KRAFT_VERSIONS)

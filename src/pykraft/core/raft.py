@@ -13,42 +13,26 @@ Source: KIP-595, KIP-996; the shape is etcd's ``Ready`` and scylla's ``fsm_outpu
 from __future__ import annotations
 
 from random import Random
-from typing import assert_never
 
 from pykraft.config import RaftConfig
 from pykraft.core.appending import flushed
 from pykraft.core.effects import ClosePeer, CloseRequester, Effect
 from pykraft.core.events import (
-    AppendsScheduled,
-    CorruptionFound,
     Event,
     Persisted,
-    Proposed,
     RequestReceived,
-    ResignRequested,
     ResponseReceived,
     SendFailed,
-    ShutdownRequested,
     TimerDue,
-    UpgradeRequested,
 )
 from pykraft.core.log_view import LogView
 from pykraft.core.membership import Membership
-from pykraft.core.moves import to_leader, to_prospective
-from pykraft.core.on.corruption import on_corruption_found
 from pykraft.core.on.dispatch import on_request, on_response, on_send_failed
-from pykraft.core.on.propose import (
-    on_appends_scheduled,
-    on_proposed,
-    on_resign_requested,
-    on_shutdown_requested,
-)
 from pykraft.core.on.timer import next_deadline_ms, poll
-from pykraft.core.on.upgrade import on_upgrade_requested
+from pykraft.core.on.wishes import on_wish
 from pykraft.core.replica import LocalReplica, Replica
-from pykraft.core.start import initial_state
-from pykraft.core.state import Candidate, Leader, State
-from pykraft.core.transitions import announce, write_election
+from pykraft.core.start import begin, initial_state
+from pykraft.core.state import Leader, State
 from pykraft.errors import ProtocolError
 from pykraft.types import (
     Election,
@@ -102,13 +86,7 @@ class Raft:
         An only voter leads at once.
         """
         replica = self._replica
-        write_election(replica)
-        announce(replica)
-        if isinstance(replica.state, Candidate):
-            if replica.state.tally.is_won:
-                to_leader(replica, now)
-        elif replica.is_only_voter and replica.may_campaign:
-            to_prospective(replica, now)
+        begin(replica, now)
         poll(replica, now)
         return replica.outbox.take(now.mono_ms)
 
@@ -148,22 +126,10 @@ class Raft:
                 replica.log.persist(event.io)
                 if isinstance(replica.state, Leader):
                     flushed(replica, replica.state)
-            case Proposed():
-                on_proposed(replica, event, now)
-            case AppendsScheduled():
-                on_appends_scheduled(replica, event, now)
-            case CorruptionFound():
-                on_corruption_found(replica, event, now)
-            case ResignRequested():
-                on_resign_requested(replica, event, now)
-            case UpgradeRequested():
-                on_upgrade_requested(replica, event, now)
-            case ShutdownRequested():
-                on_shutdown_requested(replica, event, now)
             case TimerDue():
                 pass
             case _:
-                assert_never(event)
+                on_wish(replica, event, now)
 
     def next_deadline_ms(self) -> int | None:
         """When `TimerDue` should come at the latest (mono ms); None for no wish."""

@@ -23,6 +23,7 @@ from pykraft.core.parked import ParkedFetches
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
 from pykraft.types import (
     EPOCH_MAX,
+    KRAFT_VERSIONS,
     NO_LISTENERS,
     ZERO_UUID,
     Endpoint,
@@ -38,8 +39,6 @@ from pykraft.types import (
     VoterSet,
 )
 
-KRAFT_VERSIONS = VersionRange(0, 1)
-"""Levels of the feature ``kraft.version`` that this software knows."""
 BOOTSTRAP_ID_FIRST = -2
 """Bootstrap servers whose id is not known are -2, -3, … in the order of their list."""
 

@@ -14,8 +14,10 @@ from random import Random
 from pykraft.config import RaftConfig
 from pykraft.core.election import Tally, draw_election_timeout_ms
 from pykraft.core.log_view import LogView
-from pykraft.core.replica import LocalReplica
+from pykraft.core.moves import to_leader, to_prospective
+from pykraft.core.replica import LocalReplica, Replica
 from pykraft.core.state import Candidate, Follower, Resigned, State, Unattached
+from pykraft.core.transitions import announce, write_election
 from pykraft.errors import UsageError
 from pykraft.types import Election, Instant, VoterSet
 
@@ -67,3 +69,17 @@ def initial_state(
             fetch_deadline_ms=now.mono_ms + config.fetch_timeout_ms,
         )
     return Unattached(epoch=election.epoch, leader_id=leader_id, voted=voted, election_deadline_ms=deadline_ms)
+
+
+def begin(replica: Replica, now: Instant) -> None:
+    """The first step: the election is written even unchanged; who has a majority by itself leads at once.
+
+    Effects: WriteElectionState, NotifyRole, and what follows.
+    """
+    write_election(replica)
+    announce(replica)
+    if isinstance(replica.state, Candidate):
+        if replica.state.tally.is_won:
+            to_leader(replica, now)
+    elif replica.is_only_voter and replica.may_campaign:
+        to_prospective(replica, now)

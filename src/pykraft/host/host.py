@@ -36,7 +36,6 @@ from pykraft.host.parts import assemble
 from pykraft.host.ports import ConnectionId, Ports
 from pykraft.host.producers import UNDECIDED_PROPOSALS_MAX, Outcome
 from pykraft.host.stepping import Stepping
-from pykraft.host.upgrades import OnUpgrade
 from pykraft.log.fs import Fs
 from pykraft.log.lane import OrderedLane
 from pykraft.types import Buffer, Epoch, Instant, Io, NodeId, Offset, VoterSet
@@ -170,7 +169,13 @@ class Host:
         self._put(ResignRequested(epoch=epoch), now)
 
     def upgrade_kraft_version(
-        self, version: int, *, epoch: Epoch, now: Instant, on_outcome: OnUpgrade, validate_only: bool = False
+        self,
+        version: int,
+        *,
+        epoch: Epoch,
+        now: Instant,
+        on_outcome: Callable[[Exception | None], None],
+        validate_only: bool = False,
     ) -> None:
         """Move the static voters into the log (``kraft.version`` 1), if this node leads ``epoch``.
 

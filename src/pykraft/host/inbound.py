@@ -24,7 +24,6 @@ from typing import Final, TypeAlias
 
 from pykraft.core.events import RequestReceived
 from pykraft.core.messages import Response
-from pykraft.core.replica import KRAFT_VERSIONS
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.inbox import Inbox
 from pykraft.host.io import HeldMessages
@@ -41,7 +40,7 @@ from pykraft.protocol.messages import API_VERSIONS, ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc import api_versions, codec
 from pykraft.rpc.context import Refusal, RpcContext
-from pykraft.types import Buffer
+from pykraft.types import KRAFT_VERSIONS, Buffer
 
 UNANSWERED_REQUESTS_MAX: Final = 32
 """Requests of one connection that may wait for their answers; Kafka's clients have at most five."""

@@ -16,10 +16,8 @@ Source: Kafka's ``KafkaRaftManager`` and ``QuorumState.initialize``; KIP-595, KI
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from pathlib import Path
 from random import Random
 
 from pykraft.config import LogSettings, NodeConfig
@@ -29,17 +27,16 @@ from pykraft.core.quarantine import Quarantine
 from pykraft.core.raft import Raft
 from pykraft.core.replica import LocalReplica
 from pykraft.errors import ConfigError, CorruptionError
+from pykraft.host.membership import membership_at_start
 from pykraft.log.config import LogConfig
 from pykraft.log.directory import Directory
 from pykraft.log.fs import Fs
 from pykraft.log.lane import OrderedLane
 from pykraft.log.log import Log
-from pykraft.log.membership import membership_of
 from pykraft.log.quarantine_file import QuarantineFile
 from pykraft.log.quorum_state import ElectionStore
 from pykraft.log.recovery import Recovery
-from pykraft.snapshot.bootstrap import membership_in_snapshot
-from pykraft.types import EPOCH_MAX, Election, Epoch, Instant, MembershipRecord, NodeId, Offset, Uuid
+from pykraft.types import EPOCH_MAX, Election, Epoch, Instant, NodeId, Uuid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +51,8 @@ class Opened:
     elections: ElectionStore
     lane: OrderedLane
     election: Election | None
-    membership: tuple[tuple[Offset, MembershipRecord], ...]
-    """What the log says of voters, by ascending offset."""
+    membership: Membership
+    """Who votes, from configuration, snapshot and log."""
     notes: tuple[str, ...]
     """Sentences for the operator about what recovery found."""
 
@@ -70,7 +67,7 @@ class Opened:
                 listeners=config.advertised_listeners,
                 default_listener=config.default_listener,
             ),
-            membership=Membership(config.voters, self.membership),
+            membership=self.membership,
             bootstrap=config.bootstrap_servers,
             election=self.election,
             log=self.view,
@@ -125,7 +122,7 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
         notes = list(recovery.notes)
         epoch = max(log.last_epoch, election.epoch if election else log.last_epoch)
         quarantine = _quarantine(file, recovery, epoch, notes)
-        membership = tuple(_membership(fs, config.partition_directory, log, recovery))
+        membership = Membership(config.voters, membership_at_start(fs, log, recovery.control_offsets))
         undo.pop_all()
     return Opened(
         config=config,
@@ -171,16 +168,6 @@ def _read_quarantine(file: QuarantineFile, epoch: Epoch, notes: list[str]) -> Qu
     except CorruptionError as error:
         notes.append(str(error))
         return Quarantine(epoch=epoch, until_offset=None, damages=(), is_cut=True)
-
-
-def _membership(fs: Fs, partition: Path, log: Log, recovery: Recovery) -> Iterator[tuple[Offset, MembershipRecord]]:
-    """What snapshot and log say of voters: the newest snapshot first, then the log from where that ends.
-
-    Source: Kafka's ``KRaftControlRecordStateMachine``.
-    """
-    snapshot_end, records = membership_in_snapshot(fs, partition)
-    yield from ((Offset(snapshot_end - 1), record) for record in records)
-    yield from (entry for entry in membership_of(log, recovery.control_offsets) if entry[0] >= snapshot_end)
 
 
 def _check(config: NodeConfig) -> None:

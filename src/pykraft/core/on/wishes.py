@@ -1,0 +1,35 @@
+"""Which handler carries out what the application, an operator or the own files want: one table.
+
+Source: Kafka's ``RaftClient``, whose methods these are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pykraft.core import events
+from pykraft.core.on.corruption import on_corruption_found
+from pykraft.core.on.propose import (
+    on_appends_scheduled,
+    on_proposed,
+    on_resign_requested,
+    on_shutdown_requested,
+)
+from pykraft.core.on.upgrade import on_upgrade_requested
+from pykraft.core.replica import Replica
+from pykraft.types import Instant
+
+HANDLERS: Mapping[type[events.Event], Callable[[Replica, Any, Instant], None]] = {
+    events.Proposed: on_proposed,
+    events.AppendsScheduled: on_appends_scheduled,
+    events.CorruptionFound: on_corruption_found,
+    events.ResignRequested: on_resign_requested,
+    events.UpgradeRequested: on_upgrade_requested,
+    events.ShutdownRequested: on_shutdown_requested,
+}
+
+
+def on_wish(replica: Replica, event: events.Event, now: Instant) -> None:
+    """Pass a wish to its handler."""
+    HANDLERS[type(event)](replica, event, now)

@@ -1,0 +1,53 @@
+"""Who votes in a scenario: configured, or formatted into the nodes' disks, and later what the log says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pykraft.core.effects import PlannedBatch
+from pykraft.core.membership import BOOTSTRAP_OFFSET, Membership
+from pykraft.core.messages import FetchedBatch
+from pykraft.types import (
+    KRaftVersion,
+    KRaftVoters,
+    Listeners,
+    MembershipRecord,
+    NodeId,
+    Offset,
+    ReplicaKey,
+    Uuid,
+    VersionRange,
+    Voter,
+    VoterSet,
+)
+
+
+def directory_id(node_id: int, replaced: int = 0) -> Uuid:
+    """Of the disk that a node begins with, or that came in its place."""
+    return Uuid(bytes([node_id + 100]) * 15 + bytes([node_id + 100 + 50 * replaced]))
+
+
+def voter(node_id: int, listeners: Listeners, kraft_version: int) -> Voter:
+    """An entry of the configured set, or at level 1 of the set in the bootstrap checkpoint."""
+    key = ReplicaKey(NodeId(node_id), directory_id(node_id) if kraft_version else None)
+    return Voter(key=key, listeners=listeners, kraft_version=VersionRange(0, min(1, kraft_version)))
+
+
+def membership(
+    voters: VoterSet, batches: Iterable[FetchedBatch], *, kraft_version: int, is_formatted: bool
+) -> Membership:
+    """What a node with these batches on its disk knows of voters when it starts."""
+    in_log = [entry for batch in batches for entry in batch.membership]
+    if kraft_version == 0:
+        return Membership(voters, in_log)
+    formatted: list[tuple[Offset, MembershipRecord]] = [
+        (BOOTSTRAP_OFFSET, KRaftVersion(kraft_version)),
+        (BOOTSTRAP_OFFSET, KRaftVoters(voters)),
+    ]
+    return Membership(VoterSet(), [*(formatted if is_formatted else ()), *in_log])
+
+
+def membership_in(batch: PlannedBatch) -> tuple[tuple[Offset, MembershipRecord], ...]:
+    """What a leader's own batch says of voters."""
+    records = enumerate(batch.control, batch.base_offset)
+    return tuple((Offset(at), record) for at, record in records if isinstance(record, KRaftVersion | KRaftVoters))
