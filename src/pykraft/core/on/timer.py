@@ -179,7 +179,7 @@ def _state_deadlines_ms(replica: Replica) -> list[int | None]:
         case Unattached() | Prospective() | Candidate():
             return [state.election_deadline_ms] if replica.may_campaign else []
         case Follower():
-            return [state.fetch_deadline_ms] if replica.may_campaign else []  # a Fetch is due before any word on membership
+            return [state.fetch_deadline_ms] if replica.may_campaign else []
         case Resigned():
             return [state.election_deadline_ms] if _may_open_epoch(replica) else []
         case _:
