@@ -35,6 +35,10 @@ class Inode:
         """True when the platter does not hold what it promised."""
         return bool(self._rot)
 
+    def standing(self) -> bytes:
+        """What is on the platter."""
+        return bytes(self.synced)
+
     def promised(self) -> bytes:
         """What was synced, as if the disk did not lie."""
         if not self._rot:

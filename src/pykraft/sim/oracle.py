@@ -8,6 +8,7 @@ recovery but the reading of a batch.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,6 +35,7 @@ class _Extent:
 
     base_offset: int
     inode: Inode
+    read: Callable[[Inode], bytes]
     version: int = -1
     entries: list[Entry] = field(default_factory=list)
     sound: bytes = b""
@@ -49,7 +51,7 @@ class _Extent:
         if self.version == self.inode.version:
             return
         self.version = self.inode.version
-        content = self.inode.promised()
+        content = self.read(self.inode)
         if not content.startswith(self.sound):
             self.entries, self.sound = [], b""
         position = len(self.sound)
@@ -67,8 +69,10 @@ class _Extent:
 class Platter:
     """Durable election and durable log of one node."""
 
-    def __init__(self, disk: VirtualDisk, partition: Path) -> None:
+    def __init__(self, disk: VirtualDisk, partition: Path, read: Callable[[Inode], bytes] = Inode.promised) -> None:
+        """``read`` says which bytes of a file count: what the disk promised, or what stands there."""
         self._disk = disk
+        self._read = read
         self._partition = partition
         self._directory: Directory | None = None
         self._extents: dict[str, _Extent] = {}
@@ -122,7 +126,7 @@ class Platter:
     def _extent(self, name: str, inode: Inode, base_offset: int) -> _Extent:
         known = self._extents.get(name)
         if known is None or known.inode is not inode:
-            known = self._extents[name] = _Extent(base_offset=base_offset, inode=inode)
+            known = self._extents[name] = _Extent(base_offset=base_offset, inode=inode, read=self._read)
         known.renew()
         return known
 

@@ -58,6 +58,16 @@ class Watch:
         for oracle in self._after_event:
             oracle.after_event(node, now)
 
+    def lost(self, node: Node) -> None:
+        """See `Invariant`."""
+        for oracle in self._asked["lost"]:
+            oracle.lost(node)
+
+    def wiped(self, node: Node) -> None:
+        """See `Invariant`."""
+        for oracle in self._asked["wiped"]:
+            oracle.wiped(node)
+
     def before_send(self, node: Node, spoken: Spoken) -> None:
         """See `Invariant`."""
         for oracle in self._asked["before_send"]:

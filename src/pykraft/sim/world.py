@@ -14,6 +14,7 @@ from random import Random
 
 from pykraft.host.host import Host
 from pykraft.sim.application import Application
+from pykraft.sim.atlas import Atlas
 from pykraft.sim.clock import Clock
 from pykraft.sim.faults import Faults
 from pykraft.sim.invariants import ALL, Invariant, ViolationError
@@ -78,6 +79,7 @@ class World:
         self._platters = {
             node_id: Platter(node.disk, partition_directory(node)) for node_id, node in self.nodes.items()
         }
+        self.atlas = Atlas(self)
         self.workload = Workload(self, self._dice(seed, "workload"))
         self.faults = Faults(self, self._dice(seed, "faults"))
         if recorder is not None:
@@ -168,6 +170,8 @@ class World:
         self._ends[node.node_id] = 0
         node.ledger = Ledger(self._platters[node.node_id].entries())
         node.ledger.cut(node.host.log_end_offset)
+        if self.atlas.has_lost(node):
+            self.watch.lost(node)
         self.watch.started(node)
         application = Application(self, node)
         self.workload.serve(node, application)

@@ -19,7 +19,9 @@ from pykraft.sim.faults.harm import Act, Harm
 from pykraft.sim.faults.kinds import KINDS
 from pykraft.sim.faults.network import NetworkFaults
 from pykraft.sim.faults.process import ProcessFaults
+from pykraft.sim.faults.silent import SilentFaults
 from pykraft.sim.faults.version import VersionFaults
+from pykraft.sim.faults.wipe import WipeFaults
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -50,6 +52,8 @@ class Faults:
             DiskFaults(self._harm),
             ClockFaults(self._harm),
             VersionFaults(self._harm),
+            SilentFaults(self._harm),
+            WipeFaults(self._harm),
         )
         self._kinds = _swarm(world, rng)
         self._acts: dict[str, Act] = {kind: act for each in self._families for kind, act in each.kinds.items()}
@@ -82,8 +86,12 @@ class Faults:
 
     def start(self, node: Node) -> None:
         """Start a node that is down, as soon as it may."""
-        if node.process is None:
+        if node.process is not None:
+            return
+        if self._world.atlas.may_return(node):
             node.start()
+        else:
+            self._world.clock.after(RETRY_US, lambda: self.start(node))
 
     def ended(self, node: Node) -> None:
         """A node went down, for whatever reason."""

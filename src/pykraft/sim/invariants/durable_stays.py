@@ -30,6 +30,14 @@ class AcknowledgedSurvivesRestart(Invariant):
         super().__init__(world)
         self._told: dict[int, int] = {}
 
+    def lost(self, node: Node) -> None:
+        """What its disk had lied about it cannot know."""
+        self._told.pop(int(node.node_id), None)
+
+    def wiped(self, node: Node) -> None:
+        """It had told nothing with this disk."""
+        self._told.pop(int(node.node_id), None)
+
     def before_send(self, node: Node, spoken: Spoken) -> None:
         """Remember what is acknowledged."""
         if spoken.fetched is not None:

@@ -39,6 +39,12 @@ class Invariant:
     def started(self, node: Node) -> None:
         """A process begins on this node, after its recovery."""
 
+    def lost(self, node: Node) -> None:
+        """The disk of this node had lied about its last records: it starts, and may lack what it had told to hold."""
+
+    def wiped(self, node: Node) -> None:
+        """This node has an empty disk from now on, and no memory."""
+
     def changed(self, node: Node, was: View, now: View) -> None:
         """An event is over, and the node is not as it was before."""
 

@@ -25,6 +25,10 @@ class MonotonicEpoch(Invariant):
         super().__init__(world)
         self._durable: dict[int, int] = {}
 
+    def wiped(self, node: Node) -> None:
+        """Its epoch begins anew."""
+        self._durable.pop(node.node_id, None)
+
     def changed(self, node: Node, was: View, now: View) -> None:
         """Compare the disk with what it was, and memory with the disk."""
         del was

@@ -24,6 +24,10 @@ class OneVote(Invariant):
         super().__init__(world)
         self._votes: dict[tuple[int, int], int] = {}
 
+    def wiped(self, node: Node) -> None:
+        """It does not know how it voted; none of those votes counts any more when it is back."""
+        self._votes = {key: candidate_id for key, candidate_id in self._votes.items() if key[0] != node.node_id}
+
     def before_send(self, node: Node, spoken: Spoken) -> None:
         """Compare a vote with the platter and with what was said before."""
         if spoken.candidate_id is None:

@@ -1,0 +1,126 @@
+"""Disks that lie: a bit that flips at rest, a page that was synced and is not there, a page in the wrong place.
+
+Nobody is told when it happens. It is seen when the file is read from the platter: after a loss of power, or once the
+page cache has let go of it. Only logs, their indexes and the epoch checkpoint are harmed: of ``quorum-state`` no other
+replica has a copy, so a node whose is damaged refuses to start and asks for its operator. The atlas decides which
+copies may be harmed; a lie waits for the first sync at which it may be told.
+
+Source: Bairavasundaram et al. (FAST 2008), where bit rot, lost and misdirected writes are told apart; Protocol-Aware
+Recovery (FAST 2018); TigerBeetle's storage simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from pykraft.log.epoch_checkpoint import FILE_NAME as EPOCHS
+from pykraft.protocol.batch import scan
+from pykraft.sim.faults.harm import RECOVERING, Act, Harm
+from pykraft.sim.inode import PAGE_SIZE_BYTES, Inode
+from pykraft.sim.oracle import LOG_SUFFIX
+
+if TYPE_CHECKING:
+    from pykraft.sim.node import Node
+
+LOG_PROBABILITY: Final = 0.8
+EVICTED_PROBABILITY: Final = 0.5
+NODES_TRIED: Final = 5
+CACHES: Final = (".index", ".timeindex", EPOCHS)
+
+
+class SilentFaults:
+    """One table of kinds."""
+
+    def __init__(self, harm: Harm) -> None:
+        self._harm = harm
+        self.kinds: dict[str, Act] = {
+            "bit flip": self._flip,
+            "lost write": partial(self._plan_lie, "lost write"),
+            "misdirected write": partial(self._plan_lie, "misdirected write"),
+        }
+
+    def stop(self) -> None:
+        """No disk lies any more; what is rotten stays so, until it is found and written again."""
+        for node in self._harm.world.nodes.values():
+            node.disk.liar = None
+
+    def _flip(self) -> bool:
+        return any(self._flip_at(self._harm.any_node()) for _ in range(NODES_TRIED))
+
+    def _flip_at(self, node: Node) -> bool:
+        rng = self._harm.rng
+        names = self._names(node, (LOG_SUFFIX,) if rng.random() < LOG_PROBABILITY else CACHES)
+        if not names:
+            return False
+        name = rng.choice(sorted(names))
+        inode = names[name]
+        position = rng.randrange(len(inode.synced))
+        if not self._may_harm(node, name, inode, position):
+            return False
+        self._harm.happened("bit flip", node)
+        self._harm.note(node, f"has a bit flipped in {name} at position {position}")
+        inode.rot(position, bytes([inode.synced[position] ^ 1 << rng.randrange(8)]))
+        if rng.random() < EVICTED_PROBABILITY:
+            inode.evict()
+        return True
+
+    def _may_harm(self, node: Node, name: str, inode: Inode, position: int) -> bool:
+        """Ask the atlas; in the tail, above the recovery point, the harm would not be noticed."""
+        atlas = self._harm.world.atlas
+        if not name.endswith(LOG_SUFFIX):
+            return atlas.may_damage(node)
+        is_tail = _offset_at(name, inode, position) >= atlas.durable_point(node)
+        if is_tail and atlas.may_lose(node):
+            atlas.lossy(node)
+            return True
+        return not is_tail and atlas.may_damage(node)
+
+    def _plan_lie(self, kind: str) -> bool:
+        """Tell this lie as soon as it may be told."""
+        node = self._harm.any_node()
+        if node.disk.liar is not None:
+            return False
+        node.disk.liar = partial(self._lie, kind, node, self._harm.rng)
+        return True
+
+    def _lie(self, kind: str, node: Node, rng: Random, path: Path, before: bytes, pages: Sequence[int]) -> None:
+        """A file was synced, and one of its pages is as it was before."""
+        names = self._names(node, (LOG_SUFFIX,))
+        inode = names.get(path.name)
+        if inode is None or not pages or not self._harm.world.atlas.may_lose(node):
+            return
+        start = rng.choice(pages) * PAGE_SIZE_BYTES
+        written = bytes(inode.synced[start : start + PAGE_SIZE_BYTES])
+        former = before[start : start + PAGE_SIZE_BYTES].ljust(len(written), b"\0")[: len(written)]
+        if written == former:
+            return
+        node.disk.liar = None
+        self._harm.happened(kind, node, role=None if node.process is not None else RECOVERING)
+        self._harm.note(node, f"has a {kind}: {path.name} at position {start}")
+        self._harm.world.atlas.lossy(node)
+        inode.rot(start, former)
+        if kind == "misdirected write":
+            name = rng.choice(sorted(names))
+            target = rng.randrange(len(names[name].synced)) // PAGE_SIZE_BYTES * PAGE_SIZE_BYTES
+            if (name, target) != (path.name, start):
+                names[name].rot(target, written)
+
+    def _names(self, node: Node, endings: tuple[str, ...]) -> dict[str, Inode]:
+        """Files of the partition with these endings that have something on the platter."""
+        directory = node.disk.directory(node.config.partition_directory)
+        names = directory.synced.items() if directory is not None else ()
+        return {name: inode for name, inode in names if name.endswith(endings) and inode.synced}
+
+
+def _offset_at(name: str, inode: Inode, position: int) -> int:
+    """First offset of the batch that holds this position of a log; what is behind the last one belongs to the next."""
+    offset = int(name.removesuffix(LOG_SUFFIX))
+    for start, header in scan(inode.promised(), verify_crc=False):
+        if start + header.size_bytes > position:
+            return header.base_offset
+        offset = header.end_offset
+    return offset

@@ -1,0 +1,61 @@
+"""A disk that is replaced by an empty one, with all that the node ever knew: its log, its epoch and its votes.
+
+With voters that are configured once and for all (KIP-595) nobody can tell the new disk from the old one: the node
+may vote twice, and records that counted its copy may be lost (KAFKA-14077). So it is done as an operator should:
+
+1. at most a minority of the voters is harmed in any way; 2. the node stays down; 3. the others elect a leader of a
+newer epoch, if need be because the present one is asked to resign, and commit a record in it; 4. the node starts.
+
+From then on none of its former votes and copies counts. No oracle is switched off for that: only what it remembers
+of the node that was wiped is forgotten (`Invariant.wiped`), and only when that happens.
+
+Source: Kafka ``RaftEventSimulationTest`` (recovery after the loss of one node's data); KAFKA-14077; KIP-853.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pykraft.sim.faults.harm import Act, Harm
+
+if TYPE_CHECKING:
+    from pykraft.sim.node import Node
+
+POLL_US: Final = 200_000
+
+
+class WipeFaults:
+    """One table of kinds."""
+
+    def __init__(self, harm: Harm) -> None:
+        self._harm = harm
+        self.kinds: dict[str, Act] = {"wiped disk": self._wipe}
+
+    def stop(self) -> None:
+        """Who was wiped comes back as before."""
+
+    def _wipe(self) -> bool:
+        world, node = self._harm.world, self._harm.any_node()
+        if world.atlas.waiting or not world.atlas.may_damage(node):
+            return False
+        self._harm.happened("wiped disk", node)
+        self._harm.note(node, "is given an empty disk")
+        epoch = max(world.durable_election(node).epoch, node.host.epoch if node.host is not None else 0)
+        world.atlas.wiped(node, epoch)
+        world.watch.wiped(node)
+        node.lose_power()
+        node.disk.wipe()
+        world.clock.after(POLL_US, lambda: self._move_on(node))
+        return True
+
+    def _move_on(self, node: Node) -> None:
+        """While the node has to wait, a leader that was elected with its vote is asked to resign."""
+        world = self._harm.world
+        epoch = world.atlas.waiting.get(int(node.node_id))
+        if epoch is None:
+            return
+        leader = world.newest_leader()
+        if leader is not None and leader.host.epoch <= epoch and not leader.is_paused:
+            world.touch(world.nodes[leader.node_id])
+            leader.host.resign(leader.host.epoch, world.nodes[leader.node_id].clock.instant)
+        world.clock.after(POLL_US, lambda: self._move_on(node))
