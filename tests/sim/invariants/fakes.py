@@ -1,41 +1,131 @@
-"""Nodes and worlds with nothing but what an invariant looks at."""
+"""Nodes and worlds with nothing but what an oracle looks at."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from pykraft.config import RaftConfig
+from pykraft.host.delivery import CommittedBatch
+from pykraft.log.lane import AppendBatches, Truncate
+from pykraft.protocol.batch import read_header
+from pykraft.protocol.records import encode_batch, encode_control_batch
+from pykraft.sim.history import Operation
+from pykraft.sim.ledger import Entry, Ledger
 from pykraft.sim.oracle import DurableElection
+from pykraft.sim.scenario import DEFAULT
+from pykraft.sim.view import DOWN, View
+from pykraft.types import Epoch, Instant, Io, LeaderChange, NodeId, Offset
 
 
-def node(node_id: int = 1, *, is_lane_idle: bool = False, **host: Any) -> Any:
+def node(node_id: int = 1, *, is_damaged: bool = False, is_rotten: bool = False, ms: int = 0, **host: Any) -> Any:
     """A node; it runs if anything is said of its host."""
-    made = SimpleNamespace(node_id=node_id, **{"epoch": 0, "role": "follower", "high_watermark": None, **host})
-    if not host:
-        return SimpleNamespace(node_id=node_id, host=None, process=None)
-    return SimpleNamespace(node_id=node_id, host=made, process=SimpleNamespace(host=made, is_lane_idle=is_lane_idle))
+    running = SimpleNamespace(**{"epoch": 1, "role": "follower", "leader_id": None, **host}) if host else None
+    process = SimpleNamespace(host=running, wiretap=SimpleNamespace(open_fetches={})) if host else None
+    return SimpleNamespace(
+        node_id=node_id,
+        host=running,
+        process=process,
+        is_damaged=is_damaged,
+        disk=SimpleNamespace(is_rotten=is_rotten, explains=lambda error: is_rotten),
+        clock=SimpleNamespace(instant=Instant(mono_ms=ms, wall_ms=ms)),
+        config=SimpleNamespace(raft=RaftConfig(append_linger_ms=10, fetch_timeout_ms=500)),
+        was_paused_since=lambda at_us: False,
+    )
 
 
-def leader(node_id: int, *, epoch: int, high_watermark: int | None) -> Any:
-    return node(node_id, role="leader", epoch=epoch, high_watermark=high_watermark)
+def view(role: str = "follower", epoch: int = 1, **fields: Any) -> View:
+    """What is seen of a node; ``disk_epoch``, ``voted_id`` and ``disk_leader_id`` are on its disk."""
+    disk = DurableElection(
+        epoch=fields.pop("disk_epoch", epoch),
+        voted_id=fields.pop("voted_id", None),
+        leader_id=fields.pop("disk_leader_id", None),
+    )
+    known = {"leader_id": None, "high_watermark": None, "has_fetched": False, "is_settled": False, **fields}
+    return View(role=role, epoch=epoch, disk=disk, **known)
+
+
+BEFORE = view(DOWN, 0)
 
 
 class World:
-    """What the platters of a world say."""
+    """What the disks and ledgers of a world hold: by node, the batches of each."""
 
-    def __init__(self, *, ends: dict[int, int] | None = None, **election: Any) -> None:
-        self.ends = ends or {}
+    def __init__(self, voters: int = 3, *, now_us: int = 0, **election: Any) -> None:
+        self.voter_count = voters
+        self.has_pre_votes = True
+        self.clock = SimpleNamespace(now_us=now_us)
+        self.scenario = DEFAULT
+        self.committed = Ledger()
         self.election = DurableElection(**election)
+        self.platters: dict[int, list[Entry]] = {}
+        self.ledgers: dict[int, Ledger] = {}
+        self.workload = SimpleNamespace(history=SimpleNamespace(operations=[]))
 
     def voters(self) -> list[Any]:
-        return [node(node_id) for node_id in self.ends]
+        return [node(node_id) for node_id in range(1, self.voter_count + 1)]
+
+    def ledger(self, node: Any) -> Ledger:
+        return self.ledgers.setdefault(int(node.node_id), Ledger())
 
     def durable_end_offset(self, node: Any) -> int:
-        return self.ends[node.node_id]
+        return Ledger(self.platters.get(int(node.node_id), [])).end_offset
+
+    def durable_entry(self, node: Any, offset: int) -> Entry | None:
+        return Ledger(self.platters.get(int(node.node_id), [])).at(offset)
 
     def durable_election(self, node: Any) -> DurableElection:
         return self.election
 
 
-def world(*, ends: dict[int, int] | None = None, **election: Any) -> Any:
-    return World(ends=ends, **election)
+def world(voters: int = 3, **given: Any) -> Any:
+    return World(voters, **given)
+
+
+def entry(base_offset: int, *, epoch: int = 1, crc: int = 0, count: int = 1) -> Entry:
+    return Entry(base_offset, base_offset + count, epoch, crc)
+
+
+def encoded(base_offset: int, *values: bytes, epoch: int = 1) -> bytes:
+    """A batch of these values; without values, one of a leader change."""
+    change = LeaderChange(leader_id=NodeId(1), voters=(NodeId(1),), granting_voters=(NodeId(1),))
+    if not values:
+        return encode_control_batch([change], base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=0)
+    return encode_batch(values, base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=0)
+
+
+def batch(base_offset: int, *values: bytes, epoch: int = 1) -> CommittedBatch:
+    data = encoded(base_offset, *values, epoch=epoch)
+    return CommittedBatch(
+        base_offset=Offset(base_offset),
+        end_offset=Offset(base_offset + (len(values) or 1)),
+        epoch=Epoch(epoch),
+        timestamp_ms=0,
+        is_control=not values,
+        data=data,
+    )
+
+
+def appends(*batches: bytes) -> AppendBatches:
+    return AppendBatches(io=Io(1), batches=[(read_header(data), data) for data in batches])
+
+
+def truncates(offset: int) -> Truncate:
+    return Truncate(io=Io(1), offset=Offset(offset))
+
+
+def operation(number: int = 1, *values: bytes, **fields: Any) -> Operation:
+    given = {"node_id": 1, "epoch": 1, "invoked_us": 0, "invoked_mono_ms": 0, "is_alive": lambda: True, **fields}
+    return Operation(number=number, values=tuple(values) or (b"%012dw" % number,), **given)
+
+
+def submit(made: Any, where: Any, at: Any, *jobs: Any) -> None:
+    """Tell an oracle of storage jobs, and let the ledger follow."""
+    for job in jobs:
+        made.submitted(at, job)
+        where.ledger(at).submitted(job)
+
+
+def entries_of(*batches: bytes) -> Sequence[Entry]:
+    return [Entry.of(read_header(data)) for data in batches]

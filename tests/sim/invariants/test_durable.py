@@ -6,14 +6,21 @@ import pytest
 
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.durable import PersistedIsDurable
-from tests.sim.invariants.fakes import node, world
+from tests.sim.invariants.fakes import entry, node, world
 
 
-def test_a_log_that_ends_where_its_node_says_is_accepted() -> None:
-    PersistedIsDurable().persisted(world(ends={1: 5}), node(log_end_offset=5))
+def made(durable: int) -> PersistedIsDurable:
+    where = world()
+    where.platters[1] = [entry(offset) for offset in range(durable)]
+    return PersistedIsDurable(where)
+
+
+def test_a_log_that_ends_where_its_node_says_is_accepted_and_a_damaged_one_anyway() -> None:
+    made(5).persisted(node(log_end_offset=5))
+    made(7).persisted(node(log_end_offset=5, is_damaged=True))
 
 
 @pytest.mark.parametrize("durable", [4, 6])
 def test_a_log_that_ends_elsewhere_on_the_platter_is_found(durable: int) -> None:
     with pytest.raises(ViolationError, match=f"ends at 5, on the platter at {durable}"):
-        PersistedIsDurable().persisted(world(ends={1: durable}), node(log_end_offset=5))
+        made(durable).persisted(node(log_end_offset=5))

@@ -10,10 +10,10 @@ from tests.sim.invariants.fakes import node, world
 
 
 def test_logs_from_the_beginning_and_nodes_that_are_down_are_accepted() -> None:
-    LogStartIsSnapshot().after_event(world(), node(log_start_offset=0))
-    LogStartIsSnapshot().after_event(world(), node())
+    LogStartIsSnapshot(world()).started(node(log_start_offset=0))
+    LogStartIsSnapshot(world()).started(node())
 
 
 def test_a_log_without_its_beginning_is_found() -> None:
     with pytest.raises(ViolationError, match="starts at 3"):
-        LogStartIsSnapshot().after_event(world(), node(log_start_offset=3))
+        LogStartIsSnapshot(world()).started(node(log_start_offset=3))

@@ -1,4 +1,4 @@
-"""Two leaders of an epoch are found, whoever names them and whenever."""
+"""Two leaders of an epoch are found, whoever names them and whenever, in memory or on disk."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import pytest
 
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.single_leader import SingleLeader
-from tests.sim.invariants.fakes import node, world
+from pykraft.sim.view import View
+from tests.sim.invariants.fakes import BEFORE, node, view, world
 
 
 def test_one_leader_for_each_epoch_is_accepted() -> None:
-    invariant = SingleLeader()
-    for node_id, epoch, leader_id in ((1, 1, 2), (3, 1, 2), (3, 2, None), (3, 2, 1), (1, 1, 2)):
-        invariant.after_event(world(), node(node_id, epoch=epoch, leader_id=leader_id))
-    invariant.after_event(world(), node(4))
+    made = SingleLeader(world())
+    for epoch, leader_id in ((1, 2), (1, 2), (2, None), (2, 1), (1, 2)):
+        made.changed(node(), BEFORE, view(epoch=epoch, leader_id=leader_id))
+    made.changed(node(4), BEFORE, BEFORE)
 
 
-def test_a_second_leader_of_an_epoch_is_found_also_when_the_first_is_long_gone() -> None:
-    invariant = SingleLeader()
+@pytest.mark.parametrize("now", [view(epoch=2, leader_id=3), view("down", 0, disk_epoch=2, disk_leader_id=3)])
+def test_a_second_leader_of_an_epoch_is_found_also_when_the_first_is_long_gone(now: View) -> None:
+    made = SingleLeader(world())
     for epoch in (1, 2, 3):
-        invariant.after_event(world(), node(1, epoch=epoch, leader_id=1))
+        made.changed(node(), BEFORE, view(epoch=epoch, leader_id=1))
     with pytest.raises(ViolationError, match="epoch 2 has leaders 1 and 3"):
-        invariant.after_event(world(), node(2, epoch=2, leader_id=3))
+        made.changed(node(2), BEFORE, now)

@@ -6,27 +6,36 @@ import pytest
 
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.vote import OneVote
+from pykraft.sim.oracle import DurableElection
 from pykraft.sim.spoken import Spoken
 from tests.sim.invariants.fakes import node, world
 
 
+def vote(epoch: int, candidate_id: int | None = None) -> Spoken:
+    return Spoken(epoch=epoch, candidate_id=candidate_id)
+
+
 def test_a_vote_on_disk_may_be_spoken_and_repeated() -> None:
-    invariant = OneVote()
+    where = world(epoch=1, voted_id=2)
+    made = OneVote(where)
     for _ in range(2):
-        invariant.before_send(world(epoch=1, voted_id=2), node(), Spoken(epoch=1, candidate_id=2))
-    invariant.before_send(world(epoch=1, voted_id=3), node(2), Spoken(epoch=1, candidate_id=3))
-    invariant.before_send(world(epoch=2, voted_id=3), node(), Spoken(epoch=2, candidate_id=3))
-    invariant.before_send(world(epoch=2), node(), Spoken(epoch=2))
+        made.before_send(node(), vote(1, 2))
+    where.election = DurableElection(epoch=2, voted_id=3)
+    made.before_send(node(), vote(2, 3))
+    made.before_send(node(2), vote(2, 3))
+    made.before_send(node(), vote(2))
 
 
 @pytest.mark.parametrize("voted_id", [None, 3])
 def test_a_vote_that_is_not_on_disk_is_found(voted_id: int | None) -> None:
     with pytest.raises(ViolationError, match=f"its disk knows a vote for {voted_id}"):
-        OneVote().before_send(world(epoch=1, voted_id=voted_id), node(), Spoken(epoch=1, candidate_id=2))
+        OneVote(world(epoch=1, voted_id=voted_id)).before_send(node(), vote(1, 2))
 
 
 def test_a_second_vote_in_an_epoch_is_found_even_if_the_disk_forgot_the_first() -> None:
-    invariant = OneVote()
-    invariant.before_send(world(epoch=1, voted_id=2), node(), Spoken(epoch=1, candidate_id=2))
+    where = world(epoch=1, voted_id=2)
+    made = OneVote(where)
+    made.before_send(node(), vote(1, 2))
+    where.election = DurableElection(epoch=1, voted_id=3)
     with pytest.raises(ViolationError, match="voted for 2 before"):
-        invariant.before_send(world(epoch=1, voted_id=3), node(), Spoken(epoch=1, candidate_id=3))
+        made.before_send(node(), vote(1, 3))

@@ -1,0 +1,32 @@
+"""A majority has on disk what is below the high watermark: those records, not as many."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.sim.invariants import ViolationError
+from pykraft.sim.invariants.majority import MajorityHoldsHighWatermark
+from pykraft.sim.ledger import Entry, Ledger
+from tests.sim.invariants.fakes import BEFORE, entry, node, view, world
+
+LOG = [entry(0), entry(1), entry(2)]
+
+
+def committed(platters: dict[int, list[Entry]]) -> None:
+    where = world()
+    where.ledgers[1], where.platters = Ledger(LOG), platters
+    made = MajorityHoldsHighWatermark(where)
+    made.changed(node(2), BEFORE, view("follower", high_watermark=9))
+    made.changed(node(1), BEFORE, view("leader", high_watermark=2))
+    made.changed(node(1), BEFORE, view("leader", high_watermark=2))
+
+
+@pytest.mark.parametrize("platters", [{2: LOG, 3: LOG[:2]}, {1: LOG, 2: LOG[:2]}, {1: LOG, 2: LOG, 3: LOG}])
+def test_what_a_majority_has_on_disk_may_be_committed(platters: dict[int, list[Entry]]) -> None:
+    committed(platters)
+
+
+@pytest.mark.parametrize("platters", [{1: LOG}, {1: LOG, 2: LOG[:1]}, {1: LOG, 2: [entry(0), entry(1, crc=7)]}])
+def test_what_only_a_minority_has_on_disk_is_found(platters: dict[int, list[Entry]]) -> None:
+    with pytest.raises(ViolationError, match=r"calls 2 committed, of 3 voters only \[1\] have"):
+        committed(platters)
