@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pykraft.client.journal import Acknowledged
 from pykraft.spark.audit import Audit
 from pykraft.spark.demo.live_tables import MicroBatch
+from pykraft.spark.demo.percentiles import percentiles
 from pykraft.spark.demo.replicas import Comparison
+
+SHARES = {"p50": 0.5, "p99": 0.99}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +71,7 @@ class Result:
 
 def commit_latencies_ms(said: Sequence[Acknowledged]) -> dict[str, float]:
     """Median and 99th percentile of the time from append to commit, over records."""
-    return _percentiles((one.latency_ms, one.count) for one in said)
+    return percentiles(((one.latency_ms, one.count) for one in said), SHARES)
 
 
 def batch_latencies_ms(said: Sequence[Acknowledged], batches: Sequence[MicroBatch]) -> dict[str, float]:
@@ -78,7 +81,7 @@ def batch_latencies_ms(said: Sequence[Acknowledged], batches: Sequence[MicroBatc
     waited for Spark to come up, and does not count.
     """
     if not batches:
-        return _percentiles(())
+        return percentiles((), SHARES)
     live_since_ms = batches[0].ended_wall_ms
     ends = [batch.end_offset for batch in batches]
     waits: list[tuple[float, int]] = []
@@ -86,19 +89,4 @@ def batch_latencies_ms(said: Sequence[Acknowledged], batches: Sequence[MicroBatc
         index = bisect_left(ends, one.end_offset)
         if one.wall_ms >= live_since_ms and index < len(batches):
             waits.append((float(max(0, batches[index].ended_wall_ms - one.wall_ms)), one.count))
-    return _percentiles(waits)
-
-
-def _percentiles(values: Iterable[tuple[float, int]]) -> dict[str, float]:
-    ascending = sorted(values)
-    total = sum(count for _, count in ascending)
-    return {name: _percentile(ascending, total * share) for name, share in (("p50", 0.5), ("p99", 0.99))}
-
-
-def _percentile(ascending: Sequence[tuple[float, int]], needed: float) -> float:
-    seen = 0
-    for value, count in ascending:
-        seen += count
-        if seen >= needed:
-            return value
-    return 0.0
+    return percentiles(waits, SHARES)

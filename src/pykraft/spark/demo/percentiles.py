@@ -1,0 +1,29 @@
+"""Percentiles of values that stand for many records each.
+
+Invariant: what is returned is one of the values, never something between two of them. It refuses to know units.
+
+Source: the nearest-rank definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+
+def percentiles(values: Iterable[tuple[float, int]], shares: Mapping[str, float]) -> dict[str, float]:
+    """By name the smallest value that at least this share of all records do not exceed; 0 when there are none.
+
+    ``values`` are a value and how many records it stands for.
+    """
+    ascending = sorted(values)
+    total = sum(count for _, count in ascending)
+    return {name: _nearest_rank(ascending, total * share) for name, share in shares.items()}
+
+
+def _nearest_rank(ascending: Sequence[tuple[float, int]], needed: float) -> float:
+    seen = 0
+    for value, count in ascending:
+        seen += count
+        if seen >= needed:
+            return value
+    return 0.0

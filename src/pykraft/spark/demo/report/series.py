@@ -1,0 +1,188 @@
+"""What a report draws, as numbers: a story cut into slices of time, times in seconds since the load began.
+
+Pure functions of a `Story`. Invariant: a slice in which nothing was acknowledged says so, it is not left out: a gap is
+what a reader looks for. It refuses to know how anything is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pykraft.client.journal import Acknowledged
+from pykraft.spark.demo.percentiles import percentiles
+from pykraft.spark.demo.story import Kill, Story
+
+SLICES_MAX = 120
+WIDTHS_S = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3_600)
+"""What a person can think in."""
+SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+GAP_MARGIN_MS_MIN = 250
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """From ``begin_s`` to ``end_s``: what was acknowledged in it, and how long that took.
+
+    ``latency_ms`` from append to commit and ``wait_ms`` from commit to table, percentiles over records by the names of
+    `SHARES`; None when there were no records. What never came into a table has no wait.
+    """
+
+    begin_s: float
+    end_s: float
+    records: int
+    latency_ms: Mapping[str, float] | None
+    wait_ms: Mapping[str, float] | None
+
+    @property
+    def records_per_s(self) -> float:
+        """How fast."""
+        return self.records / (self.end_s - self.begin_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spell:
+    """One node's leadership of one epoch, as far as it was seen from outside."""
+
+    node_id: int
+    epoch: int
+    begin_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """The time around a fail-over, times in ms since the kill.
+
+    ``marks`` are when, how many records so far, and by which node, one for each acknowledgement from ``begin_ms`` to
+    ``end_ms``.
+    """
+
+    kill: Kill
+    begin_ms: float
+    end_ms: float
+    marks: tuple[tuple[float, int, int], ...]
+
+    @property
+    def elected_ms(self) -> int:
+        """When the next leader led."""
+        return self.kill.elected_wall_ms - self.kill.killed_wall_ms
+
+
+def span_s(story: Story) -> float:
+    """When the last thing happened that is drawn."""
+    times = [story.end_wall_ms, *(batch.ended_wall_ms for batch in story.batches)]
+    return max(0.1, story.seconds_since_begin(max(times)))
+
+
+def slice_width_s(story: Story) -> float:
+    """How much time a slice holds."""
+    load_s = story.seconds_since_begin(story.end_wall_ms)
+    return next((width for width in WIDTHS_S if load_s / width <= SLICES_MAX), load_s / SLICES_MAX)
+
+
+def slices(story: Story) -> list[Slice]:
+    """The load's time in slices, the last one perhaps shorter."""
+    width_s = slice_width_s(story)
+    load_s = max(story.seconds_since_begin(story.end_wall_ms), width_s)
+    said: defaultdict[int, list[Acknowledged]] = defaultdict(list)
+    for one in story.acknowledged:
+        said[math.floor(story.seconds_since_begin(one.wall_ms) / width_s)].append(one)
+    ends = [batch.end_offset for batch in story.batches]
+    return [
+        _slice(story, said[index], ends, index * width_s, min(load_s, (index + 1) * width_s))
+        for index in range(math.ceil(load_s / width_s))
+    ]
+
+
+def _slice(story: Story, said: Sequence[Acknowledged], ends: Sequence[int], begin_s: float, end_s: float) -> Slice:
+    waits = [(wait, one.count) for one in said if (wait := _wait_ms(story, one, ends)) is not None]
+    return Slice(
+        begin_s=begin_s,
+        end_s=end_s,
+        records=sum(one.count for one in said),
+        latency_ms=percentiles(((one.latency_ms, one.count) for one in said), SHARES) if said else None,
+        wait_ms=percentiles(waits, SHARES) if waits else None,
+    )
+
+
+def _wait_ms(story: Story, one: Acknowledged, ends: Sequence[int]) -> float | None:
+    index = bisect_left(ends, one.end_offset)
+    return max(0.0, story.batches[index].ended_wall_ms - one.wall_ms) if index < len(ends) else None
+
+
+def acknowledged_ends(story: Story) -> list[tuple[float, int]]:
+    """How far the acknowledged log was, at the end of each slice with any: seconds, end offset."""
+    width_s = slice_width_s(story)
+    ends: dict[int, int] = {}
+    for one in story.acknowledged:
+        index = math.floor(story.seconds_since_begin(one.wall_ms) / width_s)
+        ends[index] = max(ends.get(index, 0), one.end_offset)
+    return [((index + 1) * width_s, ends[index]) for index in sorted(ends)]
+
+
+def table_ends(story: Story) -> list[tuple[float, int]]:
+    """How far the tables were, after each micro-batch: seconds, end offset."""
+    return [(story.seconds_since_begin(batch.ended_wall_ms), batch.end_offset) for batch in story.batches]
+
+
+def spells(story: Story) -> list[Spell]:
+    """Who led when, in the order of epochs: from what nodes acknowledged and what they said when they were asked.
+
+    A leader that was killed led until then. One whose election was heard of leads from then on.
+    """
+    seen: dict[tuple[int, int], list[float]] = {}
+    for epoch, node_id, wall_ms in _sightings(story):
+        seen.setdefault((epoch, node_id), []).append(wall_ms)
+    elections = {(kill.epoch, kill.leader_id): kill.elected_wall_ms for kill in story.kills}
+    return [
+        Spell(
+            node_id=node_id,
+            epoch=epoch,
+            begin_s=story.seconds_since_begin(min(walls[0], elections.get((epoch, node_id), walls[0]))),
+            end_s=story.seconds_since_begin(_killed_ms(story, node_id, min(walls)) or max(walls)),
+        )
+        for (epoch, node_id), walls in sorted((key, sorted(walls)) for key, walls in seen.items())
+    ]
+
+
+def _sightings(story: Story) -> Iterator[tuple[int, int, float]]:
+    for one in story.acknowledged:
+        yield int(one.epoch), int(one.node), one.wall_ms
+    for sample in story.samples:
+        if sample.leader_id is not None and sample.epoch is not None:
+            yield sample.epoch, sample.leader_id, sample.wall_ms
+
+
+def _killed_ms(story: Story, node_id: int, begin_wall_ms: float) -> int | None:
+    kills = [kill.killed_wall_ms for kill in story.kills if kill.node_id == node_id]
+    return min((wall_ms for wall_ms in kills if wall_ms >= begin_wall_ms), default=None)
+
+
+def gap(story: Story, kill: Kill) -> Gap:
+    """What was acknowledged around this kill; before and after it half as long as the fail-over took."""
+    margin_ms = max(GAP_MARGIN_MS_MIN, kill.failover_ms / 2)
+    begin_ms, end_ms = -margin_ms, kill.failover_ms + margin_ms
+    marks: list[tuple[float, int, int]] = []
+    total = 0
+    for one in sorted(story.acknowledged, key=lambda one: one.wall_ms):
+        at_ms = one.wall_ms - kill.killed_wall_ms
+        if begin_ms <= at_ms <= end_ms:
+            total += one.count
+            marks.append((at_ms, total, int(one.node)))
+    return Gap(kill=kill, begin_ms=begin_ms, end_ms=end_ms, marks=tuple(marks))
+
+
+def lags(story: Story) -> dict[int, list[tuple[float, int | None]]]:
+    """By node: seconds and the records that it was behind its leader at each look; None when nobody could say."""
+    node_ids = sorted({node_id for sample in story.samples for node_id in sample.replicas})
+    return {node_id: list(_lags_of(story, node_id)) for node_id in node_ids}
+
+
+def _lags_of(story: Story, node_id: int) -> Iterator[tuple[float, int | None]]:
+    for sample in story.samples:
+        replica = sample.replicas.get(node_id)
+        yield story.seconds_since_begin(sample.wall_ms), replica.lag if replica and replica.lag >= 0 else None

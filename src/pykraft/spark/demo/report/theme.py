@@ -1,0 +1,85 @@
+"""How plots look, and how they come into a page: as vector graphics whose colors are the page's own.
+
+So one drawing is right on a light screen and on a dark one. Owns the names of colors. Invariant: matplotlib draws with
+stand-ins, `to_svg` puts the page's variables in their places, and no identifier of one drawing is in another one. It
+refuses to know what is drawn.
+
+Source: CSS custom properties; matplotlib's SVG backend, which writes text as text if it is asked to.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import escape
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+WIDE_INCHES = 9.4
+NARROW_INCHES = 4.3
+NODES_MAX = 9
+NAMES = (
+    *("ink", "soft", "grid", "good", "bad", "accent", "tables", "on-node", "p50", "p90", "p99", "max"),
+    *(f"node-{number}" for number in range(NODES_MAX)),
+)
+"""Variables of the page: ``--ink`` and so on."""
+STAND_INS = {name: f"#0000{number:02x}" for number, name in enumerate(NAMES, start=1)}
+_NAME_OF = {color: name for name, color in STAND_INS.items()}
+_STAND_IN = re.compile(r"#0000[0-9a-f]{2}\b")
+_PROLOGUE = re.compile(r"\A.*?(?=<svg)", re.DOTALL)
+_SIZE = re.compile(r' (?:width|height)="[\d.]+pt"')
+_METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
+
+
+def color(name: str) -> str:
+    """What matplotlib is to draw with, for a color of the page."""
+    return STAND_INS[name]
+
+
+def node_color(node_id: int) -> str:
+    """The color of a node, the same in all plots."""
+    return STAND_INS[f"node-{(node_id - 1) % NODES_MAX}"]
+
+
+@contextmanager
+def drawing(name: str, *, height_inches: float, is_narrow: bool) -> Iterator[Figure]:
+    """A figure that looks like ours; ``name`` tells it from all others on the page."""
+    ink, soft, grid = color("ink"), color("soft"), color("grid")
+    settings = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": name,
+        "font.size": 9.0,
+        "text.color": ink,
+        "axes.edgecolor": soft,
+        "axes.labelcolor": soft,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "axes.xmargin": 0.0,
+        "grid.color": grid,
+        "grid.linewidth": 0.7,
+        "xtick.color": soft,
+        "ytick.color": soft,
+        "lines.linewidth": 1.4,
+        "hatch.linewidth": 0.8,
+        "legend.frameon": False,
+        "legend.borderaxespad": 0.0,
+        "legend.handlelength": 1.3,
+        "legend.columnspacing": 1.2,
+    }
+    with mpl.rc_context(settings):
+        width = NARROW_INCHES if is_narrow else WIDE_INCHES
+        yield Figure(figsize=(width, height_inches), layout="constrained")
+
+
+def to_svg(figure: Figure, *, label: str) -> str:
+    """The figure as an element of a page; ``label`` is read to who cannot see it. Call it within `drawing`."""
+    written = io.StringIO()
+    figure.savefig(written, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = _METADATA.sub("", _PROLOGUE.sub("", written.getvalue()))
+    text = _SIZE.sub("", text, count=2).replace("<svg", f'<svg role="img" aria-label="{escape(label)}"', 1)
+    return _STAND_IN.sub(lambda match: f"var(--{_NAME_OF[match[0]]})", text)

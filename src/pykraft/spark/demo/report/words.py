@@ -1,0 +1,121 @@
+"""What a report says in words: the verdict, what was checked and how that went, the most important numbers.
+
+Pure functions of a `Story`. Invariant: every problem of the result is said, and a check counts as passed only when its
+number is as it must be. It refuses to know HTML.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pykraft.spark.demo.options import DemoOptions
+from pykraft.spark.demo.story import Story
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """A claim, whether it holds, and what was found."""
+
+    claim: str
+    is_met: bool
+    found: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number:
+    """A number of the summary with its unit, and what it is."""
+
+    value: str
+    unit: str
+    meaning: str
+
+
+def verdict(story: Story) -> tuple[str, str]:
+    """One sentence in two parts; the first one is the stressed one."""
+    if story.result.problems:
+        count = len(story.result.problems)
+        return "Not as it must be:", f"{count} problem{'s' if count > 1 else ''} found."
+    records = f"all {story.result.audit.acknowledged:,} acknowledged records are in the tables, once and in order"
+    return "Nothing lost, nothing twice:", f"{records}{', although the leader was killed' if story.kills else ''}."
+
+
+def setting(story: Story) -> str:
+    """What was run."""
+    options = story.options
+    nodes = f"{options.nodes} nodes, each a process" if options.nodes > 1 else "One node"
+    load = f"{options.throughput:,} records of {options.record_size_bytes:,} bytes a second"
+    killed = "; half-way the leader was killed with kill -9 and started again" if story.kills else ""
+    return f"{nodes}; {load} for {story.result.seconds:,.0f} seconds{killed}. Spark read the log while it grew."
+
+
+def checks(story: Story) -> Iterator[Check]:
+    """All that was checked."""
+    audit, comparison = story.result.audit, story.result.comparison
+    yield Check(
+        claim="Nothing is lost",
+        is_met=audit.missing == 0 and audit.acknowledged > 0,
+        found=f"{audit.missing:,} of {audit.acknowledged:,} acknowledged records are missing in the tables",
+    )
+    yield Check(
+        claim="Nothing is there twice",
+        is_met=audit.duplicates == 0,
+        found=f"{audit.duplicates:,} duplicates among {audit.spark_rows:,} rows",
+    )
+    yield Check(
+        claim="Everything is in order",
+        is_met=audit.out_of_order == 0,
+        found=f"{audit.out_of_order:,} records stand before one that was written earlier",
+    )
+    yield Check(
+        claim="Nothing is made up",
+        is_met=audit.strays == 0,
+        found=f"{audit.strays:,} rows differ from the log, or are not in it",
+    )
+    yield Check(
+        claim="The tables are complete",
+        is_met=audit.spark_rows == audit.committed_records and audit.tables_agree,
+        found=f"{audit.spark_rows:,} rows for {audit.committed_records:,} committed records, "
+        f"and the tables {'agree' if audit.tables_agree else 'do not agree'} with each other",
+    )
+    yield Check(
+        claim="All nodes have the same log, and what was acknowledged is in it",
+        is_met=comparison.are_identical and not comparison.problems,
+        found="byte for byte the same"
+        if comparison.are_identical and not comparison.problems
+        else "; ".join(comparison.problems) or "the logs differ",
+    )
+    if story.kills:
+        kill = story.kills[0]
+        yield Check(
+            claim="Another node took over",
+            is_met=audit.leader_epochs > 1,
+            found=f"node {kill.node_id} was killed, node {kill.leader_id} acknowledged {kill.failover_ms:,} ms later",
+        )
+
+
+def numbers(story: Story) -> Iterator[Number]:
+    """The summary."""
+    result = story.result
+    rate = result.audit.acknowledged / result.seconds if result.seconds else 0.0
+    commit, table = result.commit_latency_ms, result.batch_latency_ms
+    yield Number(value=f"{result.audit.acknowledged:,}", unit="", meaning="records acknowledged")
+    yield Number(value=f"{rate:,.0f}", unit="per s", meaning="records acknowledged, fail-over included")
+    if result.failover_ms is not None:
+        yield Number(value=f"{result.failover_ms:,}", unit="ms", meaning="fail-over: kill to next acknowledgement")
+    yield Number(value=f"{commit['p50']:,.1f}", unit="ms", meaning="append to commit, half of the records (p50)")
+    yield Number(value=f"{commit['p99']:,.1f}", unit="ms", meaning="append to commit, 99 of 100 (p99)")
+    yield Number(value=f"{table['p50'] / 1_000:,.2f}", unit="s", meaning="commit to table, half of the records (p50)")
+    yield Number(value=f"{result.audit.leader_epochs:,}", unit="", meaning="leaders in the log (epochs)")
+
+
+def command(options: DemoOptions) -> str:
+    """How to run the same again."""
+    words = [
+        *("bin/demo", "--nodes", str(options.nodes), "--seconds", f"{options.seconds:g}"),
+        *("--throughput", str(options.throughput), "--record-size", str(options.record_size_bytes)),
+        *(["--kill-leader"] if options.kill_leader else []),
+        *("--report", "report"),
+    ]
+    return shlex.join(words)

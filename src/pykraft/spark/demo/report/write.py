@@ -1,0 +1,117 @@
+"""Writes the report of a run: ``index.html``, one file with all pictures, and ``report.json``, the numbers in it.
+
+Invariant: the numbers on the page are the story's. It refuses to know how the story came about.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from pykraft.errors import StorageError
+from pykraft.spark.demo.report import plots
+from pykraft.spark.demo.report.page import Picture, render
+from pykraft.spark.demo.report.series import gap, lags, slices, spells
+from pykraft.spark.demo.report.theme import drawing, to_svg
+from pykraft.spark.demo.story import Story
+
+PAGE = "index.html"
+NUMBERS = "report.json"
+
+
+def write_report(story: Story, directory: Path) -> Path:
+    """Write both files into this folder, which is made if it is not there; returns the page's path.
+
+    Errors: StorageError when they cannot be written.
+    """
+    page = render(story, list(_pictures(story)))
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / NUMBERS).write_text(json.dumps(_numbers(story), indent=1) + "\n", encoding="utf-8")
+        (directory / PAGE).write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(directory, f"the report cannot be written: {error.strerror}") from error
+    return directory / PAGE
+
+
+def _pictures(story: Story) -> Iterator[Picture]:
+    yield _picture(
+        "leadership",
+        "Who led when",
+        "A lane for each node. A wide bar is a leader; the number is its epoch, and no two bars are ever above one "
+        "another. A hatched piece is a node that is down.",
+        partial(plots.draw_leadership, story=story),
+        height_inches=0.75 + 0.42 * story.options.nodes,
+    )
+    for number, kill in enumerate(story.kills):
+        yield _picture(
+            f"gap-{number}",
+            f"The fail-over: {kill.failover_ms:,} ms without a leader that writes",
+            "Each dot is an acknowledgement, as high as there were records so far. The first bar is the time until the "
+            f"others had noticed that node {kill.node_id} is gone and node {kill.leader_id} had won an election, the "
+            "second one until a majority had its first records on disk. Nothing that was acknowledged before is lost.",
+            partial(plots.draw_gap, found=gap(story, kill)),
+            height_inches=3.6,
+        )
+    yield _picture(
+        "throughput",
+        "Records a second",
+        "What the quorum acknowledged, against what the load asked for. The red stretch is the fail-over; what the "
+        "load would have written meanwhile is not written later.",
+        partial(plots.draw_throughput, story=story),
+        height_inches=2.7,
+    )
+    yield _picture(
+        "latency",
+        "From append to commit",
+        "How long records took until a majority had them on disk: p50 is half of the records, p99 is 99 of 100.",
+        partial(plots.draw_latency, story=story),
+        height_inches=2.7,
+    )
+    yield _picture(
+        "tables",
+        "From the log to the tables",
+        "Above: the log, and the tables that follow it in steps, one dot a micro-batch. Below: how long a record that "
+        "was acknowledged at this time waited until it was in the tables. At first they wait for Spark to start.",
+        partial(plots.draw_tables, story=story),
+        height_inches=4.2,
+    )
+    if lags(story):
+        yield _picture(
+            "lag",
+            "How far replicas were behind",
+            "Records that a node's log was behind its leader's, as the leader said when it was asked some times a "
+            "second. A line is broken while nobody leads, and while the leader has not heard of the node.",
+            partial(plots.draw_lag, story=story),
+            height_inches=2.7,
+        )
+
+
+def _picture(name: str, title: str, reading: str, draw: Callable[[Figure], None], *, height_inches: float) -> Picture:
+    drawn = {}
+    for is_narrow in (False, True):
+        with drawing(f"{name}-{is_narrow}", height_inches=height_inches, is_narrow=is_narrow) as figure:
+            draw(figure)
+            drawn[is_narrow] = to_svg(figure, label=title)
+    return Picture(name=name, title=title, reading=reading, wide=drawn[False], narrow=drawn[True])
+
+
+def _numbers(story: Story) -> dict[str, Any]:
+    """All that the page shows; times in seconds since the load began, or wall ms where it says so."""
+    return {
+        "result": story.result.as_json(),
+        "options": asdict(story.options),
+        "begin_wall_ms": story.begin_wall_ms,
+        "end_wall_ms": story.end_wall_ms,
+        "kills": [asdict(kill) for kill in story.kills],
+        "leaders": [asdict(spell) for spell in spells(story)],
+        "slices": [{**asdict(each), "records_per_s": each.records_per_s} for each in slices(story)],
+        "micro_batches": [asdict(batch) for batch in story.batches],
+        "lags": {str(node_id): looks for node_id, looks in lags(story).items()},
+    }
