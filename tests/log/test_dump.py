@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
+from pykraft.core.quarantine import Quarantine
 from pykraft.errors import StorageError
 from pykraft.log.dump import INDEX_CHUNK_ENTRIES, dump_file
 from pykraft.log.dump_batches import Fact
 from pykraft.log.os_fs import OsFs
+from pykraft.log.quarantine_file import QuarantineFile
 from pykraft.log.quorum_state import ElectionStore
 from pykraft.log.recovery_point import RecoveryPoint
 from pykraft.protocol.records import encode_batch
@@ -197,6 +199,14 @@ def test_the_check_file_shows_the_newest_two_elections(tmp_path: Path) -> None:
     older, newer = entries(tmp_path / "quorum-state.check")
     assert [older["generation"], newer["generation"]] == [3, 4]
     assert newer["content"] == (tmp_path / "quorum-state").read_text()
+
+
+def test_a_quarantine_shows_what_was_noted(tmp_path: Path) -> None:
+    note = Quarantine(epoch=Epoch(3), until_offset=None, damages=(), is_cut=True)
+    QuarantineFile(OsFs(), tmp_path).write(note)
+    assert entries(tmp_path / "quarantine") == [
+        {"generation": 1, "content": '{"epoch":3,"untilOffset":null,"damages":[]}'},
+    ]
 
 
 def test_the_recovery_point_shows_its_two_slots(tmp_path: Path) -> None:

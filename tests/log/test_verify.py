@@ -64,6 +64,14 @@ def test_leftovers_and_strange_names_are_notes_and_a_swap_is_not(node: Path) -> 
     assert [name for name, _ in damage(node)] == [f"{FIRST}.log.swap"]
 
 
+def test_a_node_in_quarantine_is_told_and_an_unreadable_note_of_it_is_damage(node: Path) -> None:
+    (node / "quarantine").write_bytes(b"?")
+    report = look(node)
+    assert [Path(note.path).name for note in report.findings.notes] == ["quarantine"]
+    assert "does not vote" in str(report.findings.notes[0])
+    assert [name for name, _ in damage(node)] == ["quarantine"]
+
+
 def test_a_log_that_starts_late_needs_a_snapshot(kafkas: Path) -> None:
     for path in kafkas.glob("*.checkpoint"):
         path.unlink()

@@ -22,7 +22,7 @@ from typing import Final
 
 from pykraft.config import METADATA_TOPIC_NAME, TEST_TOPIC_NAME
 from pykraft.errors import StorageError, UsageError
-from pykraft.log import epoch_checkpoint, meta, partition, quorum_state, recovery_point
+from pykraft.log import epoch_checkpoint, meta, partition, quarantine_file, quorum_state, recovery_point
 from pykraft.log.fs import Fs
 from pykraft.log.paths import LOG, leftover_kind, parse_checkpoint, parse_segment_file
 from pykraft.log.verify_files import (
@@ -228,6 +228,9 @@ def _check_other(
         check_by_dump(fs, path, findings, partition.REPAIR)
     elif _PRODUCER_SNAPSHOT.fullmatch(path.name):
         check_by_dump(fs, path, findings, "remove this file: Raft has no producers, and Kafka writes it again")
+    elif path.name == quarantine_file.FILE_NAME:
+        check_by_dump(fs, path, findings, quarantine_file.REPAIR)
+        findings.add_note(path, "says that the node lost part of its log, and does not vote until it has it again")
     elif path.name not in _PARTITION_FILES:
         _tell_of_odd_name(path, findings)
 
