@@ -118,3 +118,25 @@ def test_an_only_voter_is_alone_and_itself() -> None:
     assert not VoterSet.of([voter(1, ONE)]).is_only_voter(key(1, TWO))
     assert not VoterSet.of([voter(1), voter(2)]).is_only_voter(key(1))
     assert not VoterSet().is_only_voter(key(1))
+
+
+@pytest.mark.conformance(141)
+def test_a_voter_set_is_changed_by_one_member() -> None:
+    two = VoterSet.of([voter(2, TWO), voter(1, ONE)])
+    assert two.with_added(voter(3, ONE)) == VoterSet.of([voter(1, ONE), voter(2, TWO), voter(3, ONE)])
+    assert two.with_added(voter(2, ONE)) is None, "an id is there once, whatever its directory"
+    assert two.without(key(2, TWO)) == VoterSet.of([voter(1, ONE)])
+    assert two.without(key(2, ONE)) is None
+    assert two.without(key(2)) is None
+    assert two.without(key(3, ONE)) is None
+    assert VoterSet.of([voter(1, ONE)]).without(key(1, ONE)) is None, "a set is never empty"
+
+
+@pytest.mark.conformance(141)
+def test_an_entry_is_replaced_by_what_its_key_matches() -> None:
+    other = Listeners((("CONTROLLER", Endpoint("h", 1)),))
+    known = VoterSet.of([voter(1, ONE), voter(2)])
+    assert known.with_updated(voter(1, ONE, other)) == VoterSet.of([voter(1, ONE, other), voter(2)])
+    assert known.with_updated(voter(2, TWO)) == VoterSet.of([voter(1, ONE), voter(2, TWO)]), "it learns its directory"
+    assert known.with_updated(voter(1, TWO)) is None
+    assert known.with_updated(voter(3, ONE)) is None

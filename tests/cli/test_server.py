@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from pykraft import __version__
 from pykraft.cli.server import server
+from pykraft.cli.storage import storage
 from pykraft.config import TEST_CLUSTER_ID, NodeConfig
 from pykraft.errors import ConfigError, UsageError
 from pykraft.server import run
@@ -75,6 +76,17 @@ def test_options_count_before_properties(config_path: Path, served: list[tuple[N
     assert (config.cluster_id, config.directory_id) == ("my-cluster.1", uuid_parse(DIRECTORY_ID))
     load = Load(records_per_s=-1, record_size_bytes=100)
     assert chosen == ServerOptions(load=load, ack_descriptor=7, loop="asyncio")
+
+
+def test_a_formatted_directory_says_which_cluster(
+    tmp_path: Path, served: list[tuple[NodeConfig, ServerOptions]]
+) -> None:
+    path = tmp_path / "formatted.properties"
+    path.write_text(PROPERTIES.replace("log.dirs=data", f"log.dirs={tmp_path}/data"))
+    assert CliRunner().invoke(storage, ["format", "-c", str(path), "-t", "my-cluster"]).exit_code == 0
+    assert invoke(path).exit_code == 0
+    assert invoke(path, "--cluster-id", "another").exit_code == 0
+    assert [config.cluster_id for config, _ in served] == ["my-cluster", "another"]
 
 
 def test_a_node_may_go_without_load(config_path: Path, served: list[tuple[NodeConfig, ServerOptions]]) -> None:

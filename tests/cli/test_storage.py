@@ -136,7 +136,7 @@ def test_a_dynamic_quorum_is_formatted_with_its_first_voters(
     assert json.loads(run("format", "-c", path, "-t", CLUSTER, *words, "-g", "--json").stdout)["kraftVersion"] == 1
 
 
-@pytest.mark.conformance(137)
+@pytest.mark.conformance(142)
 @pytest.mark.parametrize(
     ("text", "named"),
     [

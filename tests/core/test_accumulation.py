@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pykraft.core.accumulation import BATCH_HEADER_SIZE_BYTES, Accumulation
 from pykraft.core.effects import PlannedBatch
-from pykraft.types import Epoch, Offset
+from pykraft.types import Epoch, KRaftVersion, KRaftVoters, Offset, VoterSet
 from tests.core.replicas import NOW, later
 
 
@@ -147,3 +147,18 @@ def test_the_end_of_a_term_gives_back_what_was_only_prepared() -> None:
     gathered.add(handle=1, count=1, size_bytes=60, now=NOW)
     gathered.add(handle=2, count=1, size_bytes=60, now=NOW, is_prepared=True)
     assert gathered.close() == (1, 2)
+
+
+@pytest.mark.conformance(112)
+def test_a_control_batch_comes_after_all_that_was_taken_and_lets_it_go() -> None:
+    gathered = accumulation()
+    assert gathered.add(handle=1, count=2, size_bytes=50, now=NOW, is_prepared=True) == 7
+    records = (KRaftVersion(1), KRaftVoters(VoterSet()))
+    assert gathered.add_control(records, later(3)) == 9
+    assert gathered.add(handle=2, count=1, size_bytes=50, now=later(4)) == 11
+    first, control, last = gathered.drain()
+    assert (first.base_offset, first.end_offset, first.handles) == (7, 9, (1,))
+    assert (control.base_offset, control.end_offset, control.control) == (9, 11, records)
+    assert (control.epoch, control.timestamp_ms, control.handles) == (5, NOW.wall_ms + 3, ())
+    assert (last.base_offset, last.handles) == (11, (2,))
+    assert accumulation().add_control(records, NOW) == 7

@@ -24,7 +24,7 @@ def grown() -> Membership:
     )
 
 
-@pytest.mark.conformance(136)
+@pytest.mark.conformance(140)
 def test_the_configured_set_counts_until_the_log_has_one() -> None:
     made = Membership(STATIC)
     assert (made.voters, made.kraft_version, made.voters_offset, made.ignores_static) == (STATIC, 0, None, False)
@@ -35,7 +35,7 @@ def test_the_configured_set_counts_until_the_log_has_one() -> None:
     assert not Membership(VoterSet(), [(BOOTSTRAP_OFFSET, KRaftVoters(TWO))]).ignores_static
 
 
-@pytest.mark.conformance(136)
+@pytest.mark.conformance(140)
 @pytest.mark.parametrize(
     ("offset", "voters", "version"),
     [(4, None, 0), (5, None, 1), (6, STATIC, 1), (8, STATIC, 1), (9, FOUR, 1), (19, FOUR, 1), (20, TWO, 1)],
@@ -45,7 +45,7 @@ def test_what_was_in_force_at_an_offset(offset: int, voters: VoterSet | None, ve
     assert grown().kraft_version_at(Offset(offset)) == version
 
 
-@pytest.mark.conformance(135)
+@pytest.mark.conformance(139, 140)
 @pytest.mark.parametrize(
     ("end_offset", "voters", "version"), [(21, TWO, 1), (20, FOUR, 1), (9, STATIC, 1), (6, STATIC, 1), (5, STATIC, 0)]
 )
@@ -57,7 +57,7 @@ def test_a_truncation_brings_back_what_was_in_force_before(end_offset: int, vote
     assert made.voters == TWO
 
 
-@pytest.mark.conformance(136)
+@pytest.mark.conformance(140)
 def test_what_a_snapshot_holds_is_forgotten_but_for_what_is_in_force_at_its_end() -> None:
     made = grown()
     made.forget_before(Offset(10))

@@ -96,3 +96,29 @@ def test_successors_are_the_most_caught_up_first_unknown_last_ties_by_id() -> No
     for node_id, offset in ((5, 7), (3, 7), (4, 0)):
         progress.of(key(node_id)).fetched(Offset(offset), Offset(9), NOW)
     assert progress.by_fetch_offset(without=NodeId(1)) == (key(3), key(5), key(4), key(2))
+
+
+@pytest.mark.conformance(93)
+def test_who_joins_the_voters_brings_what_it_fetched_and_who_leaves_goes_on_as_an_observer() -> None:
+    progress = Progress(voter_set(1, 2))
+    progress.of(key(2)).fetched(Offset(5), Offset(9), NOW)
+    progress.of(key(3)).fetched(Offset(7), Offset(9), NOW)
+    progress.change_voters(voter_set(1, 3, 4))
+    assert {node_id: seen.end_offset for node_id, seen in progress.voters.items()} == {1: None, 3: 7, 4: None}
+    left = progress.observer(key(2))
+    assert left is not None
+    assert left.end_offset == 5
+    assert progress.observer(key(3)) is None
+
+
+@pytest.mark.conformance(93)
+def test_a_voter_with_another_directory_id_begins_anew_and_one_that_told_its_own_does_not() -> None:
+    anonymous = VoterSet.of([Voter(key=ReplicaKey(NodeId(2)), listeners=listeners(2))])
+    progress = Progress(anonymous)
+    progress.of(key(2)).fetched(Offset(5), Offset(9), NOW)
+    progress.change_voters(voter_set(2))
+    assert progress.voters[NodeId(2)].end_offset == 5
+    assert progress.voters[NodeId(2)].key == key(2)
+    replaced = VoterSet.of([Voter(key=ReplicaKey(NodeId(2), directory(9)), listeners=listeners(2))])
+    progress.change_voters(replaced)
+    assert progress.voters[NodeId(2)].end_offset is None

@@ -18,7 +18,7 @@ from tests.core.replicas import voter_set
 TOPIC = Uuid(bytes(15) + b"\1")
 
 
-@pytest.mark.conformance(135)
+@pytest.mark.conformance(139)
 def test_the_checkpoint_comes_before_the_log(tmp_path: Path) -> None:
     fs, partition = OsFs(), tmp_path / "t-0"
     write_bootstrap(fs, partition, voter_set(1))

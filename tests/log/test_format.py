@@ -8,7 +8,13 @@ import pytest
 
 from pykraft.errors import CorruptionError, ForeignDirectoryError, UsageError
 from pykraft.log.directory import Directory
-from pykraft.log.format import Formatted, format_directories, inspect_directories
+from pykraft.log.format import (
+    Formatted,
+    cluster_id_in,
+    directory_id_in,
+    format_directories,
+    inspect_directories,
+)
 from pykraft.log.meta import MetaProperties, encode_meta
 from pykraft.log.os_fs import OsFs
 from pykraft.types import NodeId, Uuid
@@ -96,3 +102,10 @@ def test_every_problem_is_told_in_kafkas_words(tmp_path: Path) -> None:
     assert "has no directory.id" in told[6]
     assert len(told) == 7
     assert "those of node 1, and the configuration is node 3's" in problems(first, node_id=3)[0]
+
+
+def test_what_a_directory_was_formatted_for(tmp_path: Path) -> None:
+    fs, path = OsFs(), tmp_path / "data"
+    assert (cluster_id_in(fs, path), directory_id_in(fs, path)) == (None, None)
+    [done] = format_all(path)
+    assert (cluster_id_in(fs, path), directory_id_in(fs, path)) == ("c", done.directory_id)

@@ -23,7 +23,7 @@ OPENING = (
 )
 
 
-@pytest.mark.conformance(135)
+@pytest.mark.conformance(139)
 def test_records_of_voters_are_found_after_a_restart(tmp_path: Path) -> None:
     batches = [
         encode_control_batch(OPENING, base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1),

@@ -67,7 +67,7 @@ def test_the_message_for_the_core_has_headers_only() -> None:
     assert message.high_watermark == MESSAGE.high_watermark
 
 
-@pytest.mark.conformance(135)
+@pytest.mark.conformance(139)
 def test_what_a_control_batch_says_of_voters_comes_along() -> None:
     records = (KRaftVersion(1), KRaftVoters(VoterSet()))
     control = encode_control_batch(records, base_offset=Offset(5), epoch=Epoch(1), timestamp_ms=1)

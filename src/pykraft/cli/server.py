@@ -20,6 +20,8 @@ from pykraft import __version__
 from pykraft.cli.config_file import find_config, naming, read_config, tell_of_neighbors
 from pykraft.cli.identity import parse_cluster_id, parse_directory_id
 from pykraft.config import NodeConfig
+from pykraft.log.format import cluster_id_in
+from pykraft.log.os_fs import OsFs
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -83,12 +85,14 @@ def server(  # noqa: PLR0913 - one argument for each option
 
 
 def _with_options(config: NodeConfig, directory_id: str | None, cluster_id: str | None) -> NodeConfig:
-    """The configuration with what the command line says instead. Errors: UsageError."""
+    """The configuration with what the command line says instead, or the log directory of the cluster.
+
+    Errors: UsageError, CorruptionError.
+    """
     if directory_id is not None:
         config = replace(config, directory_id=parse_directory_id(directory_id))
-    if cluster_id is not None:
-        config = replace(config, cluster_id=parse_cluster_id(cluster_id))
-    return config
+    found = parse_cluster_id(cluster_id) if cluster_id is not None else cluster_id_in(OsFs(), config.log_dir)
+    return config if found is None else replace(config, cluster_id=found)
 
 
 def _set_up_logging(level: str, form: str) -> None:

@@ -95,6 +95,11 @@ def directory_id_in(fs: Fs, path: Path) -> Uuid | None:
     return parse_meta(path / FILE_NAME, fs.read(path / FILE_NAME)).directory_id if _is_formatted(fs, path) else None
 
 
+def cluster_id_in(fs: Fs, path: Path) -> str | None:
+    """The cluster that a directory was formatted for. Errors: StorageError, CorruptionError."""
+    return parse_meta(path / FILE_NAME, fs.read(path / FILE_NAME)).cluster_id if _is_formatted(fs, path) else None
+
+
 def inspect_directories(fs: Fs, paths: Sequence[Path], *, node_id: NodeId | None) -> Inspection:
     """What is in these directories, with the problems in Kafka's words where Kafka has any for them."""
     found: list[Path] = []

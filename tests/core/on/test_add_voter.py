@@ -37,7 +37,7 @@ def said(made: Replica, error: int = 0, levels: VersionRange | None = BOTH) -> l
     return [message.error for message in replies if isinstance(message, messages.ChangeVoterResponse)]
 
 
-@pytest.mark.conformance(131)
+@pytest.mark.conformance(130)
 def test_a_voter_is_added_once_it_has_caught_up() -> None:
     made = asked()
     assert said(made) == []
@@ -71,6 +71,7 @@ def test_whoever_cannot_be_a_voter_is_refused(
     assert leading(one).change is None
 
 
+@pytest.mark.conformance(132)
 def test_an_answer_before_the_commit_if_wanted() -> None:
     made = asked(committed=False)
     assert said(made) == [ErrorCode.NONE]

@@ -42,7 +42,7 @@ def spoken(made: Replica) -> list[messages.Request]:
     return found
 
 
-@pytest.mark.conformance(133)
+@pytest.mark.conformance(135)
 def test_a_voter_tells_what_its_entry_does_not_say() -> None:
     (told,) = spoken(following())
     assert isinstance(told, messages.UpdateVoterRequest)
@@ -86,7 +86,7 @@ def test_the_entry_says_by_itself_whether_it_was_updated() -> None:
     assert not made.state.has_updated
 
 
-@pytest.mark.conformance(134)
+@pytest.mark.conformance(138)
 def test_a_joiner_asks_to_be_added_or_its_old_disk_to_be_removed_first() -> None:
     others = voter_set(2, 3).voters
     (told,) = spoken(following(*others, auto_join=True))

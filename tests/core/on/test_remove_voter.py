@@ -13,7 +13,7 @@ from tests.core.on.test_voter_changes import dynamic, leading
 from tests.core.replicas import NOW, ask, directory, key, only, voter_set
 
 
-@pytest.mark.conformance(132)
+@pytest.mark.conformance(133)
 def test_the_set_without_it_counts_at_once() -> None:
     made = dynamic()
     leading(made).fetched_voters = {NodeId(3)}
@@ -25,6 +25,7 @@ def test_the_set_without_it_counts_at_once() -> None:
     assert (set(state.progress.voters), state.fetched_voters) == ({1, 2}, set())
 
 
+@pytest.mark.conformance(133)
 @pytest.mark.parametrize(
     ("ids", "gone", "text"),
     [

@@ -42,7 +42,7 @@ def upgraded(
     return answer.error, any(isinstance(effect, AppendBatches) for effect in found)
 
 
-@pytest.mark.conformance(133)
+@pytest.mark.conformance(137)
 def test_level_and_voters_are_one_batch() -> None:
     made = told()
     assert upgraded(made, validate_only=True) == (None, False)

@@ -47,7 +47,7 @@ def error_of(made: Replica, request: messages.Request) -> int:
 REMOVE = messages.RemoveVoterRequest(voter=key(3))
 
 
-@pytest.mark.conformance(132)
+@pytest.mark.conformance(131, 133, 134)
 @pytest.mark.parametrize("request_", [add_voter(), REMOVE, update_voter()])
 @pytest.mark.parametrize(
     "made",
@@ -109,7 +109,7 @@ def test_a_leader_is_removed_when_the_set_without_it_is_committed() -> None:
     assert not is_removed(static, leading(static))
 
 
-@pytest.mark.conformance(133)
+@pytest.mark.conformance(134)
 def test_an_entry_that_changes_is_written_and_one_that_does_not_is_not() -> None:
     made = dynamic()
     assert error_of(made, update_voter(versions=(0, 2))) == ErrorCode.NONE
