@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +26,7 @@ def test_a_seed_becomes_an_outcome_and_its_trace_is_told() -> None:
     assert told
 
 
-@pytest.mark.parametrize("error", [AssertionError("no"), ValueError("no"), KeyError("no")])
+@pytest.mark.parametrize("error", [AssertionError("no"), KeyError("no"), RecursionError("no"), struct.error("no")])
 def test_a_failure_tells_the_reason_the_story_and_the_last_lines(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
