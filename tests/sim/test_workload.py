@@ -4,19 +4,44 @@ from __future__ import annotations
 
 from random import Random
 
+from pykraft.sim.history import Answer, number_of
 from pykraft.sim.workload import Workload
 from tests.sim.worlds import calm_world, led_world, run_for, run_until
 
 
-def test_values_are_proposed_at_the_leader_and_their_places_remembered() -> None:
+def test_clients_call_the_leader_and_what_they_are_told_is_kept() -> None:
     world, leader = led_world()
     world.workload.begin()
-    run_until(world, lambda: len(world.workload.acknowledged) >= 5)
-    proposed = [value for _, values in sorted(world.workload.acknowledged.items()) for value in values]
-    numbers = [int(value[:12]) for value in proposed]
-    assert numbers == sorted(set(numbers))
-    assert all(1 <= len(values) <= world.scenario.work.values_max for values in world.workload.acknowledged.values())
+    run_until(world, lambda: world.workload.acknowledged >= 40)
+    history = world.workload.history.operations
+    numbers = [number_of(value) for operation in history for value in operation.values]
+    assert numbers == list(range(1, world.workload.proposed + 1))
+    committed = [operation for operation in history if operation.answer is Answer.COMMITTED]
+    assert sum(len(operation.values) for operation in committed) == world.workload.acknowledged
+    assert {operation.node_id for operation in history} == {leader.node_id}
+    assert all(operation.answered_us is not None and operation.is_alive() for operation in committed)
+    assert world.workload.acknowledged_end_offset == max(operation.end_offset for operation in committed)
     assert world.workload.acknowledged_end_offset <= (leader.host.high_watermark or 0)
+    assert any(operation.is_read and operation.read for operation in committed)
+
+
+def test_a_leader_that_loses_its_place_leaves_outcomes_open() -> None:
+    world, leader = led_world()
+    for other in world.nodes:
+        world.network.cut(leader.node_id, other)
+        world.network.cut(other, leader.node_id)
+    world.workload.begin()
+    run_until(world, lambda: leader.host.role != "leader")
+    answers = {operation.answer for operation in world.workload.history.operations}
+    assert answers == {Answer.UNKNOWN}
+
+
+def test_a_paused_leader_is_not_called() -> None:
+    world, leader = led_world()
+    leader.pause(300_000)
+    world.workload.begin()
+    run_for(world, 200_000)
+    assert world.workload.proposed == 0
 
 
 def test_nothing_is_acknowledged_without_a_majority() -> None:

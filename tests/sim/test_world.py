@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pykraft.sim.invariants import ViolationError
+from pykraft.sim.invariants.vote import OneVote
 from pykraft.sim.scenario import Course, Scenario
 from pykraft.sim.world import World
-from tests.sim.worlds import calm_world, led_world, run_for, run_until, started_world
+from tests.sim.worlds import calm_world, led_world, run_until, started_world
 
 QUICK_SEED = 2
 
@@ -64,39 +65,30 @@ def test_a_world_in_which_nothing_happens_is_a_failure() -> None:
         calm_world().turn()
 
 
-def test_what_was_acknowledged_and_is_not_there_is_found() -> None:
+def test_a_run_that_does_not_heal_and_is_not_asked_to_ends_at_its_bound() -> None:
+    scenario = Scenario(course=Course(faults_us=100_000, heal_us=1_000))
+    assert 101 <= World(QUICK_SEED, scenario=scenario, oracles=()).run().virtual_ms < 150
+
+
+def test_any_oracle_watches_alone() -> None:
+    assert [type(oracle) for oracle in World(QUICK_SEED, oracles=[OneVote]).watch.oracles] == [OneVote]
+
+
+def test_what_is_committed_is_what_leaders_count() -> None:
     world, leader = led_world()
-    world.workload.begin()
-    run_until(world, lambda: bool(world.workload.acknowledged))
-    world.check_acknowledged()
-    base_offset, values = next(iter(world.workload.acknowledged.items()))
-    for lost in ({base_offset: (b"another", *values[1:])}, {(leader.host.high_watermark or 0) + 99: values}):
-        world.workload.acknowledged = lost
-        with pytest.raises(ViolationError, match="Acknowledged"):
-            world.check_acknowledged()
+    node = world.nodes[leader.node_id]
+    assert world.committed.entries == world.ledger(node).entries
+    run_until(world, lambda: world.durable_end_offset(node) > 0)
+    assert world.durable_entry(node, 0) == world.committed.at(0)
 
 
-def test_what_was_committed_twice_is_found() -> None:
-    world, leader = led_world()
-    for _ in range(2):
-        leader.host.propose(
-            [b"000000000001"], epoch=leader.host.epoch, now=world.clock.instant, on_outcome=lambda _: None
-        )
-    run_until(world, lambda: (leader.host.high_watermark or 0) >= 3)
-    run_for(world, 1_000)
-    with pytest.raises(ViolationError, match="twice"):
-        world.check_acknowledged()
-
-
-def test_all_invariants_look_at_the_nodes_that_something_happened_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oracles_look_at_the_nodes_that_something_happened_to(monkeypatch: pytest.MonkeyPatch) -> None:
     world = started_world()
     seen: list[int] = []
-    for invariant in world._invariants:
-        monkeypatch.setattr(invariant, "after_event", lambda _, node: seen.append(int(node.node_id)))
+    monkeypatch.setattr(world.watch, "event_over", lambda node: seen.append(int(node.node_id)))
     world.clock.after(0, lambda: world.touch(world.nodes[2]))
     world._touched.clear()
     world.turn()
-    assert seen == [2] * len(world._invariants)
     world.clock.after(0, lambda: None)
     world.turn()
-    assert len(seen) == len(world._invariants)
+    assert seen == [2]
