@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 WITHOUT_PYSPARK = {
     f"test_{name}.py"
-    for name in ("files", "java", "live", "master", "options", "package", "pieces", "quiet", "story", "tail", "walk")
+    for name in (
+        *("files", "java", "live", "master", "options", "package"),
+        *("pieces", "plain", "quiet", "story", "tail", "walk"),
+    )
 }
 
 

@@ -31,7 +31,8 @@ from tests.spark.descendants import Process, descendants, wait_until_gone
 from tests.spark.table_check import end_offset, problems_of
 
 PAUSE_S_MAX = 1.0
-PROGRESS_TIMEOUT_S = 240.0
+LOOK_INTERVAL_S = 0.3
+PROGRESS_TIMEOUT_S = 400.0
 WORKER_KINDS = ("a task", "the stream's offsets", "a daemon")
 
 
@@ -62,7 +63,13 @@ class Pipeline:
     def wait_for(self, offset: int) -> None:
         """Wait until the tables hold everything below it."""
         told = f"the tables to reach offset {offset}"
-        wait_until(lambda: end_offset(self.root) >= offset, told, timeout_s=PROGRESS_TIMEOUT_S, alive=[self.child])
+        looks = Event()
+
+        def look() -> bool:
+            looks.wait(LOOK_INTERVAL_S)  # to look takes some time, too
+            return end_offset(self.root) >= offset
+
+        wait_until(look, told, timeout_s=PROGRESS_TIMEOUT_S, alive=[self.child])
 
     def kill_worker(self, kind: str, dice: random.Random) -> None:
         """SIGKILL to a Python process below Spark's."""

@@ -92,3 +92,23 @@ def test_what_is_wrong_is_named_with_what_is_allowed(name: str, value: str, allo
 def test_an_offset_and_a_time_exclude_each_other() -> None:
     with pytest.raises(UsageError, match="startingOffsets or startingTimestamp, not both"):
         parse_options(PATH | {"startingOffsets": "1", "startingTimestamp": "1"})
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("startingOffset", "startingOffsets"),
+        ("endingOfsets", "endingOffsets"),
+        ("bootstrap.controller", "bootstrap.controllers"),
+        ("bootstrap.servers", "bootstrap.controllers"),
+        ("maxRecordPerTrigger", "maxRecordsPerTrigger"),
+        ("row", "rows"),
+    ],
+)
+def test_an_option_that_is_nearly_ours_is_not_passed_over(given: str, meant: str) -> None:
+    with pytest.raises(UsageError, match=f"there is no option {given}; {meant} is meant?"):
+        parse_options({"path": "p", given: "1"})
+
+
+def test_other_options_are_passed_over_as_everywhere_in_spark() -> None:
+    assert parse_options({"path": "p", "header": "true", "STARTINGOFFSETS": "5"}).start.offset == 5

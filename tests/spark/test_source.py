@@ -11,6 +11,7 @@ from pyspark.testing import assertDataFrameEqual, assertSchemaEqual
 
 from pykraft.errors import UsageError
 from pykraft.protocol.records import decode_records, scan
+from pykraft.spark.file_stream import FilesStreamReader
 from pykraft.spark.options import parse_options
 from pykraft.spark.read import PiecePartition
 from pykraft.spark.schema import RECORDS
@@ -86,3 +87,26 @@ def test_a_reader_has_a_partition_for_each_piece_and_keeps_nothing_of_it(tmp_pat
     assert isinstance(partition, PiecePartition)
     for _ in range(2):
         assert sum(group.num_rows for group in reader.read(partition)) == 6
+
+
+def test_offsets_of_a_replica_that_is_not_there_are_refused(tmp_path: Path) -> None:
+    write_segment(tmp_path / "n1", b"".join(three_batches()))
+    for option in ("startingOffsets", "endingOffsets"):
+        given = parse_options({"path": str(tmp_path / "n1"), option: '{"n7": 2}'})
+        for plan in (FilesReader(given).partitions, FilesStreamReader(given).initialOffset):
+            with pytest.raises(UsageError, match=f"the option {option} names n7; the replicas are"):
+                plan()
+
+
+def test_other_columns_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    write_segment(tmp_path, b"".join(three_batches()))
+    with pytest.raises(PySparkException, match=r"columns of its own: leave \.schema"):
+        spark.read.format("pykraft").schema("a int").load(str(tmp_path)).count()
+
+
+def test_what_is_wrong_stands_behind_few_lines(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(PySparkException) as caught:
+        spark.read.format("pykraft").options(path=str(tmp_path), rows="record").load()
+    lines = [line for line in str(caught.value).splitlines() if not line.strip().startswith("SQLSTATE")]
+    assert lines[-1] == "pykraft.errors.UsageError: the option rows = 'record': it must be one of records, batches"
+    assert len(lines) < 20

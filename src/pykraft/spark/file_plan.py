@@ -9,10 +9,10 @@ Source: Spark's Kafka source (``startingTimestamp``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from pykraft.errors import StorageError
+from pykraft.errors import StorageError, UsageError
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.records import decode_records
 from pykraft.spark.options import Bound, SourceOptions
@@ -52,6 +52,15 @@ def while_segments_vanish(look: Callable[[], T]) -> T:
             if left == 0 or not isinstance(error.__cause__, FileNotFoundError):
                 raise
     raise AssertionError("the last try either returns or raises")
+
+
+def check_names(replicas: Sequence[Replica], options: SourceOptions) -> None:
+    """Refuse offsets for a replica that is none of these. Errors: UsageError."""
+    there = [replica.name for replica in replicas]
+    for option, bound in (("startingOffsets", options.start), ("endingOffsets", options.end)):
+        unknown = [name for name, _ in bound.by_replica if name not in there]
+        if unknown:
+            raise UsageError(f"the option {option} names {', '.join(unknown)}; the replicas are {', '.join(there)}")
 
 
 def find_start(replica: Replica, bound: Bound) -> tuple[Offset, Cursor]:

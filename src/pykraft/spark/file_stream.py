@@ -22,11 +22,12 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from pykraft.errors import CorruptionError, StorageError, UsageError
 from pykraft.log.meta import FILE_NAME, parse_meta
-from pykraft.spark.file_plan import find_end, find_start, while_segments_vanish
+from pykraft.spark.file_plan import check_names, find_end, find_start, while_segments_vanish
 from pykraft.spark.files import find_replicas
 from pykraft.spark.limits import default_limit, records_and_bytes
 from pykraft.spark.options import SourceOptions
 from pykraft.spark.pieces import Limit, Plan, plan_pieces
+from pykraft.spark.plain import plain_rows, plainly
 from pykraft.spark.read import PiecePartition, read_piece
 from pykraft.spark.walk import Cursor, Replica
 from pykraft.types import Offset
@@ -43,10 +44,13 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._cursors: dict[tuple[str, Offset], Cursor] = {}
         self._end: dict[str, Any] | None = None
 
+    @plainly
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as below
         """See `DataSourceStreamReader`: where the options say."""
         replicas: dict[str, Place] = {}
-        for replica in find_replicas(self._options.patterns):
+        found = find_replicas(self._options.patterns)
+        check_names(found, self._options)
+        for replica in found:
             offset, cursor = find_start(replica, self._options.start)
             replicas[replica.name] = place_of(cursor, offset)
         return {"cluster": self._cluster_id(), "replicas": replicas}
@@ -55,10 +59,12 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """See `DataSourceStreamReader`: the options' limit; with both, records count and `latestOffset` adds bytes."""
         return default_limit(self._options)
 
+    @plainly
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """See `SupportsTriggerAvailableNow`: what is there now is the end."""
         self._end = {replica.name: self._end_of(replica) for replica in find_replicas(self._options.patterns)}
 
+    @plainly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """See `DataSourceStreamReader`. The limit is shared by the replicas, and holds at least one batch of each.
 
@@ -77,6 +83,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         missing = {name: place for name, place in start["replicas"].items() if name not in found}
         return {"cluster": start["cluster"], "replicas": found | missing}
 
+    @plainly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """See `DataSourceStreamReader`. Errors: as `latestOffset`."""
         self._check_cluster(start)
@@ -92,10 +99,12 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 pieces += [PiecePartition(piece) for piece in plan.pieces]
         return pieces
 
+    @plain_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """See `DataSourceStreamReader`."""
         return read_piece(partition, self._options)
 
+    @plainly
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """See `DataSourceStreamReader`: where the logs end."""
         replicas = find_replicas(self._options.patterns)

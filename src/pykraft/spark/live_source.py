@@ -26,6 +26,7 @@ from pykraft.spark.limits import default_limit, records_and_bytes
 from pykraft.spark.live import Extent, LiveQuorum, first_since
 from pykraft.spark.options import Bound, SourceOptions
 from pykraft.spark.pieces import Piece
+from pykraft.spark.plain import plain_rows, plainly
 from pykraft.types import Offset
 
 RECORDS_PER_TASK = 250_000
@@ -50,6 +51,7 @@ class LiveReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
+    @plainly
     def partitions(self) -> Sequence[InputPartition]:
         """See `DataSourceReader`. Errors: QuorumUnavailableError; UsageError for an offset that is not there."""
         quorum = LiveQuorum(self._options.controllers)
@@ -58,6 +60,7 @@ class LiveReader(DataSourceReader):
         start, end = find_start(quorum, extent, self._options.start), find_end(quorum, extent, self._options.end)
         return parts_of(start, end, cluster_id)
 
+    @plain_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """See `DataSourceReader`."""
         return fetch_rows(partition, self._options)
@@ -70,6 +73,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._end: Offset | None = None
 
+    @plainly
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as below
         """See `DataSourceStreamReader`: where the options say."""
         quorum = LiveQuorum(self._options.controllers)
@@ -80,10 +84,12 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """See `DataSourceStreamReader`; with both limits records count, and bytes are added by `latestOffset`."""
         return default_limit(self._options)
 
+    @plainly
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """See `SupportsTriggerAvailableNow`: what is committed now is the end."""
         self._end = LiveQuorum(self._options.controllers).extent().end_offset
 
+    @plainly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """See `DataSourceStreamReader`. A limit in bytes holds on average, as large as the next records are.
 
@@ -102,14 +108,17 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = min(end, Offset(begin + max(1, int(size_bytes / average_size_bytes(quorum, begin)))))
         return {"cluster": start["cluster"], "offset": aligned(quorum, begin, end, most)}
 
+    @plainly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """See `DataSourceStreamReader`."""
         return parts_of(start["offset"], end["offset"], start["cluster"])
 
+    @plain_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """See `DataSourceStreamReader`. Errors: as `LiveQuorum.chunks`."""
         return fetch_rows(partition, self._options)
 
+    @plainly
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """See `DataSourceStreamReader`: the high watermark."""
         return {"offset": LiveQuorum(self._options.controllers).extent().end_offset}

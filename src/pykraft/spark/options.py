@@ -22,10 +22,13 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from pykraft.errors import UsageError
 from pykraft.types import Endpoint, Offset
 
+NEAR = 0.7
+"""How alike two names are that may be meant alike, from 0 to 1."""
 OFFSET_TEXT = re.compile(r"[0-9]{1,19}")
 SERVER = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>[^\s:\[\]/@,]+)):(?P<port>[0-9]{1,5})")
 KNOWN = (
@@ -73,6 +76,7 @@ class SourceOptions:
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """Check and convert. Errors: UsageError that names the option, its value and what is allowed."""
+    _refuse_misspelled(options)
     read = _Reader({name.lower(): value for name, value in options.items()})
     patterns, controllers = read.patterns(), read.controllers()
     if bool(patterns) == bool(controllers):
@@ -90,6 +94,15 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         size_bytes_per_trigger=read.number("maxBytesPerTrigger", least=1),
         tolerant=read.choice("corrupt", ("fail", "mark")) == "mark",
     )
+
+
+def _refuse_misspelled(options: Mapping[str, str]) -> None:
+    """Spark lets sources pass over options that they do not know; one that is nearly ours was meant for us."""
+    known = {name.lower(): name for name in KNOWN}
+    for given in options:
+        near = get_close_matches(given.lower(), known, n=1, cutoff=NEAR) if given.lower() not in known else []
+        if near:
+            raise UsageError(f"there is no option {given}; {known[near[0]]} is meant?")
 
 
 class _Reader:

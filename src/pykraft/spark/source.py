@@ -16,11 +16,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pykraft.spark.file_plan import plan_batch
+from pykraft.errors import UsageError
+from pykraft.spark.file_plan import check_names, plan_batch
 from pykraft.spark.file_stream import FilesStreamReader
 from pykraft.spark.files import find_replicas
 from pykraft.spark.live_source import LiveReader, LiveStreamReader
 from pykraft.spark.options import SourceOptions, parse_options
+from pykraft.spark.plain import plain_rows, plainly
 from pykraft.spark.read import PiecePartition, read_piece
 from pykraft.spark.schema import BATCHES, RECORDS
 
@@ -31,11 +33,14 @@ class FilesReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
+    @plainly
     def partitions(self) -> Sequence[InputPartition]:
         """See `DataSourceReader`."""
         replicas = find_replicas(self._options.patterns)
+        check_names(replicas, self._options)
         return [PiecePartition(piece) for replica in replicas for piece in plan_batch(replica, self._options).pieces]
 
+    @plain_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """See `DataSourceReader`; keeps no state between partitions."""
         return read_piece(partition, self._options)
@@ -49,21 +54,31 @@ class PykraftDataSource(DataSource):
         """See `DataSource`."""
         return "pykraft"
 
+    @plainly
     def schema(self) -> StructType:
         """See `DataSource`. Errors: UsageError for wrong options."""
         return BATCHES if parse_options(self.options).rows == "batches" else RECORDS
 
+    @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
-        """See `DataSource`. Errors: UsageError for wrong options."""
-        del schema
-        options = parse_options(self.options)
+        """See `DataSource`. Errors: UsageError for wrong options, and for columns that are not ours."""
+        options = self._checked(schema)
         return LiveReader(options) if options.controllers else FilesReader(options)
 
+    @plainly
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """See `DataSource`. Errors: UsageError for wrong options."""
-        del schema
-        options = parse_options(self.options)
+        """See `DataSource`. Errors: as `reader`."""
+        options = self._checked(schema)
         return LiveStreamReader(options) if options.controllers else FilesStreamReader(options)
+
+    def _checked(self, schema: StructType) -> SourceOptions:
+        options = parse_options(self.options)
+        wanted = BATCHES if options.rows == "batches" else RECORDS
+        if schema.names != wanted.names:
+            raise UsageError(
+                "the source pykraft has columns of its own: leave .schema(…) out, and .select(…) those that you want"
+            )
+        return options
 
 
 def register(spark: SparkSession) -> None:

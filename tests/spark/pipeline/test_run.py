@@ -6,11 +6,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from pykraft.errors import UsageError
-from pykraft.spark.pipeline.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, RECORDS
+from pykraft.spark.pipeline import run as pipeline_run
+from pykraft.spark.pipeline.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, RECORDS, TABLES
 from pykraft.spark.pipeline.run import FORMATS, PipelineOptions, append_all, start_pipeline
+from pykraft.spark.tables.table import Tables
 from tests.spark.logs import batch, payload, write_segment
 
 pytestmark = pytest.mark.spark
@@ -51,7 +54,7 @@ def test_tables_grow_with_the_log(table_format: str, spark: SparkSession, tmp_pa
     assert offsets(spark, given, CONTROL) == []
 
 
-@pytest.mark.parametrize("fails_at", [BRONZE, RECORDS, PAYLOADS])
+@pytest.mark.parametrize("fails_at", TABLES)
 def test_a_micro_batch_that_was_half_done_is_there_once(fails_at: str, spark: SparkSession, tmp_path: Path) -> None:
     given = options(tmp_path)
     write_segment(tmp_path / "n1" / "p-0", batches(0, 2))
@@ -75,6 +78,32 @@ def test_a_micro_batch_that_was_half_done_is_there_once(fails_at: str, spark: Sp
     for table in (RECORDS, PAYLOADS):
         assert offsets(spark, given, table) == [0, 1, 2, 3]
     assert offsets(spark, given, BRONZE) == [0, 2]
+
+
+def test_a_driver_that_dies_before_spark_notes_the_micro_batch_leaves_nothing_twice(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = options(tmp_path)
+    write_segment(tmp_path / "n1" / "p-0", batches(0, 4))
+    done: list[int] = []
+
+    def append_and_die(tables: Tables, bronze: DataFrame, batch_id: int, *, stream: str) -> None:
+        append_all(tables, bronze, batch_id, stream=stream)
+        done.append(batch_id)
+        if batch_id == 1:
+            raise KeyError(batch_id)
+
+    with monkeypatch.context() as killed:
+        killed.setattr(pipeline_run, "append_all", append_and_die)
+        with pytest.raises(StreamingQueryException):
+            run(spark, given)
+    assert done == [0, 1]
+    assert [path.name for path in (given.root / CHECKPOINT / "commits").glob("[0-9]*")] == ["0"]
+    write_segment(tmp_path / "n1" / "p-0", batches(4, 1), base_offset=8)
+    run(spark, given)
+    for table in (RECORDS, PAYLOADS):
+        assert offsets(spark, given, table) == list(range(10))
+    assert offsets(spark, given, BRONZE) == [0, 2, 4, 6, 8]
 
 
 def test_tables_without_their_checkpoint_are_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from pykraft.spark.tables import delta
 from pykraft.spark.tables.delta import DeltaTables
-from tests.spark.tables.frames import frame
+from pykraft.spark.tables.parts import Part, write_parts
+from tests.spark.tables.frames import frame, ids
 
 pytestmark = pytest.mark.spark
 
@@ -21,3 +23,25 @@ def test_other_readers_see_the_same_delta_table(tmp_path: Path, spark: SparkSess
     assert read.count() == 2
     assert read.transaction_version("s") == 4
     assert sorted(read.to_pyarrow_table()["id"].to_pylist()) == [1, 2]
+
+
+@pytest.mark.parametrize("before", [0, 1], ids=["the first", "a later one"])
+def test_files_of_an_append_that_was_killed_before_its_commit_are_in_no_table(
+    before: int, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = DeltaTables(tmp_path)
+    for number in range(before):
+        tables.append("t", frame(spark, number), stream="s", batch_id=number)
+
+    def die(rows: DataFrame, folder: Path) -> list[Part]:
+        assert write_parts(rows, folder)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr(delta, "write_parts", die)
+        with pytest.raises(KeyboardInterrupt):
+            tables.append("t", frame(spark, 7, 8), stream="s", batch_id=before)
+    assert tables.has("t") == (before > 0)
+    assert tables.append("t", frame(spark, 7, 8), stream="s", batch_id=before) == 2
+    assert ids(spark, tables) == [*range(before), 7, 8]
+    assert len(list((tmp_path / "t").glob("*.parquet"))) > len(DeltaTable(tmp_path / "t").file_uris())
