@@ -88,6 +88,19 @@ def test_nothing_at_or_above_the_end_is_looked_at() -> None:
     assert sum(piece.size_bytes for piece in pieces) == 30 * BATCH_SIZE_BYTES
 
 
+def test_a_pass_ends_where_the_log_ended_when_it_began_however_fast_it_grows() -> None:
+    log = log_on(PageCacheFs())
+    scrub = Scrub(log)
+    read_bytes = 0
+    for offset in range(COUNT, COUNT + 200):
+        fill(log, run_of(offset, 1))
+        piece = scrub.step(BATCH_SIZE_BYTES, log.end_offset)
+        read_bytes += piece.size_bytes
+        if piece.is_whole_pass:
+            break
+    assert read_bytes == (COUNT + 1) * BATCH_SIZE_BYTES
+
+
 def test_a_sound_segment_and_an_offset_outside_of_the_log_are_no_damage() -> None:
     log = log_on(PageCacheFs())
     assert find_damage(log, Offset(3)) is None

@@ -1,6 +1,6 @@
 """Reading a log again, bit by bit, to find what the disk lost since it was written.
 
-Owns where the scrubbing is. Invariant: a pass looks at every batch that was in the log when the pass came to it, each
+Owns where the scrubbing is. Invariant: a pass looks at every batch that was in the log when the pass began, each
 once: header, CRC, offset and epoch, which no CRC covers and which memory knows. What it says is damaged was read
 while the log was not cut: a truncation that comes in between makes it begin the segment again.
 
@@ -54,12 +54,16 @@ class Scrub:
         self._base_offset = _START
         self._position = 0
         self._next_offset = _START
+        self._pass_end_offset = _START
 
     def step(self, size_bytes_max: int, end_offset: Offset) -> Scrubbed:
         """Look at batches of about this many bytes, at least one, none at or above ``end_offset``.
 
         Errors: StorageError when the disk cannot be read.
         """
+        if self._next_offset == _START:  # a log that grows without end has passes that end all the same
+            self._pass_end_offset = end_offset
+        end_offset = min(end_offset, self._pass_end_offset)
         generation, view = self._log.generation, self._view(end_offset)
         if view is None:
             self._base_offset = self._next_offset = _START
