@@ -1,0 +1,1 @@
+"""Tests of the faults: each family in its file."""

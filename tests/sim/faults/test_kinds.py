@@ -1,0 +1,30 @@
+"""Every kind that has a name can be done, and whatever can be done has a name."""
+
+from __future__ import annotations
+
+from pykraft.sim.faults.clock import ClockFaults
+from pykraft.sim.faults.disk import DiskFaults
+from pykraft.sim.faults.kinds import CLOCK, CONSEQUENCES, KINDS, LOUD_DISK, NETWORK, PROCESS, SILENT_DISK, VERSION
+from pykraft.sim.faults.network import NetworkFaults
+from pykraft.sim.faults.process import ProcessFaults
+from pykraft.sim.faults.silent import SilentFaults
+from pykraft.sim.faults.version import VersionFaults
+from pykraft.sim.faults.wipe import WipeFaults
+from pykraft.sim.scenario import DEFAULT_FAULTS
+from tests.sim.faults.worlds import harm_to
+from tests.sim.worlds import calm_world
+
+
+def test_names_and_acts_are_the_same() -> None:
+    harm = harm_to(calm_world())
+    assert list(ProcessFaults(harm).kinds) == list(PROCESS)
+    assert list(NetworkFaults(harm).kinds) == list(NETWORK)
+    assert list(DiskFaults(harm).kinds) == list(LOUD_DISK)
+    assert [*SilentFaults(harm).kinds, *WipeFaults(harm).kinds] == list(SILENT_DISK)
+    assert list(ClockFaults(harm).kinds) == list(CLOCK)
+    assert list(VersionFaults(harm).kinds) == list(VERSION)
+
+
+def test_names_are_given_once() -> None:
+    assert len({*KINDS, *CONSEQUENCES}) == len(KINDS) + len(CONSEQUENCES)
+    assert DEFAULT_FAULTS.keys() <= set(KINDS)
