@@ -45,8 +45,8 @@ TESTED_ELSEWHERE: dict[str, str] = {
 }
 """Modules without a test file of their own name, and where they are tested. A key may be a package: all below it."""
 
-UNLOCKED_EXTRAS = {"all", "plots"}
-"""All is the sum of the others; nothing in the repository draws plots yet."""
+UNLOCKED_EXTRAS = {"all"}
+"""All is the sum of the others."""
 PINNED = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([^ ;\\]+)(?: ; ([^\\]+?))? ?\\?$")
 MODULE_NAME = re.compile(r"\bpykraft(?:\.\w+)+")
 REQUIRED = re.compile(r"^[A-Za-z0-9._-]+")

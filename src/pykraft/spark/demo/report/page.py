@@ -6,6 +6,7 @@ refuses to know how pictures are drawn. Source: Content Security Policy Level 3 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from pykraft.spark.demo.report.words import Check, Number, checks, command, numb
 from pykraft.spark.demo.story import Story
 
 FOLDER = Path(__file__).parent
+PLACE = re.compile(r"@([a-z]+)@")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +52,7 @@ def render(story: Story, pictures: Sequence[Picture]) -> str:
         "figures": "\n".join(map(_figure, pictures)),
     }
     page = (FOLDER / "page.html").read_text(encoding="utf-8")
-    for name, text in parts.items():
-        page = page.replace(f"@{name}@", text)
-    return page
+    return PLACE.sub(lambda match: parts[match[1]], page)
 
 
 def _list(problems: Sequence[str]) -> str:

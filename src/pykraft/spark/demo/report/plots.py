@@ -20,6 +20,7 @@ from pykraft.spark.demo.report.series import (
     Spell,
     acknowledged_ends,
     lags,
+    load_s,
     slices,
     span_s,
     spells,
@@ -30,12 +31,15 @@ from pykraft.spark.demo.story import Story
 
 SECONDS = "seconds since the load began"
 THOUSANDS = FuncFormatter(lambda value, _: f"{value:,.0f}")
+SPACE = "\u00a0"
+"""Kept by browsers at the ends of a text, as others are not."""
 PLAIN = FuncFormatter(lambda value, _: f"{value:,g}")
 LABELED_SHARE_MIN = 0.09
 """A bar that takes less of the width than this has no room for words."""
 FADED = 0.16
 LETTERS_PER_INCH = 11
 LETTERS_PER_HANDLE = 6
+"""How much room an entry of a legend takes."""
 
 
 def draw_throughput(figure: Figure, story: Story) -> None:
@@ -96,7 +100,7 @@ def draw_tables(figure: Figure, story: Story) -> None:
 def draw_leadership(figure: Figure, story: Story) -> None:
     """A lane for each node: when it led, in which epoch, and when it was down."""
     axes = figure.subplots()
-    end_s = story.seconds_since_begin(story.end_wall_ms)
+    end_s = load_s(story)
     lanes = range(1, story.options.nodes + 1)
     for node_id in lanes:
         axes.barh(node_id, end_s, height=0.1, color=color("grid"))
@@ -128,7 +132,7 @@ def _mark_down(axes: Axes, node_id: int, begin_s: float, until_s: float, end_s: 
     axes.text(
         begin_s if is_late else until_s,
         node_id - 0.08,
-        "killed with -9, down  " if is_late else "  killed with -9, down, restarted",
+        f"killed with -9, down{SPACE}" if is_late else f"{SPACE}killed with -9, down, restarted",
         ha="right" if is_late else "left",
         va="bottom",
         color=color("bad"),
@@ -163,7 +167,7 @@ def draw_gap(figure: Figure, found: Gap) -> None:
     )
     for number, (_, begin_ms, end_ms, name) in enumerate(rows):
         parts.barh(number, end_ms - begin_ms, left=begin_ms, height=0.5, color=color(name))
-        parts.text(end_ms, number, f"  {end_ms - begin_ms:,} ms", va="center", ha="left", fontweight="bold")
+        parts.text(end_ms, number, f"{SPACE}{end_ms - begin_ms:,} ms", va="center", ha="left", fontweight="bold")
     parts.set_ylim(2.6, -0.6)
     parts.set_yticks(range(len(rows)), [title for title, *_ in rows])
     parts.grid(visible=False, axis="y")
@@ -213,13 +217,13 @@ def _steps(
 
 def _over_time(axes: Axes, story: Story, *, end_s: float | None = None) -> None:
     """The axis of the run, and on it each time without a leader."""
-    axes.set_xlim(0, end_s or story.seconds_since_begin(story.end_wall_ms))
+    axes.set_xlim(0, end_s or load_s(story))
     axes.set_xlabel(SECONDS)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10]))
     for number, kill in enumerate(story.kills):
         begin_s = story.seconds_since_begin(kill.killed_wall_ms)
         end = story.seconds_since_begin(kill.acknowledged_wall_ms)
-        label = "leader killed" if number == 0 else None
+        label = "leader killed, until another one writes" if number == 0 else None
         axes.axvspan(begin_s, end, color=color("bad"), alpha=FADED, linewidth=0)
         axes.axvline(begin_s, color=color("bad"), linewidth=1.2, linestyle="-", label=label)
 

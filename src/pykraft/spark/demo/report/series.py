@@ -72,29 +72,33 @@ class Gap:
         return self.kill.elected_wall_ms - self.kill.killed_wall_ms
 
 
+def load_s(story: Story) -> float:
+    """When the load ended; never zero, since it is an axis."""
+    return max(WIDTHS_S[0], story.seconds_since_begin(story.end_wall_ms))
+
+
 def span_s(story: Story) -> float:
     """When the last thing happened that is drawn."""
-    times = [story.end_wall_ms, *(batch.ended_wall_ms for batch in story.batches)]
-    return max(0.1, story.seconds_since_begin(max(times)))
+    return max([load_s(story), *(story.seconds_since_begin(batch.ended_wall_ms) for batch in story.batches)])
 
 
 def slice_width_s(story: Story) -> float:
     """How much time a slice holds."""
-    load_s = story.seconds_since_begin(story.end_wall_ms)
-    return next((width for width in WIDTHS_S if load_s / width <= SLICES_MAX), load_s / SLICES_MAX)
+    span = load_s(story)
+    return next((width for width in WIDTHS_S if span / width <= SLICES_MAX), span / SLICES_MAX)
 
 
 def slices(story: Story) -> list[Slice]:
     """The load's time in slices, the last one perhaps shorter."""
     width_s = slice_width_s(story)
-    load_s = max(story.seconds_since_begin(story.end_wall_ms), width_s)
+    span = load_s(story)
     said: defaultdict[int, list[Acknowledged]] = defaultdict(list)
     for one in story.acknowledged:
         said[math.floor(story.seconds_since_begin(one.wall_ms) / width_s)].append(one)
     ends = [batch.end_offset for batch in story.batches]
     return [
-        _slice(story, said[index], ends, index * width_s, min(load_s, (index + 1) * width_s))
-        for index in range(math.ceil(load_s / width_s))
+        _slice(story, said[index], ends, index * width_s, min(span, (index + 1) * width_s))
+        for index in range(math.ceil(span / width_s))
     ]
 
 

@@ -27,7 +27,8 @@ NAMES = (
 )
 """Variables of the page: ``--ink`` and so on."""
 STAND_INS = {name: f"#0000{number:02x}" for number, name in enumerate(NAMES, start=1)}
-_NAME_OF = {color: name for name, color in STAND_INS.items()}
+_NAME_OF = {"#000000": "ink"} | {color: name for name, color in STAND_INS.items()}
+"""What was given no color is ink."""
 _STAND_IN = re.compile(r"#0000[0-9a-f]{2}\b")
 _PROLOGUE = re.compile(r"\A.*?(?=<svg)", re.DOTALL)
 _SIZE = re.compile(r' (?:width|height)="[\d.]+pt"')

@@ -1,0 +1,68 @@
+"""A report's words: one sentence for the verdict, a check for each claim, and the command that does it again."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pykraft.spark.demo.options import DemoOptions
+from pykraft.spark.demo.report.words import checks, command, numbers, setting, verdict
+from pykraft.spark.demo.story import Story
+from tests.spark.demo.stories import story
+
+pytestmark = pytest.mark.spark
+STORY = story()
+
+
+def changed(**change: Any) -> Story:
+    return replace(STORY, result=replace(STORY.result, audit=replace(STORY.result.audit, **change)))
+
+
+def test_a_clean_run_has_a_clean_verdict() -> None:
+    stressed, rest = verdict(STORY)
+    assert stressed == "Nothing lost, nothing twice:"
+    assert rest.startswith("all 142,400 acknowledged records")
+    assert rest.endswith("although the leader was killed.")
+    assert all(check.is_met for check in checks(STORY))
+    assert verdict(changed(missing=1)) == ("Not as it must be:", "1 problem found.")
+
+
+@pytest.mark.parametrize(
+    ("change", "claim"),
+    [
+        ({"acknowledged": 0}, "Nothing is lost"),
+        ({"missing": 1}, "Nothing is lost"),
+        ({"duplicates": 1}, "Nothing is there twice"),
+        ({"out_of_order": 1}, "Everything is in order"),
+        ({"strays": 1}, "Nothing is made up"),
+        ({"tables_agree": False}, "The tables are complete"),
+        ({"spark_rows": 1}, "The tables are complete"),
+        ({"leader_epochs": 1}, "Another node took over"),
+    ],
+)
+def test_each_fault_fails_its_check_alone(change: dict[str, Any], claim: str) -> None:
+    assert [check.claim for check in checks(changed(**change)) if not check.is_met] == [claim]
+    assert verdict(changed(**change))[0] == "Not as it must be:"
+
+
+def test_the_setting_says_what_was_run() -> None:
+    assert setting(STORY).startswith(
+        "3 nodes, each a process; 5,000 records of 256 bytes a second for 30 seconds; half"
+    )
+    assert "kill" not in setting(story(is_leader_killed=False))
+
+
+def test_numbers_have_units_and_a_fail_over_only_when_there_was_one() -> None:
+    assert ("1,515", "ms") in [(number.value, number.unit) for number in numbers(STORY)]
+    assert len(list(numbers(story(is_leader_killed=False)))) == len(list(numbers(STORY))) - 1
+
+
+def test_the_command_runs_the_same_again() -> None:
+    options = DemoOptions(seconds=2.5, nodes=5, throughput=9, record_size_bytes=99, kill_leader=True)
+    assert shlex.split(command(options)) == [
+        *("bin/demo", "--nodes", "5", "--seconds", "2.5", "--throughput", "9", "--record-size", "99"),
+        *("--kill-leader", "--report", "report"),
+    ]
