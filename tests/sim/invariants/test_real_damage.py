@@ -20,7 +20,10 @@ def test_damage_of_a_rotten_disk_is_accepted_until_it_is_mended() -> None:
     made.submitted(node(), appends())
     made.submitted(node(is_rotten=True), WRITE)
     made.started(node(is_damaged=True))
+    made.persisted(node(is_damaged=True))
     made.submitted(node(), RemoveQuarantine(io=Io(2)))
+    made.started(node(is_damaged=True))
+    made.persisted(node())
     with pytest.raises(ViolationError, match="calls its log damaged"):
         made.started(node(is_damaged=True))
 

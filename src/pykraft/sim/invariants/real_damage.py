@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykraft.log.lane import RemoveQuarantine, WriteQuarantine
+from pykraft.log.lane import WriteQuarantine
 from pykraft.sim.invariants.invariant import Invariant
 
 if TYPE_CHECKING:
@@ -35,7 +35,10 @@ class DamageIsReal(Invariant):
         """Look at what is found while the node runs."""
         if isinstance(job, WriteQuarantine):
             self._look(node)
-        elif isinstance(job, RemoveQuarantine):
+
+    def persisted(self, node: Node) -> None:
+        """A quarantine is over when its note is gone for good; a node that ends before finds it again."""
+        if not node.is_damaged:
             self._damaged.discard(int(node.node_id))
 
     def _look(self, node: Node) -> None:
