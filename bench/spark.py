@@ -4,18 +4,22 @@
 
 Writes a log of that many records, a fixed number a batch, then reads it: to nowhere (every column of every row reaches
 Spark), batches instead of records, and into Parquet. One line a case: minimum, median and maximum of the runs, after
-one that is not counted. Also the largest memory of a Python worker.
+one that is not counted. Also the memory of Spark's Python processes, the largest and all together: exit status 1 when
+that is not below 512 MiB.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import statistics
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +33,7 @@ MEGA = 1_000_000
 SEGMENT_SIZE_BYTES = 1 << 30
 MIB = 1 << 20
 POLL_S = 0.1
+LIMIT_MIB = 512
 
 
 def write_log(folder: Path, records: int, size_bytes: int, per_batch: int) -> int:
@@ -52,31 +57,59 @@ def write_log(folder: Path, records: int, size_bytes: int, per_batch: int) -> in
 
 
 class WorkerMemory:
-    """Watches the Python processes below this one; the largest resident memory of one, in MiB."""
+    """Watches Spark's Python processes below this one: the largest of one (resident), and of all at one time.
+
+    Forked processes share pages; of all together each page counts once (proportional set size).
+    """
 
     def __init__(self) -> None:
-        self.most_mib = 0
+        self.most_of_one_mib = 0
+        self.most_of_all_mib = 0
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
-    def stop(self) -> int:
-        """The largest so far."""
+    def stop(self) -> None:
+        """No more; the figures are final."""
         self._is_over.set()
         self._thread.join()
-        return self.most_mib
 
     def _watch(self) -> None:
         while not self._is_over.wait(POLL_S):
-            for status in Path("/proc").glob("[0-9]*/status"):
-                try:
-                    command = (status.parent / "cmdline").read_text()
-                    if "pyspark" in command and "daemon" in command:
-                        lines = status.read_text().splitlines()
-                        found = next((line for line in lines if line.startswith("VmHWM")), "VmHWM: 0")
-                        self.most_mib = max(self.most_mib, int(found.split()[1]) // 1024)
-                except OSError:
-                    continue
+            found = [memory_mib(pid) for pid in python_below(os.getpid())]
+            self.most_of_one_mib = max([self.most_of_one_mib, *(one for one, _ in found)])
+            self.most_of_all_mib = max(self.most_of_all_mib, sum(shared for _, shared in found))
+
+
+def python_below(pid: int) -> list[int]:
+    """Spark's Python processes that descend from this one."""
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    below: list[int] = []
+    level = {pid}
+    while level := {child for child, parent in parents.items() if parent in level}:
+        below += level
+    return [each for each in below if b"-m\0pyspark." in content(each, "cmdline")]
+
+
+def content(pid: int, name: str) -> bytes:
+    """What a file of a process says; nothing when it has ended."""
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""
+
+
+def memory_mib(pid: int) -> tuple[int, int]:
+    """MiB that a process had resident at most, and its share of what is resident now."""
+
+    def field(file: str, name: str) -> int:
+        found = re.search(rf"^{name}:\s+(\d+) kB", content(pid, file).decode(), re.MULTILINE)
+        return int(found[1]) // 1024 if found else 0
+
+    return field("status", "VmHWM"), field("smaps_rollup", "Pss")
 
 
 def timed(name: str, records: int, size_bytes: int, runs: int, act: Callable[[], object]) -> None:
@@ -112,7 +145,7 @@ def measure(spark: SparkSession, folder: Path, size_bytes: int, options: argpars
         timed(name, options.records, size_bytes, options.runs, act)
 
 
-def main() -> None:
+def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=5_000_000)
@@ -132,8 +165,11 @@ def main() -> None:
             measure(spark, folder, size_bytes, options)
         finally:
             spark.stop()
-        print(f"the largest Python worker took {memory.stop()} MiB")
+        memory.stop()
+        told = f"the largest took {memory.most_of_one_mib} MiB, all together {memory.most_of_all_mib} MiB at one time"
+        print(f"Python: {told}; the limit is {LIMIT_MIB} MiB")
+    return 1 if max(memory.most_of_one_mib, memory.most_of_all_mib) >= LIMIT_MIB else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -183,6 +183,31 @@ def test_a_segment_that_was_read_to_its_end_may_vanish(folder: Path) -> None:
     assert made.reportLatestOffset()["replicas"]["n1"] == {"offset": 10}  # type: ignore[index]
 
 
+def test_a_live_directory_is_followed_while_it_fills_its_space_rolls_and_deletes(folder: Path) -> None:
+    """Space that a node took beforehand is zeros until it writes there, and given back when the segment is done."""
+    partition, space = folder / "n1" / "p-0", bytes(4_096)
+    steps: list[tuple[dict[int, bytes], list[int]]] = [
+        ({0: batches(2) + space}, [0, 1, 2, 3]),
+        ({0: batches(3) + space}, [4, 5]),
+        ({0: batches(3) + batches(1, first=3)[:60] + space}, []),
+        ({0: batches(4), 8: space}, [6, 7]),
+        ({8: batches(1, first=4) + space}, [8, 9]),
+        ({8: batches(2, first=4), 12: batches(1, first=6) + space}, [10, 11, 12, 13]),
+        ({12: batches(2, first=6) + space}, [14, 15]),
+    ]
+    made = reader(folder)
+    start = made.initialOffset()
+    for index, (segments, new) in enumerate(steps):
+        for old in partition.iterdir():
+            old.unlink()
+        for base_offset, data in segments.items():
+            write_segment(partition, data, base_offset=base_offset)
+        end = made.latestOffset(start, ReadAllAvailable())
+        told = rows("n1", *new) + (rows("n2", *range(4)) if index == 0 else [])
+        assert read(made, start, end) == read(reader(folder), start, end) == told
+        start = end
+
+
 def test_a_segment_that_was_not_read_yet_and_vanished_is_told(folder: Path) -> None:
     made = reader(folder)
     start = made.initialOffset()

@@ -10,6 +10,7 @@ import pytest
 
 from pykraft.errors import CorruptionError, ProtocolError, StorageError, UsageError
 from pykraft.protocol.batch import scan
+from pykraft.spark import walk as walk_module
 from pykraft.spark.pieces import Limit, plan_pieces, read_parts
 from pykraft.spark.walk import Cursor, Replica, Stretch, after
 from pykraft.types import Offset
@@ -216,3 +217,31 @@ def test_a_place_that_a_log_begins_behind_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="the log begins at 4"):
         replica(tmp_path).resume(Cursor(offset=Offset(2), crc=7))
     assert replica(tmp_path).resume(Cursor(offset=Offset(4), crc=7)).offset == 4
+
+
+def test_a_batch_that_is_just_being_written_into_space_taken_beforehand_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = bytes(4096)
+    whole = BATCHES[0] + BATCHES[1] + space
+    waits: list[int] = []
+
+    def go_on() -> None:
+        waits.append(1)
+        if len(waits) == 2:
+            write_segment(tmp_path, whole)
+
+    monkeypatch.setattr(walk_module, "_let_it_write", go_on)
+    for cut in range(62, SIZE_BYTES - 1):
+        waits.clear()
+        write_segment(tmp_path, BATCHES[0] + BATCHES[1][:cut] + bytes(SIZE_BYTES - cut) + space)
+        assert offsets(walk(tmp_path)) == [(0, 2), (2, 4)]
+        assert len(waits) == 2
+
+
+def test_a_last_batch_before_such_space_that_stays_broken_is_damage(tmp_path: Path) -> None:
+    damaged = bytearray(BATCHES[1])
+    damaged[-3] ^= 1
+    write_segment(tmp_path, BATCHES[0] + bytes(damaged) + bytes(4096))
+    with pytest.raises(CorruptionError, match="expected a whole batch"):
+        walk(tmp_path)

@@ -17,6 +17,7 @@ Source: KIP-595 (log layout); Kafka's ``FileRecords``, ``LogSegment.recover``, `
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,10 +29,13 @@ from pykraft.log.os_fs import OsFs
 from pykraft.log.paths import LOG, OFFSET_INDEX, parse_segment_file
 from pykraft.log.scan import scan_headers
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, check_crc, read_header
-from pykraft.spark.tail import Expected, is_torn, written_end
+from pykraft.spark.tail import SECTOR_SIZE_BYTES, Expected, is_torn, written_end
 from pykraft.types import EPOCH_ZERO, Epoch, Offset
 
 INDEX_SIZE_BYTES_MAX = 64 * 1024 * 1024
+LOOK_INTERVAL_S = 0.01
+LOOKS_MAX = 30
+"""How often a batch is looked at that may be under way; to write the rest of a sector takes microseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,7 +277,9 @@ def _walk_segment(
         reached = position
         try:
             for at, header in scan_headers(segment, file, position, size_bytes):
-                _check(segment, file, at, header, expected, written)
+                _check(segment, header, at, expected)
+                if at + header.size_bytes > written - SECTOR_SIZE_BYTES and written < size_bytes:
+                    _check_written(segment, file, at, header, written)
                 yield Stretch(
                     segment=segment,
                     position=at,
@@ -310,14 +316,31 @@ def _check_end(segment: Path, position: int, expected: Expected, end_offset: Off
         raise CorruptionError(segment, position=position, expected=f"offset {expected.base_offset}", found=found)
 
 
-def _check(segment: Path, file: File, position: int, header: BatchHeader, expected: Expected, written: int) -> None:
-    """Refuse a batch that cannot come next, and one with bytes that were never written."""
+def _check(segment: Path, header: BatchHeader, position: int, expected: Expected) -> None:
+    """Refuse a batch that cannot come next."""
     if not expected.is_met_by(header):
         wanted = f"offset {expected.base_offset} of epoch {expected.epoch} or later"
         found = f"offset {header.base_offset} of epoch {header.epoch}"
         raise CorruptionError(segment, position=position, expected=wanted, found=found)
-    if position + header.size_bytes > written:
+
+
+def _check_written(segment: Path, file: File, position: int, header: BatchHeader, written: int) -> None:
+    """Refuse the last batch before space that was taken beforehand, if bytes of it were never written.
+
+    Within its last sector they may be under way: a node that lives writes them in the next moment.
+    """
+    looks = 1 if position + header.size_bytes > written else LOOKS_MAX
+    for left in reversed(range(looks)):
         try:
             check_crc(file.pread(header.size_bytes, position), 0, header)
         except ProtocolError as error:
-            raise CorruptionError(segment, position=position, expected="a whole batch", found=str(error)) from error
+            if left == 0:
+                found = str(error)
+                raise CorruptionError(segment, position=position, expected="a whole batch", found=found) from error
+            _let_it_write()
+        else:
+            return
+
+
+def _let_it_write() -> None:
+    time.sleep(LOOK_INTERVAL_S)
