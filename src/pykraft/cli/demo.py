@@ -8,6 +8,7 @@ went wrong.
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import sys
 import tempfile
@@ -65,6 +66,7 @@ def demo(
     write_report = None if report_path is None else _report_writer(report_path)
     make_room_for(json_path)
     console = Console(stderr=True, highlight=False)
+    logging.getLogger().addHandler(logging.NullHandler())  # py4j logs a traceback when Spark is killed under it
     folder = _folder(data_path)
     is_kept = data_path is not None
     try:

@@ -193,6 +193,15 @@ def test_a_disk_that_is_full_for_the_demo_itself_is_told(
         run_demo(ALONE, tmp_path, told)
 
 
+def test_a_full_disk_that_ended_a_process_is_what_is_told(
+    told: Lines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(run, "LiveTables", raising(LocalQuorumError("waited 30 s for a leader")))
+    monkeypatch.setattr(Children, "log_ends", lambda _: f"--- the end of node 1's log\npykraft: n1: {NO_SPACE}")
+    with pytest.raises(StorageError, match="the disk is full, the demo cannot go on"):
+        run_demo(ALONE, tmp_path, told)
+
+
 def test_a_port_that_was_taken_is_tried_no_more(
     told: Lines, children: Children, taken: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -18,6 +18,8 @@ NODES_MAX = 9
 FREE_SIZE_BYTES_MIN = 256 * 1024 * 1024
 """What must be free beside the logs: Spark's own files, logs of the nodes, the journal."""
 _RECORD_OVERHEAD_BYTES = 16
+_TABLES_COPIES = 3
+"""Batches and records are in the tables, and what Spark holds of them beside; each not larger than the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +49,8 @@ class DemoOptions:
     def check_disk(self, folder: Path) -> None:
         """Refuse what will not fit. Errors: UsageError."""
         record_size_bytes = self.record_size_bytes + _RECORD_OVERHEAD_BYTES
-        needed = int(FREE_SIZE_BYTES_MIN + self.nodes * self.seconds * self.throughput * record_size_bytes)
+        copies = self.nodes + _TABLES_COPIES
+        needed = int(FREE_SIZE_BYTES_MIN + copies * self.seconds * self.throughput * record_size_bytes)
         free = shutil.disk_usage(folder).free
         if free < needed:
             raise UsageError(f"{folder}: {free >> 20} MiB are free, the demo needs {needed >> 20} MiB; use --data DIR")

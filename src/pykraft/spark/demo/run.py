@@ -50,6 +50,8 @@ def run_demo(options: DemoOptions, folder: Path, tell: Tell) -> Story:
         try:
             return _run(children, options, folder, tell)
         except LocalQuorumError as error:
+            if NO_SPACE in children.log_ends():
+                raise failed(folder, "the demo", NO_SPACE) from error
             error.add_note(children.log_ends())
             raise
         except OSError as error:
@@ -177,7 +179,8 @@ class Load:
         killed_wall_ms = _wall_ms()
         victim.process.kill()
         self.tell(f"node {victim.node_id} was killed with -9")
-        led = journal.wait_for_leader(since=mark)
+        others = [node.process for node in self.cluster.nodes.values() if node is not victim]
+        led = journal.wait_for_leader(since=mark, alive=others)
         elected_wall_ms = _wall_ms()
         journal.wait_for_acknowledged(1, since=mark, except_by=victim.node_id)
         first = next(said for said in journal.acknowledgements(since=mark) if said.node != victim.node_id)
