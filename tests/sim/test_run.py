@@ -30,7 +30,7 @@ def test_a_seed_becomes_an_outcome_and_its_trace_is_told() -> None:
 def test_a_failure_tells_the_reason_the_story_and_the_last_lines(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def run(world: World) -> Outcome:
+    def run(world: World, **given: Any) -> Outcome:
         world.trace.note(None, "the last line")
         raise error
 

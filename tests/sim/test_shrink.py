@@ -28,7 +28,7 @@ def search(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Small, Shrink
     """A search in which ``fails`` says for each scenario with what reason it fails, or None."""
 
     def searching(fails: Fails, *, tries_max: int = 500, at_us: int = 100) -> tuple[Small, Shrinking]:
-        def live(seed: int, *, scenario: Scenario) -> Outcome | Failure:
+        def live(seed: int, *, scenario: Scenario, until_us: int | None) -> Outcome | Failure:
             reason = fails(scenario)
             only = scenario.pace.only
             if reason is None or only is None:
@@ -90,6 +90,19 @@ def test_a_failure_after_the_harm_gets_a_shorter_time_of_harm(
     assert small.scenario.course.faults_us < DEFAULT.course.faults_us // 8
 
 
+def test_a_try_does_not_go_on_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int | None] = []
+
+    def live(seed: int, *, scenario: Scenario, until_us: int | None) -> Failure:
+        asked.append(until_us)
+        return failure("ValueError: another")
+
+    monkeypatch.setattr("pykraft.sim.shrink.simulate", live)
+    for at_us in (100, 4_000_000, 7_000_000):
+        Shrinking(failure(at_us=at_us), DEFAULT, tries_max=1).search()
+    assert asked == [200, DEFAULT.course.faults_us, None]
+
+
 def test_a_failure_that_needs_everything_stays_as_it_is(search: Callable[..., tuple[Small, Shrinking]]) -> None:
     small, _ = search(lambda scenario: None)
     assert small.only == tuple(number for number, _ in HARM)
@@ -97,7 +110,7 @@ def test_a_failure_that_needs_everything_stays_as_it_is(search: Callable[..., tu
 
 
 def test_the_tries_are_bounded_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pykraft.sim.shrink.simulate", lambda seed, *, scenario: failure())
+    monkeypatch.setattr("pykraft.sim.shrink.simulate", lambda seed, **given: failure())
     told: list[tuple[int, int]] = []
     search = Shrinking(failure(), DEFAULT, tries_max=25, tell=lambda tries, best: told.append((tries, len(best.only))))
     search.search()

@@ -57,12 +57,13 @@ def simulate(
     oracles: Sequence[type[Invariant]] = ALL,
     tell: Callable[[str], None] | None = None,
     recorder: Recorder | None = None,
+    until_us: int | None = None,
 ) -> Outcome | Failure:
-    """Live through one world; see `World` for what can be asked of it."""
+    """Live through one world, or through its time until then; see `World` for what can be asked of it."""
     world: World | None = None
     try:
         world = World(seed, scenario=scenario, oracles=oracles, tell=tell, recorder=recorder)
-        outcome = world.run()
+        outcome = world.run(until_us=until_us)
     except Exception as error:  # noqa: BLE001 (whatever a world raises is a finding)
         reason, story = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
         if world is None:

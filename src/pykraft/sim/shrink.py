@@ -2,7 +2,8 @@
 
 Tried in turns, until nothing helps any more or the tries are used up: 1. fewer nodes, 2. whole kinds of harm left
 out, 3. single decisions to do harm left out, half of them first, then a quarter and so on, 4. less load, 5. a shorter
-time of harm. Each decision has its own dice (`pykraft.sim.faults`), so what is left stays what it was. The same
+time of harm. A try is given up when it lasts twice as long as the best run so far, and when the harm is over if that
+was enough before. Each decision has its own dice (`pykraft.sim.faults`), so what is left stays what it was. The same
 failure shrinks to the same run anywhere: nothing here is random, and no clock is read.
 
 Source: Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input (ddmin, 2002).
@@ -117,7 +118,10 @@ class Shrinking:
         scenario = scenario or self.best.scenario
         if only is not None:
             scenario = replace(scenario, pace=replace(scenario.pace, only=only))
-        failure = simulate(self.best.failure.seed, scenario=scenario)
+        former = self.best.failure
+        faults_us = scenario.course.faults_us
+        until_us = min(former.at_us * 2, faults_us) if former.at_us <= faults_us else None
+        failure = simulate(former.seed, scenario=scenario, until_us=until_us)
         is_same = isinstance(failure, Failure) and failure.finding == self.best.failure.finding
         if isinstance(failure, Failure) and is_same:
             self.best = Small(scenario=_keeping(scenario, failure), failure=failure)

@@ -90,18 +90,21 @@ class World:
         self._ends: dict[int, int] = {}
         self._touched: dict[int, Node] = {}
 
-    def run(self) -> Outcome:
-        """Start all, do harm for a while, then let it heal and serve.
+    def run(self, *, until_us: int | None = None) -> Outcome:
+        """Start all, do harm for a while, then let it heal and serve; or only go on until then.
 
         Errors: ViolationError, or whatever a host raised.
         """
         course = self.scenario.course
+        faults_us = course.faults_us if until_us is None else min(until_us, course.faults_us)
         for node in self.nodes.values():
             self.clock.after(node.rng.randrange(course.start_us_max), node.start)
         self.workload.begin()
         self.faults.begin()
-        while self.clock.now_us < course.faults_us:
+        while self.clock.now_us < faults_us:
             self.turn()
+        if until_us is not None and until_us <= course.faults_us:
+            return self._outcome()
         self.trace.note(None, "the faults end")
         self.faults.stop()
         self.watch.faults_ended()
@@ -112,6 +115,9 @@ class World:
                 break
             self.turn()
         self.watch.ended()
+        return self._outcome()
+
+    def _outcome(self) -> Outcome:
         return Outcome(
             seed=self.seed,
             voters=self.voter_count,
