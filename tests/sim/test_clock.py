@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.sim.clock import WALL_START_MS, Clock
+from pykraft.sim.clock import WALL_START_MS, Clock, NodeClock
 
 
 @given(st.lists(st.integers(0, 20), max_size=30))
@@ -39,3 +39,38 @@ def test_hosts_see_whole_milliseconds_on_both_clocks() -> None:
     assert clock.advance()
     assert (clock.instant.mono_ms, clock.instant.wall_ms) == (2, WALL_START_MS + 2)
     assert not clock.advance()
+
+
+def test_a_clock_that_is_fast_reaches_a_time_early_and_one_that_is_slow_late() -> None:
+    for rate_ppm, until_us in ((1_000_000, 10_000), (1_250_000, 8_000), (800_000, 12_500)):
+        clock = Clock()
+        mine = NodeClock(clock)
+        mine.go_at(rate_ppm)
+        assert mine.until_us(10) == until_us
+        clock.after(until_us, lambda: None)
+        clock.advance()
+        assert mine.instant.mono_ms == 10
+        assert mine.until_us(10) == mine.until_us(9) == 0
+        assert mine.instant.wall_ms == clock.instant.wall_ms
+
+
+@given(st.lists(st.tuples(st.integers(0, 5_000), st.integers(100_000, 3_000_000)), max_size=20))
+def test_a_monotonic_clock_never_goes_back_whatever_its_rate(steps: list[tuple[int, int]]) -> None:
+    clock = Clock()
+    mine = NodeClock(clock)
+    shown = [mine.instant.mono_ms]
+    for delay_us, rate_ppm in steps:
+        clock.after(delay_us, lambda: None)
+        clock.advance()
+        mine.go_at(rate_ppm)
+        shown.append(mine.instant.mono_ms)
+    assert shown == sorted(shown)
+
+
+def test_a_wall_clock_jumps_and_is_set_right() -> None:
+    mine = NodeClock(Clock())
+    mine.jump(-5_000)
+    mine.jump(1_000)
+    assert mine.instant.wall_ms == WALL_START_MS - 4_000
+    mine.set_right()
+    assert mine.instant.wall_ms == WALL_START_MS

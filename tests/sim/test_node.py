@@ -8,6 +8,7 @@ from pykraft.sim.disk import Interrupted
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.node import Process
 from pykraft.sim.spoken import Spoken
+from pykraft.sim.trouble import SYNC_ERROR
 from pykraft.sim.world import World
 from tests.sim.invariants.fakes import operation
 from tests.sim.worlds import calm_world, led_world, run_for, run_until, started_world
@@ -167,3 +168,57 @@ def propose(world: World, leader: Process, value: bytes) -> None:
     """Propose as a client does that no oracle knows."""
     world.watch.proposed(operation(1, value))
     leader.host.propose([value], epoch=leader.host.epoch, now=world.clock.instant, on_outcome=lambda _: None)
+
+
+def test_what_comes_during_a_pause_is_taken_afterwards_one_by_one() -> None:
+    world, leader = led_world()
+    node = next(node for node in world.nodes.values() if node.node_id != leader.node_id)
+    process = node.process
+    assert process is not None
+    world.workload.begin()
+    process.pause(100_000)
+    high_watermark = process.host.high_watermark
+    with pytest.raises(AssertionError, match="already"):
+        process.pause(1)
+    until_us = world.clock.now_us + 100_000
+    run_until(world, lambda: (leader.host.high_watermark or 0) > (high_watermark or 0) + 5)
+    assert world.clock.now_us < until_us
+    assert process.host.high_watermark == high_watermark
+    run_until(world, lambda: not process.is_paused)
+    assert world.clock.now_us >= until_us
+    run_until(world, lambda: (process.host.high_watermark or 0) > (high_watermark or 0) + 5)
+
+
+def test_a_process_that_is_killed_in_its_pause_takes_nothing_any_more() -> None:
+    world, leader = led_world()
+    node = world.nodes[leader.node_id]
+    leader.pause(10_000)
+    node.kill()
+    run_for(world, 500_000)
+    assert not leader.is_running
+
+
+def test_a_disk_error_while_recovering_ends_the_process_and_it_is_tried_again() -> None:
+    world = started_world()
+    run_for(world, 50_000)
+    node = world.nodes[1]
+    node.kill()
+    node.disk.trouble.plan(SYNC_ERROR, 0)
+    run_until(world, lambda: any("cannot sync" in line for line in world.trace.lines))
+    assert node.process is None
+    node.disk.trouble.mend()
+    run_until(world, lambda: node.process is not None)
+
+
+def test_what_only_the_page_cache_has_after_a_failed_sync_is_durable_once_the_node_runs_again() -> None:
+    """1. A sync fails, its pages are clean and not on disk; 2. the next start reads them; 3. the power goes."""
+    for seed in range(8):
+        world, leader = led_world(seed)
+        node = world.nodes[leader.node_id]
+        world.workload.begin()
+        node.disk.trouble.plan(SYNC_ERROR, 0)
+        run_until(world, lambda node=node: node.process is None)  # type: ignore[misc]
+        node.disk.trouble.mend()
+        run_until(world, lambda node=node: node.process is not None)  # type: ignore[misc]
+        assert node.host is not None
+        assert world.durable_end_offset(node) == node.host.log_end_offset

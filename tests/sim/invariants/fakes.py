@@ -59,6 +59,7 @@ class World:
         self.scenario = DEFAULT
         self.committed = Ledger()
         self.election = DurableElection(**election)
+        self.atlas = SimpleNamespace(waiting={})
         self.platters: dict[int, list[Entry]] = {}
         self.ledgers: dict[int, Ledger] = {}
         self.workload = SimpleNamespace(history=SimpleNamespace(operations=[]))

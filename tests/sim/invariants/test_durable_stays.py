@@ -30,3 +30,13 @@ def test_what_was_told_is_there_or_was_cut_or_is_known_to_be_damaged() -> None:
 def test_a_shorter_log_is_found() -> None:
     with pytest.raises(ViolationError, match="had told that it holds 5, it begins at 4"):
         told(5).started(node(log_end_offset=4))
+
+
+def test_what_a_lying_or_an_exchanged_disk_took_is_forgiven() -> None:
+    for forgive in (AcknowledgedSurvivesRestart.lost, AcknowledgedSurvivesRestart.wiped):
+        made = told(5)
+        forgive(made, node(2))
+        with pytest.raises(ViolationError):
+            made.started(node(log_end_offset=0))
+        forgive(made, node())
+        made.started(node(log_end_offset=0))

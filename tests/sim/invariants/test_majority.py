@@ -12,8 +12,9 @@ from tests.sim.invariants.fakes import BEFORE, entry, node, view, world
 LOG = [entry(0), entry(1), entry(2)]
 
 
-def committed(platters: dict[int, list[Entry]]) -> None:
+def committed(platters: dict[int, list[Entry]], *wiped: int) -> None:
     where = world()
+    where.atlas.waiting = dict.fromkeys(wiped, 1)
     where.ledgers[1], where.platters = Ledger(LOG), platters
     made = MajorityHoldsHighWatermark(where)
     made.changed(node(2), BEFORE, view("follower", high_watermark=9))
@@ -30,3 +31,7 @@ def test_what_a_majority_has_on_disk_may_be_committed(platters: dict[int, list[E
 def test_what_only_a_minority_has_on_disk_is_found(platters: dict[int, list[Entry]]) -> None:
     with pytest.raises(ViolationError, match=r"calls 2 committed, of 3 voters only \[1\] have"):
         committed(platters)
+
+
+def test_the_word_of_a_voter_whose_disk_was_replaced_counts_while_it_is_away() -> None:
+    committed({1: LOG}, 3)

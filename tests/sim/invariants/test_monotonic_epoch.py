@@ -30,3 +30,13 @@ def test_an_epoch_that_falls_on_disk_is_found_even_when_the_node_is_down() -> No
 def test_memory_and_disk_that_do_not_agree_are_found(memory: int, disk: int, is_settled: bool) -> None:
     with pytest.raises(ViolationError, match=f"is in epoch {memory}, its disk in {disk}"):
         MonotonicEpoch(world()).changed(node(), BEFORE, view(epoch=memory, disk_epoch=disk, is_settled=is_settled))
+
+
+def test_a_node_with_an_empty_disk_begins_anew_and_only_that_one() -> None:
+    made = MonotonicEpoch(world())
+    for node_id in (1, 2):
+        made.changed(node(node_id), BEFORE, view(epoch=2))
+    made.wiped(node())
+    made.changed(node(), BEFORE, view(DOWN, 0, disk_epoch=0))
+    with pytest.raises(ViolationError, match="node 2 fell"):
+        made.changed(node(2), BEFORE, view(DOWN, 0, disk_epoch=0))

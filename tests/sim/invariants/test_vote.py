@@ -39,3 +39,15 @@ def test_a_second_vote_in_an_epoch_is_found_even_if_the_disk_forgot_the_first() 
     where.election = DurableElection(epoch=1, voted_id=3)
     with pytest.raises(ViolationError, match="voted for 2 before"):
         made.before_send(node(), vote(1, 3))
+
+
+def test_a_node_with_an_empty_disk_may_vote_anew_and_only_that_one() -> None:
+    where = world(epoch=1, voted_id=2)
+    made = OneVote(where)
+    for node_id in (1, 3):
+        made.before_send(node(node_id), vote(1, 2))
+    made.wiped(node())
+    where.election = DurableElection(epoch=1, voted_id=4)
+    made.before_send(node(), vote(1, 4))
+    with pytest.raises(ViolationError, match="voted for 2 before"):
+        made.before_send(node(3), vote(1, 4))

