@@ -24,6 +24,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUILT_WITH = {"spark": "build"}
 """A set with packages that come as source only, and the set that has what builds them."""
+NO_NETWORK = (
+    "connection broken by",
+    "No route to host",
+    "Name or service not known",
+    "Network is unreachable",
+    "timed out",
+)
+"""What pip says when it does not reach the index; the rest of its words then only say that it found nothing there."""
+NO_SPACE = "No space left on device"
+LINES_MAX = 12
 
 
 class SetupError(Exception):
@@ -106,15 +116,17 @@ class Environment:
     def _install(self, name: str) -> None:
         started = time.monotonic()
         say(f"installing requirements/{name}.txt")
-        run(
-            [
-                str(self._python),
-                *("-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet"),
-                *("--progress-bar", "off", "--no-warn-script-location"),
-                *("--require-hashes", "--no-deps", "--requirement", str(self._lock_file(name))),
-                *(["--no-build-isolation"] if name in BUILT_WITH else []),
-            ]
-        )
+        command = [
+            str(self._python),
+            *("-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet"),
+            *("--progress-bar", "off", "--no-warn-script-location"),
+            *("--require-hashes", "--no-deps", "--requirement", str(self._lock_file(name))),
+            *(["--no-build-isolation"] if name in BUILT_WITH else []),
+        ]
+        try:
+            run(command)
+        except SetupError as error:
+            raise SetupError(f"requirements/{name}.txt: {explained(str(error))}", status=error.status) from None
         copy = self._installed / f"{name}.txt"
         fresh = copy.with_suffix(".fresh")
         shutil.copyfile(self._lock_file(name), fresh)
@@ -133,11 +145,25 @@ class Environment:
 
 
 def run(command: Sequence[str]) -> str:
-    """What the command prints; what it complains of goes to our standard error. Errors: SetupError."""
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=False)
+    """What the command prints. Errors: SetupError with that and what it complained of, when it fails."""
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise SetupError(f"this failed with status {done.returncode}: {' '.join(command)}\n{done.stdout}", status=1)
+        said = "\n".join([*done.stdout.splitlines(), *done.stderr.splitlines()][-LINES_MAX:])
+        raise SetupError(f"this failed with status {done.returncode}: {' '.join(command)}\n{said}", status=1)
     return done.stdout
+
+
+def explained(story: str) -> str:
+    """What to do about an install that failed, where that is known; else pip's own words."""
+    if NO_SPACE in story:
+        return f"the disk is full ({ROOT}, or pip's temporary files); make room and start again"
+    if any(sign in story for sign in NO_NETWORK):
+        return (
+            "the package index cannot be reached, and packages must be fetched the first time. Check the network; "
+            "behind a proxy set HTTPS_PROXY; another index is named by PIP_INDEX_URL, a folder of wheels by "
+            "PIP_FIND_LINKS with PIP_NO_INDEX=1. Then start again: what is installed stays"
+        )
+    return story
 
 
 def say(text: str) -> None:

@@ -187,3 +187,42 @@ def test_an_unknown_set_is_refused_with_the_known_ones(
 def test_a_command_that_fails_is_told_with_its_status(setup: ModuleType) -> None:
     with pytest.raises(setup.SetupError, match="status 3"):
         setup.run([sys.executable, "-c", "raise SystemExit(3)"])
+
+
+def test_what_failed_is_told_in_its_last_words(setup: ModuleType) -> None:
+    program = "import sys; print(*range(100), sep='\\n'); print('why', file=sys.stderr); sys.exit(1)"
+    with pytest.raises(setup.SetupError) as caught:
+        setup.run([sys.executable, "-c", program])
+    assert str(caught.value).endswith("98\n99\nwhy")
+    assert "\n10\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("after connection broken by 'NewConnectionError'\nERROR: No matching distribution", "index cannot be reached"),
+        ("ERROR: [Errno 28] No space left on device", "the disk is full"),
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES", "DO NOT MATCH THE HASHES"),
+    ],
+)
+def test_an_install_that_failed_says_what_to_do(
+    said: str,
+    told: str,
+    clone: Path,
+    setup: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    real = recording([], clone)
+
+    def run(command: Sequence[str]) -> str:
+        if "install" in command:
+            raise setup.SetupError(f"this failed with status 1: pip\n{said}", status=1)
+        return real(command)
+
+    monkeypatch.setattr(setup, "run", run)
+    monkeypatch.setattr(setup, "ROOT", clone)
+    assert setup.main(["run"]) == 1
+    complaint = capsys.readouterr().err.splitlines()[2:]
+    assert complaint[0].startswith("pykraft: requirements/run.txt: ")
+    assert told in "\n".join(complaint)
