@@ -16,6 +16,7 @@ from pykraft.errors import StorageError
 from pykraft.log.config import LogConfig
 from pykraft.log.log import Log
 from pykraft.log.os_fs import OsFs
+from pykraft.log.recovery import recover
 from pykraft.types import Uuid
 from tests.log.logs import DIRECTORY, ONE, SMALL, Batch, batch, bytes_of, content, fill, open_log, run_of
 from tests.log.page_cache_fs import PageCacheFs
@@ -241,3 +242,16 @@ def test_kafkas_directories_open_and_close_byte_for_byte(source: Path, tmp_path:
             assert [line.split()[0] for line in kept][-1:] == [path.read_text().split()[-2]]
         elif not re.fullmatch(r"0+(93|0)\.(time)?index", path.name):
             assert (directory / path.name).read_bytes() == path.read_bytes()
+
+
+def test_only_what_is_above_the_recovery_point_is_written_again() -> None:
+    fs = directory_with(run_of(0, 40))
+    known = recover(fs, DIRECTORY, SMALL)
+    assert len(known.segments) > 1
+    fs.operations.clear()
+    recover(fs, DIRECTORY, SMALL)
+    assert [name for what, name in fs.operations if what == "pwrite" and name.endswith(".log")] == []
+    fs.operations.clear()
+    recover(without_point(fs), DIRECTORY, SMALL)
+    rewritten = {name for what, name in fs.operations if what == "pwrite" and name.endswith(".log")}
+    assert rewritten == {known.segments[-1].path.name}

@@ -106,3 +106,20 @@ def test_an_index_is_full_one_time_entry_early() -> None:
         times, offsets = content.index.times_count, content.index.offsets_count
         assert content.is_index_full == (times >= 480 // 12 - 1 or offsets >= 480 // 8)
     assert content.is_index_full
+
+
+@pytest.mark.parametrize("position", [0, 7, 10_000])
+def test_bytes_are_written_again_as_they_are_and_synced(monkeypatch: pytest.MonkeyPatch, position: int) -> None:
+    monkeypatch.setattr("pykraft.log.segment.REWRITTEN_SIZE_BYTES", 50)
+    fs = PageCacheFs()
+    segment = segment_with(run_of(10, 5), fs)
+    segment.sync()
+    whole = fs.read(segment.path)
+    fs.operations.clear()
+    segment.rewrite(position)
+    segment.sync()
+    assert fs.read(segment.path) == whole
+    expected = -(-max(len(whole) - position, 0) // 50)
+    written = [one for one in fs.operations if one == ("pwrite", segment.path.name)]
+    assert len(written) == expected
+    assert (fs.operations[-1:] == [("sync", segment.path.name)]) is (expected > 0)

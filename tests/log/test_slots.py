@@ -104,3 +104,14 @@ def test_a_payload_too_large_for_a_slot_is_refused() -> None:
     file.write(bytes(SLOT_SIZE_BYTES - 40))
     with pytest.raises(StorageError, match="do not fit into a slot"):
         file.write(bytes(SLOT_SIZE_BYTES))
+
+
+def test_the_newest_slot_is_written_again_when_the_file_is_opened_since_a_sync_of_it_may_have_failed() -> None:
+    fs = disk()
+    file = SlotFile.create(fs, PATH, b"first")
+    file.write(b"second")
+    content = fs.read(PATH)
+    fs.operations.clear()
+    SlotFile.open(fs, PATH, repair="")
+    assert fs.operations == [("pwrite", PATH.name), ("sync", PATH.name)]
+    assert fs.read(PATH) == content

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pykraft.host.ports import ConnectionId
 from pykraft.sim.clock import Clock
-from pykraft.sim.network import Network, Weather
+from pykraft.sim.network import End, Network, Slowness, Weather
 from pykraft.types import Endpoint
 
 LENGTH = bytes(4)
@@ -161,3 +161,138 @@ def test_after_the_heal_order_is_kept_with_what_is_said_later() -> None:
         pair.say(b"4", b"5")
         pair.run()
         assert pair.far.frames in ([], [b"1", b"2", b"3", b"4", b"5"])
+
+
+def test_what_was_sent_before_an_end_closed_may_arrive_and_then_the_other_end_learns_of_it() -> None:
+    heard = set()
+    for seed in range(20):
+        pair = Pair(seed)
+        pair.say(b"last", b"words")
+        pair.network.close(pair.connection)
+        pair.run()
+        assert "closed" not in pair.near.events, "who closes hears nothing"
+        assert pair.far.events[-1] == "closed"
+        heard.add(tuple(pair.far.frames))
+    assert heard == {(), (b"last", b"words")}
+
+
+def test_a_process_that_is_killed_has_sent_what_it_sent_and_one_without_power_has_not() -> None:
+    for is_silent in (False, True):
+        pair = Pair()
+        pair.say(b"last")
+        pair.network.detach(pair.near, is_silent=is_silent)
+        pair.run()
+        assert pair.far.frames == ([] if is_silent else [b"last"])
+        assert pair.far.events[-1] == "closed"
+
+
+def test_a_cut_link_keeps_back_the_end_of_a_connection_too() -> None:
+    pair = Pair()
+    pair.network.cut(1, 2)
+    pair.network.close(pair.connection)
+    pair.run()
+    assert "closed" not in pair.far.events
+    pair.network.heal()
+    pair.run()
+    assert pair.far.events[-1] == "closed"
+
+
+def test_one_direction_can_be_mended_alone() -> None:
+    pair = Pair()
+    for source, target in ((1, 2), (2, 1)):
+        pair.network.cut(source, target)
+    pair.network.mend(1, 2)
+    assert pair.network.cut_links == 1
+    pair.say(b"through")
+    pair.run()
+    assert pair.far.frames == [b"through"]
+
+
+def test_a_slow_direction_takes_its_time_for_each_frame_and_each_byte() -> None:
+    pair = Pair()
+    pair.network.slow(1, 2, Slowness(delay_us=50_000, byte_us=100))
+    begin_us = pair.clock.now_us
+    pair.say(b"x" * 100, b"y" * 100)
+    pair.run()
+    assert pair.clock.now_us - begin_us >= 50_000 + 2 * 100 * 100
+    pair.network.calm()
+    begin_us = pair.clock.now_us
+    pair.say(b"z" * 100)
+    pair.run()
+    assert pair.clock.now_us - begin_us < 50_000
+    assert pair.far.frames == [b"x" * 100, b"y" * 100, b"z" * 100]
+
+
+def test_a_severed_connection_loses_what_is_under_way_in_both_directions() -> None:
+    pair = Pair()
+
+    def sever(end: End, _: bytes) -> bool:
+        pair.network.sever(end)
+        return True
+
+    pair.network.snag("loss", sever)
+    pair.network.send(pair.far_connection, [LENGTH, b"answer"])
+    pair.say(b"request")
+    pair.run()
+    assert pair.near.events[-1] == pair.far.events[-1] == "closed"
+    assert pair.near.frames == pair.far.frames == []
+
+
+def test_a_snag_is_used_up_by_the_first_frame_that_it_takes() -> None:
+    pair = Pair()
+    seen: list[tuple[bool, bytes]] = []
+
+    def snag(end: End, frame: bytes) -> bool:
+        seen.append((end.is_dialed, frame))
+        return frame == b"that"
+
+    pair.network.snag("look", snag)
+    pair.say(b"this", b"that", b"more")
+    assert seen == [(True, b"this"), (True, b"that")]
+
+
+def held_back(pair: Pair, text: bytes) -> End:
+    """Say something, and get hold of the end that said it."""
+    held: list[End] = []
+
+    def hold(end: End, _: bytes) -> bool:
+        held.append(end)
+        return True
+
+    pair.network.snag("hold", hold)
+    pair.say(text)
+    return held[0]
+
+
+def test_what_an_abandoned_connection_holds_arrives_when_it_is_released() -> None:
+    pair = Pair()
+    held = held_back(pair, b"old")
+    pair.network.abandon(held)
+    pair.run()
+    assert pair.near.events[-1] == "closed"
+    assert pair.far.frames == []
+    pair.network.cut(1, 2)
+    pair.network.release(held)
+    pair.run()
+    assert pair.far.frames == [b"old"], "it is beyond the link"
+    assert pair.far.events[-1] == "closed"
+
+
+def test_who_closes_an_abandoned_connection_first_does_not_hear_of_it() -> None:
+    pair = Pair()
+    held = held_back(pair, b"old")
+    pair.network.abandon(held)
+    pair.network.close(pair.connection)
+    pair.run()
+    assert "closed" not in pair.near.events
+
+
+def test_in_the_end_nothing_is_held_back() -> None:
+    pair = Pair()
+    held = held_back(pair, b"old")
+    held.is_held = True
+    pair.run()
+    assert pair.far.frames == []
+    pair.network.calm()
+    pair.run()
+    assert pair.far.frames == [b"old"]
