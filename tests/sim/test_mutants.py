@@ -1,50 +1,165 @@
-"""The simulator notices bugs: each one planted in production code makes the world of its seed fail.
+"""The simulator notices bugs: each one planted in production code makes the world of its recorded seed fail.
 
-The same world passes without the bug, so it is the bug that is noticed. When a change of the code moves the worlds,
-``python -m tests.sim.mutants NAME`` finds a new seed, and ``pytest --rewrite`` draws the table of the documentation.
+The same world passes without the bug, so it is the bug that is noticed. Each oracle notices at least one bug when it
+watches alone. When a change of the code moves the worlds, ``pykraft sim mutants --seeds 0:500 --rewrite`` finds new
+seeds, and ``pytest --rewrite`` draws the tables of the documentation.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
 import pytest
 
-from pykraft.sim.run import Failure, simulate
+from pykraft.sim.invariants import ALL
+from pykraft.sim.run import Failure
 from pykraft.sim.world import Outcome
-from tests.sim.mutants import MUTANTS, planted
+from tests.sim.mutants import FAMILIES, MUTANTS, Mutant
+from tests.sim.mutants.alone import ALONE
+from tests.sim.mutants.patch import Patch
+from tests.sim.mutants.search import (
+    CAUGHT,
+    Catch,
+    Recorded,
+    live,
+    noticed_by,
+    record,
+    record_found,
+    recorded,
+    replay,
+    scenario_of,
+)
 from tests.tidy.repository import ROOT
 
-pytestmark = pytest.mark.sim
+END = "<!-- end -->"
+KNOWN = recorded()
+WORLDS = sorted({(catch.scenario, catch.seed) for catch in (*KNOWN.mutants.values(), *KNOWN.oracles.values())})
 
-BEGIN, END = "<!-- mutants -->\n", "<!-- end -->"
 
-
+@pytest.mark.sim
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_planted_bug_is_noticed(name: str) -> None:
-    mutant = MUTANTS[name]
-    with planted(mutant):
-        failure = simulate(mutant.seed)
+    catch = KNOWN.mutants[name]
+    failure = live(MUTANTS[name], catch.seed, catch.scenario)
     assert isinstance(failure, Failure), f"{name} lives: {failure}"
-    assert mutant.noticed_by in failure.reason
+    assert noticed_by(failure) == catch.noticed_by, failure.reason
 
 
-@pytest.mark.parametrize("seed", sorted({mutant.seed for mutant in MUTANTS.values()}))
-def test_without_the_bug_the_same_world_passes(seed: int) -> None:
-    outcome = simulate(seed)
+@pytest.mark.sim
+@pytest.mark.parametrize("oracle", [kind.__name__ for kind in ALL])
+def test_an_oracle_notices_a_bug_alone(oracle: str) -> None:
+    catch = KNOWN.oracles[oracle]
+    failure = live(MUTANTS[catch.mutant], catch.seed, catch.scenario, oracle)
+    assert isinstance(failure, Failure), f"{catch.mutant} lives: {failure}"
+    assert noticed_by(failure) == oracle, failure.reason
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize(("scenario", "seed"), WORLDS)
+def test_without_the_bug_the_same_world_passes(scenario: str, seed: int) -> None:
+    outcome = live(None, seed, scenario)
     assert isinstance(outcome, Outcome), outcome
 
 
-def table_of_mutants() -> str:
-    rows = [("The bug", "First seed that notices", "By"), ("---", "---", "---")]
+def test_every_bug_has_a_story_a_source_and_a_scenario_and_there_are_enough() -> None:
+    assert len(MUTANTS) == sum(len(family.MUTANTS) for family in FAMILIES) >= 36
     for mutant in MUTANTS.values():
-        story = " ".join((mutant.plant.__doc__ or "").split()).replace("``", "`")
-        rows.append((story, str(mutant.seed), f"`{mutant.noticed_by}`"))
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+        assert mutant.story.endswith("."), mutant.name
+        assert mutant.source, mutant.name
+        assert scenario_of(mutant.scenario).name
 
 
-def test_the_page_of_the_simulation_draws_the_table(request: pytest.FixtureRequest) -> None:
+def test_every_oracle_has_a_bug_of_its_own() -> None:
+    assert set(ALONE) == {kind.__name__ for kind in ALL}
+    assert set(ALONE.values()) <= set(MUTANTS)
+
+
+def test_a_patch_puts_everything_back() -> None:
+    table = {1: "one"}
+    known = (Catch.row, scenario_of, dict(table))
+    with Patch() as patch:
+        patch.setattr(Catch, "row", None)
+        patch.setattr(Catch, "row", 7)
+        patch.setitem(table, 1, "two")
+        patch.setitem(table, 2, "two")
+        assert (vars(Catch)["row"], table) == (7, {1: "two", 2: "two"})
+    assert (Catch.row, scenario_of, table) == known
+
+
+def test_what_is_found_is_kept_in_order(tmp_path: Path) -> None:
+    first, second = list(MUTANTS)[:2]
+    catches = {
+        name: Catch(mutant=name, scenario="default", seed=seed, noticed_by="OneVote")
+        for seed, name in enumerate((second, first))
+    }
+    path = tmp_path / "seeds.json"
+    assert recorded(path) == Recorded(mutants={}, oracles={})
+    record(Recorded(mutants=catches, oracles={"OneVote": catches[first]}), path)
+    assert list(recorded(path).mutants) == [first, second]
+    assert recorded(path).oracles == {"OneVote": catches[first]}
+
+
+def test_a_search_records_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[Recorded] = []
+    monkeypatch.setattr("tests.sim.mutants.search.record", kept.append)
+    catch = Catch(mutant="votes_are_given_twice", scenario="default", seed=3, noticed_by="OneVote")
+    record_found([(None, catch), (None, None), ("OneVote", catch)])
+    assert kept == [Recorded(mutants={catch.mutant: catch}, oracles={"OneVote": catch})]
+
+
+def test_a_bug_without_a_seed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.sim.mutants.search.recorded", lambda: Recorded(mutants={}, oracles={}))
+    assert replay("votes_are_given_twice")["verdict"] != CAUGHT
+
+
+def table_of_mutants() -> str:
+    rows = [("The bug", "Whose it was", "Scenario", "Seed", "Noticed by")]
+    for name, mutant in MUTANTS.items():
+        catch = KNOWN.mutants[name]
+        rows.append((_told(mutant), mutant.source, catch.scenario, str(catch.seed), f"`{catch.noticed_by}`"))
+    return _table(rows)
+
+
+def table_of_oracles() -> str:
+    rows = [("Oracle", "Alone it notices", "Scenario", "Seed")]
+    for kind in ALL:
+        catch = KNOWN.oracles[kind.__name__]
+        rows.append((f"`{kind.__name__}`", f"`{catch.mutant}`", catch.scenario, str(catch.seed)))
+    return _table(rows)
+
+
+def table_of_invariants() -> str:
+    rows = [("Oracle", "It says")]
+    rows += [(f"`{kind.__name__}`", " ".join((kind.__doc__ or "").split("\n\n")[0].split())) for kind in ALL]
+    return _table(rows)
+
+
+def _told(mutant: Mutant) -> str:
+    return f"`{mutant.name}`: {mutant.story.replace('``', '`')}"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    def lines(rows: Iterable[Sequence[str]]) -> str:
+        return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+    return lines(rows[:1]) + lines([["---"] * len(rows[0])]) + lines(rows[1:])
+
+
+@pytest.mark.parametrize(
+    ("mark", "table"),
+    [
+        ("<!-- oracles -->\n", table_of_invariants),
+        ("<!-- mutants -->\n", table_of_mutants),
+        ("<!-- alone -->\n", table_of_oracles),
+    ],
+)
+def test_the_page_of_the_simulation_draws_the_tables(request: pytest.FixtureRequest, mark: str, table: object) -> None:
+    assert callable(table)
     path = ROOT / "docs" / "simulation.md"
     page = path.read_text()
-    expected = f"{page.partition(BEGIN)[0]}{BEGIN}\n{table_of_mutants()}\n{END}{page.partition(END)[2]}"
+    before, _, rest = page.partition(mark)
+    expected = f"{before}{mark}\n{table()}\n{END}{rest.partition(END)[2]}"
     if request.config.getoption("--rewrite"):
         path.write_text(expected)
     assert path.read_text() == expected

@@ -126,16 +126,20 @@ MUTANTS = (
     Mutant(
         plant=pre_vote_from_a_follower,
         source="KIP-996; the star partition of RaftEventSimulationTest",
-        scenario="network",
+        scenario="stars",
     ),
-    Mutant(plant=pre_vote_from_a_leader, source="KIP-996 (a leader denies)", scenario="network"),
+    Mutant(plant=pre_vote_from_a_leader, source="KIP-996 (a leader denies)", scenario="returns"),
     Mutant(plant=candidate_without_pre_votes, source="Kafka before 4.0"),
-    Mutant(plant=check_quorum_never_fires, source="KAFKA-15489 (two leaders for a long time)", scenario="network"),
+    Mutant(plant=check_quorum_never_fires, source="KAFKA-15489 (two leaders for a long time)", scenario="silence"),
     Mutant(
         plant=check_quorum_counts_observers,
         source="Kafka LeaderState: observers' fetches do not help",
-        scenario="network",
+        scenario="silence",
     ),
-    Mutant(plant=pre_vote_is_never_given_up, source="NotStuckInProspective of the specification of KIP-996"),
+    Mutant(
+        plant=pre_vote_is_never_given_up,
+        source="NotStuckInProspective of the specification of KIP-996",
+        scenario="elections",
+    ),
     Mutant(plant=observers_campaign, source="Kafka QuorumState (an observer never becomes a candidate)"),
 )

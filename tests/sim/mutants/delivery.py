@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pykraft.core.effects import NotifyLeaderChange
 from pykraft.host.delivery import Delivery, Registration
-from pykraft.host.fetch_read import FetchReads
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
 
@@ -52,23 +51,8 @@ def listener_begins_anew_with_each_leader(patch: Patch) -> None:
     patch.setattr(Delivery, "leader_changed", again)
 
 
-def piece_is_cut_at_the_present_high_watermark(patch: Patch) -> None:
-    """What a read returns is cut at the high watermark of the moment when it returns, not when it began."""
-    read: Callable[..., None] = Registration._read
-    patch.setattr(
-        Registration, "_read", lambda self, data, high_watermark: read(self, data, self._delivery.high_watermark)
-    )
-
-
-def read_outlives_a_truncation(patch: Patch) -> None:
-    """A leader answers a Fetch with what it read before its log was cut."""
-    patch.setattr(FetchReads, "truncated", lambda self: None)
-
-
 MUTANTS = (
     Mutant(plant=leader_is_told_too_early, source="Kafka KafkaRaftClient (fireHandleLeaderChange waits)"),
     Mutant(plant=listener_is_given_all_that_is_appended, source="Raft paper §5.3 (apply only what is committed)"),
     Mutant(plant=listener_begins_anew_with_each_leader, source="Kafka ListenerContext (a new registration restarts)"),
-    Mutant(plant=piece_is_cut_at_the_present_high_watermark, source="ours, nearly: told in pykraft.host.delivery"),
-    Mutant(plant=read_outlives_a_truncation, source="ours, nearly: told in pykraft.host.fetch_read"),
 )

@@ -128,8 +128,16 @@ MUTANTS = (
     Mutant(plant=votes_ignore_the_log, source="Raft paper §5.4.1"),
     Mutant(plant=the_longer_log_wins, source="Raft paper §5.4.1; a common mistake in the labs of MIT 6.824"),
     Mutant(plant=votes_are_given_twice, source="Raft paper §5.2"),
-    Mutant(plant=vote_is_forgotten_at_start, source="KAFKA-14077 (a voter that lost its disk votes twice)"),
+    Mutant(
+        plant=vote_is_forgotten_at_start,
+        source="KAFKA-14077 (a voter that lost its disk votes twice)",
+        scenario="elections",
+    ),
     Mutant(plant=half_is_a_majority, source="majorities of an even number of voters: KAFKA-12712"),
     Mutant(plant=former_leader_campaigns_in_its_old_epoch, source="KIP-595 (a leader resigns when it restarts)"),
-    Mutant(plant=answers_of_an_older_epoch_count, source="MIT 6.824 students' guide to Raft: term confusion"),
+    Mutant(
+        plant=answers_of_an_older_epoch_count,
+        source="MIT 6.824 students' guide to Raft: term confusion",
+        scenario="elections",
+    ),
 )

@@ -9,7 +9,6 @@ from pykraft.core.effects import PlannedBatch
 from pykraft.core.on import timer
 from pykraft.core.state import Leader
 from pykraft.errors import NotLeaderError
-from pykraft.host.inbound import Inbound
 from pykraft.host.producers import Committed, OutcomeUnknown, Producers, Rejected
 from pykraft.host.recent import Batch
 from pykraft.protocol.records import encode_batch, read_header
@@ -105,22 +104,11 @@ def new_leader_appends_a_value(patch: Patch) -> None:
     patch.setattr(Producers, "encode", no_op)
 
 
-def contradiction_is_fatal(patch: Patch) -> None:
-    """A node that cannot make sense of what a peer says stops, where closing the connection is enough."""
-
-    def close(self: Inbound, requester: Any, reason: str) -> None:
-        del requester
-        self._ports.stop(RuntimeError(reason))
-
-    patch.setattr(Inbound, "_close", close)
-
-
 MUTANTS = (
     Mutant(plant=linger_wakes_nobody, source="Kafka KafkaRaftClientTest (wakes up when the linger is over)"),
     Mutant(plant=unknown_is_called_rejected, source="Jepsen: an indeterminate outcome taken for a failure"),
     Mutant(plant=append_is_called_committed, source="acks=1; MongoDB's write concern 1"),
-    Mutant(plant=outcome_is_forgotten, source="ValuesEventuallyAcked of the KRaft specification"),
+    Mutant(plant=outcome_is_forgotten, source="ValuesEventuallyAcked of the KRaft specification", scenario="silence"),
     Mutant(plant=unknown_is_proposed_again, source="KIP-98 (why producers are idempotent)"),
     Mutant(plant=new_leader_appends_a_value, source="Raft paper §8 (no-op entries), as seen by an application"),
-    Mutant(plant=contradiction_is_fatal, source="Kafka: illegal states that a peer's message causes are fatal"),
 )

@@ -16,7 +16,7 @@ class Mutant:
     plant: Callable[[Patch], None]
     source: str
     scenario: str = "default"
-    """Names of the scenarios of its worlds, separated by commas; the later ones win."""
+    """Scenarios of its worlds, separated by commas: shipped ones, or those in ``scenarios`` beside this."""
 
     @property
     def name(self) -> str:

@@ -70,8 +70,12 @@ def oldest_segment_is_dropped(patch: Patch) -> None:
 
 MUTANTS = (
     Mutant(plant=recovery_does_not_sync, source="ours: kill is not power loss"),
-    Mutant(plant=recovery_ignores_checksums, source="Protocol-Aware Recovery (FAST 2018)"),
-    Mutant(plant=torn_tail_is_taken_for_damage, source="Protocol-Aware Recovery (FAST 2018): the tail is ambiguous"),
+    Mutant(plant=recovery_ignores_checksums, source="Protocol-Aware Recovery (FAST 2018)", scenario="torn"),
+    Mutant(
+        plant=torn_tail_is_taken_for_damage,
+        source="Protocol-Aware Recovery (FAST 2018): the tail is ambiguous",
+        scenario="torn",
+    ),
     Mutant(plant=damage_is_taken_for_a_torn_tail, source="Kafka LogLoader; ZooKeeper in FAST 2018", scenario="silent"),
     Mutant(plant=oldest_segment_is_dropped, source="KIP-630 (retention needs a snapshot)"),
 )

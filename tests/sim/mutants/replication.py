@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pykraft.core.connections import Connections
+from pykraft.core.effects import ReplyFetch
 from pykraft.core.events import RequestReceived
 from pykraft.core.log_view import LogView
 from pykraft.core.messages import FetchedBatch, FetchRequest
 from pykraft.core.on import fetch_request, fetch_response
-from pykraft.core.outbox import Relies
+from pykraft.core.on.requests import leader_only_error
 from pykraft.core.replica import Replica
 from pykraft.core.serving import serve
 from pykraft.core.state import Leader
-from pykraft.host.connections import DialedConnection
-from pykraft.host.fetch_read import FetchReads
-from pykraft.host.peers import Peers
-from pykraft.types import Instant, Offset, OffsetAndEpoch
+from pykraft.errors import ErrorCode
+from pykraft.types import Epoch, Instant, Offset, OffsetAndEpoch
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
 
@@ -33,17 +33,13 @@ def divergence_is_off_by_one(patch: Patch) -> None:
 
 def committed_records_are_cut(patch: Patch) -> None:
     """A leader sends followers too far back, and a follower cuts its log below its high watermark."""
-    diverging_from, truncate = LogView.diverging_from, fetch_response._truncate
-
-    def too_far(self: LogView, offset: Offset, last_epoch: Any) -> OffsetAndEpoch | None:
-        end = diverging_from(self, offset, last_epoch)
-        return None if end is None else OffsetAndEpoch(Offset(max(0, end.offset - 10)), end.epoch)
+    truncate = fetch_response._truncate
 
     def unguarded(replica: Replica, diverging: OffsetAndEpoch) -> None:
         replica.log.committed_end_offset = replica.log.start_offset
         truncate(replica, diverging)
 
-    patch.setattr(LogView, "diverging_from", too_far)
+    followers_are_sent_too_far_back(patch)
     patch.setattr(fetch_response, "_truncate", unguarded)
 
 
@@ -61,24 +57,41 @@ def fetch_counts_before_it_is_compared(patch: Patch) -> None:
     patch.everywhere(on_fetch_request, on_request)
 
 
-def batches_of_a_higher_epoch_are_appended(patch: Patch) -> None:
-    """A leader that lost its place sends what its new log holds, and the follower appends records of a later epoch.
+def followers_are_sent_too_far_back(patch: Patch) -> None:
+    """A leader answers a log that parts from its own with a place before the last common record."""
+    diverging_from = LogView.diverging_from
 
-    Two rules cover for each other: a read that a truncation overtakes is not sent, and a follower looks at the epochs.
+    def too_far(self: LogView, offset: Offset, last_epoch: Any) -> OffsetAndEpoch | None:
+        end = diverging_from(self, offset, last_epoch)
+        return None if end is None else OffsetAndEpoch(Offset(max(0, end.offset - 10)), end.epoch)
+
+    patch.setattr(LogView, "diverging_from", too_far)
+
+
+def batches_of_a_higher_epoch_are_appended(patch: Patch) -> None:
+    """A leader answers a Fetch of an older epoch in that epoch, and the follower appends records of a later one.
+
+    Two rules cover for each other: the leader fences the question, and the follower looks at the epochs of the answer.
     """
 
     def valid_prefix(batches: tuple[FetchedBatch, ...], end: OffsetAndEpoch, replica: Replica) -> tuple[Any, ...]:
         del replica
-        next_offset = end.offset
-        for count, batch in enumerate(batches):
-            if batch.base_offset != next_offset or batch.epoch < end.epoch:
-                return batches[:count]
-            next_offset = batch.end_offset
-        return batches
+        return batches if batches and batches[0].base_offset == end.offset else ()
+
+    def unfenced(replica: Replica, epoch: Epoch) -> ErrorCode:
+        is_older = isinstance(replica.state, Leader) and epoch < replica.epoch
+        return leader_only_error(replica, replica.epoch if is_older else epoch)
+
+    def in_its_epoch(replica: Replica, leader: Leader, request_id: int, listener: str, request: FetchRequest) -> None:
+        outbox = replica.outbox
+        serve(replica, leader, request_id, listener, request)
+        answer = outbox._effects[-1]
+        assert isinstance(answer, ReplyFetch)
+        outbox._effects[-1] = replace(answer, message=replace(answer.message, epoch=request.epoch))
 
     patch.setattr(fetch_response, "valid_prefix", valid_prefix)
-    patch.setattr(FetchReads, "truncated", lambda self: None)
-    patch.setattr(LogView, "append", _append_anything)
+    patch.setattr(fetch_request, "leader_only_error", unfenced)
+    patch.everywhere(serve, in_its_epoch)
 
 
 def two_fetches_in_flight(patch: Patch) -> None:
@@ -87,38 +100,13 @@ def two_fetches_in_flight(patch: Patch) -> None:
     patch.setattr(Connections, "is_ready", lambda self, peer_id: peer_id not in self._backing_off)
 
 
-def leader_serves_before_it_is_durable(patch: Patch) -> None:
-    """A new leader sends its first records before its disk knows that it leads, and may lead the epoch anew."""
-
-    def early(replica: Replica, *given: Any) -> None:
-        send = replica.outbox.send
-        replica.outbox.send = lambda effect, relies: send(effect, Relies.EPOCH)  # type: ignore[method-assign]
-        serve(replica, *given)
-        replica.outbox.send = send  # type: ignore[method-assign]
-
-    patch.everywhere(serve, early)
-
-
-def late_answers_are_applied(patch: Patch) -> None:
-    """The correlation id is ignored: the late answer to a question that was given up is taken for that of the next."""
-    patch.setattr(Peers, "_is_spent", lambda self, link, effect, now: link.endpoint != effect.peer.endpoint)
-    patch.setattr(Connections, "received", lambda self, peer_id, correlation_id: self._in_flight.pop(peer_id, True))
-    patch.setattr(DialedConnection, "is_ready", property(lambda self: self.is_negotiated and self._awaited is None))
-
-
-def _append_anything(self: LogView, *, base_offset: Offset, end_offset: Offset, epoch: Any) -> None:
-    self._epochs.assign(epoch, base_offset)
-    self.end_offset = end_offset
-
-
 MUTANTS = (
     Mutant(
         plant=divergence_is_off_by_one, source="Raft paper §5.3 (prevLogIndex); an exclusive end taken for inclusive"
     ),
     Mutant(plant=committed_records_are_cut, source="KafkaRaftLog.truncateToEndOffset; KAFKA-18723"),
+    Mutant(plant=followers_are_sent_too_far_back, source="KIP-595 §Log reconciliation; Kafka truncates below nothing"),
     Mutant(plant=fetch_counts_before_it_is_compared, source="KIP-595 §Fetch (divergence is looked for first)"),
     Mutant(plant=batches_of_a_higher_epoch_are_appended, source="KAFKA-18723"),
     Mutant(plant=two_fetches_in_flight, source="ours, nearly: one Fetch at a time is the acknowledgment"),
-    Mutant(plant=leader_serves_before_it_is_durable, source="ours: etcd raft/doc.go leaves it to the caller"),
-    Mutant(plant=late_answers_are_applied, source="KAFKA-14238; Kafka RequestManager (correlation ids)"),
 )

@@ -18,7 +18,7 @@ from typing import Any
 from pykraft.sim.invariants import ALL
 from pykraft.sim.run import Failure, simulate
 from pykraft.sim.scenario import Scenario
-from pykraft.sim.scenario_file import load
+from pykraft.sim.scenario_file import load, shipped_names
 from pykraft.sim.world import Outcome
 from tests.sim.mutants import MUTANTS, Mutant, planted
 from tests.sim.mutants.alone import ALONE
@@ -26,6 +26,7 @@ from tests.sim.mutants.alone import ALONE
 CAUGHT = "caught"
 ORACLES = tuple(kind.__name__ for kind in ALL)
 SEEDS_PATH = Path(__file__).with_name("seeds.json")
+SCENARIOS_PATH = Path(__file__).with_name("scenarios")
 DEFAULT_SCENARIO = "default"
 
 
@@ -46,8 +47,10 @@ class Catch:
 
 @cache
 def scenario_of(names: str) -> Scenario:
-    """The scenario of these names, separated by commas."""
-    return load([name for name in names.split(",") if name != DEFAULT_SCENARIO])
+    """The scenario of these names, separated by commas: shipped ones, then those that are made for bugs."""
+    shipped = [name for name in names.split(",") if name in shipped_names()]
+    own = [SCENARIOS_PATH / f"{name}.toml" for name in names.split(",") if name not in shipped]
+    return load([name for name in shipped if name != DEFAULT_SCENARIO], own)
 
 
 def live(mutant: Mutant | None, seed: int, scenario: str, oracle: str | None = None) -> Outcome | Failure:
