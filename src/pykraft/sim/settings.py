@@ -15,6 +15,8 @@ from pykraft.sim.scenario import Quorum
 from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Uuid, Voter, VoterSet
 
 LISTENER = "CONTROLLER"
+SCRUB_INTERVAL_MS = 2_000
+"""A log is read again some times in a world, not so often that starts and reads find no damage."""
 
 
 def node_configs(voter_count: int, observer_count: int, quorum: Quorum, rng: Random) -> list[NodeConfig]:
@@ -43,7 +45,9 @@ def node_configs(voter_count: int, observer_count: int, quorum: Quorum, rng: Ran
             voters=voters,
             log_dir=Path("/disk"),
             log=LogSettings(
-                segment_size_bytes=quorum.segment_size_bytes, index_size_bytes_max=quorum.index_size_bytes_max
+                segment_size_bytes=quorum.segment_size_bytes,
+                index_size_bytes_max=quorum.index_size_bytes_max,
+                scrub_interval_ms=SCRUB_INTERVAL_MS,
             ),
             raft=raft,
         )

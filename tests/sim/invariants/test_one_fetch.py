@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
+from pykraft.core.quarantine import Quarantine
 from pykraft.host.ports import ConnectionId
+from pykraft.log.lane import WriteQuarantine
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.one_fetch import OneFetchInFlight
 from pykraft.sim.spoken import LogEnd, Spoken
-from tests.sim.invariants.fakes import BEFORE, node, view, world
+from pykraft.types import Epoch, Io
+from tests.sim.invariants.fakes import BEFORE, appends, node, view, world
 
 FETCH = Spoken(epoch=1, fetched=LogEnd(epoch=1, offset=7), target_id=2)
 
@@ -36,6 +39,15 @@ def test_one_after_the_answer_after_the_pause_or_in_another_state_is_accepted() 
     made.world.clock.now_us = 500_000
     fetched(made, follower)
     made.changed(follower, BEFORE, view(epoch=2))
+    fetched(made, follower)
+
+
+def test_one_of_a_log_that_is_damaged_now_is_forgotten() -> None:
+    made, follower = OneFetchInFlight(world()), node(leader_id=2)
+    note = Quarantine(epoch=Epoch(1), until_offset=None, damages=(), is_cut=False)
+    fetched(made, follower)
+    made.submitted(follower, appends())
+    made.submitted(follower, WriteQuarantine(io=Io(2), quarantine=note))
     fetched(made, follower)
 
 

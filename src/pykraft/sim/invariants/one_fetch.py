@@ -1,7 +1,7 @@
 """One Fetch of a replica is in flight at a time, since its offset is the acknowledgment.
 
 With two of them an older one could arrive last, and speak of a log that its sender has cut since. A Fetch that was sent
-in another state is forgotten, and its answer is not applied. So is one that timed out; but the time counts from when it
+in another state, or before damage was found, is forgotten, and its answer is not applied. So is one that timed out; but the time counts from when it
 was asked for, and it may have waited for the disk or a connection until shortly before. What is certain is the pause
 after a failure.
 
@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from pykraft.log.lane import WriteQuarantine
 from pykraft.sim.invariants.invariant import Invariant
 
 if TYPE_CHECKING:
+    from pykraft.log.lane import Job
     from pykraft.sim.node import Node
     from pykraft.sim.spoken import Spoken
     from pykraft.sim.view import View
@@ -37,6 +39,11 @@ class OneFetchInFlight(Invariant):
     def changed(self, node: Node, was: View, now: View) -> None:
         """Count what makes a process forget its questions."""
         if (was.role, was.epoch, was.leader_id) != (now.role, now.epoch, now.leader_id):
+            self._news[int(node.node_id)] += 1
+
+    def submitted(self, node: Node, job: Job) -> None:
+        """Who finds its log damaged forgets its questions too: they spoke of a log that is not there any more."""
+        if isinstance(job, WriteQuarantine):
             self._news[int(node.node_id)] += 1
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
