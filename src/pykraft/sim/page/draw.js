@@ -185,7 +185,7 @@ function drawAcross(pen, event, index, y, width) {
 function writeBeside(pen, text, x, y, width, paper) {
   const right = width - x - BAND - 6, left = x - BAND - TIME_WIDTH;
   const needed = pen.measureText(text).width;
-  if (needed <= right || right >= left) return write(pen, text, x + BAND, y, right, paper);
+  if (needed <= right || right >= left / 2) return write(pen, text, x + BAND, y, right, paper);
   write(pen, text, x - BAND - Math.min(needed, left), y, left, paper);
 }
 
