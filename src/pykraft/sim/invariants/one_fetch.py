@@ -1,9 +1,9 @@
 """One Fetch of a replica is in flight at a time, since its offset is the acknowledgment.
 
 With two of them an older one could arrive last, and speak of a log that its sender has cut since. A Fetch that was sent
-in another state, or before damage was found, is forgotten, and its answer is not applied. So is one that timed out; but the time counts from when it
-was asked for, and it may have waited for the disk or a connection until shortly before. What is certain is the pause
-after a failure.
+in another state, or before damage was found, is forgotten, and its answer is not applied. So is one that timed out; but
+the time counts from when it was asked for, and it may have waited for the disk or a connection until shortly before.
+What is certain is the pause after a failure.
 
 Source: ours; Kafka's ``RequestManager`` (one request in flight to a node).
 """
