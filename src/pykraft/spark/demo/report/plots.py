@@ -92,7 +92,7 @@ def draw_tables(figure: Figure, story: Story) -> None:
     wait.set_ylim(bottom=0)
     wait.set_ylabel("wait, seconds")
     for axes in (far, wait):
-        _over_time(axes, story, end_s=span_s(story))
+        _over_time(axes, story, end_s=1.01 * span_s(story))
         _legend(axes)
     far.set_xlabel("")
 
@@ -131,7 +131,7 @@ def _mark_down(axes: Axes, node_id: int, begin_s: float, until_s: float, end_s: 
     is_late = begin_s > 0.7 * end_s
     axes.text(
         begin_s if is_late else until_s,
-        node_id - 0.08,
+        node_id - (0.34 if is_late else 0.08),
         f"killed with -9, down{SPACE}" if is_late else f"{SPACE}killed with -9, down, restarted",
         ha="right" if is_late else "left",
         va="bottom",
@@ -223,7 +223,7 @@ def _over_time(axes: Axes, story: Story, *, end_s: float | None = None) -> None:
     for number, kill in enumerate(story.kills):
         begin_s = story.seconds_since_begin(kill.killed_wall_ms)
         end = story.seconds_since_begin(kill.acknowledged_wall_ms)
-        label = "leader killed, until another one writes" if number == 0 else None
+        label = "leader killed" if number == 0 else None
         axes.axvspan(begin_s, end, color=color("bad"), alpha=FADED, linewidth=0)
         axes.axvline(begin_s, color=color("bad"), linewidth=1.2, linestyle="-", label=label)
 

@@ -181,12 +181,18 @@ def gap(story: Story, kill: Kill) -> Gap:
 
 
 def lags(story: Story) -> dict[int, list[tuple[float, int | None]]]:
-    """By node: seconds and the records that it was behind its leader at each look; None when nobody could say."""
+    """By node: the middle of each slice, and the most records that it was behind its leader; None when nobody knew."""
+    width_s = slice_width_s(story)
+    most: defaultdict[int, dict[int, int | None]] = defaultdict(dict)
     node_ids = sorted({node_id for sample in story.samples for node_id in sample.replicas})
-    return {node_id: list(_lags_of(story, node_id)) for node_id in node_ids}
-
-
-def _lags_of(story: Story, node_id: int) -> Iterator[tuple[float, int | None]]:
     for sample in story.samples:
-        replica = sample.replicas.get(node_id)
-        yield story.seconds_since_begin(sample.wall_ms), replica.lag if replica and replica.lag >= 0 else None
+        index = math.floor(story.seconds_since_begin(sample.wall_ms) / width_s)
+        for node_id in node_ids:
+            replica = sample.replicas.get(node_id)
+            lag = replica.lag if replica and replica.lag >= 0 else None
+            former = most[node_id].get(index)
+            most[node_id][index] = lag if former is None else max(former, lag or 0)
+    return {
+        node_id: [((index + 0.5) * width_s, lag) for index, lag in sorted(found.items())]
+        for node_id, found in most.items()
+    }

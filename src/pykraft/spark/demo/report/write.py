@@ -87,7 +87,8 @@ def _pictures(story: Story) -> Iterator[Picture]:
             "lag",
             "How far replicas were behind",
             "Records that a node's log was behind its leader's, as the leader said when it was asked some times a "
-            "second. A line is broken while nobody leads, and while the leader has not heard of the node.",
+            "second; the most in each stretch of time. A line is broken while nobody leads, and while the leader has "
+            "not heard of the node.",
             partial(plots.draw_lag, story=story),
             height_inches=2.7,
         )
