@@ -123,6 +123,7 @@ class FakePorts:
         self.reads: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
         self.wake_ms: int | None = None
         self.reports: list[str] = []
+        self.alarms: list[str] = []
         self.stops: list[Exception | None] = []
 
     def dial(self, endpoint: Endpoint) -> ConnectionId:
@@ -146,8 +147,10 @@ class FakePorts:
     def wake_at(self, mono_ms: int | None) -> None:
         self.wake_ms = mono_ms
 
-    def report(self, text: str) -> None:
+    def report(self, text: str, *, is_alarm: bool = False) -> None:
         self.reports.append(text)
+        if is_alarm:
+            self.alarms.append(text)
 
     def stop(self, error: Exception | None) -> None:
         self.stops.append(error)

@@ -72,7 +72,7 @@ def check_healed(cluster: Cluster, *hurt: Machine) -> None:
     for machine in hurt:
         assert not is_noted(machine)
         assert any("out of quarantine" in text for text in machine.reports)
-        damaged = next(text for text in machine.reports if "DAMAGED LOG" in text)
+        damaged = next(text for text in machine.alarms if "DAMAGED LOG" in text)
         assert "00000000000000000000.log at position" in damaged
         assert "expected CRC" in damaged
         assert ", found CRC" in damaged
@@ -213,6 +213,7 @@ def test_a_note_that_cannot_be_read_is_a_note_all_the_same() -> None:
     hurt.start()
     assert hurt.running.quarantine is not None
     assert any("expected a slot with a quarantine" in text for text in hurt.reports)
+    assert any("where is not known any more" in text for text in hurt.alarms)
     cluster.run_until(lambda: hurt.running.quarantine is None)
     cluster.settle()
     assert not is_noted(hurt)

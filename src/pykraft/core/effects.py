@@ -208,9 +208,10 @@ class CompleteShutdown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Something an operator should read in the log; nothing else depends on it."""
+    """Something an operator should read in the log; nothing else depends on it. An alarm calls for action."""
 
     text: str
+    is_alarm: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -168,7 +168,7 @@ def _complete_shutdown(parts: Parts, effect: effects.CompleteShutdown, _: Step) 
 
 
 def _report(parts: Parts, effect: effects.Report, _: Step) -> None:
-    parts.ports.report(effect.text)
+    parts.ports.report(effect.text, is_alarm=effect.is_alarm)
 
 
 def _fatal(parts: Parts, effect: effects.Fatal, _: Step) -> None:

@@ -68,6 +68,8 @@ class Host:
         opened = open_node(fs, config, rng)
         for note in opened.notes:
             ports.report(note)
+        for alarm in opened.alarms:
+            ports.report(alarm, is_alarm=True)
         return cls(ports, opened, rng)
 
     def start(self, now: Instant) -> None:

@@ -55,6 +55,8 @@ class Opened:
     """Who votes, from configuration, snapshot and log."""
     notes: tuple[str, ...]
     """Sentences for the operator about what recovery found."""
+    alarms: tuple[str, ...]
+    """Those that call for action."""
 
     def raft(self, rng: Random, now: Instant) -> Raft:
         """The core of this node; its timers begin at ``now``. Errors: UsageError."""
@@ -137,6 +139,7 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
         election=election,
         membership=membership,
         notes=tuple(notes),
+        alarms=_alarms(quarantine),
     )
 
 
@@ -155,8 +158,15 @@ def _quarantine(file: QuarantineFile, recovery: Recovery, epoch: Epoch, notes: l
         quarantine = replace(quarantine, epoch=epoch, until_offset=None, damages=damages)
     if quarantine != known:
         file.write(quarantine)
-    notes += [f"DAMAGED LOG, in quarantine until it is fetched again: {damage}" for damage in damages]
     return quarantine
+
+
+def _alarms(quarantine: Quarantine | None) -> tuple[str, ...]:
+    """A sentence for each damaged place; one for all when they are forgotten."""
+    if quarantine is None:
+        return ()
+    places = [str(damage) for damage in quarantine.damages] or ["where is not known any more"]
+    return tuple(f"DAMAGED LOG, in quarantine until it is fetched again: {place}" for place in places)
 
 
 def _read_quarantine(file: QuarantineFile, epoch: Epoch, notes: list[str]) -> Quarantine | None:

@@ -48,8 +48,8 @@ class Ports(Protocol):
         """Call `Host.on_tick` at this time; replaces the former one. None: no wish."""
         ...
 
-    def report(self, text: str) -> None:
-        """One line for the operator."""
+    def report(self, text: str, *, is_alarm: bool = False) -> None:
+        """One line for the operator; an alarm calls for action."""
         ...
 
     def stop(self, error: Exception | None) -> None:

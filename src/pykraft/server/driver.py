@@ -182,9 +182,9 @@ class Driver:
         delay_ms = max(0, mono_ms - now().mono_ms)
         self._timer = self._loop.call_later(delay_ms / 1_000, self._tick)
 
-    def report(self, text: str) -> None:
+    def report(self, text: str, *, is_alarm: bool = False) -> None:
         """See `Ports`."""
-        logger.info(text)
+        logger.log(logging.ERROR if is_alarm else logging.INFO, text)
 
     def stop(self, error: Exception | None) -> None:
         """See `Ports`."""

@@ -188,8 +188,9 @@ class Process:
         if mono_ms is not None and (self._alarm_ms is None or mono_ms < self._alarm_ms):
             self._set_alarm(mono_ms)
 
-    def report(self, text: str) -> None:
+    def report(self, text: str, *, is_alarm: bool = False) -> None:
         """See `Ports`."""
+        del is_alarm
         self._world.trace.note(self.node_id, text)
 
     def stop(self, error: Exception | None) -> None:

@@ -47,7 +47,8 @@ def on_corruption_found(replica: Replica, event: CorruptionFound, now: Instant) 
     former_end_offset, end_offset = log.end_offset, max(damage.start_offset, log.start_offset)
     if end_offset >= former_end_offset:
         return
-    replica.outbox.add(Report(text=f"DAMAGED LOG, in quarantine until it is fetched again: {damage}"))
+    text = f"DAMAGED LOG, in quarantine until it is fetched again: {damage}"
+    replica.outbox.add(Report(text=text, is_alarm=True))
     _stand_down(replica, now)
     lose_from(replica, end_offset)
     before = replica.log.quarantine or Quarantine(epoch=replica.epoch, until_offset=Offset(0), damages=(), is_cut=True)
