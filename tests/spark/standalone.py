@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from pathlib import Path
 from pyspark.find_spark_home import _find_spark_home
 
 from pykraft.local.child import Child, Children
+from pykraft.local.cluster import SOURCES
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.waiting import wait_until
 from pykraft.spark.java import java_home
@@ -58,9 +60,16 @@ def submit_command(*words: str) -> list[str]:
     return [str(Path(_find_spark_home()) / "bin" / "spark-submit"), *words]
 
 
-def environment() -> dict[str, str]:
-    """What processes of Spark's need; this package is not on their path."""
-    return {"JAVA_HOME": str(java_home()), "SPARK_HOME": _find_spark_home(), "SPARK_LOCAL_IP": HOST, "PYTHONPATH": ""}
+def environment(*, with_sources: bool = False) -> dict[str, str]:
+    """What processes of Spark's need; this package is only on the path of those that are to have it."""
+    known = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in {"", str(SOURCES)}]
+    return {
+        "JAVA_HOME": str(java_home()),
+        "SPARK_HOME": _find_spark_home(),
+        "SPARK_LOCAL_IP": HOST,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join([*known, str(SOURCES)] if with_sources else known),
+    }
 
 
 def _start(children: Children, folder: Path, kind: str, words: str) -> Child:

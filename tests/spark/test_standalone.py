@@ -12,7 +12,6 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pykraft.local.cluster import SOURCES
 from pykraft.protocol.records import encode_control_batch
 from pykraft.spark.package import write_package
 from pykraft.spark.pipeline.names import TABLES
@@ -56,12 +55,12 @@ def rows_of(tables: Path) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def run(*command: str, conf: dict[str, str], words: list[str], path: str = "") -> str:
+def run(*command: str, conf: dict[str, str], words: list[str], with_sources: bool = False) -> str:
     """What a command prints, which must end well."""
     confs = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
     done = subprocess.run(
         [*command, *confs, *words],
-        env=os.environ | environment() | {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable},
+        env=os.environ | environment(with_sources=with_sources),
         capture_output=True,
         text=True,
         timeout=300,
@@ -85,7 +84,7 @@ def test_a_cluster_makes_the_same_tables(spark: SparkSession, tmp_path: Path) ->
             words=[EXAMPLE, "--tables", str(submitted), "--path", path, "--records-per-trigger", trigger],
         )
         words = ["--tables", str(commanded), "--path", path, "--max-records-per-trigger", trigger, "--master", url]
-        run(sys.executable, "-m", "pykraft", "pipeline", "run", conf=CONF, words=words, path=str(SOURCES))
+        run(sys.executable, "-m", "pykraft", "pipeline", "run", conf=CONF, words=words, with_sources=True)
         sent = {found.name for found in tmp_path.glob("worker-*/app-*/*/pykraft*.zip")}
         assert {package.name} < sent
     assert "silver_payloads: 220 rows" in told
