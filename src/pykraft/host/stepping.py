@@ -50,8 +50,10 @@ class Stepping:
         if not inbox.is_closed:
             scrubbing = self._parts.scrubbing
             scrubbing.poll(now, raft.log.end_offset)
-            deadlines_ms = (raft.next_deadline_ms(), scrubbing.next_deadline_ms)
-            self._parts.ports.wake_at(min((at_ms for at_ms in deadlines_ms if at_ms is not None), default=None))
+            wake_ms, scrub_ms = raft.next_deadline_ms(), scrubbing.next_deadline_ms
+            if wake_ms is None or (scrub_ms is not None and scrub_ms < wake_ms):
+                wake_ms = scrub_ms
+            self._parts.ports.wake_at(wake_ms)
 
     def _carry_out(self, raft: Raft, effects: Sequence[Effect], fetched: Sequence[Batch], now: Instant) -> None:
         """All effects of one step; then whoever proposed to a leader that is none any more hears of it."""

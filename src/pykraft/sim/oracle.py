@@ -76,6 +76,9 @@ class Platter:
         self._partition = partition
         self._directory: Directory | None = None
         self._extents: dict[str, _Extent] = {}
+        self._segments_of: dict[str, Inode] = {}
+        self._segments: list[str] = []
+        """Names of the log among the former, in order."""
         self._election: tuple[Inode, int, DurableElection] | None = None
 
     def election(self) -> DurableElection:
@@ -107,7 +110,10 @@ class Platter:
     def _standing(self) -> list[_Extent]:
         standing: list[_Extent] = []
         names, end_offset = self._names(), 0
-        for name in sorted(name for name in names if name.endswith(LOG_SUFFIX)):
+        if names != self._segments_of:
+            self._segments_of = dict(names)
+            self._segments = sorted(name for name in names if name.endswith(LOG_SUFFIX))
+        for name in self._segments:
             if int(name.removesuffix(LOG_SUFFIX)) != end_offset:
                 break
             extent = self._extent(name, names[name], end_offset)
