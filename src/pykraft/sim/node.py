@@ -281,6 +281,8 @@ class Node:
         self.dialect: Dialect | None = None
         """What the program of this node speaks; None: all that there is."""
         self.process: Process | None = None
+        self.last_role = "recovering"
+        """Of the last process when it ended."""
         self.ledger = Ledger()
         """The log as the running process sees it."""
         self._world = world
@@ -376,6 +378,7 @@ class Node:
         """Whatever ran is gone; also what ended before it had recovered."""
         self._world.touch(self)
         if self.process is not None:
+            self.last_role = self.process.host.role
             self.process.end(is_silent=is_silent)
             self.process = None
         self._world.ended(self)

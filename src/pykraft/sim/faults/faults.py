@@ -10,6 +10,7 @@ Source: FoundationDB's simulation; TigerBeetle's VOPR; swarm testing (Groce et a
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -59,7 +60,7 @@ class Faults:
         self._acts: dict[str, Act] = {kind: act for each in self._families for kind, act in each.kinds.items()}
         self._period_us_max = rng.choice(self._harm.pace.period_us_max)
         for node in world.nodes.values():
-            node.disk.on_torn = lambda node=node: self._harm.happened("torn write", node)  # type: ignore[misc]
+            node.disk.on_torn = partial(self._torn, node)
 
     @property
     def counts(self) -> Counter[str]:
@@ -105,6 +106,9 @@ class Faults:
     def committed(self) -> None:
         """A node learned of a commit."""
         self._process.committed()
+
+    def _torn(self, node: Node) -> None:
+        self._harm.happened("torn write", node, role=node.last_role)
 
     def _plan(self) -> None:
         if self._kinds:
