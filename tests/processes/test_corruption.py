@@ -90,7 +90,7 @@ def test_a_quorum_of_one_stays_up_and_says_what_is_damaged(children: Children, t
     cluster.journal.wait_for_acknowledged(RECORDS_BETWEEN, since=0)
     flip(node)
     wait_until(lambda: bool(told(node, "resigned in epoch")), "the node to resign", alive=[node.process])
-    assert (node.partition / "quarantine").exists()
+    wait_until((node.partition / "quarantine").exists, "the damage to be noted", alive=[node.process])
     assert cluster.stop() == {1: 0}
     node.start()
     cluster.journal.wait_for_started(1, since=node.start_mark, process=node.process)
