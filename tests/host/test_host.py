@@ -314,7 +314,8 @@ def test_describe_cluster_names_the_leader() -> None:
     machine.running.on_accepted(ConnectionId(99), LISTENER, cluster.now)
     machine.running.on_frame(ConnectionId(99), b"".join(bytes(part) for part in parts), cluster.now)
     cluster.settle()
-    assert f"node{leader.node_id}".encode() in machine.sent[-1][1]
+    [answer] = [data for connection, data in machine.sent if connection == 99]
+    assert f"node{leader.node_id}".encode() in answer
 
 
 def test_garbage_closes_its_connection_and_the_node_goes_on() -> None:
