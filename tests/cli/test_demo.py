@@ -181,7 +181,7 @@ def test_what_ends_it_early_is_told_and_no_old_result_stays(
     said = capsys.readouterr().err
     assert "Traceback" not in said
     if isinstance(error, KeyboardInterrupt):
-        assert "interrupted: all nodes were killed" in said
+        assert "interrupted: nodes and Spark were killed" in said
     else:
         assert f"pykraft: {error}\n" in said
         assert "the end of node 2's log [1]" in said
@@ -195,6 +195,6 @@ def test_sigterm_unwinds_like_ctrl_c(
     before = signal.getsignal(signal.SIGTERM)
     stages.signal = signal.SIGTERM
     assert run(monkeypatch) == 128 + signal.SIGTERM
-    assert "interrupted: all nodes were killed" in capsys.readouterr().err
+    assert "interrupted: nodes and Spark were killed" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) == before
     assert not stages.exists

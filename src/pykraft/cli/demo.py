@@ -75,16 +75,16 @@ def demo(
         result = story.result
         is_kept = is_kept or bool(result.problems)
     except (KeyboardInterrupt, SystemExit):
-        console.print("interrupted: all nodes were killed")
+        console.print("interrupted: nodes and Spark were killed")
         raise
     except Exception as error:
         is_kept = is_kept or not isinstance(error, UsageError)
         for note in getattr(error, "__notes__", []):
-            console.print(note, markup=False)
+            console.print(note, markup=False, soft_wrap=True)
         raise
     finally:
         if is_kept:
-            console.print(f"everything that the nodes wrote is in {folder}")
+            console.print(f"everything that nodes and Spark wrote is in {folder}", markup=False, soft_wrap=True)
         else:
             shutil.rmtree(folder, ignore_errors=True)
     if json_path is not None:
@@ -93,7 +93,7 @@ def demo(
     if write_report is not None:
         click.echo(f"report: {write_report(story)}")
     for problem in result.problems:
-        console.print(f"[red]FAILED[/red] {escape(problem)}")
+        console.print(f"[red]FAILED[/red] {escape(problem)}", soft_wrap=True)
     if result.problems:
         sys.exit(1)
 
@@ -128,7 +128,7 @@ class _Lines:
         if is_passing and (self._console.is_terminal or now - self._passed < PASSING_INTERVAL_S):
             return
         self._passed = now
-        self._console.print(f"[dim]{now - self._begun:6.1f} s[/dim]  {escape(text)}")
+        self._console.print(f"[dim]{now - self._begun:6.1f} s[/dim]  {escape(text)}", soft_wrap=True)
 
 
 def _folder(wanted: Path | None) -> Path:

@@ -18,7 +18,7 @@ from pykraft.local.child import Children
 from pykraft.local.ports import HOST, free_ports
 from pykraft.spark.audit import Audit
 from pykraft.spark.demo import run
-from pykraft.spark.demo.failures import NO_SPACE
+from pykraft.spark.demo.failures import NO_SPACE, ExplainedError
 from pykraft.spark.demo.live_tables import MicroBatch
 from pykraft.spark.demo.options import DemoOptions
 from pykraft.spark.demo.replicas import Comparison
@@ -200,6 +200,18 @@ def test_a_full_disk_that_ended_a_process_is_what_is_told(
     monkeypatch.setattr(Children, "log_ends", lambda _: f"--- the end of node 1's log\npykraft: n1: {NO_SPACE}")
     with pytest.raises(StorageError, match="the disk is full, the demo cannot go on"):
         run_demo(ALONE, tmp_path, told)
+
+
+@pytest.mark.parametrize(
+    ("error", "notes"), [(LocalQuorumError("waited"), 1), (ExplainedError("the stream cannot go on: why"), 0)]
+)
+def test_logs_are_shown_beside_what_does_not_explain_itself(
+    error: LocalQuorumError, notes: int, told: Lines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(run, "LiveTables", raising(error))
+    with pytest.raises(LocalQuorumError) as caught:
+        run_demo(ALONE, tmp_path, told)
+    assert len(getattr(caught.value, "__notes__", [])) == notes
 
 
 def test_a_port_that_was_taken_is_tried_no_more(

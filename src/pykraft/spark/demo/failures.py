@@ -18,11 +18,15 @@ NO_SPACE = os.strerror(errno.ENOSPC)
 _OUR_LINE = re.compile(r"^pykraft: (.*)$", re.MULTILINE)
 
 
+class ExplainedError(LocalQuorumError):
+    """One whose line says why; no log needs to be read beside it."""
+
+
 def failed(folder: Path, who: str, story: str) -> PykraftError:
     """The error for what ``who`` could not do; ``story`` is all that was said about it."""
     if NO_SPACE in story:
         return StorageError(folder, f"the disk is full, {who} cannot go on; make room, or use --data DIR")
-    return LocalQuorumError(f"{who} cannot go on: {reason(story)}")
+    return ExplainedError(f"{who} cannot go on: {reason(story)}")
 
 
 def ended(folder: Path, process: Child) -> PykraftError:
@@ -31,6 +35,5 @@ def ended(folder: Path, process: Child) -> PykraftError:
     if NO_SPACE in log:
         return failed(folder, process.name, log)
     said = _OUR_LINE.findall(log)
-    return LocalQuorumError(
-        f"{process.name} ended by itself, with status {process.status}" + (f": {said[-1]}" if said else "")
-    )
+    text = f"{process.name} ended by itself, with status {process.status}"
+    return ExplainedError(f"{text}: {said[-1]}") if said else LocalQuorumError(text)

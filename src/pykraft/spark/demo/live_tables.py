@@ -42,8 +42,8 @@ from pykraft.spark.session import session_settings
 from pykraft.spark.tables.table import Tables
 from pykraft.types import Endpoint
 
-STALL_S = 120.0
-"""Much longer than a micro-batch takes: a query that is silent for so long stands still."""
+STALL_S = 300.0
+"""Much longer than a micro-batch takes, on a busy machine too: a query that is silent for so long stands still."""
 POLL_S = 0.1
 RECORDS_PER_BATCH_MAX = 500_000
 BATCH_SIZE_BYTES_MAX = 64 * 1024 * 1024

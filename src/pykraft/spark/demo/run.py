@@ -25,7 +25,7 @@ from pykraft.local.cluster import Cluster
 from pykraft.local.ports import HOST
 from pykraft.local.sampler import Sampler
 from pykraft.spark.demo.ask import ask_spark
-from pykraft.spark.demo.failures import NO_SPACE, ended, failed
+from pykraft.spark.demo.failures import NO_SPACE, ExplainedError, ended, failed
 from pykraft.spark.demo.live_tables import LiveTables
 from pykraft.spark.demo.options import DemoOptions
 from pykraft.spark.demo.progress import Tell
@@ -36,6 +36,8 @@ from pykraft.types import Endpoint
 
 POLL_S = 0.25
 START_TRIES_MAX = 3
+LATE_S_MAX = 60.0
+"""How much longer than asked for the load lasts, at most, so that the leader is killed under a stream that runs."""
 PORT_IS_TAKEN = "cannot be bound"
 """What a node says that lost its port to a stranger between the choice and its start."""
 
@@ -52,7 +54,8 @@ def run_demo(options: DemoOptions, folder: Path, tell: Tell) -> Story:
         except LocalQuorumError as error:
             if NO_SPACE in children.log_ends():
                 raise failed(folder, "the demo", NO_SPACE) from error
-            error.add_note(children.log_ends())
+            if not isinstance(error, ExplainedError):
+                error.add_note(children.log_ends())
             raise
         except OSError as error:
             if error.strerror == NO_SPACE:
@@ -154,7 +157,7 @@ class Load:
         self.begin_wall_ms = _wall_ms()
         half_s = self.options.seconds / 2
         self._wait(half_s)
-        while not self.tables.batches:
+        while not self.tables.batches and time.monotonic() - begun_s < half_s + LATE_S_MAX:
             self._wait(POLL_S)
         late_s = time.monotonic() - begun_s - half_s
         if self.options.kill_leader:
