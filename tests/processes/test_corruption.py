@@ -8,6 +8,7 @@ import pytest
 
 from pykraft.local.child import Children
 from pykraft.local.cluster import QUICK, Cluster, PykraftNode
+from pykraft.local.logs import wait_for_end_offset
 from pykraft.local.waiting import wait_until
 
 SCRUB = {"pykraft.log.scrub.bytes.per.second": "8388608", "pykraft.log.scrub.interval.ms": "500"}
@@ -56,6 +57,7 @@ def test_a_follower_mends_its_log_when_it_starts_and_while_it_runs(children: Chi
     leader_id = cluster.start().node
     follower = next(node for node in cluster.nodes.values() if node.node_id != leader_id)
     cluster.journal.wait_for_acknowledged(RECORDS_BETWEEN, since=0)
+    wait_for_end_offset(follower.partition, RECORDS_BETWEEN, follower.process)
 
     follower.process.kill()
     flip(follower)
