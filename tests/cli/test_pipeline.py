@@ -45,6 +45,8 @@ def start(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["run", "--path", "p"], "Missing option '--tables'"),
         (["run", "--tables", "t", "--path", "p", "--format", "csv"], "'csv' is not one of"),
         (["status", "--tables", "t"], "no pipeline has written there"),
+        (["report", "--tables", "t"], "no pipeline has written there"),
+        (["report", "--tables", "t", "--journal", "j"], "j: No such file or directory"),
     ],
 )
 def test_wrong_input_is_one_line_and_status_2(

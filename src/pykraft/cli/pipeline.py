@@ -113,20 +113,30 @@ def status(*, root: Path, as_json: bool) -> None:
 @pipeline.command()
 @click.option("--tables", "root", required=True, type=click.Path(file_okay=False, path_type=Path), help="Their folder.")
 @click.option("--replica", help="Of several replicas, this one; by default the one that goes furthest.")
+@click.option("--journal", type=click.Path(dir_okay=False, path_type=Path), help="Acknowledgements to be kept there.")
+@click.option("--write", "is_written", is_flag=True, help="Write what was found as tables, too: gold_*.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-def report(*, root: Path, replica: str | None, as_json: bool) -> None:
-    """Sum up what the tables tell: totals, who led when, and how much was written."""
+def report(*, root: Path, replica: str | None, journal: Path | None, is_written: bool, as_json: bool) -> None:
+    """Sum up what the tables tell: totals, who led when, how much was written, and what was watched from outside.
+
+    How long commits took is told where there are acknowledgements: give the --journal of the nodes once.
+    """
     try:
         from pykraft.spark.master import session_at, settings_at
+        from pykraft.spark.pipeline.names import ACKNOWLEDGED
         from pykraft.spark.pipeline.report import make_report
         from pykraft.spark.pipeline.run import FORMATS
         from pykraft.spark.pipeline.status import pipeline_status
+        from pykraft.spark.pipeline.watched import acknowledgements, read_journal
     except ImportError as error:
         raise _no_spark(error) from error
+    said = None if journal is None else read_journal(journal)
     tables = FORMATS[pipeline_status(root).table_format](root)
     settings = settings_at("pykraft pipeline report")
     with ended_by_sigterm(), session_at(settings) as spark, Console(stderr=True).status("asking Spark"):
-        found = make_report(spark, tables, replica=replica)
+        if said is not None:
+            tables.replace(ACKNOWLEDGED, acknowledgements(spark, said))
+        found = make_report(spark, tables, replica=replica, is_written=is_written)
     if as_json:
         click.echo(json.dumps(found.as_json(), indent=2))
     else:
@@ -155,6 +165,34 @@ def _report_tables(found: Report) -> Iterator[Table]:
         cells = (row["epoch"], row["leader_id"], row["first_offset"], row["last_offset"], begun)
         led.add_row(*map(str, cells), f"{row['records']:,}", "" if row["gap_ms"] is None else str(row["gap_ms"]))
     yield led
+    if found.commit_latency:
+        yield _latency_table(found.commit_latency)
+    if found.replica_lag:
+        yield _lag_table(found.replica_lag)
+
+
+def _latency_table(rows: list[dict[str, Any]]) -> Table:
+    table = Table(title="from append to commit, in ms")
+    for name in ("second", "p50", "p99", "slowest"):
+        table.add_column(name, justify="left" if name == "second" else "right")
+    ordered = sorted(rows, key=lambda row: row["p50_ms"])
+    for name, row in (
+        ("the fastest", ordered[0]),
+        ("the median", ordered[len(rows) // 2]),
+        ("the slowest", ordered[-1]),
+    ):
+        table.add_row(name, *(f"{row[key]:,.1f}" for key in ("p50_ms", "p99_ms", "max_ms")))
+    return table
+
+
+def _lag_table(rows: list[dict[str, Any]]) -> Table:
+    table = Table(title="how far replicas were behind")
+    for name in ("node", "records, at most", "looks"):
+        table.add_column(name, justify="right")
+    for node_id in sorted({row["node"] for row in rows}):
+        own = [row["lag"] for row in rows if row["node"] == node_id and row["lag"] is not None]
+        table.add_row(str(node_id), f"{max(own, default=0):,}", f"{len(own):,}")
+    return table
 
 
 def _no_spark(error: ImportError) -> UsageError:

@@ -10,10 +10,13 @@ from pyspark.sql import SparkSession
 
 from pykraft.errors import UsageError
 from pykraft.protocol.records import encode_control_batch
-from pykraft.spark.pipeline.report import make_report
+from pykraft.spark.pipeline.names import ACKNOWLEDGED, LOOKS
+from pykraft.spark.pipeline.report import GOLD, make_report
 from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
+from pykraft.spark.pipeline.watched import acknowledgements, looks
 from pykraft.spark.tables.delta import DeltaTables
 from pykraft.types import Epoch, LeaderChange, NodeId, Offset
+from tests.spark.demo.stories import story
 from tests.spark.logs import START_MS, batch, write_segment
 
 pytestmark = pytest.mark.spark
@@ -54,6 +57,27 @@ def test_totals_epochs_and_throughput(spark: SparkSession, tmp_path: Path) -> No
     assert make_report(spark, DeltaTables(root), replica="n1").records == 2
     with pytest.raises(UsageError, match=r"no rows of replica n9; there are those of \['n1', 'n2'\]"):
         make_report(spark, DeltaTables(root), replica="n9")
+
+
+def test_what_was_watched_is_told_and_what_gold_found_becomes_tables(spark: SparkSession, tmp_path: Path) -> None:
+    write_segment(tmp_path / "n1" / "p-0", opening(1, base_offset=0, epoch=1, timestamp_ms=START_MS))
+    options = PipelineOptions(source={"path": f"{tmp_path}/n1/p-0"}, root=tmp_path / "tables")
+    start_pipeline(spark, options).awaitTermination()
+    tables = options.tables()
+    bare = make_report(spark, tables, is_written=True)
+    assert (bare.commit_latency, bare.replica_lag) == ([], [])
+    assert not tables.has(GOLD["commit_latency"])
+
+    watched = story()
+    tables.replace(ACKNOWLEDGED, acknowledgements(spark, watched.acknowledged))
+    tables.replace(LOOKS, looks(spark, watched.samples))
+    found = make_report(spark, tables, every="10 seconds", is_written=True)
+    assert sum(row["records"] for row in found.commit_latency) == watched.result.audit.acknowledged
+    assert {row["node"] for row in found.replica_lag} == {1, 2, 3}
+    assert max(row["lag"] or 0 for row in found.replica_lag) > 10_000
+    assert json.loads(json.dumps(found.as_json()))["replica_lag"][0]["at"].startswith("2023-11-14T22:13:20")
+    for name, table in GOLD.items():
+        assert tables.read(spark, table).count() == len(getattr(found, name))
 
 
 def test_without_tables_there_is_no_report(spark: SparkSession, tmp_path: Path) -> None:

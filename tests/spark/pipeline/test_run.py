@@ -64,7 +64,7 @@ def test_a_micro_batch_that_was_half_done_is_there_once(fails_at: str, spark: Sp
     class Killed:
         """The same tables, until the named one is to be written."""
 
-        root, has, read = tables.root, tables.has, tables.read
+        root, has, read, replace = tables.root, tables.has, tables.read, tables.replace
 
         def append(self, name: str, frame: DataFrame, *, stream: str, batch_id: int) -> int | None:
             if name == fails_at:

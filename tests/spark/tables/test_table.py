@@ -63,6 +63,16 @@ def test_rows_of_a_task_that_fails_are_in_no_table(tables: Tables, spark: SparkS
     assert ids(spark, tables) == [1, 2, 3]
 
 
+def test_a_table_that_is_made_anew_has_the_new_rows_alone(tables: Tables, spark: SparkSession) -> None:
+    assert tables.replace("t", frame(spark, 1, 2)) == 2
+    assert tables.replace("t", frame(spark, 3)) == 1
+    assertDataFrameEqual(tables.read(spark, "t"), frame(spark, 3))
+    with pytest.raises(UsageError, match="the table has the columns"):
+        tables.replace("t", frame(spark, 1).select("id"))
+    assert tables.replace("t", frame(spark)) == 0
+    assert ids(spark, tables) == []
+
+
 def test_other_columns_are_refused(tables: Tables, spark: SparkSession) -> None:
     tables.append("t", frame(spark, 1), stream="s", batch_id=0)
     with pytest.raises(UsageError, match="the table has the columns id, at, name, content, is_even, the rows have id"):

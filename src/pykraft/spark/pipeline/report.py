@@ -17,8 +17,20 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
 from pykraft.errors import UsageError
 from pykraft.spark.pipeline import gold
-from pykraft.spark.pipeline.names import CONTROL, RECORDS
+from pykraft.spark.pipeline.names import (
+    ACKNOWLEDGED,
+    COMMIT_LATENCY,
+    CONTROL,
+    EPOCHS,
+    LOOKS,
+    RECORDS,
+    REPLICA_LAG,
+    THROUGHPUT,
+)
 from pykraft.spark.tables.table import Tables
+
+GOLD = {"epochs": EPOCHS, "throughput": THROUGHPUT, "commit_latency": COMMIT_LATENCY, "replica_lag": REPLICA_LAG}
+"""The table of each of gold's results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,18 +47,31 @@ class Report:
     corrupt: int
     epochs: list[dict[str, Any]]
     throughput: list[dict[str, Any]]
+    commit_latency: list[dict[str, Any]]
+    replica_lag: list[dict[str, Any]]
+    """The last two are empty where nobody wrote what was watched (`pykraft.spark.pipeline.watched`)."""
 
     def as_json(self) -> dict[str, Any]:
         """As a dict of plain values, times as ISO text."""
         plain = asdict(self)
-        for rows in (plain["epochs"], plain["throughput"]):
+        for rows in (plain[name] for name in GOLD):
             for row in rows:
                 row.update({name: cell.isoformat() for name, cell in row.items() if isinstance(cell, datetime)})
         return plain
 
 
-def make_report(spark: SparkSession, tables: Tables, *, replica: str | None = None, every: str = "1 second") -> Report:
-    """Ask the tables. Errors: UsageError when there are none, or none of that replica."""
+def make_report(
+    spark: SparkSession,
+    tables: Tables,
+    *,
+    replica: str | None = None,
+    every: str = "1 second",
+    is_written: bool = False,
+) -> Report:
+    """Ask the tables; with ``is_written`` what gold found becomes tables, too, in place of former ones (`GOLD`).
+
+    Errors: UsageError when there are none, or none of that replica; StorageError when they cannot be written.
+    """
     everything = tables.read(spark, RECORDS)
     ends = everything.groupBy("replica").agg(F.max("offset").alias("last_offset")).collect()
     known: list[str | None] = sorted((row["replica"] for row in ends), key=lambda name: (name is not None, name))
@@ -64,13 +89,16 @@ def make_report(spark: SparkSession, tables: Tables, *, replica: str | None = No
             F.max("offset").alias("last_offset"),
             F.count("corrupt").alias("corrupt"),
         ).collect()[0]
-        return Report(
-            replica=chosen,
-            replicas=known,
-            epochs=_rows(gold.epochs(records, control)),
-            throughput=_rows(gold.throughput(records, every=every)),
-            **totals.asDict(),
-        )
+        found = {"epochs": gold.epochs(records, control), "throughput": gold.throughput(records, every=every)}
+        if tables.has(ACKNOWLEDGED):
+            found["commit_latency"] = gold.commit_latency(tables.read(spark, ACKNOWLEDGED), every=every)
+        if tables.has(LOOKS):
+            found["replica_lag"] = gold.replica_lag(tables.read(spark, LOOKS))
+        if is_written:
+            for name, frame in found.items():
+                tables.replace(GOLD[name], frame)
+        rows: dict[str, Any] = {name: _rows(found[name]) if name in found else [] for name in GOLD}
+        return Report(replica=chosen, replicas=known, **rows, **totals.asDict())
     finally:
         records.unpersist()
 

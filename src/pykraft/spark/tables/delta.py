@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Literal
 
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import DeltaError
@@ -38,6 +39,14 @@ class DeltaTables:
         """See `Tables`."""
         return DeltaTable.is_deltatable(str(self._root / name))
 
+    def replace(self, name: str, frame: DataFrame) -> int:
+        """See `Tables`; the former rows are in the table's former versions."""
+        folder = self._root / name
+        table = DeltaTable(folder) if self.has(name) else None
+        if table is not None:
+            _check_columns(folder, table, frame)
+        return _commit(folder, table, frame, mode="overwrite", properties=CommitProperties())
+
     def append(self, name: str, frame: DataFrame, *, stream: str, batch_id: int) -> int | None:
         """See `Tables`."""
         folder = self._root / name
@@ -47,18 +56,8 @@ class DeltaTables:
             if done is not None and done >= batch_id:
                 return None
             _check_columns(folder, table, frame)
-        parts = write_parts(frame, folder)
         properties = CommitProperties(app_transactions=[Transaction(stream, batch_id)])
-        actions: list[AddAction] = [_add(part) for part in parts]
-        columns = Schema.from_arrow(column_types(frame.schema))
-        try:
-            if table is None:
-                create_table_with_add_actions(str(folder), columns, actions, commit_properties=properties)
-            else:
-                table.create_write_transaction([*actions], "append", columns, commit_properties=properties)
-        except (DeltaError, OSError) as error:
-            raise StorageError(folder, f"the rows cannot be committed: {error}") from error
-        return sum(part.rows for part in parts)
+        return _commit(folder, table, frame, mode="append", properties=properties)
 
     def read(self, spark: SparkSession, name: str) -> DataFrame:
         """See `Tables`; the files of the newest version."""
@@ -68,6 +67,28 @@ class DeltaTables:
         columns = StructType.fromJson(json.loads(table.schema().to_json()))  # Delta's types are Spark's, by name
         files = table.file_uris()
         return spark.read.schema(columns).parquet(*files) if files else spark.createDataFrame([], columns)
+
+
+def _commit(
+    folder: Path,
+    table: DeltaTable | None,
+    frame: DataFrame,
+    *,
+    mode: Literal["append", "overwrite"],
+    properties: CommitProperties,
+) -> int:
+    """Write the rows, then make them part of the table, which is None when it is to be made; how many."""
+    parts = write_parts(frame, folder)
+    actions: list[AddAction] = [_add(part) for part in parts]
+    columns = Schema.from_arrow(column_types(frame.schema))
+    try:
+        if table is None:
+            create_table_with_add_actions(str(folder), columns, actions, commit_properties=properties)
+        else:
+            table.create_write_transaction([*actions], mode, columns, commit_properties=properties)
+    except (DeltaError, OSError) as error:
+        raise StorageError(folder, f"the rows cannot be committed: {error}") from error
+    return sum(part.rows for part in parts)
 
 
 def _add(part: Part) -> AddAction:

@@ -41,6 +41,27 @@ class ParquetTables:
         """See `Tables`."""
         return (self._root / name / COLUMNS).is_file()
 
+    def replace(self, name: str, frame: DataFrame) -> int:
+        """See `Tables`; a reader who comes between two renames finds no table, never half of one."""
+        folder = self._root / name
+        if self.has(name):
+            _check_columns(folder, frame)
+        fresh, former = self._root / f".{name}-fresh", self._root / f".{name}-former"
+        try:
+            for left in (fresh, former):
+                shutil.rmtree(left, ignore_errors=True)
+            parts = write_parts(frame, fresh / "whole")
+            _write_synced(fresh / COLUMNS, frame.schema.json())
+            _sync_folder(fresh / "whole")
+            if folder.is_dir():
+                folder.rename(former)
+            fresh.rename(folder)
+            _sync_folder(self._root)
+            shutil.rmtree(former, ignore_errors=True)
+        except OSError as error:
+            raise StorageError(folder, f"the rows cannot be written: {error.strerror}") from error
+        return sum(part.rows for part in parts)
+
     def append(self, name: str, frame: DataFrame, *, stream: str, batch_id: int) -> int | None:
         """See `Tables`."""
         assert STREAM.fullmatch(stream), f"{stream} names a folder"

@@ -33,6 +33,13 @@ class Tables(Protocol):
         """
         ...
 
+    def replace(self, name: str, frame: DataFrame) -> int:
+        """Make these rows the whole table, which is made when it is not there; how many.
+
+        For what is small and made anew from other tables. Errors: as `append`.
+        """
+        ...
+
     def read(self, spark: SparkSession, name: str) -> DataFrame:
         """All rows. Errors: UsageError when there is no such table."""
         ...
