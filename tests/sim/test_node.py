@@ -7,6 +7,7 @@ import pytest
 from pykraft.sim.disk import Interrupted
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.node import Process
+from pykraft.sim.scenario import Cluster, Scenario
 from pykraft.sim.spoken import Spoken
 from pykraft.sim.trouble import SYNC_ERROR
 from pykraft.sim.world import World
@@ -162,6 +163,21 @@ def test_a_host_that_asks_for_nothing_is_not_woken(monkeypatch: pytest.MonkeyPat
     process.wake_at(None)
     monkeypatch.setattr(process, "wake_at", lambda mono_ms: None)
     run_for(world, 20_000)
+
+
+def test_an_only_voter_that_starts_again_does_not_hear_that_it_leads_the_epoch_it_resigned_from() -> None:
+    world = World(1, scenario=Scenario(cluster=Cluster(voters=(1,), observers=(0,)), faults={}))
+    node = world.nodes[1]
+    for _ in range(2):
+        node.start()
+        run_for(world, 100_000)
+        node.kill()
+    assert [line.partition("hears of ")[2] for line in world.trace.lines if "hears of" in line] == [
+        "epoch 1",
+        "leader 1 of epoch 1",
+        "epoch 2",
+        "leader 1 of epoch 2",
+    ]
 
 
 def propose(world: World, leader: Process, value: bytes) -> None:
