@@ -20,10 +20,10 @@ from pykraft.errors import UsageError
 from pykraft.local.child import Child, Children
 from pykraft.local.journal_keeper import JournalKeeper
 from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
-from pykraft.local.ports import free_ports
+from pykraft.local.ports import HOST, free_ports
 from pykraft.local.voters import PARTITION, voter_properties, write_properties
 from pykraft.server.workload import TELLING_SIZE_BYTES_MIN
-from pykraft.types import Uuid, uuid_text
+from pykraft.types import Endpoint, Uuid, uuid_text
 
 SOURCES = Path(pykraft.__file__).resolve().parents[1]
 QUICK = {"controller.quorum.election.timeout.ms": "500", "controller.quorum.fetch.timeout.ms": "1000"}
@@ -126,6 +126,11 @@ class Cluster:
             )
             for node_id in ports
         }
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        """Where the nodes listen."""
+        return [Endpoint(HOST, node.port) for node in self.nodes.values()]
 
     def start(self) -> Led:
         """Start all nodes; returns the first leader that the journal names."""

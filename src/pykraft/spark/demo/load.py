@@ -1,0 +1,115 @@
+"""The load of the demo while it lasts: how far all is, the leader that is killed half-way, and the end of it.
+
+Owns the clock of the run. Invariant: a node, Spark or the stream that has ended is noticed within a second, and told.
+
+Source: KIP-595: what is acknowledged is never lost, whoever is killed.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from pykraft.client.journal import Acknowledged
+from pykraft.local.cluster import Cluster
+from pykraft.spark.demo.live_tables import LiveTables
+from pykraft.spark.demo.options import DemoOptions
+from pykraft.spark.demo.progress import Tell
+from pykraft.spark.demo.start import look_after
+from pykraft.spark.demo.story import Kill
+
+POLL_S = 0.25
+LATE_S_MAX = 60.0
+"""How much longer than asked for the load lasts, at most, so that the leader is killed under a stream that runs."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Load:
+    """Stages 2 to 4, and what came of them: ``seconds`` is how long the load lasted."""
+
+    cluster: Cluster
+    tables: LiveTables
+    options: DemoOptions
+    folder: Path
+    tell: Tell
+    kill: Kill | None = None
+    seconds: float = 0.0
+    begin_wall_ms: int = 0
+    end_wall_ms: int = 0
+    _seen: int = 0
+    _acknowledged: int = 0
+
+    def run(self) -> None:
+        """Stages 2 and 3. The load is longer than was asked for by as much as the tables' first rows are late."""
+        begun_s = time.monotonic()
+        self.begin_wall_ms = _wall_ms()
+        half_s = self.options.seconds / 2
+        self._wait(half_s)
+        while not self.tables.batches and time.monotonic() - begun_s < half_s + LATE_S_MAX:
+            self._wait(POLL_S)
+        late_s = time.monotonic() - begun_s - half_s
+        if self.options.kill_leader:
+            self.kill = self._kill_leader()
+        self._wait(begun_s + self.options.seconds + late_s - time.monotonic())
+        self.seconds = time.monotonic() - begun_s
+        self.end_wall_ms = _wall_ms()
+
+    def end(self) -> int:
+        """Stage 4; returns the offset below which everything is everywhere."""
+        self.tell("ending the load; waiting until every replica and the tables hold all that was acknowledged")
+        self.cluster.end_load()
+        end_offset = self.cluster.wait_until_caught_up()
+        self.tables.wait_for(end_offset, self._watch)
+        return end_offset
+
+    def _kill_leader(self) -> Kill:
+        """Kill it with -9, wait until another one acknowledges, start it again."""
+        journal = self.cluster.journal
+        victim = self.cluster.nodes[journal.leader_id()]
+        mark = journal.mark()
+        killed_wall_ms = _wall_ms()
+        victim.process.kill()
+        self.tell(f"node {victim.node_id} was killed with -9")
+        others = [node.process for node in self.cluster.nodes.values() if node is not victim]
+        led = journal.wait_for_leader(since=mark, alive=others)
+        elected_wall_ms = _wall_ms()
+        journal.wait_for_acknowledged(1, since=mark, except_by=victim.node_id)
+        first = next(said for said in journal.acknowledgements(since=mark) if said.node != victim.node_id)
+        victim.start()
+        kill = Kill(
+            node_id=victim.node_id,
+            killed_wall_ms=killed_wall_ms,
+            leader_id=led.node,
+            epoch=led.epoch,
+            elected_wall_ms=elected_wall_ms,
+            acknowledged_wall_ms=first.wall_ms,
+            restarted_wall_ms=_wall_ms(),
+        )
+        self.tell(f"node {first.node} leads epoch {first.epoch} and acknowledges again, {kill.failover_ms:,} ms later")
+        self.tell(f"node {victim.node_id} starts again")
+        return kill
+
+    def _wait(self, seconds: float) -> None:
+        """Let it run. Errors: as `_watch`."""
+        end_s = time.monotonic() + seconds
+        while (left_s := end_s - time.monotonic()) > 0:
+            time.sleep(min(POLL_S, left_s))
+            self._watch()
+
+    def _watch(self) -> None:
+        """Say how far all is. Errors: LocalQuorumError or StorageError when a node, Spark or the stream has ended."""
+        look_after(self.cluster, self.folder)
+        self.tables.check()
+        events, batches = self.cluster.journal.events(since=self._seen), self.tables.batches
+        self._seen += len(events)
+        self._acknowledged += sum(event.count for event in events if isinstance(event, Acknowledged))
+        text = f"{self._acknowledged:,} records acknowledged"
+        if batches:
+            last = batches[-1]
+            text += f", {last.end_offset:,} in the tables, micro-batch {last.batch_id} took {last.duration_ms:,} ms"
+        self.tell(text, is_passing=True)
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000

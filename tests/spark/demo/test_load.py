@@ -1,0 +1,59 @@
+"""The load: its leader is killed and comes back; what ends by itself ends it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykraft.errors import LocalQuorumError
+from pykraft.local.child import Children
+from pykraft.spark.demo.load import Load
+from pykraft.spark.demo.options import DemoOptions
+from pykraft.spark.demo.start import start_cluster
+from tests.spark.demo.fakes import ALONE, FakeTables, Lines
+
+pytestmark = pytest.mark.spark
+
+
+def load(children: Children, folder: Path, options: DemoOptions, told: Lines) -> tuple[Load, FakeTables]:
+    cluster, _ = start_cluster(children, folder, options, told)
+    tables: Any = FakeTables()
+    return Load(cluster=cluster, tables=tables, options=options, folder=folder, tell=told), tables
+
+
+def test_a_node_that_ends_by_itself_ends_the_demo(told: Lines, children: Children, tmp_path: Path) -> None:
+    given, _ = load(children, tmp_path, ALONE, told)
+    given.cluster.nodes[1].process.kill()
+    with pytest.raises(LocalQuorumError, match="node 1 ended by itself, with status -9"):
+        given.run()
+
+
+def test_a_stream_that_ends_ends_the_demo(told: Lines, children: Children, tmp_path: Path) -> None:
+    given, tables = load(children, tmp_path, ALONE, told)
+    tables.error = LocalQuorumError("the stream cannot go on")
+    with pytest.raises(LocalQuorumError, match="the stream cannot go on"):
+        given.run()
+
+
+def test_a_leader_that_is_killed_is_replaced_and_comes_back(told: Lines, children: Children, tmp_path: Path) -> None:
+    options = DemoOptions(nodes=3, seconds=2, throughput=100, record_size_bytes=20, kill_leader=True)
+    given, _ = load(children, tmp_path, options, told)
+    given.run()
+    kill = given.kill
+    assert kill is not None
+    assert kill.killed_wall_ms < kill.elected_wall_ms
+    assert kill.failover_ms > 0
+    assert kill.restarted_wall_ms is not None
+    assert kill.leader_id != kill.node_id
+    assert kill.epoch > 1
+    assert given.seconds >= 2
+    assert told.stages[-3:] == [
+        f"node {kill.node_id} was killed with -9",
+        f"node {kill.leader_id} leads epoch {kill.epoch} and acknowledges again, {kill.failover_ms:,} ms later",
+        f"node {kill.node_id} starts again",
+    ]
+    end_offset = given.end()
+    assert end_offset == given.cluster.journal.end_offset
+    assert {node.process.status for node in given.cluster.nodes.values()} == {None}
