@@ -71,7 +71,7 @@ def test_rewriting_searches_all_bugs_and_all_oracles_alone(monkeypatch: pytest.M
         (["--oracle", "Nobody"], "there is no oracle 'Nobody': choose of "),
         (["--workers", "0"], "give at least 1"),
         (["--rewrite"], "give it --seeds"),
-        (["--rewrite", "--seeds", "0:2", "votes_are_given_twice"], "neither names nor --oracle"),
+        (["--rewrite", "--seeds", "0:2", "--oracle", "OneVote"], "and no --oracle"),
         (["--seeds", "x"], "--seeds x"),
     ],
 )

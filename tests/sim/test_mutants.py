@@ -8,6 +8,7 @@ seeds, and ``pytest --rewrite`` draws the tables of the documentation.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,12 +101,14 @@ def test_what_is_found_is_kept_in_order(tmp_path: Path) -> None:
     assert recorded(path).oracles == {"OneVote": catches[first]}
 
 
-def test_a_search_records_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: list[Recorded] = []
-    monkeypatch.setattr("tests.sim.mutants.search.record", kept.append)
-    catch = Catch(mutant="votes_are_given_twice", scenario="default", seed=3, noticed_by="OneVote")
-    record_found([(None, catch), (None, None), ("OneVote", catch)])
-    assert kept == [Recorded(mutants={catch.mutant: catch}, oracles={"OneVote": catch})]
+def test_a_search_replaces_what_it_looked_for(tmp_path: Path) -> None:
+    first, second = (Catch(mutant=name, scenario="default", seed=3, noticed_by="OneVote") for name in list(MUTANTS)[:2])
+    path = tmp_path / "seeds.json"
+    record_found([(first.mutant, None, first), (second.mutant, None, second), (first.mutant, "OneVote", first)], path)
+    assert recorded(path).oracles == {"OneVote": first}
+    later = replace(second, seed=9)
+    record_found([(first.mutant, None, None), (second.mutant, None, later)], path)
+    assert recorded(path) == Recorded(mutants={second.mutant: later}, oracles={"OneVote": first})
 
 
 def test_a_bug_without_a_seed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +152,7 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
 @pytest.mark.parametrize(
     ("mark", "table"),
     [
-        ("<!-- oracles -->\n", table_of_invariants),
+        ("<!-- table of oracles -->\n", table_of_invariants),
         ("<!-- mutants -->\n", table_of_mutants),
         ("<!-- alone -->\n", table_of_oracles),
     ],

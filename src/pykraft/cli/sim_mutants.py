@@ -29,7 +29,11 @@ MODULE = "tests.sim.mutants.search"
 @click.option("--list", "is_list", is_flag=True, help="Only list the bugs and their stories.")
 @click.option("--seeds", metavar="A:B", help="Search these seeds for the first that notices; else the recorded ones.")
 @click.option("--oracle", metavar="NAME", help="Let this oracle watch alone.")
-@click.option("--rewrite", is_flag=True, help="Record what --seeds finds, of the bugs and of each oracle alone.")
+@click.option(
+    "--rewrite",
+    is_flag=True,
+    help="Record what --seeds finds, of these bugs and of each oracle that is to notice one of them alone.",
+)
 @click.option("--workers", default=os.cpu_count() or 1, show_default=True, help="Processes of a search.")
 @click.option("--json", "is_json", is_flag=True, help="One JSON object a bug.")
 def mutants(
@@ -53,8 +57,8 @@ def mutants(
         raise UsageError(f"--workers {workers}: give at least 1")
     if oracle is not None and oracle not in search.ORACLES:
         raise UsageError(f"there is no oracle {oracle!r}: choose of {', '.join(search.ORACLES)}")
-    if rewrite and (names or oracle or seeds is None):
-        raise UsageError("--rewrite records all bugs and all oracles: give it --seeds, and neither names nor --oracle")
+    if rewrite and (oracle or seeds is None):
+        raise UsageError("--rewrite records bugs and what each oracle notices alone: give it --seeds, and no --oracle")
     if is_list:
         for name in chosen:
             bug = search.MUTANTS[name]
@@ -63,9 +67,9 @@ def mutants(
     if seeds is None:
         is_good = _replay(search, chosen, oracle, is_json=is_json)
     else:
-        jobs = [(name, oracle) for name in chosen] + (search.alone_jobs() if rewrite else [])
+        jobs = [(name, oracle) for name in chosen] + (search.alone_jobs(chosen) if rewrite else [])
         found = _search(search, jobs, parse_seeds(seeds), workers, is_json=is_json)
-        is_good = all(catch is not None for _, catch in found)
+        is_good = all(catch is not None for *_, catch in found)
         if rewrite:
             search.record_found(found)
     if not is_good:
@@ -83,10 +87,10 @@ def _replay(search: ModuleType, names: Sequence[str], oracle: str | None, *, is_
 
 def _search(
     search: ModuleType, jobs: Sequence[tuple[str, str | None]], seeds: range, workers: int, *, is_json: bool
-) -> list[tuple[str | None, Any]]:
+) -> list[tuple[str, str | None, Any]]:
     found = []
     for name, watching, catch in search.search_all(jobs, seeds, workers=workers):
-        found.append((watching, catch))
+        found.append((name, watching, catch))
         row = {"mutant": name, "alone": watching, "seed": None, "noticed_by": None, "seen": f"lives through {seeds}"}
         _tell(row if catch is None else {**row, **catch.row()}, is_json=is_json)
     return found

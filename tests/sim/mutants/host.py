@@ -7,7 +7,6 @@ from typing import Any
 
 from pykraft.core.effects import PlannedBatch
 from pykraft.core.on import timer
-from pykraft.core.state import Leader
 from pykraft.errors import NotLeaderError
 from pykraft.host.producers import Committed, OutcomeUnknown, Producers, Rejected
 from pykraft.host.recent import Batch
@@ -19,13 +18,7 @@ from tests.sim.mutants.patch import Patch
 
 def linger_wakes_nobody(patch: Patch) -> None:
     """Nobody wakes up when the linger time is over: proposals wait for whatever happens next."""
-    deadlines_ms = timer._state_deadlines_ms
-
-    def without_drain(replica: Any) -> list[int | None]:
-        deadlines = deadlines_ms(replica)
-        return deadlines[:-1] if isinstance(replica.state, Leader) else deadlines
-
-    patch.setattr(timer, "_state_deadlines_ms", without_drain)
+    patch.setattr(timer, "may_drain", lambda replica: False)
 
 
 def unknown_is_called_rejected(patch: Patch) -> None:

@@ -127,20 +127,21 @@ def record(found: Recorded, path: Path = SEEDS_PATH) -> None:
     path.write_text(f'{{\n  "mutants": [\n{mutants}\n  ],\n  "oracles": [\n{oracles}\n  ]\n}}\n')
 
 
-def alone_jobs() -> list[tuple[str, str | None]]:
-    """Of each oracle the bug that it is to notice alone."""
-    return [(name, oracle) for oracle, name in ALONE.items()]
+def alone_jobs(names: Sequence[str]) -> list[tuple[str, str | None]]:
+    """Of each oracle the bug that it is to notice alone, if it is one of these."""
+    return [(name, oracle) for oracle, name in ALONE.items() if name in names]
 
 
-def record_found(found: Sequence[tuple[str | None, Catch | None]]) -> None:
-    """Keep what a search of all bugs and of all oracles alone found; what it missed is missing."""
-    catches = [(watching, catch) for watching, catch in found if catch is not None]
-    record(
-        Recorded(
-            mutants={catch.mutant: catch for watching, catch in catches if watching is None},
-            oracles={catch.noticed_by: catch for watching, catch in catches if watching is not None},
-        )
-    )
+def record_found(found: Sequence[tuple[str, str | None, Catch | None]], path: Path = SEEDS_PATH) -> None:
+    """Keep what a search found, in the place of what was known before; what it missed is missing from then on."""
+    known = recorded(path)
+    mutants, oracles = dict(known.mutants), dict(known.oracles)
+    for name, oracle, catch in found:
+        table, key = (mutants, name) if oracle is None else (oracles, oracle)
+        table.pop(key, None)
+        if catch is not None:
+            table[key] = catch
+    record(Recorded(mutants=mutants, oracles=oracles), path)
 
 
 def replay(name: str, oracle: str | None = None) -> dict[str, Any]:
