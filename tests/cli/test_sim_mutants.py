@@ -27,15 +27,25 @@ def test_the_list_tells_every_story() -> None:
     rows = [json.loads(line) for line in called("--list", "--json").output.splitlines()]
     assert [row["mutant"] for row in rows] == list(MUTANTS)
     assert all(row["story"] and row["source"] for row in rows)
-    assert called("--list", "votes_are_given_twice").output.startswith("votes_are_given_twice: story A voter")
+    assert called("--list", "votes_are_given_twice").output.startswith("votes_are_given_twice\n    A voter")
 
 
 @pytest.mark.parametrize(("verdict", "exit_code"), [(CAUGHT, 0), ("not noticed", 1)])
 def test_a_replay_fails_when_a_bug_is_not_caught(monkeypatch: pytest.MonkeyPatch, verdict: str, exit_code: int) -> None:
     monkeypatch.setattr(search, "replay", lambda name, oracle: {"mutant": name, "alone": oracle, "verdict": verdict})
     result = called("votes_are_given_twice", "--oracle", "OneVote")
-    assert result.output == f"votes_are_given_twice: alone OneVote, verdict {verdict}\n"
+    assert result.output == f"votes_are_given_twice: {verdict}\n"
     assert result.exit_code == exit_code
+
+
+def test_an_oracle_without_names_is_shown_its_own_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {"scenario": "default", "seed": 4, "noticed_by": "OneVote", "seen": "two votes", "verdict": CAUGHT}
+    monkeypatch.setattr(search, "replay", lambda name, oracle: {"mutant": name, **row})
+    assert called("--oracle", "OneVote").output.splitlines() == [
+        "votes_are_given_twice: caught",
+        "    scenario default, seed 4, noticed by OneVote",
+        "    two votes",
+    ]
 
 
 @pytest.mark.parametrize(("found", "exit_code"), [(CATCH, 0), (None, 1)])

@@ -28,7 +28,9 @@ MODULE = "tests.sim.mutants.search"
 @click.argument("names", nargs=-1)
 @click.option("--list", "is_list", is_flag=True, help="Only list the bugs and their stories.")
 @click.option("--seeds", metavar="A:B", help="Search these seeds for the first that notices; else the recorded ones.")
-@click.option("--oracle", metavar="NAME", help="Let this oracle watch alone.")
+@click.option(
+    "--oracle", metavar="NAME", help="Let this oracle watch alone; without names: at the bug that is recorded for it."
+)
 @click.option(
     "--rewrite",
     is_flag=True,
@@ -65,6 +67,7 @@ def mutants(
             _tell({"mutant": name, "story": bug.story, "source": bug.source}, is_json=is_json)
         return
     if seeds is None:
+        chosen = [search.ALONE[oracle]] if oracle is not None and not names else chosen
         is_good = _replay(search, chosen, oracle, is_json=is_json)
     else:
         jobs = [(name, oracle) for name in chosen] + (search.alone_jobs(chosen) if rewrite else [])
@@ -97,11 +100,15 @@ def _search(
 
 
 def _tell(row: dict[str, Any], *, is_json: bool) -> None:
+    """One object, or the bug and below it what there is to say of it."""
     if is_json:
         click.echo(json.dumps(row))
-    else:
-        name = row.pop("mutant")
-        click.echo(f"{name}: " + ", ".join(f"{key} {value}" for key, value in row.items() if value is not None))
+        return
+    told = [f"{row['mutant']}: {row.get('verdict', '')}".rstrip(": ")]
+    if row.get("seed") is not None:
+        told.append(f"scenario {row['scenario']}, seed {row['seed']}, noticed by {row.get('noticed_by')}")
+    told += [str(row[key]) for key in ("seen", "story", "source") if row.get(key)]
+    click.echo("\n    ".join(told))
 
 
 def _chosen(search: ModuleType, names: Sequence[str]) -> Sequence[str]:

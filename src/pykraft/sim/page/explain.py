@@ -17,25 +17,10 @@ from pykraft.sim.invariants import ALL
 
 SOURCE = "Source:"
 _OTHERS = {
-    "Healing": (
-        "Once the faults stop, every node catches up and new records are committed within a bound.",
-        "A cluster that stays safe but never serves again is of no use: this is where a lasting deadlock shows.",
-        "ours; scenarios of Kafka's RaftEventSimulationTest.",
-    ),
     "Liveness": (
         "There is always something that is still to happen.",
         "A node that runs has a timer; without any, no node would ever do anything again.",
         "Kafka's RaftEventSimulationTest (the queue of events is never empty).",
-    ),
-    "Acknowledged": (
-        "Every value that was acknowledged is committed where it was acknowledged, and no value is committed twice.",
-        "An acknowledgment is a promise to the application; a lost or doubled value breaks it.",
-        "Raft paper §8; formal property Durability of the KRaft specifications.",
-    ),
-    "NodeStopped": (
-        "A node only stops when it is asked to, when its disk fails, or when its files are corrupt.",
-        "The node gave up although nothing was done to it that would allow it: it met a state it takes for impossible.",
-        "ours.",
     ),
 }
 _UNKNOWN = (
