@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 FETCH_TIMEOUTS = 3
 """Two windows of 1.5 fetch timeouts: the last one that a majority filled, and the one that it did not."""
 SLACK_MS = 50
+LOOK_US = 10_000
+"""Looking at a leader costs something, and nothing is lost when it is done a little later."""
 PAUSE_US = 100_000
 """After a pause a process has so much time to take notice of it."""
 
@@ -32,6 +34,7 @@ class LeaderWithoutMajorityResigns(Invariant):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._began_ms: dict[int, int] = {}
+        self._next_us: dict[int, int] = {}
 
     def changed(self, node: Node, was: View, now: View) -> None:
         """Note when a leadership begins."""
@@ -41,18 +44,22 @@ class LeaderWithoutMajorityResigns(Invariant):
     def after_event(self, node: Node, now: View) -> None:
         """Look when the voters of a leader fetched last."""
         now_us = self.world.clock.now_us
-        if not now.leads or self.world.voter_count == 1 or node.was_paused_since(now_us - PAUSE_US):
+        node_id = int(node.node_id)
+        if not now.leads or self.world.voter_count == 1 or now_us < self._next_us.get(node_id, 0):
+            return
+        self._next_us[node_id] = now_us + LOOK_US
+        if node.was_paused_since(now_us - PAUSE_US):
             return
         assert node.host is not None
         assert node.host.raft is not None
         state = node.host.raft.state
         assert isinstance(state, Leader)
-        began_ms = self._began_ms[int(node.node_id)]
+        began_ms = self._began_ms[node_id]
         fetched_ms = sorted(
             (
                 began_ms if voter.fetched_mono_ms is None else voter.fetched_mono_ms
-                for node_id, voter in state.progress.voters.items()
-                if node_id != node.node_id
+                for voter_id, voter in state.progress.voters.items()
+                if voter_id != node_id
             ),
             reverse=True,
         )
