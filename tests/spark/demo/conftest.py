@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pykraft.local.child import Children
-from tests.spark.demo.fakes import Lines
+
+if TYPE_CHECKING:
+    from tests.spark.demo.fakes import Lines
 
 
 @pytest.fixture
 def told() -> Lines:
     """What was told."""
+    from tests.spark.demo.fakes import Lines  # which needs pyspark, and this file is read without it, too
+
     return Lines()
 
 
