@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pykraft.core.messages import FetchResponse, Request, Response
+from pykraft.core.messages import FetchResponse, FetchSnapshotResponse, Request, Response
 from pykraft.core.quarantine import Quarantine
-from pykraft.types import ControlRecord, Election, Endpoint, Epoch, Io, NodeId, Offset
+from pykraft.types import ControlRecord, Election, Endpoint, Epoch, Io, NodeId, Offset, OffsetAndEpoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +96,52 @@ class LeaveQuarantine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InstallSnapshot:
+    """Put this frozen snapshot into the place of the whole log, which goes on empty where the snapshot ends."""
+
+    io: Io
+    snapshot_id: OffsetAndEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveLogStart:
+    """Let log and snapshots begin at this snapshot: what is older is removed."""
+
+    io: Io
+    snapshot_id: OffsetAndEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginDownload:
+    """Fetch this snapshot from the leader of this epoch, or go on where that ended.
+
+    `events.DownloadAdvanced` follows, or `events.SnapshotFrozen` when nothing is missing.
+    """
+
+    snapshot_id: OffsetAndEpoch
+    leader_epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendDownload:
+    """Add the bytes of the FetchSnapshot response that this step was given; freeze the snapshot if they are the last.
+
+    `events.DownloadAdvanced` follows, or after the last ones `events.SnapshotFrozen`; else `events.DownloadFailed`.
+    """
+
+    snapshot_id: OffsetAndEpoch
+    position: int
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbandonDownload:
+    """Remove what was fetched of this snapshot: it cannot be a part of what the leader has."""
+
+    snapshot_id: OffsetAndEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
     """Send a request. A later Send to the same peer makes an unanswered one void."""
 
@@ -127,6 +173,19 @@ class ReplyFetch:
     message: FetchResponse
     fetch_offset: Offset
     end_offset: Offset
+    size_bytes_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplySnapshot:
+    """Answer a FetchSnapshot with bytes of the snapshot that ``message`` names, at most ``size_bytes_max``.
+
+    The host tells its size; beyond that it answers POSITION_OUT_OF_RANGE, and SNAPSHOT_NOT_FOUND for one that went.
+    """
+
+    after: Io
+    request_id: int
+    message: FetchSnapshotResponse
     size_bytes_max: int
 
 
@@ -222,12 +281,22 @@ class Fatal:
 
 
 StorageEffect: TypeAlias = (
-    WriteElectionState | AppendBatches | AppendFetched | TruncateTo | EnterQuarantine | LeaveQuarantine
+    WriteElectionState
+    | AppendBatches
+    | AppendFetched
+    | TruncateTo
+    | EnterQuarantine
+    | LeaveQuarantine
+    | InstallSnapshot
+    | MoveLogStart
 )
-MessageEffect: TypeAlias = Send | Reply | ReplyFetch
+MessageEffect: TypeAlias = Send | Reply | ReplyFetch | ReplySnapshot
 Effect: TypeAlias = (
     StorageEffect
     | MessageEffect
+    | BeginDownload
+    | AppendDownload
+    | AbandonDownload
     | CloseRequester
     | ClosePeer
     | AcceptProposal

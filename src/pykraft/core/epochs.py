@@ -52,6 +52,15 @@ class EpochCache:
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
 
+    def forget_before(self, start_offset: Offset) -> None:
+        """Let the log begin here: the epoch of its first record begins with it.
+
+        Source: Kafka ``LeaderEpochFileCache.truncateFromStartAsyncFlush``.
+        """
+        kept = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
+        if kept:
+            self._entries[:kept] = [EpochStart(epoch=self._entries[kept - 1].epoch, start_offset=start_offset)]
+
     def end_of(self, epoch: Epoch, log_end_offset: Offset) -> OffsetAndEpoch | None:
         """The largest known epoch <= ``epoch`` and where it ends; None when no higher epoch is known.
 

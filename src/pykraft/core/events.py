@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from pykraft.core.messages import Request, Response
-from pykraft.types import Damage, Epoch, Io
+from pykraft.types import Damage, Epoch, Io, MembershipRecord, OffsetAndEpoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +80,37 @@ class CorruptionFound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DownloadAdvanced:
+    """All bytes of this download up to ``position`` are where they belong: those from there on are wanted."""
+
+    snapshot_id: OffsetAndEpoch
+    position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DownloadFailed:
+    """What came of this snapshot cannot be one; nothing is left of it."""
+
+    snapshot_id: OffsetAndEpoch
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotFrozen:
+    """A snapshot is whole and durable, fetched or taken here; ``membership`` is what it says of voters."""
+
+    snapshot_id: OffsetAndEpoch
+    membership: tuple[MembershipRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotsExpired:
+    """Snapshots before this one, and the log that they stand for, are no longer needed."""
+
+    oldest_kept: OffsetAndEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResignRequested:
     """The application gives up leadership of ``epoch``."""
 
@@ -112,6 +143,10 @@ Event: TypeAlias = (
     | AppendsScheduled
     | TimerDue
     | CorruptionFound
+    | DownloadAdvanced
+    | DownloadFailed
+    | SnapshotFrozen
+    | SnapshotsExpired
     | ResignRequested
     | UpgradeRequested
     | ShutdownRequested

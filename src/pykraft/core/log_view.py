@@ -7,7 +7,10 @@ the first write must not count for the second (etcd's append ABA story):
 1. records 5–9 are appended by job 1; 2. job 2 truncates to 5; 3. job 3 appends other records 5–9;
 4. job 1 completes. Offsets alone would say that 5–9 are durable; they are not until job 3 completes.
 
-Source: KIP-595 §Log reconciliation; Kafka ``RaftLog``; etcd ``raft/log_unstable.go``.
+Where a log does not begin at 0, a snapshot stands for what is missing. Snapshots hold committed records only; the
+bootstrap checkpoint 0-0 is none of them.
+
+Source: KIP-595 §Log reconciliation, KIP-630; Kafka ``RaftLog``; etcd ``raft/log_unstable.go``.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ class LogView:
         start_offset: Offset,
         end_offset: Offset,
         epochs: Iterable[EpochStart] = (),
+        snapshots: Iterable[OffsetAndEpoch] = (),
         quarantine: Quarantine | None = None,
     ) -> None:
         assert 0 <= start_offset <= end_offset
@@ -44,8 +48,12 @@ class LogView:
         self.flushed_end_offset = end_offset
         self.committed_end_offset = start_offset
         """What this process ever knew to be committed, in whatever state it is now (exclusive)."""
+        self.snapshots = tuple(sorted(snapshots, key=_age))
+        """Ids of the snapshots that are whole and durable, oldest first: by epoch, then by offset."""
         self.quarantine = quarantine
         """What was lost of this log and is not back yet; None for a sound one."""
+        is_complete = start_offset == 0 or any(each.offset >= start_offset for each in self.snapshots)
+        assert is_complete, "a snapshot stands for what lies before the log"
         self._epochs = EpochCache(epochs)
         self._unflushed: deque[_Unflushed] = deque()
         latest = self._epochs.latest
@@ -53,9 +61,11 @@ class LogView:
 
     @property
     def last_epoch(self) -> Epoch:
-        """Epoch of the last record; 0 for an empty log."""
+        """Epoch of the last record, which may be in a snapshot; 0 for an empty log."""
         latest = self._epochs.latest
-        return latest.epoch if latest else EPOCH_ZERO
+        if latest is not None:
+            return latest.epoch
+        return next((each.epoch for each in self.snapshots if each.offset == self.end_offset), EPOCH_ZERO)
 
     @property
     def end(self) -> OffsetAndEpoch:
@@ -71,6 +81,11 @@ class LogView:
     def epochs(self) -> tuple[EpochStart, ...]:
         """Entries of the epoch cache, ascending."""
         return self._epochs.entries
+
+    @property
+    def latest_snapshot(self) -> OffsetAndEpoch | None:
+        """The newest snapshot; None without any."""
+        return self.snapshots[-1] if self.snapshots else None
 
     def begin_epoch(self, epoch: Epoch) -> None:
         """A new leader's epoch starts at the log end (KIP-595 §Leader start)."""
@@ -113,9 +128,68 @@ class LogView:
         while self._unflushed and self._unflushed[0].io <= io:
             self.flushed_end_offset = self._unflushed.popleft().end_offset
 
+    def is_older_than(self, snapshot_id: OffsetAndEpoch) -> bool:
+        """True when this snapshot holds more than the log: it may take its place.
+
+        Source: Kafka ``RaftLog.truncateToLatestSnapshot``.
+        """
+        return not self.end.is_at_least(snapshot_id)
+
+    def holds(self, snapshot_id: OffsetAndEpoch) -> bool:
+        """True when what this snapshot stands for is a prefix of this log."""
+        is_within = self.start_offset <= snapshot_id.offset <= self.end_offset
+        return is_within and self.diverging_from(snapshot_id.offset, snapshot_id.epoch) is None
+
+    def add_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        """A snapshot of what the log holds was frozen."""
+        assert self.holds(snapshot_id)
+        self.snapshots = tuple(sorted({*self.snapshots, snapshot_id}, key=_age))
+
+    def begin_at(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Forget what lies before this snapshot, and the snapshots that do (KIP-630 §When to Delete Snapshots)."""
+        assert snapshot_id in self.snapshots
+        assert self.start_offset < snapshot_id.offset <= self.committed_end_offset
+        self.start_offset = snapshot_id.offset
+        self.snapshots = self.snapshots[self.snapshots.index(snapshot_id) :]
+        self._epochs.forget_before(self.start_offset)
+
+    def replace_by(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Begin anew behind a frozen snapshot that holds more than the log; `submit` follows.
+
+        What lies below is durable in the snapshot from the first moment on.
+        """
+        assert self.is_older_than(snapshot_id)
+        assert self.committed_end_offset <= snapshot_id.offset, "what is committed is never lost"
+        self.snapshots = (snapshot_id,)
+        self.start_offset = self.end_offset = self.flushed_end_offset = self.committed_end_offset = snapshot_id.offset
+        for write in self._unflushed:
+            write.end_offset = snapshot_id.offset
+        self._epochs = EpochCache()
+
     def end_of_epoch(self, epoch: Epoch) -> OffsetAndEpoch:
-        """The largest known epoch <= ``epoch`` and its end; the log end when none higher is known."""
-        return self._epochs.end_of(epoch, self.end_offset) or self.end
+        """The largest known epoch <= ``epoch`` and its end; the log end when none higher is known.
+
+        Of what lies before the log, the oldest snapshot knows the epoch of the last record.
+
+        Source: Kafka ``KafkaRaftLog.endOffsetForEpoch``.
+        """
+        end = self._epochs.end_of(epoch, self.end_offset) or self.end
+        is_unknown = bool(self.snapshots) and end == OffsetAndEpoch(self.snapshots[0].offset, epoch)
+        return self.snapshots[0] if is_unknown else end
+
+    def snapshot_instead_of(self, offset: Offset, last_epoch: Epoch) -> OffsetAndEpoch | None:
+        """The snapshot that a replica needs whose log ends at (offset, last_epoch); None when the log can help it.
+
+        A replica with nothing gets the newest snapshot rather than the log, however much of that is there.
+
+        Source: KIP-630 §Fetch; Kafka ``RaftLog.validateOffsetAndEpoch``, ``KafkaRaftClient.tryCompleteFetchRequest``.
+        """
+        if not self.snapshots:
+            return None
+        oldest_epoch = self.snapshots[0].epoch
+        is_before = offset < self.start_offset or last_epoch < oldest_epoch
+        is_other = offset == self.start_offset and last_epoch != oldest_epoch
+        return self.snapshots[-1] if offset == 0 or is_before or is_other else None
 
     def diverging_from(self, offset: Offset, last_epoch: Epoch) -> OffsetAndEpoch | None:
         """None when a log that ends at (offset, last_epoch) is a prefix of this one; else where to look.
@@ -136,3 +210,8 @@ class LogView:
             return min(diverging.offset, self.end_offset)
         own = self.end_of_epoch(diverging.epoch)
         return min(own.offset, diverging.offset) if own.epoch == diverging.epoch else own.offset
+
+
+def _age(snapshot_id: OffsetAndEpoch) -> tuple[Epoch, Offset]:
+    """What orders snapshots, and log ends: epoch before offset. Source: Kafka ``OffsetAndEpoch.compareTo``."""
+    return snapshot_id.epoch, snapshot_id.offset

@@ -99,6 +99,13 @@ class Membership:
         self._sets.forget_before(offset)
         self._levels.forget_before(offset)
 
+    def replace_by(self, snapshot_end: Offset, records: Iterable[MembershipRecord]) -> None:
+        """The log was replaced by a snapshot: what that says stands at its last offset, and all else is forgotten."""
+        self._sets, self._levels = _History(), _History()
+        self._refresh()
+        for record in records:
+            self.record(Offset(snapshot_end - 1), record)
+
     def voters_at(self, offset: Offset) -> VoterSet | None:
         """The set in force at an offset, for a snapshot that ends there; None for the static one."""
         return self._sets.at(offset)

@@ -158,7 +158,11 @@ class FetchSnapshotRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSnapshotResponse:
-    """``leader_id`` and ``epoch`` are None where Kafka leaves CurrentLeader out."""
+    """``leader_id`` and ``epoch`` are None where Kafka leaves CurrentLeader out.
+
+    ``size_bytes`` is that of the whole snapshot, ``received_bytes`` what came of it from ``position`` on: the host
+    holds the bytes. The leader's answers leave the latter out: see `effects.ReplySnapshot`.
+    """
 
     error: int
     epoch: Epoch | None
@@ -166,6 +170,7 @@ class FetchSnapshotResponse:
     snapshot_id: OffsetAndEpoch
     size_bytes: int = 0
     position: int = 0
+    received_bytes: int = 0
     listeners: Listeners = NO_LISTENERS
 
 

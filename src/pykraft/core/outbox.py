@@ -17,7 +17,7 @@ from collections import deque
 from dataclasses import replace
 from enum import Enum, auto
 
-from pykraft.core.effects import Effect, MessageEffect, Reply, ReplyFetch, Send, WriteElectionState
+from pykraft.core.effects import Effect, MessageEffect, Reply, ReplyFetch, ReplySnapshot, Send, WriteElectionState
 from pykraft.types import NO_IO, Election, Io, NodeId
 
 
@@ -48,7 +48,7 @@ class Outbox:
 
     def add(self, effect: Effect) -> None:
         """An effect that neither stores nor sends."""
-        assert not isinstance(effect, Send | Reply | ReplyFetch | WriteElectionState)
+        assert not isinstance(effect, MessageEffect | WriteElectionState)
         self._effects.append(effect)
 
     def next_log_io(self) -> Io:
@@ -91,7 +91,7 @@ class Outbox:
                 self._epoch_io = self._reserved
         for at, relies in self._relies.items():
             message = effects[at]
-            assert isinstance(message, Send | Reply | ReplyFetch)
+            assert isinstance(message, Send | Reply | ReplyFetch | ReplySnapshot)
             after = self._after(relies)
             if after:
                 effects[at] = replace(message, after=after)

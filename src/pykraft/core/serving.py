@@ -1,9 +1,9 @@
-"""How a leader answers a Fetch: records, the place where logs part, or nothing for a while.
+"""How a leader answers a Fetch: records, the place where logs part, a snapshot's id, or nothing for a while.
 
 Pure look-ups in the log's epochs; what the fetch says of its sender is noted elsewhere, and only when it
 arrives: a fetch that waits here and is answered later is no new sign of life.
 
-Source: KIP-595 §Fetch; KIP-1166; Kafka ``KafkaRaftClient.tryCompleteFetchRequest``.
+Source: KIP-595 §Fetch; KIP-630; KIP-1166; Kafka ``KafkaRaftClient.tryCompleteFetchRequest``.
 """
 
 from __future__ import annotations
@@ -21,17 +21,21 @@ def serve(replica: Replica, leader: Leader, request_id: int, listener: str, requ
 
     Effects: ReplyFetch.
     """
-    diverging = replica.log.diverging_from(request.fetch_offset, request.last_fetched_epoch)
+    log, asked = replica.log, (request.fetch_offset, request.last_fetched_epoch)
+    snapshot_id = log.snapshot_instead_of(*asked)
+    diverging = log.diverging_from(*asked) if snapshot_id is None else None
     response = FetchResponse(
         error=NONE,
         epoch=leader.epoch,
         leader_id=leader.leader_id,
         high_watermark=leader.high_watermark,
-        log_start_offset=replica.log.start_offset,
+        log_start_offset=log.start_offset,
         diverging=diverging,
+        snapshot_id=snapshot_id,
         listeners=replica.reply_listeners(listener),
     )
-    end_offset = request.fetch_offset if diverging else max(request.fetch_offset, served_end_offset(replica))
+    is_other = diverging is not None or snapshot_id is not None
+    end_offset = request.fetch_offset if is_other else max(request.fetch_offset, served_end_offset(replica))
     effect = ReplyFetch(
         after=NO_IO,
         request_id=request_id,
@@ -50,10 +54,16 @@ def has_answer(replica: Replica, leader: Leader, request: FetchRequest) -> bool:
     """
     if request.wait_ms_max == 0 or request.fetch_offset < served_end_offset(replica):
         return True
-    if replica.log.diverging_from(request.fetch_offset, request.last_fetched_epoch) is not None:
+    if not is_prefix(replica, request):
         return True
     known = -1 if leader.high_watermark is None else leader.high_watermark
     return request.high_watermark is not None and request.high_watermark < known
+
+
+def is_prefix(replica: Replica, request: FetchRequest) -> bool:
+    """True when the asker's log is a prefix of this one, and can be continued from it."""
+    log, asked = replica.log, (request.fetch_offset, request.last_fetched_epoch)
+    return log.snapshot_instead_of(*asked) is None and log.diverging_from(*asked) is None
 
 
 def served_end_offset(replica: Replica) -> Offset:

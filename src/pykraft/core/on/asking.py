@@ -1,9 +1,11 @@
 """The requests a replica sends, each to peers that may be asked now.
 
-Source: KIP-595, KIP-853, KIP-996, KIP-1166; Kafka ``KafkaRaftClient.build*Request``; KAFKA-19354.
+Source: KIP-595, KIP-630, KIP-853, KIP-996, KIP-1166; Kafka ``KafkaRaftClient.build*Request``; KAFKA-19354.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from pykraft.core.effects import Peer, Send
 from pykraft.core.election import NEVER_MS
@@ -11,13 +13,14 @@ from pykraft.core.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchRequest,
+    FetchSnapshotRequest,
     Request,
     VoteRequest,
 )
 from pykraft.core.outbox import Relies
 from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned
-from pykraft.types import NO_IO, Instant, NodeId, ReplicaKey
+from pykraft.types import NO_IO, Instant, NodeId, OffsetAndEpoch, ReplicaKey
 
 
 def ask_for_votes(replica: Replica, state: Prospective | Candidate, now: Instant) -> None:
@@ -72,9 +75,10 @@ def send_fetch_to_bootstrap(replica: Replica, now: Instant) -> None:
 
 
 def send_fetch_to_leader(replica: Replica, state: Follower, now: Instant) -> None:
-    """Fetch from the leader; while it fails, ask a bootstrap server whether there is another.
+    """Fetch from the leader, records or a snapshot; while it fails, ask a bootstrap server whether there is another.
 
-    One Fetch at a time, sent only when what it acknowledges is durable.
+    One Fetch at a time, sent only when what it acknowledges is durable. A FetchSnapshot acknowledges nothing; one that
+    brought no answer is not sent again: a Fetch comes first.
     """
     if replica.connections.has_in_flight:
         return
@@ -82,7 +86,13 @@ def send_fetch_to_leader(replica: Replica, state: Follower, now: Instant) -> Non
     if endpoint is None or replica.connections.is_backing_off(state.leader_id):
         send_fetch_to_bootstrap(replica, now)
         return
-    send(replica, Peer(id=state.leader_id, endpoint=endpoint), _fetch(replica), now, Relies.LOG)
+    leader, download = Peer(id=state.leader_id, endpoint=endpoint), state.download
+    if download is None or download.is_asked:
+        replica.state = replace(state, download=None)
+        send(replica, leader, _fetch(replica), now, Relies.LOG)
+    elif download.position is not None:
+        replica.state = replace(state, download=replace(download, is_asked=True))
+        send(replica, leader, _fetch_snapshot(replica, download.snapshot_id, download.position), now, Relies.ELECTION)
 
 
 def _fetch(replica: Replica) -> FetchRequest:
@@ -95,6 +105,16 @@ def _fetch(replica: Replica) -> FetchRequest:
         wait_ms_max=replica.config.fetch_wait_ms_max,
         size_bytes_max=replica.config.fetch_size_bytes_max,
         high_watermark=-1 if high_watermark is None else high_watermark,
+    )
+
+
+def _fetch_snapshot(replica: Replica, snapshot_id: OffsetAndEpoch, position: int) -> FetchSnapshotRequest:
+    return FetchSnapshotRequest(
+        replica=replica.local.key,
+        epoch=replica.epoch,
+        snapshot_id=snapshot_id,
+        position=position,
+        size_bytes_max=replica.config.fetch_snapshot_size_bytes_max,
     )
 
 

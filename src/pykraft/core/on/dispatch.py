@@ -13,6 +13,7 @@ from pykraft.core.events import RequestReceived, ResponseReceived, SendFailed
 from pykraft.core.on.add_voter import on_add_voter_request, on_api_versions_response, on_new_voter_failed
 from pykraft.core.on.begin_epoch import on_begin_quorum_epoch_request, on_begin_quorum_epoch_response
 from pykraft.core.on.describe import on_describe_quorum_request
+from pykraft.core.on.download import on_fetch_snapshot_response
 from pykraft.core.on.end_epoch import on_end_quorum_epoch_request, on_end_quorum_epoch_response
 from pykraft.core.on.fetch_request import on_fetch_request
 from pykraft.core.on.fetch_response import on_fetch_response
@@ -43,6 +44,7 @@ RESPONSE_HANDLERS: Mapping[type[messages.Response], Callable[[Replica, ResponseR
     messages.BeginQuorumEpochResponse: on_begin_quorum_epoch_response,
     messages.EndQuorumEpochResponse: on_end_quorum_epoch_response,
     messages.FetchResponse: on_fetch_response,
+    messages.FetchSnapshotResponse: on_fetch_snapshot_response,
     messages.UpdateVoterResponse: on_update_voter_response,
     messages.ChangeVoterResponse: on_change_voter_response,
     messages.ApiVersionsResponse: on_api_versions_response,

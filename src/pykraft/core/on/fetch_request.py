@@ -13,7 +13,7 @@ from pykraft.core.on.requests import leader_only_error, reply
 from pykraft.core.parked import ParkedFetch
 from pykraft.core.quorum import majority_of
 from pykraft.core.replica import Replica
-from pykraft.core.serving import has_answer, serve
+from pykraft.core.serving import has_answer, is_prefix, serve
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
 from pykraft.types import Instant, Offset, ReplicaKey
@@ -25,21 +25,18 @@ def on_fetch_request(replica: Replica, event: RequestReceived, message: FetchReq
     Effects: NotifyHighWatermark when a majority now holds more; ReplyFetch now or later, or Reply with an error.
     Units: ``fetch_offset`` exclusive end of what the replica holds durably; ``wait_ms_max`` >= 0.
     Errors: INVALID_REQUEST, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
-    BROKER_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR for the leader's own id, OFFSET_OUT_OF_RANGE below the log.
-    Source: KIP-595 §Fetch; KafkaRaftClient.handleFetchRequest.
+    BROKER_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR for the leader's own id.
+    Source: KIP-595 §Fetch, KIP-630; KafkaRaftClient.handleFetchRequest.
     """
     error = _field_error(message) or leader_only_error(replica, message.epoch)
     if not error and message.replica is not None and message.replica.id == replica.local.id:
         error = ErrorCode.UNKNOWN_SERVER_ERROR
-    if not error and message.fetch_offset < replica.log.start_offset:
-        error = ErrorCode.OFFSET_OUT_OF_RANGE
     if error:
         _refuse(replica, event, error)
         return
     leader = replica.state
     assert isinstance(leader, Leader)
-    is_prefix = replica.log.diverging_from(message.fetch_offset, message.last_fetched_epoch) is None
-    if is_prefix and message.replica is not None:
+    if message.replica is not None and is_prefix(replica, message):
         _note(replica, leader, message.replica, message.fetch_offset, now)
     if has_answer(replica, leader, message) or replica.parked.is_full:
         serve(replica, leader, event.request_id, event.listener, message)

@@ -1,4 +1,4 @@
-"""Fetch at the follower: append what is valid, or cut back to where the logs agree.
+"""Fetch at the follower: append what is valid, cut back to where the logs agree, or fetch a snapshot instead.
 
 Source: KIP-595 §Fetch and §Log reconciliation; KAFKA-18723 (invalid and inconsistent records).
 """
@@ -11,6 +11,7 @@ from pykraft.core.effects import AppendFetched, Fatal, NotifyHighWatermark, Repo
 from pykraft.core.events import ResponseReceived
 from pykraft.core.messages import FetchedBatch, FetchResponse
 from pykraft.core.on.corruption import cut_damage, leave_if_whole, lose_from
+from pykraft.core.on.download import begin_download
 from pykraft.core.on.following import settle_answer
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower
@@ -19,11 +20,11 @@ from pykraft.types import Instant, Offset, OffsetAndEpoch
 
 
 def on_fetch_response(replica: Replica, event: ResponseReceived, message: FetchResponse, now: Instant) -> None:
-    """Do what the leader's answer says: append, truncate, or report that only a snapshot would help.
+    """Do what the leader's answer says: append, truncate, or begin to fetch a snapshot.
 
-    Effects: AppendFetched or TruncateTo; NotifyHighWatermark; the next Fetch follows when the step ends.
-    Errors: ProtocolError for batches below the log end, a diverging answer without sense, or a high watermark that
-    went back; Fatal for a truncation below the high watermark: committed records would be lost.
+    Effects: AppendFetched, TruncateTo or BeginDownload; NotifyHighWatermark; the next Fetch follows when the step ends.
+    Errors: ProtocolError for batches below the log end, a diverging answer or a snapshot without sense, or a high
+    watermark that went back; Fatal for a truncation below the high watermark: committed records would be lost.
     Source: KIP-595 §Fetch; KafkaRaftClient.handleFetchResponse.
     """
     if not settle_answer(replica, event.peer_id, message, now):
@@ -32,11 +33,8 @@ def on_fetch_response(replica: Replica, event: ResponseReceived, message: FetchR
     if not isinstance(state, Follower):
         return
     if message.snapshot_id is not None:
-        text = f"leader {state.leader_id} offers only the snapshot {message.snapshot_id}: it cannot be fetched yet"
-        replica.outbox.add(Report(text=text))
-        replica.connections.back_off(event.peer_id, now.mono_ms)
-        return
-    if message.diverging is not None:
+        begin_download(replica, message.snapshot_id)
+    elif message.diverging is not None:
         _truncate(replica, message.diverging)
     else:
         _check_high_watermark(state, message.high_watermark)
@@ -45,7 +43,7 @@ def on_fetch_response(replica: Replica, event: ResponseReceived, message: FetchR
         _raise_high_watermark(replica, message.high_watermark)
     state = replica.state
     assert isinstance(state, Follower)
-    replica.state = replace(state, has_fetched=True, fetch_deadline_ms=now.mono_ms + replica.config.fetch_timeout_ms)
+    replica.state = state.heard(now, replica.config.fetch_timeout_ms)
 
 
 def _check_high_watermark(state: Follower, told: Offset | None) -> None:

@@ -1,42 +1,58 @@
-"""FetchSnapshot at the leader: it has no snapshots to give yet, and says so.
+"""FetchSnapshot at the leader: bytes of a snapshot that it holds.
 
 Source: KIP-630 §FetchSnapshot.
 """
 
 from __future__ import annotations
 
+from pykraft.core.effects import ReplySnapshot
 from pykraft.core.events import RequestReceived
-from pykraft.core.messages import FetchSnapshotRequest, FetchSnapshotResponse
+from pykraft.core.messages import NONE, FetchSnapshotRequest, FetchSnapshotResponse
 from pykraft.core.on.fetch_request import note_sign_of_life
 from pykraft.core.on.requests import leader_only_error, reply
+from pykraft.core.outbox import Relies
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
-from pykraft.types import Instant
+from pykraft.types import NO_IO, Instant
 
 
 def on_fetch_snapshot_request(
     replica: Replica, event: RequestReceived, message: FetchSnapshotRequest, now: Instant
 ) -> None:
-    """Answer SNAPSHOT_NOT_FOUND, or why this replica is not the one to ask.
+    """Let the host answer with bytes; or say why not, which Java leaves unsaid.
 
-    Java leaves such answers unsent; a requester that waits for its timeout is not served by that.
+    A voter that is served shows that it can reach this leader; it acknowledges nothing.
 
-    Effects: Reply.
-    Errors: the leader-only ones, SNAPSHOT_NOT_FOUND.
+    Effects: ReplySnapshot, or Reply with an error.
+    Errors: the leader-only ones, SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE (of which the host finds the rest),
+    INVALID_REQUEST for a negative number of bytes.
     Source: KIP-630 §FetchSnapshot; KafkaRaftClient.handleFetchSnapshotRequest.
     """
-    error = leader_only_error(replica, message.epoch)
-    if not error:
-        error = ErrorCode.SNAPSHOT_NOT_FOUND
-        assert isinstance(replica.state, Leader)
-        if message.replica is not None:
-            note_sign_of_life(replica, replica.state, message.replica, now)
+    error = leader_only_error(replica, message.epoch) or _error(replica, message)
     response = FetchSnapshotResponse(
         error=error,
         epoch=replica.epoch,
         leader_id=replica.leader_id,
         snapshot_id=message.snapshot_id,
+        position=0 if error else message.position,
         listeners=replica.reply_listeners(event.listener),
     )
-    reply(replica, event.request_id, response)
+    if error != NONE:
+        reply(replica, event.request_id, response)
+        return
+    assert isinstance(replica.state, Leader)
+    if message.replica is not None:
+        note_sign_of_life(replica, replica.state, message.replica, now)
+    effect = ReplySnapshot(
+        after=NO_IO, request_id=event.request_id, message=response, size_bytes_max=message.size_bytes_max
+    )
+    replica.outbox.send(effect, Relies.ELECTION)
+
+
+def _error(replica: Replica, message: FetchSnapshotRequest) -> ErrorCode:
+    if message.snapshot_id not in replica.log.snapshots:
+        return ErrorCode.SNAPSHOT_NOT_FOUND
+    if message.position < 0:
+        return ErrorCode.POSITION_OUT_OF_RANGE
+    return ErrorCode.NONE if message.size_bytes_max >= 0 else ErrorCode.INVALID_REQUEST

@@ -15,6 +15,7 @@ from pykraft.core.messages import (
     BeginQuorumEpochResponse,
     EndQuorumEpochResponse,
     FetchResponse,
+    FetchSnapshotResponse,
     UpdateVoterResponse,
     VoteResponse,
 )
@@ -25,7 +26,12 @@ from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.types import EPOCH_MAX, Epoch, Instant, Listeners, NodeId
 
 QuorumAnswer: TypeAlias = (
-    VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse | UpdateVoterResponse
+    VoteResponse
+    | BeginQuorumEpochResponse
+    | EndQuorumEpochResponse
+    | FetchResponse
+    | FetchSnapshotResponse
+    | UpdateVoterResponse
 )
 """Responses that tell error, epoch and leader."""
 
@@ -97,7 +103,7 @@ def settle_answer(replica: Replica, peer_id: int, answer: QuorumAnswer, now: Ins
     """
     error, epoch, leader_id, told = answer.error, answer.epoch, answer.leader_id, answer.listeners
     before = replica.state
-    if epoch < replica.epoch or error == ErrorCode.UNKNOWN_LEADER_EPOCH:
+    if epoch is None or epoch < replica.epoch or error == ErrorCode.UNKNOWN_LEADER_EPOCH:
         replica.connections.back_off(peer_id, now.mono_ms)
         return False
     if epoch > replica.epoch or error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):

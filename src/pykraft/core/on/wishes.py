@@ -1,4 +1,4 @@
-"""Which handler carries out what the application, an operator or the own files want: one table.
+"""Which handler carries out what the application, an operator or the own files want, or have to tell: one table.
 
 Source: Kafka's ``RaftClient``, whose methods these are.
 """
@@ -10,12 +10,14 @@ from typing import Any
 
 from pykraft.core import events
 from pykraft.core.on.corruption import on_corruption_found
+from pykraft.core.on.download import on_download_advanced, on_download_failed
 from pykraft.core.on.propose import (
     on_appends_scheduled,
     on_proposed,
     on_resign_requested,
     on_shutdown_requested,
 )
+from pykraft.core.on.snapshot import on_snapshot_frozen, on_snapshots_expired
 from pykraft.core.on.upgrade import on_upgrade_requested
 from pykraft.core.replica import Replica
 from pykraft.types import Instant
@@ -24,6 +26,10 @@ HANDLERS: Mapping[type[events.Event], Callable[[Replica, Any, Instant], None]] =
     events.Proposed: on_proposed,
     events.AppendsScheduled: on_appends_scheduled,
     events.CorruptionFound: on_corruption_found,
+    events.DownloadAdvanced: on_download_advanced,
+    events.DownloadFailed: on_download_failed,
+    events.SnapshotFrozen: on_snapshot_frozen,
+    events.SnapshotsExpired: on_snapshots_expired,
     events.ResignRequested: on_resign_requested,
     events.UpgradeRequested: on_upgrade_requested,
     events.ShutdownRequested: on_shutdown_requested,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from pykraft.core.state.candidate import Candidate
-from pykraft.core.state.follower import Follower
+from pykraft.core.state.follower import Follower, SnapshotDownload
 from pykraft.core.state.leader import Leader
 from pykraft.core.state.prospective import Prospective
 from pykraft.core.state.resigned import Resigned
@@ -13,4 +13,4 @@ from pykraft.core.state.unattached import Unattached
 
 State: TypeAlias = Unattached | Prospective | Candidate | Leader | Follower | Resigned
 
-__all__ = ["Candidate", "Follower", "Leader", "Prospective", "Resigned", "State", "Unattached"]
+__all__ = ["Candidate", "Follower", "Leader", "Prospective", "Resigned", "SnapshotDownload", "State", "Unattached"]

@@ -8,10 +8,23 @@ Source: KIP-595 §Fetch, KIP-996; Kafka ``FollowerState``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pykraft.core.election import NEVER_MS
-from pykraft.types import Epoch, Listeners, NodeId, Offset, ReplicaKey
+from pykraft.types import Epoch, Instant, Listeners, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotDownload:
+    """A snapshot that is fetched from this leader (KIP-630).
+
+    ``position`` is that of the next byte to ask for; None while the host is busy with what came. ``is_asked``: the
+    request for it was sent.
+    """
+
+    snapshot_id: OffsetAndEpoch
+    position: int | None = None
+    is_asked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +42,13 @@ class Follower:
     """When the leader may next be told, or asked, something about this replica's membership (mono ms; KIP-853)."""
     has_updated: bool = False
     """True once this leader has taken, or cannot take, this voter's listeners and range."""
+
+    download: SnapshotDownload | None = None
+    """The snapshot that is to take the place of this replica's log."""
+
+    def heard(self, now: Instant, fetch_timeout_ms: int) -> Follower:
+        """The leader gave a good answer: it is alive, and this replica follows it."""
+        return replace(self, has_fetched=True, fetch_deadline_ms=now.mono_ms + fetch_timeout_ms)
 
     def __post_init__(self) -> None:
         assert len(self.leader_listeners), "a follower can reach its leader"

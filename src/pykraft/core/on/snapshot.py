@@ -1,0 +1,76 @@
+"""What snapshots change in the log: one that is frozen stands for its beginning, or takes its place (KIP-630).
+
+A snapshot holds committed records only, so whoever does not lead may put it in the place of a log that has less, in
+whatever state it came to be meanwhile. A leader never does: it was elected with all that is committed.
+
+Source: KIP-630; Kafka ``KafkaRaftLog.truncateToLatestSnapshot`` and ``deleteBeforeSnapshot``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pykraft.core.effects import InstallSnapshot, MoveLogStart, NotifyHighWatermark, Report
+from pykraft.core.events import SnapshotFrozen, SnapshotsExpired
+from pykraft.core.replica import Replica
+from pykraft.core.state import Follower, Leader, Resigned
+from pykraft.types import Instant, Offset
+
+
+def on_snapshot_frozen(replica: Replica, event: SnapshotFrozen, now: Instant) -> None:
+    """Remember a snapshot of what the log holds, or install one that holds more.
+
+    Effects: InstallSnapshot and NotifyHighWatermark, when the log is replaced.
+    """
+    del now
+    log, snapshot_id = replica.log, event.snapshot_id
+    if log.holds(snapshot_id):
+        log.add_snapshot(snapshot_id)
+        replica.membership.forget_before(Offset(snapshot_id.offset - 1))
+    elif _may_install(replica, event):
+        _install(replica, event)
+    else:
+        replica.outbox.add(Report(text=f"the snapshot {snapshot_id} is of no use to a log that ends at {log.end}"))
+    _end_download(replica, event)
+
+
+def on_snapshots_expired(replica: Replica, event: SnapshotsExpired, now: Instant) -> None:
+    """Let the log begin at the oldest snapshot that is kept, if it is behind the beginning.
+
+    Effects: MoveLogStart.
+    Source: KIP-630 §When to Delete Snapshots; KafkaRaftLog.deleteBeforeSnapshot.
+    """
+    del now
+    log, oldest = replica.log, event.oldest_kept
+    if oldest not in log.snapshots or not log.start_offset < oldest.offset <= log.committed_end_offset:
+        return
+    log.begin_at(oldest)
+    io = replica.outbox.next_log_io()
+    log.submit(io)
+    replica.outbox.add(MoveLogStart(io=io, snapshot_id=oldest))
+
+
+def _may_install(replica: Replica, event: SnapshotFrozen) -> bool:
+    log = replica.log
+    has_more = log.is_older_than(event.snapshot_id) and log.committed_end_offset <= event.snapshot_id.offset
+    return has_more and not isinstance(replica.state, Leader)
+
+
+def _install(replica: Replica, event: SnapshotFrozen) -> None:
+    log, end_offset = replica.log, event.snapshot_id.offset
+    log.replace_by(event.snapshot_id)
+    if log.quarantine is not None:
+        log.quarantine = replace(log.quarantine, is_cut=True)
+    replica.membership.replace_by(end_offset, event.membership)
+    io = replica.outbox.next_log_io()
+    log.submit(io)
+    replica.outbox.add(InstallSnapshot(io=io, snapshot_id=event.snapshot_id))
+    if not isinstance(replica.state, Leader | Resigned):
+        replica.state = replace(replica.state, high_watermark=end_offset)
+    replica.outbox.add(NotifyHighWatermark(high_watermark=end_offset))
+
+
+def _end_download(replica: Replica, event: SnapshotFrozen) -> None:
+    state = replica.state
+    if isinstance(state, Follower) and state.download is not None and state.download.snapshot_id == event.snapshot_id:
+        replica.state = replace(state, download=None)
