@@ -17,6 +17,7 @@ from pykraft.errors import ConfigError
 from pykraft.types import Endpoint, Listeners, NodeId, Uuid, VoterSet
 
 INT32_MAX = 2**31 - 1
+INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
 
 TEST_CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -59,6 +60,8 @@ LOG_NUMBERS = (
     Number("metadata.log.segment.ms", "segment_ms", 1, INT64_MAX),
     Number("index.interval.bytes", "index_interval_bytes", 0, INT32_MAX),
     Number("segment.index.bytes", "index_size_bytes_max", 24, INT32_MAX),
+    Number("metadata.max.retention.bytes", "retention_size_bytes_max", INT64_MIN, INT64_MAX),
+    Number("metadata.max.retention.ms", "retention_age_ms_max", INT64_MIN, INT64_MAX),
     Number("pykraft.log.scrub.bytes.per.second", "scrub_bytes_per_s_max", 0, INT32_MAX),
     Number("pykraft.log.scrub.interval.ms", "scrub_interval_ms", 1, INT64_MAX),
 )
@@ -109,6 +112,8 @@ class LogSettings:
     segment_ms: int = 604_800_000
     index_interval_bytes: int = 4_096
     index_size_bytes_max: int = 10_485_760
+    retention_size_bytes_max: int = 104_857_600
+    retention_age_ms_max: int = 604_800_000
     scrub_bytes_per_s_max: int = 1_048_576
     scrub_interval_ms: int = 86_400_000
 

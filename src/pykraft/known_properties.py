@@ -47,13 +47,10 @@ PASSED_OVER = frozenset(
 )
 """Keys of Kafka's older sample files that mean nothing here, whatever their value, and deserve no warning."""
 
-HELD_NUMBERS = frozenset({"controller.quorum.fetch.snapshot.max.bytes"})
-"""Numbers that a configuration holds already, and that nothing uses yet."""
 NODE_ID = Number("node.id", "node_id", 0, INT32_MAX)
 SEGMENT_SIZE_BYTES = Number("metadata.log.segment.bytes", "segment_size_bytes", 8_388_608, INT32_MAX)
 SIMILARITY_MIN: Final = 0.8
 """How near an unknown name must be to a known one for that to be suggested (1: the same)."""
-_INT64_MIN: Final = -(2**63)
 
 
 class Effect(Enum):
@@ -107,8 +104,6 @@ def _none(key: str, default: int, least: int, meaning: str, most: int = INT32_MA
 
 
 IDLE: tuple[Idle, ...] = (
-    _not_yet("metadata.max.retention.bytes", 104_857_600, _INT64_MIN, INT64_MAX, "log and snapshots kept; < 0: all"),
-    _not_yet("metadata.max.retention.ms", 604_800_000, _INT64_MIN, INT64_MAX, "log and snapshots kept; < 0: for ever"),
     _not_yet(
         "metadata.log.max.record.bytes.between.snapshots", 20_971_520, 1, INT64_MAX, "a snapshot after so many bytes"
     ),
@@ -141,6 +136,8 @@ _MEANINGS: Mapping[str, str] = {
     "internal.metadata.log.segment.bytes": "as metadata.log.segment.bytes, and counts before it; for tests",
     "metadata.log.segment.bytes": "size of a file of the log",
     "metadata.log.segment.ms": "a segment older than this is not appended to",
+    "metadata.max.retention.bytes": "log and snapshots kept while there is a later snapshot; below 0: all",
+    "metadata.max.retention.ms": "how long they are kept while there is a later snapshot; below 0: for ever",
     "index.interval.bytes": "bytes of log between two index entries",
     "segment.index.bytes": "most bytes of one index",
     "pykraft.log.scrub.bytes.per.second": "how fast the log is read again to find damage; 0 never reads it",
@@ -162,7 +159,6 @@ def _number(number: Number, defaults: Mapping[str, object]) -> Known:
         default="none" if number.key.startswith("internal.metadata.log") else str(defaults[number.field]),
         allowed=number.allowed,
         meaning=_MEANINGS[number.key],
-        effect=Effect.NOT_YET if number.key in HELD_NUMBERS else Effect.PRESENT,
     )
 
 

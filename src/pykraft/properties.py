@@ -31,7 +31,6 @@ from pykraft.config import (
 from pykraft.errors import ConfigError
 from pykraft.known_properties import (
     ALIASES,
-    HELD_NUMBERS,
     IDLE,
     NODE_ID,
     PASSED_OVER,
@@ -173,7 +172,6 @@ class _Reader:
             counts = self._left.setdefault(new, value).strip()
             other = "" if counts == value.strip() else f"; that is given too, and {counts} counts"
             self._warnings.append(f"property {old} is now called {new}{other}")
-        self._warnings += [f"property {key} has no effect yet" for key in sorted(HELD_NUMBERS & self._left.keys())]
 
     def finish(self) -> list[str]:
         """Check what has no effect; then all warnings, those about keys that nobody asked for included.

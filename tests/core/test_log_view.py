@@ -210,7 +210,10 @@ def test_a_new_leaders_epoch_begins_at_the_end() -> None:
 
 def test_a_log_that_begins_later_diverges_from_an_empty_one() -> None:
     log = LogView(
-        start_offset=Offset(4), end_offset=Offset(9), epochs=[EpochStart(epoch=Epoch(2), start_offset=Offset(4))]
+        start_offset=Offset(4),
+        end_offset=Offset(9),
+        epochs=[EpochStart(epoch=Epoch(2), start_offset=Offset(4))],
+        snapshots=[OffsetAndEpoch(Offset(4), Epoch(1))],
     )
     assert log.diverging_from(Offset(0), Epoch(1)) is None
     assert log.diverging_from(Offset(0), Epoch(9)) == log.end
@@ -226,6 +229,7 @@ def test_a_log_that_begins_later_diverges_from_an_empty_one() -> None:
         lambda log: log.truncate_to(Offset(11)),
         lambda log: (log.submit(Io(2)), log.submit(Io(2))),
         lambda _: LogView(start_offset=Offset(3), end_offset=Offset(2)),
+        lambda _: LogView(start_offset=Offset(3), end_offset=Offset(4)),
         lambda _: LogView(
             start_offset=Offset(0), end_offset=Offset(2), epochs=[EpochStart(epoch=Epoch(1), start_offset=Offset(3))]
         ),

@@ -11,12 +11,17 @@ from pykraft.core.effects import NotifyLeaderChange
 from pykraft.host.delivery import CommittedBatch
 from pykraft.host.ports import ConnectionId
 from pykraft.host.recent import Batch
+from pykraft.host.snapshot_files import SnapshotFiles
+from pykraft.log.fs import Fs
 from pykraft.log.lane import Job
+from pykraft.log.os_fs import OsFs
 from pykraft.log.segment_view import SegmentView
 from pykraft.protocol.batch import read_header, scan
 from pykraft.protocol.frame import FrameReader
 from pykraft.protocol.records import encode_batch
 from pykraft.rpc.context import RpcContext
+from pykraft.snapshot.catalog import Catalog
+from pykraft.snapshot.retention import Retention
 from pykraft.types import (
     Buffer,
     Endpoint,
@@ -25,6 +30,7 @@ from pykraft.types import (
     Listeners,
     NodeId,
     Offset,
+    OffsetAndEpoch,
     ReplicaKey,
     Uuid,
     Voter,
@@ -82,6 +88,14 @@ def batch(base_offset: int, *values: bytes, epoch: int = 1) -> Batch:
         values or (b"value %d" % base_offset,), base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=5
     )
     return read_header(data), data
+
+
+def snapshot_files(*ids: tuple[int, int], fs: Fs | None = None) -> SnapshotFiles:
+    """The snapshots of a node: of these offsets and epochs, in the files of this system or in none."""
+    found = [OffsetAndEpoch(Offset(offset), Epoch(epoch)) for offset, epoch in ids]
+    files = fs or OsFs()
+    catalog = Catalog(files, DIRECTORY, found)
+    return SnapshotFiles(fs=files, directory=DIRECTORY, catalog=catalog, retention=Retention())
 
 
 def joined(batches: Sequence[Batch]) -> bytes:

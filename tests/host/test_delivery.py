@@ -11,7 +11,7 @@ from pykraft.host.delivery import PIECE_SIZE_BYTES_MAX, CommittedBatch, Delivery
 from pykraft.host.recent import RecentBatches
 from pykraft.protocol.records import encode_control_batch, read_header
 from pykraft.types import Epoch, LeaderChange, NodeId, Offset
-from tests.host.fakes import FakeListener, FakeLog, FakePorts, batch, leads
+from tests.host.fakes import FakeListener, FakeLog, FakePorts, batch, leads, snapshot_files
 
 
 class Desk:
@@ -22,7 +22,7 @@ class Desk:
         self.log = FakeLog([batch(offset) for offset in range(in_files)])
         self.recent = RecentBatches(end_offset=Offset(in_files))
         self.recent.append([batch(offset) for offset in range(in_files, in_files + in_memory)])
-        self.delivery = Delivery(self.ports, self.log, self.recent, Offset(0), self._suspect)
+        self.delivery = Delivery(self.ports, self.log, self.recent, Offset(0), self._suspect, snapshot_files())
         self.listener = FakeListener()
         self.suspected: list[tuple[Offset, Callable[[], None]]] = []
         self.registration = self.delivery.register(self.listener)

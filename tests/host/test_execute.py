@@ -8,12 +8,13 @@ import pytest
 
 from pykraft.core import effects
 from pykraft.core.effects import Effect
-from pykraft.core.events import RequestReceived
+from pykraft.core.events import RequestReceived, TimerDue
+from pykraft.core.log_view import LogView
 from pykraft.core.messages import FetchResponse, VoteResponse
 from pykraft.errors import ErrorCode, FatalError, UsageError
 from pykraft.host import execute as module
 from pykraft.host.execute import Step, execute, stop
-from pykraft.host.inbox import NO_BATCHES
+from pykraft.host.inbox import Arrival
 from pykraft.host.parts import Parts, assemble
 from pykraft.host.ports import ConnectionId
 from pykraft.host.producers import Outcome, Rejected
@@ -33,6 +34,7 @@ from tests.host.fakes import (
     endpoint,
     leads,
     offsets_of,
+    snapshot_files,
 )
 from tests.host.test_connections import vote
 from tests.host.test_inbound import fetch_body, vote_body
@@ -48,15 +50,16 @@ class Desk:
             config(1),
             node_id=NodeId(1),
             log=FakeLog([batch(offset) for offset in range(5)]),
-            start_offset=Offset(0),
-            end_offset=Offset(5),
+            snapshot_files=snapshot_files((3, 1)),
+            view=LogView(start_offset=Offset(0), end_offset=Offset(5)),
             leader_id=lambda: None,
             voters=VoterSet,
         )
         self.parts.inbound.on_accepted(ConnectionId(1), LISTENER)
 
-    def do(self, *done: Effect, fetched: tuple[Batch, ...] = ()) -> None:
-        step = Step(now=at(0), flushed_end_offset=Offset(5), fetched=fetched or NO_BATCHES)
+    def do(self, *done: Effect, fetched: tuple[Batch, ...] = (), slice_data: bytes = b"") -> None:
+        arrival = Arrival(TimerDue(), fetched, slice_data)
+        step = Step(now=at(0), flushed_end_offset=Offset(5), arrival=arrival)
         for effect in done:
             execute(self.parts, effect, step)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pykraft.core.log_view import LogView
 from pykraft.host.parts import assemble
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import ApiKey, decode_response, encode_request
-from pykraft.types import NodeId, Offset, VoterSet
-from tests.host.fakes import LISTENER, FakeLog, FakePorts, config
+from pykraft.types import Epoch, NodeId, Offset, OffsetAndEpoch, VoterSet
+from tests.host.fakes import LISTENER, FakeLog, FakePorts, config, snapshot_files
 
 
 def test_all_parts_begin_where_the_recovered_log_ends() -> None:
@@ -15,8 +16,8 @@ def test_all_parts_begin_where_the_recovered_log_ends() -> None:
         config(1),
         node_id=NodeId(1),
         log=FakeLog(),
-        start_offset=Offset(3),
-        end_offset=Offset(9),
+        snapshot_files=snapshot_files((3, 1)),
+        view=LogView(start_offset=Offset(3), end_offset=Offset(9), snapshots=[OffsetAndEpoch(Offset(3), Epoch(1))]),
         leader_id=lambda: NodeId(2),
         voters=VoterSet,
     )
@@ -34,8 +35,8 @@ def test_who_leads_is_asked_at_the_time_of_the_question() -> None:
         config(1),
         node_id=NodeId(1),
         log=FakeLog(),
-        start_offset=Offset(0),
-        end_offset=Offset(0),
+        snapshot_files=snapshot_files(),
+        view=LogView(start_offset=Offset(0), end_offset=Offset(0)),
         leader_id=lambda: leaders[-1],
         voters=VoterSet,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pykraft.core.effects import PlannedBatch
 from pykraft.core.membership import BOOTSTRAP_OFFSET, Membership
@@ -34,10 +34,18 @@ def voter(node_id: int, listeners: Listeners, kraft_version: int) -> Voter:
 
 
 def membership(
-    voters: VoterSet, batches: Iterable[FetchedBatch], *, kraft_version: int, is_formatted: bool
+    voters: VoterSet,
+    batches: Iterable[FetchedBatch],
+    *,
+    kraft_version: int,
+    is_formatted: bool,
+    in_snapshot: Sequence[tuple[Offset, MembershipRecord]] = (),
 ) -> Membership:
-    """What a node with these batches on its disk knows of voters when it starts."""
-    in_log = [entry for batch in batches for entry in batch.membership]
+    """What a node with these batches, and perhaps a snapshot, on its disk knows of voters when it starts."""
+    in_log = [*in_snapshot]
+    end_offset = in_snapshot[-1][0] if in_snapshot else -1
+    in_log += [entry for batch in batches for entry in batch.membership if entry[0] > end_offset]
+    is_formatted = is_formatted and not in_snapshot
     if kraft_version == 0:
         return Membership(voters, in_log)
     formatted: list[tuple[Offset, MembershipRecord]] = [

@@ -10,7 +10,7 @@
 A file begins with ``cluster voters=3`` and perhaps ``observers=1``, ``anonymous`` (an observer without id, node 0),
 ``linger=20``, ``election=1000``, ``kraft=1`` (the voters stand in a bootstrap checkpoint), ``auto-join``,
 ``bootstrap=2,3``, ``old=3`` (node 3 knows no pre-votes),
-``flushed-only``; all nodes are started.
+``flushed-only``, ``slice=100`` (bytes of a snapshot in one answer; each has 250); all nodes are started.
 
 Time: ``timeout N`` (node N's clock runs on until it changes its state; nobody else notices) · ``tick MS`` (time
 passes for all, nothing moves) · ``run MS`` (time passes, disks and network work) · ``stabilize`` (they work until
@@ -20,6 +20,8 @@ Disks: ``flush N…|all`` (all jobs) · ``flush-next N`` (the oldest job) · ``s
 empty disk with an id of its own) ·
 ``rot N OFFSET`` (what begins there on its disk goes bad; the next start finds it) · ``find N OFFSET`` (it goes bad, and
 the running node finds it).
+Snapshots: ``snapshot N OFFSET`` (the application of N has taken one) · ``clean N`` (nothing before N's newest is
+needed any more) · ``bulk N…|all`` (the bulk lane works; it also does when its node's disk does).
 Network: ``deliver N…|A->B…|all`` (what is on the wire to them or on
 these links, one argument after the other) · ``drop A->B`` (what is on
 the wire) · ``cut A->B…`` and ``heal`` · ``tamper A->B FIELD=VALUE`` (in the Fetch answer on the wire).
@@ -108,6 +110,9 @@ class Stage:
             "heal": self._heal,
             "tamper": self._tamper,
             "append": self._append,
+            "snapshot": self._snapshot,
+            "clean": self._clean,
+            "bulk": self._bulk,
             "resign": self._resign,
             "shutdown": self._shutdown,
             "ask": self._ask,
@@ -135,6 +140,7 @@ class Stage:
             election_timeout_ms=int(options.get("election", "1000")),
             leader_send_flushed_only="flushed-only" in arguments,
             auto_join="auto-join" in arguments,
+            fetch_snapshot_size_bytes_max=int(options.get("slice", "1000")),
         )
         voters, observers = int(options["voters"]), int(options.get("observers", "0"))
         others = list(range(voters + 1, voters + observers + 1))
@@ -192,16 +198,18 @@ class Stage:
         assert not arguments
         for _ in range(ROUNDS_MAX):
             working = [node for node in self.world.running() if node.node_id not in self._stalled]
-            if not self.world.wire and not any(node.jobs for node in working):
+            if not self.world.wire and not any(node.jobs or node.bulk for node in working):
                 return
             for node in working:
                 node.flush()
+                node.do_bulk()
             self._deliver(["all"])
         raise AssertionError("the cluster does not come to rest")
 
     def _flush(self, arguments: list[str]) -> None:
         for node in self._nodes(arguments):
             node.flush()
+            node.do_bulk()
 
     def _flush_next(self, arguments: list[str]) -> None:
         for node in self._nodes(arguments):
@@ -265,6 +273,21 @@ class Stage:
 
     def _append(self, arguments: list[str]) -> None:
         self.world.propose(int(arguments[0]), int(arguments[1]))
+
+    def _snapshot(self, arguments: list[str]) -> None:
+        node_id, offset = map(int, arguments)
+        self.world.nodes[node_id].take_snapshot(Offset(offset))
+        self.world.nodes[node_id].do_bulk()
+
+    def _clean(self, arguments: list[str]) -> None:
+        node = self.world.nodes[int(arguments[0])]
+        newest = node.raft.log.latest_snapshot
+        assert newest is not None
+        node.step(events.SnapshotsExpired(oldest_kept=newest))
+
+    def _bulk(self, arguments: list[str]) -> None:
+        for node in self._nodes(arguments):
+            node.do_bulk()
 
     def _resign(self, arguments: list[str]) -> None:
         node = self.world.nodes[int(arguments[0])]

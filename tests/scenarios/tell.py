@@ -7,7 +7,7 @@ from pykraft.core.effects import Effect
 from pykraft.core.quarantine import Quarantine
 from pykraft.core.raft import Raft
 from pykraft.errors import ErrorCode
-from pykraft.types import Election, KRaftVoters
+from pykraft.types import Election, KRaftVoters, OffsetAndEpoch
 
 
 def effect(node_id: int, done: Effect) -> str | None:
@@ -26,6 +26,14 @@ def effect(node_id: int, done: Effect) -> str | None:
             return f"{node_id} enters quarantine: {_quarantine(done.quarantine)} end={done.end_offset}"
         case effects.LeaveQuarantine():
             return f"{node_id} leaves quarantine"
+        case effects.InstallSnapshot():
+            return f"{node_id} installs snapshot {_place(done.snapshot_id)}"
+        case effects.MoveLogStart():
+            return f"{node_id} removes what is before snapshot {_place(done.snapshot_id)}"
+        case effects.BeginDownload():
+            return f"{node_id} begins to fetch snapshot {_place(done.snapshot_id)}"
+        case effects.AbandonDownload():
+            return f"{node_id} abandons snapshot {_place(done.snapshot_id)}"
         case _:
             return _news(node_id, done)
 
@@ -79,7 +87,7 @@ def _request(body: messages.Request | messages.Response) -> str | None:
         case messages.FetchRequest():
             return f"Fetch epoch={body.epoch} at={body.fetch_offset}/{body.last_fetched_epoch} hw={body.high_watermark}"
         case messages.FetchSnapshotRequest():
-            return f"FetchSnapshot epoch={body.epoch} snapshot={body.snapshot_id.offset}/{body.snapshot_id.epoch}"
+            return f"FetchSnapshot epoch={body.epoch} snapshot={_place(body.snapshot_id)} at {body.position}"
         case messages.DescribeQuorumRequest():
             return "DescribeQuorum"
         case messages.AddVoterRequest():
@@ -105,6 +113,11 @@ def _response(body: messages.Request | messages.Response) -> str:
             return f"vote {'granted' if body.vote_granted else 'denied'} {_leader(body)}"
         case messages.FetchResponse() if body.diverging is not None:
             return f"fetched diverging at {body.diverging.offset}/{body.diverging.epoch}"
+        case messages.FetchResponse() if body.snapshot_id is not None:
+            return f"fetched nothing: there is snapshot {_place(body.snapshot_id)}"
+        case messages.FetchSnapshotResponse():
+            end = body.position + body.received_bytes
+            return f"fetched bytes {body.position}..{end} of {body.size_bytes} of snapshot {_place(body.snapshot_id)}"
         case messages.FetchResponse():
             ends = f" {body.batches[0].base_offset}..{body.batches[-1].end_offset}" if body.batches else " nothing"
             return f"fetched{ends} hw={body.high_watermark}"
@@ -118,6 +131,10 @@ def _response(body: messages.Request | messages.Response) -> str:
             return f"{name} {_leader(body)}"
 
 
+def _place(snapshot_id: OffsetAndEpoch) -> str:
+    return f"{snapshot_id.offset}/{snapshot_id.epoch}"
+
+
 def _leader(body: messages.Request | messages.Response) -> str:
     return f"epoch={getattr(body, 'epoch', '-')} leader={getattr(body, 'leader_id', None)}"
 
@@ -126,8 +143,9 @@ def state(node_id: int, raft: Raft) -> str:
     """Where a node stands."""
     log = raft.log
     quarantine = f" quarantine: {_quarantine(log.quarantine)}" if log.quarantine else ""
+    start = f"start={log.start_offset} " if log.start_offset else ""
     return (
-        f"{node_id} {raft.role} epoch={raft.epoch} leader={raft.leader_id} "
+        f"{node_id} {raft.role} epoch={raft.epoch} leader={raft.leader_id} {start}"
         f"end={log.end_offset}/{log.last_epoch} flushed={log.flushed_end_offset} hw={raft.high_watermark}{quarantine}"
         f"{_voters(raft)}"
     )

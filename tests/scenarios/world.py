@@ -15,6 +15,7 @@ from typing import assert_never
 from pykraft.config import RaftConfig
 from pykraft.core import effects, events, messages
 from pykraft.core.effects import Effect
+from pykraft.core.epochs import epoch_at
 from pykraft.core.log_view import LogView
 from pykraft.core.messages import FetchedBatch
 from pykraft.core.quarantine import Quarantine
@@ -30,9 +31,13 @@ from pykraft.types import (
     EpochStart,
     Instant,
     Io,
+    KRaftVersion,
+    KRaftVoters,
     Listeners,
+    MembershipRecord,
     NodeId,
     Offset,
+    OffsetAndEpoch,
     VersionRange,
     VoterSet,
 )
@@ -43,6 +48,9 @@ LISTENER = "CONTROLLER"
 WALL_MS = 1_000_000
 PORT_FIRST = 9_000
 OBSERVER_WITHOUT_ID = 0
+SNAPSHOT_SIZE_BYTES = 250
+"""Size of every snapshot."""
+NO_OFFSET = Offset(0)
 OUTSIDER = 99
 """Who sends the requests that no node sends: an operator, a Java voter, an impostor."""
 
@@ -56,10 +64,31 @@ class Disk:
     quarantine: Quarantine | None = None
     damages: tuple[Damage, ...] = ()
     """Damage in the files that was not cut off, whether it was found or not."""
+    start_offset: Offset = NO_OFFSET
+    snapshots: dict[OffsetAndEpoch, tuple[MembershipRecord, ...]] = field(default_factory=dict)
+    """Whole snapshots, and what they say of voters; their lane waits for no job, so all copies share them."""
+    parts: dict[OffsetAndEpoch, int] = field(default_factory=dict)
+    """How many bytes of a snapshot that is fetched are there."""
 
     @property
     def end_offset(self) -> Offset:
-        return self.batches[-1].end_offset if self.batches else Offset(0)
+        return self.batches[-1].end_offset if self.batches else self.start_offset
+
+    @property
+    def newest_snapshot(self) -> OffsetAndEpoch | None:
+        return max(self.snapshots, key=lambda each: (each.epoch, each.offset), default=None)
+
+    def begin_at(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Keep nothing from before this snapshot."""
+        self.start_offset = snapshot_id.offset
+        self.batches = [batch for batch in self.batches if batch.end_offset > snapshot_id.offset]
+        for older in [each for each in self.snapshots if each.offset < snapshot_id.offset]:
+            del self.snapshots[older]
+
+    def begin_anew(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Keep this snapshot, and no record."""
+        self.begin_at(snapshot_id)
+        self.batches, self.damages = [], ()
 
     @property
     def sound_end_offset(self) -> Offset:
@@ -125,7 +154,11 @@ class Node:
         self.held: list[Message] = []
         self.durable = Io(0)
         self.fetched: tuple[FetchedBatch, ...] = ()
+        self.received_bytes = 0
+        self.bulk: list[events.Event] = []
+        """What the bulk lane will have done."""
         self.asked: dict[int, Message] = {}
+        view = self._recover(disk)
         local_id = None if node_id == OBSERVER_WITHOUT_ID else NodeId(node_id)
         self.raft = Raft(
             config=world.config,
@@ -140,18 +173,30 @@ class Node:
                 disk.batches,
                 kraft_version=world.kraft_version,
                 is_formatted=node_id not in world.disks,  # a disk that came later has no checkpoint
+                in_snapshot=_in_snapshot(disk),
             ),
             bootstrap=world.bootstrap,
             election=disk.election,
-            log=LogView(
-                start_offset=Offset(0),
-                end_offset=disk.sound_end_offset,
-                epochs=disk.epochs(),
-                quarantine=disk.found(),
-            ),
+            log=view,
             rng=Random(node_id),
             now=self.now,
         )
+
+    @staticmethod
+    def _recover(disk: Disk) -> LogView:
+        """What a start makes of a disk: a snapshot that holds more than a sound log takes its place."""
+        newest = disk.newest_snapshot
+        while True:
+            view = LogView(
+                start_offset=disk.start_offset,
+                end_offset=disk.sound_end_offset,
+                epochs=disk.epochs(),
+                snapshots=disk.snapshots,
+                quarantine=disk.found(),
+            )
+            if disk.damages or newest is None or not view.is_older_than(newest):
+                return view
+            disk.begin_anew(newest)
 
     @property
     def now(self) -> Instant:
@@ -179,6 +224,8 @@ class Node:
                     | effects.TruncateTo()
                     | effects.EnterQuarantine()
                     | effects.LeaveQuarantine()
+                    | effects.InstallSnapshot()
+                    | effects.MoveLogStart()
                 ):
                     self._remember(effect)
                     self.jobs.append(Job(io=effect.io, result=self.memory.copy()))
@@ -188,9 +235,53 @@ class Node:
                     self._answer(effect.request_id, effect.message, effect.after)
                 case effects.ReplyFetch():
                     self._answer(effect.request_id, self._with_batches(effect), effect.after)
+                case effects.ReplySnapshot():
+                    self._answer(effect.request_id, _with_slice(effect), effect.after)
+                case effects.BeginDownload() | effects.AppendDownload() | effects.AbandonDownload():
+                    self._download(effect)
                 case _:
                     pass
         self.release()
+
+    def take_snapshot(self, offset: Offset) -> None:
+        """The application has written its state as of this offset; its lane freezes it."""
+        epoch = epoch_at(self.raft.log.epochs, Offset(offset - 1))
+        assert epoch is not None
+        membership = self.raft.membership
+        level, voters = membership.kraft_version_at(Offset(offset - 1)), membership.voters_at(Offset(offset - 1))
+        records: list[MembershipRecord] = [KRaftVersion(level)] if level else []
+        if voters is not None:
+            records.append(KRaftVoters(voters))
+        self._freeze(OffsetAndEpoch(offset, epoch), tuple(records))
+
+    def _freeze(self, snapshot_id: OffsetAndEpoch, membership: tuple[MembershipRecord, ...]) -> None:
+        self.disk.snapshots[snapshot_id] = membership
+        self.world.snapshots[snapshot_id] = membership
+        self.bulk.append(events.SnapshotFrozen(snapshot_id=snapshot_id, membership=membership))
+
+    def _download(self, effect: effects.BeginDownload | effects.AppendDownload | effects.AbandonDownload) -> None:
+        parts, snapshot_id = self.disk.parts, effect.snapshot_id
+        match effect:
+            case effects.AbandonDownload():
+                parts.pop(snapshot_id, None)
+                return
+            case effects.AppendDownload():
+                parts[snapshot_id] = effect.position + self.received_bytes
+                if effect.is_last:
+                    del parts[snapshot_id]
+                    self._freeze(snapshot_id, self.world.snapshots[snapshot_id])
+                    return
+            case effects.BeginDownload():
+                pass
+            case _:
+                assert_never(effect)
+        self.bulk.append(events.DownloadAdvanced(snapshot_id=snapshot_id, position=parts.get(snapshot_id, 0)))
+
+    def do_bulk(self) -> None:
+        """The bulk lane does what waits for it."""
+        done, self.bulk = self.bulk, []
+        for event in done:
+            self.step(event)
 
     def damage(self, damage: Damage) -> None:
         """A place on the disk goes bad: in what is durable, and in what will be."""
@@ -237,6 +328,10 @@ class Node:
                 self.memory.quarantine = dataclasses.replace(effect.quarantine, is_cut=True)
             case effects.LeaveQuarantine():
                 self.memory.quarantine = None
+            case effects.InstallSnapshot():
+                self.memory.begin_anew(effect.snapshot_id)
+            case effects.MoveLogStart():
+                self.memory.begin_at(effect.snapshot_id)
             case _:
                 assert_never(effect)
 
@@ -268,6 +363,20 @@ class Node:
         self.held.append(answer)
 
 
+def _in_snapshot(disk: Disk) -> list[tuple[Offset, MembershipRecord]]:
+    newest = disk.newest_snapshot
+    return [] if newest is None else [(Offset(newest.offset - 1), each) for each in disk.snapshots[newest]]
+
+
+def _with_slice(effect: effects.ReplySnapshot) -> messages.FetchSnapshotResponse:
+    """What the host makes of it: the bytes from there on."""
+    message = effect.message
+    if message.position >= SNAPSHOT_SIZE_BYTES:
+        return dataclasses.replace(message, error=int(ErrorCode.POSITION_OUT_OF_RANGE))
+    received_bytes = min(effect.size_bytes_max, SNAPSHOT_SIZE_BYTES - message.position)
+    return dataclasses.replace(message, size_bytes=SNAPSHOT_SIZE_BYTES, received_bytes=received_bytes)
+
+
 class World:
     """All nodes, the wire and the clock."""
 
@@ -285,6 +394,8 @@ class World:
         self.disks: dict[int, int] = {}
         """How often the disk of a node was replaced."""
         self.crashed: dict[int, Disk] = {}
+        self.snapshots: dict[OffsetAndEpoch, tuple[MembershipRecord, ...]] = {}
+        """What each snapshot that there ever was says of voters."""
         self._next_request_id = 1
         self._next_handle = 1
         members = range(1, voters + 1)
@@ -372,6 +483,8 @@ class World:
         assert isinstance(message.body, messages.Response)
         if isinstance(message.body, messages.FetchResponse):
             node.fetched = message.body.batches
+        if isinstance(message.body, messages.FetchSnapshotResponse):
+            node.received_bytes = message.body.received_bytes
         node.step(
             events.ResponseReceived(
                 peer_id=message.peer_id, correlation_id=message.correlation_id, message=message.body

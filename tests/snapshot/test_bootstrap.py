@@ -24,11 +24,11 @@ def test_what_is_written_is_read(
     fs, partition = OsFs(), tmp_path / "t-0"
     write_bootstrap(fs, partition, voters)
     assert list_snapshots(fs, partition) == [BOOTSTRAP_ID]
-    assert membership_in_snapshot(fs, partition) == (0, records)
+    assert membership_in_snapshot(fs, partition, Offset(0)) == (0, records)
 
 
 def test_without_a_snapshot_nothing_is_said(tmp_path: Path) -> None:
-    assert membership_in_snapshot(OsFs(), tmp_path) == (0, ())
+    assert membership_in_snapshot(OsFs(), tmp_path, Offset(9)) == (0, ())
 
 
 def test_it_holds_no_records_of_an_application(tmp_path: Path) -> None:

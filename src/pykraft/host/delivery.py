@@ -14,23 +14,29 @@ are appended, the high watermark rises to 15; 3. the read returns the former 10-
 
 What a node lost to damage is given when it is there again: the high watermark that a listener goes by never falls.
 
+What the log does not hold any more, a snapshot does. A listener that can load one (`Loader`) gets the newest in the
+place of everything before its end: at first when there is one, and whenever it falls behind the log start. A listener
+that cannot goes on where the log starts.
+
 It refuses to know what is in a batch, unless a listener asks. Source: Kafka's ``RaftClient.Listener`` and
 ``KafkaRaftClient.ListenerContext``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from pykraft.core.effects import NotifyLeaderChange
 from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.fetch_read import ReadableLog, Suspect, cut, read_durable
 from pykraft.host.ports import Ports
 from pykraft.host.recent import Batch, RecentBatches
+from pykraft.host.snapshot_files import SnapshotFiles
 from pykraft.protocol.batch import scan
 from pykraft.protocol.records import decode_values
+from pykraft.snapshot.reader import Deserializer, SnapshotReader
 from pykraft.types import Buffer, Epoch, NodeId, Offset
 
 PIECE_SIZE_BYTES_MAX: Final = 1024 * 1024
@@ -71,6 +77,17 @@ class Listener(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """How a listener takes a snapshot: ``deserializer`` makes its records, ``load`` is given the open reader.
+
+    Whoever loads it closes it. The listener is called as `Listener` says: ``load`` takes the place of ``on_commit``.
+    """
+
+    deserializer: Deserializer[Any]
+    load: Callable[[SnapshotReader[Any]], None]
+
+
 class Registration:
     """One listener and how far it is; whoever registered it may hold it, let it go on, and take it out.
 
@@ -78,8 +95,20 @@ class Registration:
     is committed meanwhile waits in the log, not in a queue.
     """
 
-    def __init__(self, delivery: Delivery, listener: Listener, next_offset: Offset, *, is_held: bool) -> None:
+    def __init__(
+        self,
+        delivery: Delivery,
+        listener: Listener,
+        next_offset: Offset,
+        *,
+        is_held: bool,
+        loader: Loader | None,
+        is_fresh: bool,
+    ) -> None:
+        """``is_fresh``: nothing was given yet, and a snapshot may take the place of all that is in it."""
         self.listener = listener
+        self._loader = loader
+        self._is_fresh = is_fresh and loader is not None
         self.news: NotifyLeaderChange | None = None
         self._delivery = delivery
         self._next_offset = next_offset
@@ -112,15 +141,53 @@ class Registration:
         if self._is_busy:
             return
         self._is_busy = True
-        while self._is_fed and (self._tell() or self._feed_from_memory()):
+        while self._is_fed and (self._skip() or self._tell() or self._feed_from_memory()):
             pass
         self._is_busy = False
-        if self._is_fed and self._next_offset < min(self._delivery.high_watermark, self._delivery.recent.start_offset):
+        if self._is_fed and self._needs_snapshot:
+            self._load_snapshot()
+        elif self._is_fed and self._next_offset < min(
+            self._delivery.high_watermark, self._delivery.recent.start_offset
+        ):
             self._feed_from_files()
 
     @property
     def _is_fed(self) -> bool:
         return not (self._is_held or self._is_removed)
+
+    @property
+    def _needs_snapshot(self) -> bool:
+        """True when a snapshot must, or at first may, take the place of what comes next."""
+        newest = self._delivery.files.catalog.newest
+        is_first = self._is_fresh and newest is not None and self._next_offset < newest.offset
+        return self._loader is not None and (is_first or self._next_offset < self._delivery.start_offset)
+
+    def _skip(self) -> bool:
+        """Go on at the log start without what is gone, if the listener cannot load a snapshot."""
+        if self._loader is not None or self._next_offset >= self._delivery.start_offset:
+            return False
+        self._next_offset = self._delivery.start_offset
+        self._has_begun = False
+        return True
+
+    def _load_snapshot(self) -> None:
+        """Open the newest snapshot; the machine is busy until it is there."""
+        self._is_busy = True
+        files, loader = self._delivery.files, self._loader
+        assert loader is not None
+        self._delivery.ports.submit_read(lambda: files.open_newest(loader.deserializer), self._load)
+
+    def _load(self, reader: SnapshotReader[Any]) -> None:
+        """Hand an open snapshot over, unless the listener has gone, or is to wait."""
+        self._is_busy = False
+        if not self._is_fed:
+            reader.close()
+            return
+        assert self._loader is not None
+        self._is_fresh, self._has_begun = False, False
+        self._next_offset = reader.snapshot_id.offset
+        self._loader.load(reader)
+        self.progress()
 
     def _tell(self) -> bool:
         """Tell the news of a leader, unless the listener has to be given more first."""
@@ -135,6 +202,8 @@ class Registration:
 
     def _feed_from_memory(self) -> bool:
         recent, high_watermark = self._delivery.recent, self._delivery.high_watermark
+        if self._needs_snapshot:
+            return False
         if not recent.start_offset <= self._next_offset < high_watermark:
             return False
         return self._give(recent.take(self._next_offset, high_watermark, PIECE_SIZE_BYTES_MAX))
@@ -158,6 +227,8 @@ class Registration:
             return
         if data is None or not self._is_fed:  # read again when it goes on: what waits is an offset, not a piece
             self._is_busy = False
+            if self._next_offset < self._delivery.start_offset:
+                self.progress()
             return
         view = memoryview(cut(data, high_watermark))
         has_given = self._give(
@@ -177,7 +248,7 @@ class Registration:
         assert first.base_offset == self._next_offset or (
             not self._has_begun and first.base_offset <= self._next_offset < first.end_offset
         ), "nothing is left out, nothing comes twice"
-        self._has_begun = True
+        self._has_begun, self._is_fresh = True, False
         self._next_offset = batches[-1][0].end_offset
         self.listener.on_commit(
             [
@@ -199,7 +270,13 @@ class Delivery:
     """All listeners of one node."""
 
     def __init__(
-        self, ports: Ports, log: ReadableLog, recent: RecentBatches, start_offset: Offset, suspect: Suspect
+        self,
+        ports: Ports,
+        log: ReadableLog,
+        recent: RecentBatches,
+        start_offset: Offset,
+        suspect: Suspect,
+        files: SnapshotFiles,
     ) -> None:
         self.ports = ports
         self.log = log
@@ -207,23 +284,36 @@ class Delivery:
         self.suspect = suspect
         self.high_watermark = start_offset
         """What the node knew to be committed at last (exclusive); it never goes back."""
-        self._start_offset = start_offset
+        self.start_offset = start_offset
+        """What is below is in a snapshot, and nowhere else."""
+        self.files = files
         self._registrations: list[Registration] = []
         self._newest: NotifyLeaderChange | None = None
 
-    def register(self, listener: Listener, from_offset: Offset | None = None, *, is_held: bool = False) -> Registration:
-        """Feed this listener too, from the log start or an offset on, and with the newest leader change.
+    def register(
+        self,
+        listener: Listener,
+        from_offset: Offset | None = None,
+        *,
+        is_held: bool = False,
+        loader: Loader | None = None,
+    ) -> Registration:
+        """Feed this listener too, from the newest snapshot or an offset on, and with the newest leader change.
 
-        One that ``is_held`` is not called before `Registration.release`.
+        One that ``is_held`` is not called before `Registration.release`. Without a ``loader`` it begins at the log
+        start; with one an offset below that brings the newest snapshot.
 
-        Errors: UsageError for one that is registered already, and for an offset below the log start.
+        Errors: UsageError for one that is registered already, and without a loader for an offset below the log start.
         """
         if any(known.listener is listener for known in self._registrations):
             raise UsageError(f"{listener!r} is registered already")
-        next_offset = self._start_offset if from_offset is None else from_offset
-        if next_offset < self._start_offset:
-            raise UsageError(f"offset {next_offset} is not in the log: it begins at {self._start_offset}")
-        registration = Registration(self, listener, next_offset, is_held=is_held)
+        next_offset = self.start_offset if from_offset is None else from_offset
+        if next_offset < self.start_offset and loader is None:
+            raise UsageError(f"offset {next_offset} is not in the log: it begins at {self.start_offset}")
+        is_fresh = from_offset is None
+        if is_fresh and loader is not None:
+            next_offset = Offset(0)
+        registration = Registration(self, listener, next_offset, is_held=is_held, loader=loader, is_fresh=is_fresh)
         registration.news = self._newest
         self._registrations.append(registration)
         registration.progress()
@@ -238,6 +328,12 @@ class Delivery:
     def committed(self, high_watermark: Offset) -> None:
         """Everything below is committed."""
         self.high_watermark = max(self.high_watermark, high_watermark)
+        self._progress()
+
+    def log_begins_at(self, start_offset: Offset) -> None:
+        """What is below is in a snapshot now, and nowhere else."""
+        self.start_offset = start_offset
+        self.high_watermark = max(self.high_watermark, start_offset)
         self._progress()
 
     def leader_changed(self, news: NotifyLeaderChange) -> None:

@@ -18,10 +18,21 @@ from pykraft.core import effects
 from pykraft.core.effects import Effect
 from pykraft.errors import ErrorCode, FatalError
 from pykraft.host.fetch_read import Records
+from pykraft.host.inbox import Arrival
 from pykraft.host.parts import Parts
 from pykraft.host.recent import Batch
-from pykraft.log.lane import AppendBatches, Job, RemoveQuarantine, Truncate, WriteElection, WriteQuarantine
-from pykraft.types import Instant, Io, Offset
+from pykraft.log.lane import (
+    AppendBatches,
+    BeginAnew,
+    DeleteBefore,
+    Job,
+    RemoveQuarantine,
+    Truncate,
+    WriteElection,
+    WriteQuarantine,
+)
+from pykraft.snapshot.catalog import Slice
+from pykraft.types import Instant, Io, Offset, OffsetAndEpoch
 
 LEADER: Final = "leader"
 """The role that proposals and the news of an own leadership depend on, as the core names it."""
@@ -29,11 +40,14 @@ LEADER: Final = "leader"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The step that effects come from: its time, how far the log is durable, and what its event brought."""
+    """The step that effects come from: its time, how far the log is durable, and what its event brought.
+
+    The first step has no event.
+    """
 
     now: Instant
     flushed_end_offset: Offset
-    fetched: Sequence[Batch]
+    arrival: Arrival | None
 
 
 def execute(parts: Parts, effect: Effect, step: Step) -> None:
@@ -67,7 +81,8 @@ def _append_batches(parts: Parts, effect: effects.AppendBatches, step: Step) -> 
 
 
 def _append_fetched(parts: Parts, effect: effects.AppendFetched, step: Step) -> None:
-    batches = step.fetched[: effect.count]
+    assert step.arrival is not None, "what is appended came with the event of this step"
+    batches = step.arrival.fetched[: effect.count]
     assert batches[-1][0].end_offset == effect.end_offset, "the batches are those of this step's answer"
     _append(parts, effect.io, batches, step)
     parts.measurements.fetched(effect.end_offset - batches[0][0].base_offset, step.now)
@@ -96,6 +111,61 @@ def _enter_quarantine(parts: Parts, effect: effects.EnterQuarantine, step: Step)
 
 def _leave_quarantine(parts: Parts, effect: effects.LeaveQuarantine, step: Step) -> None:
     _submit(parts, RemoveQuarantine(io=effect.io), step)
+
+
+def _install_snapshot(parts: Parts, effect: effects.InstallSnapshot, step: Step) -> None:
+    parts.recent.begin_anew_at(effect.snapshot_id.offset)
+    _log_begins_at(parts, effect.snapshot_id)
+    _submit(parts, BeginAnew(io=effect.io, offset=effect.snapshot_id.offset), step)
+
+
+def _move_log_start(parts: Parts, effect: effects.MoveLogStart, step: Step) -> None:
+    _log_begins_at(parts, effect.snapshot_id)
+    _submit(parts, DeleteBefore(io=effect.io, offset=effect.snapshot_id.offset), step)
+
+
+def _log_begins_at(parts: Parts, snapshot_id: OffsetAndEpoch) -> None:
+    """Reads of what was before are stale; snapshots of it go."""
+    parts.reads.truncated()
+    parts.scrubbing.truncated()
+    parts.snapshots.retire_before(snapshot_id)
+    parts.delivery.log_begins_at(snapshot_id.offset)
+
+
+def _begin_download(parts: Parts, effect: effects.BeginDownload, _: Step) -> None:
+    parts.snapshots.downloading.begin(effect.snapshot_id, effect.leader_epoch)
+
+
+def _append_download(parts: Parts, effect: effects.AppendDownload, step: Step) -> None:
+    assert step.arrival is not None, "what is appended came with the event of this step"
+    parts.snapshots.downloading.append(
+        effect.snapshot_id, effect.position, step.arrival.slice_data, is_last=effect.is_last
+    )
+
+
+def _abandon_download(parts: Parts, effect: effects.AbandonDownload, _: Step) -> None:
+    parts.snapshots.downloading.abandon(effect.snapshot_id)
+
+
+def _reply_snapshot(parts: Parts, effect: effects.ReplySnapshot, step: Step) -> None:
+    """Read first, then wait for the disk, as for a Fetch."""
+    message = effect.message
+    parts.snapshots.read(
+        message.snapshot_id, message.position, effect.size_bytes_max, step.now, partial(_reply_slice, parts, effect)
+    )
+
+
+def _reply_slice(parts: Parts, effect: effects.ReplySnapshot, found: Slice | ErrorCode) -> None:
+    records: Records = ()
+    if isinstance(found, ErrorCode):
+        message = replace(effect.message, error=int(found), position=0)
+    else:
+        message, records = replace(effect.message, size_bytes=found.size_bytes), (found.data,)
+    parts.held.leave(
+        ("reply to request", effect.request_id),
+        effect.after,
+        lambda: parts.inbound.reply(effect.request_id, message, records),
+    )
 
 
 def _send(parts: Parts, effect: effects.Send, step: Step) -> None:
@@ -182,6 +252,12 @@ _TABLE: Final[Mapping[type[Effect], Callable[[Parts, Any, Step], None]]] = {
     effects.TruncateTo: _truncate_to,
     effects.EnterQuarantine: _enter_quarantine,
     effects.LeaveQuarantine: _leave_quarantine,
+    effects.InstallSnapshot: _install_snapshot,
+    effects.MoveLogStart: _move_log_start,
+    effects.BeginDownload: _begin_download,
+    effects.AppendDownload: _append_download,
+    effects.AbandonDownload: _abandon_download,
+    effects.ReplySnapshot: _reply_snapshot,
     effects.Send: _send,
     effects.Reply: _reply,
     effects.ReplyFetch: _reply_fetch,

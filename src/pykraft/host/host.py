@@ -28,7 +28,7 @@ from pykraft.core.events import (
 from pykraft.core.quarantine import Quarantine
 from pykraft.core.raft import Raft
 from pykraft.errors import BufferFullError, NotLeaderError, NotRunningError, UsageError
-from pykraft.host.delivery import Listener, Registration
+from pykraft.host.delivery import Listener, Loader, Registration
 from pykraft.host.execute import LEADER
 from pykraft.host.metrics import Metrics, read_metrics
 from pykraft.host.open import Opened, open_node
@@ -52,8 +52,8 @@ class Host:
             opened.config,
             node_id=opened.node_id,
             log=opened.log,
-            start_offset=opened.view.start_offset,
-            end_offset=opened.view.end_offset,
+            snapshot_files=opened.snapshot_files,
+            view=opened.view,
             leader_id=lambda: self.leader_id,
             voters=lambda: self.voters,
         )
@@ -196,15 +196,24 @@ class Host:
         """Hand over and leave; `Ports.stop` follows within ``timeout_ms``."""
         self._put(ShutdownRequested(timeout_ms=timeout_ms), now)
 
-    def register(self, listener: Listener, from_offset: Offset | None = None, *, is_held: bool = False) -> Registration:
+    def register(
+        self,
+        listener: Listener,
+        from_offset: Offset | None = None,
+        *,
+        is_held: bool = False,
+        loader: Loader | None = None,
+    ) -> Registration:
         """Give this listener every committed batch, from the log start or from an offset on, and each leader change.
 
-        The first batch may begin before ``from_offset``, if that is within a batch. A listener may be called before
-        this returns; one that ``is_held`` only when its registration is released.
+        With a ``loader`` the newest snapshot comes in the place of what it holds. The first batch may begin before
+        ``from_offset``, if that is within a batch. A listener may be called before this returns; one that ``is_held``
+        only when its registration is released.
 
-        Errors: UsageError for a listener that is registered already, and for an offset below the log start.
+        Errors: UsageError for a listener that is registered already, and without ``loader`` for an offset below the log
+        start.
         """
-        return self._parts.delivery.register(listener, from_offset, is_held=is_held)
+        return self._parts.delivery.register(listener, from_offset, is_held=is_held, loader=loader)
 
     def metrics(self, now: Instant) -> Metrics:
         """What `HOST_METRICS` lists, as it is now; empty before `start` and once the node has ended.
@@ -234,6 +243,7 @@ class Host:
         """
         self._parts.inbox.close()
         self._parts.producers.end()
+        self._parts.snapshots.close()
         self._opened.close()
 
     @property

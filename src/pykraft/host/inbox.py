@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from pykraft.core.events import Event
 from pykraft.host.recent import Batch
+from pykraft.types import Buffer
 
 NO_BATCHES: Sequence[Batch] = ()
 
@@ -25,6 +26,8 @@ class Arrival:
 
     event: Event
     fetched: Sequence[Batch] = NO_BATCHES
+    slice_data: Buffer = b""
+    """The bytes that a FetchSnapshot response brought with it."""
 
 
 class Inbox:
@@ -39,10 +42,10 @@ class Inbox:
         """True once the core takes no more steps."""
         return self._is_closed
 
-    def put(self, event: Event, fetched: Sequence[Batch] = NO_BATCHES) -> None:
+    def put(self, event: Event, fetched: Sequence[Batch] = NO_BATCHES, slice_data: Buffer = b"") -> None:
         """Note an event for the next step, if there will be one."""
         if not self._is_closed:
-            self._arrivals.append(Arrival(event, fetched))
+            self._arrivals.append(Arrival(event, fetched, slice_data))
 
     def take(self) -> Arrival | None:
         """The oldest event, or None."""

@@ -23,6 +23,6 @@ def membership_at_start(
 
     Errors: StorageError; CorruptionError; ProtocolError for a control batch that is not Raft's.
     """
-    snapshot_end, records = membership_in_snapshot(fs, log.path)
+    snapshot_end, records = membership_in_snapshot(fs, log.path, log.end_offset)
     yield from ((Offset(snapshot_end - 1), record) for record in records)
     yield from (entry for entry in membership_of(log, control_offsets) if entry[0] >= snapshot_end)

@@ -6,7 +6,8 @@ the repair, and leaves nothing open. The steps:
 
 1. check the configuration; 2. lock the directory and check whose it is; 3. read the election; 4. recover the log;
 5. note damage below its recovery point in the file ``quarantine``: the node then runs without the damaged part, and
-takes no part in elections until it has that back.
+takes no part in elections until it has that back; 6. put a snapshot that holds more than a sound log into its place: an
+install was cut short, or records that the snapshot holds were not synced yet; 7. bring the snapshots into order.
 
 It refuses to know time: the core is built by `Opened.raft` when the node starts, since recovery may take longer
 than an election timeout.
@@ -28,6 +29,7 @@ from pykraft.core.raft import Raft
 from pykraft.core.replica import LocalReplica
 from pykraft.errors import ConfigError, CorruptionError
 from pykraft.host.membership import membership_at_start
+from pykraft.host.snapshot_files import SnapshotFiles, real_snapshots
 from pykraft.log.config import LogConfig
 from pykraft.log.directory import Directory
 from pykraft.log.fs import Fs
@@ -36,6 +38,7 @@ from pykraft.log.log import Log
 from pykraft.log.quarantine_file import QuarantineFile
 from pykraft.log.quorum_state import ElectionStore
 from pykraft.log.recovery import Recovery
+from pykraft.snapshot.retention import Retention
 from pykraft.types import EPOCH_MAX, Election, Epoch, Instant, NodeId, Uuid
 
 
@@ -47,6 +50,7 @@ class Opened:
     node_id: NodeId | None
     directory: Directory
     log: Log
+    snapshot_files: SnapshotFiles
     view: LogView
     elections: ElectionStore
     lane: OrderedLane
@@ -124,6 +128,14 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
         notes = list(recovery.notes)
         epoch = max(log.last_epoch, election.epoch if election else log.last_epoch)
         quarantine = _quarantine(file, recovery, epoch, notes)
+        view = _view(fs, log, quarantine, notes)
+        snapshot_files = SnapshotFiles.open(
+            fs,
+            config.partition_directory,
+            log_start_offset=log.start_offset,
+            leader_epoch=election.epoch if election else None,
+            retention=_retention(config.log),
+        )
         membership = Membership(config.voters, membership_at_start(fs, log, recovery.control_offsets))
         undo.pop_all()
     return Opened(
@@ -131,9 +143,8 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
         node_id=config.node_id,
         directory=directory,
         log=log,
-        view=LogView(
-            start_offset=log.start_offset, end_offset=log.end_offset, epochs=log.epochs, quarantine=quarantine
-        ),
+        snapshot_files=snapshot_files,
+        view=view,
         elections=elections,
         lane=OrderedLane(log, elections, file),
         election=election,
@@ -141,6 +152,32 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
         notes=tuple(notes),
         alarms=_alarms(quarantine),
     )
+
+
+def _view(fs: Fs, log: Log, quarantine: Quarantine | None, notes: list[str]) -> LogView:
+    """What the core is to know of the log, after a newer snapshot took its place."""
+    snapshots = real_snapshots(fs, log.path)
+
+    def look() -> LogView:
+        return LogView(
+            start_offset=log.start_offset,
+            end_offset=log.end_offset,
+            epochs=log.epochs,
+            snapshots=[each for each in snapshots if each.offset >= log.start_offset],
+            quarantine=quarantine,
+        )
+
+    view = look()
+    is_cut = quarantine is None or quarantine.is_cut
+    if not is_cut or not snapshots or not view.is_older_than(snapshots[-1]):
+        return view
+    notes.append(f"the snapshot {snapshots[-1]} holds more than the log, which ended at {view.end}: it takes its place")
+    log.begin_anew_at(snapshots[-1].offset)
+    return look()
+
+
+def _retention(settings: LogSettings) -> Retention:
+    return Retention(size_bytes_max=settings.retention_size_bytes_max, age_ms_max=settings.retention_age_ms_max)
 
 
 def _quarantine(file: QuarantineFile, recovery: Recovery, epoch: Epoch, notes: list[str]) -> Quarantine | None:

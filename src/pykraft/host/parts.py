@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pykraft.config import NodeConfig
+from pykraft.core.log_view import LogView
 from pykraft.host.delivery import Delivery
 from pykraft.host.describe_cluster import describe_cluster
 from pykraft.host.fetch_read import FetchReads, ReadableLog
@@ -23,10 +24,12 @@ from pykraft.host.ports import Ports
 from pykraft.host.producers import Producers
 from pykraft.host.recent import RecentBatches
 from pykraft.host.scrubbing import Scrubbing
+from pykraft.host.snapshot_files import SnapshotFiles
+from pykraft.host.snapshots import Snapshots
 from pykraft.host.upgrades import Upgrades
 from pykraft.log.scrub import ScrubbableLog
 from pykraft.rpc.context import RpcContext
-from pykraft.types import NodeId, Offset, VoterSet
+from pykraft.types import NodeId, VoterSet
 
 
 class SharedLog(ReadableLog, ScrubbableLog, Protocol):
@@ -55,6 +58,7 @@ class Parts:
     upgrades: Upgrades
     delivery: Delivery
     scrubbing: Scrubbing
+    snapshots: Snapshots
     measurements: Measurements
     ending: Ending
 
@@ -65,17 +69,17 @@ def assemble(
     *,
     node_id: NodeId | None,
     log: SharedLog,
-    start_offset: Offset,
-    end_offset: Offset,
+    snapshot_files: SnapshotFiles,
+    view: LogView,
     leader_id: Callable[[], NodeId | None],
     voters: Callable[[], VoterSet],
 ) -> Parts:
-    """The parts of a node whose recovered log goes from ``start_offset`` to ``end_offset`` (exclusive).
+    """The parts of a node whose recovered log is as ``view`` shows it now.
 
     ``leader_id`` and ``voters`` tell at any time who leads and who votes as far as the core knows.
     """
     inbox, held = Inbox(), HeldMessages()
-    recent = RecentBatches(end_offset=end_offset)
+    recent = RecentBatches(end_offset=view.end_offset)
     scrubbing = Scrubbing(ports, inbox, log, config.log)
     context = RpcContext(
         cluster_id=config.cluster_id,
@@ -108,8 +112,9 @@ def assemble(
         ),
         producers=Producers(batch_size_bytes_max=config.raft.batch_size_bytes_max),
         upgrades=Upgrades(),
-        delivery=Delivery(ports, log, recent, start_offset, scrubbing.suspect),
+        delivery=Delivery(ports, log, recent, view.start_offset, scrubbing.suspect, snapshot_files),
         scrubbing=scrubbing,
+        snapshots=Snapshots(ports, inbox, snapshot_files, log),
         measurements=Measurements(),
         ending=Ending(),
     )

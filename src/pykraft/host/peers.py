@@ -18,12 +18,12 @@ It refuses to know retries and back-off, which are the core's. Source: Kafka's `
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pykraft.core.effects import Peer, Send
 from pykraft.core.events import ResponseReceived, SendFailed
-from pykraft.core.messages import FetchRequest, FetchResponse
+from pykraft.core.messages import FetchRequest, FetchResponse, FetchSnapshotResponse
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.connections import DialedConnection
 from pykraft.host.inbox import NO_BATCHES, Inbox
@@ -173,15 +173,19 @@ class Peers:
         self._ports.send(link.id, parts)
 
     def _pass_on(self, contact: _Contact, answer: Answer) -> None:
-        """Tell the core, with the headers of fetched batches; their bytes go beside."""
+        """Tell the core, with the headers of fetched batches; their bytes, and those of a snapshot, go beside."""
         send, contact.wanted = contact.wanted, None
         assert send is not None, "what was answered was asked, and nothing newer"
         message, batches = answer.message, NO_BATCHES
+        slice_data: Buffer = b""
         if isinstance(message, FetchResponse):
             fetched = read_batches(answer.records)
             message, batches = with_batches(message, fetched), fetched.batches
+        elif isinstance(message, FetchSnapshotResponse):
+            slice_data = answer.records
+            message = replace(message, received_bytes=len(slice_data))
         event = ResponseReceived(peer_id=contact.peer.id, correlation_id=send.correlation_id, message=message)
-        self._inbox.put(event, batches)
+        self._inbox.put(event, batches, slice_data)
 
     def _give_up(self, contact: _Contact, reason: str) -> None:
         """One line, close the connection, and whatever was asked has failed."""

@@ -73,6 +73,13 @@ class RecentBatches:
         del self._base_offsets[at:]
         self._end_offset = end_offset
 
+    def begin_anew_at(self, offset: Offset) -> None:
+        """The log goes on empty at this offset: forget everything."""
+        self._batches.clear()
+        self._base_offsets.clear()
+        self._first = self._size_bytes = 0
+        self._end_offset = offset
+
     def evict(self, flushed_end_offset: Offset) -> None:
         """Let go of the oldest batches while there are too many bytes, but only of durable ones."""
         while self._size_bytes > self._size_bytes_max:

@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from pykraft.core.effects import Effect
 from pykraft.core.raft import Raft
 from pykraft.host.execute import LEADER, Step, execute
-from pykraft.host.inbox import NO_BATCHES
+from pykraft.host.inbox import Arrival
 from pykraft.host.parts import Parts
-from pykraft.host.recent import Batch
 from pykraft.types import Instant
 
 
@@ -37,7 +36,7 @@ class Stepping:
         """Take the core's first step, then one for each event that waits already."""
         assert self._raft is None, "a host starts once"
         self._raft = raft
-        self._carry_out(raft, raft.start(now), NO_BATCHES, now)
+        self._carry_out(raft, raft.start(now), None, now)
         self.run(now)
 
     def run(self, now: Instant) -> None:
@@ -46,19 +45,21 @@ class Stepping:
         if raft is None or self._is_running:
             return
         while (arrival := inbox.take()) is not None:
-            self._carry_out(raft, raft.step(arrival.event, now), arrival.fetched, now)
+            self._carry_out(raft, raft.step(arrival.event, now), arrival, now)
         if not inbox.is_closed:
-            scrubbing = self._parts.scrubbing
+            scrubbing, snapshots = self._parts.scrubbing, self._parts.snapshots
             scrubbing.poll(now, raft.log.end_offset)
-            wake_ms, scrub_ms = raft.next_deadline_ms(), scrubbing.next_deadline_ms
-            if wake_ms is None or (scrub_ms is not None and scrub_ms < wake_ms):
-                wake_ms = scrub_ms
+            snapshots.poll(now)
+            wake_ms = raft.next_deadline_ms()
+            for other_ms in (scrubbing.next_deadline_ms, snapshots.next_deadline_ms):
+                if wake_ms is None or (other_ms is not None and other_ms < wake_ms):
+                    wake_ms = other_ms
             self._parts.ports.wake_at(wake_ms)
 
-    def _carry_out(self, raft: Raft, effects: Sequence[Effect], fetched: Sequence[Batch], now: Instant) -> None:
+    def _carry_out(self, raft: Raft, effects: Sequence[Effect], arrival: Arrival | None, now: Instant) -> None:
         """All effects of one step; then whoever proposed to a leader that is none any more hears of it."""
         self._is_running = True
-        step = Step(now=now, flushed_end_offset=raft.log.flushed_end_offset, fetched=fetched)
+        step = Step(now=now, flushed_end_offset=raft.log.flushed_end_offset, arrival=arrival)
         for effect in effects:
             execute(self._parts, effect, step)
             if self._parts.inbox.is_closed:

@@ -4,8 +4,8 @@ Owns the grouping. Invariant: when `OrderedLane.perform` returns an io, that job
 nothing of a later job became durable in an order that the core did not ask for:
 
 - consecutive appends are one write for each segment and one sync (group commit);
-- everything else (an election write, a truncation, the beginning and end of a quarantine) waits for the appends
-  before it, and is durable before anything after it.
+- everything else (an election write, a truncation at either end, the beginning and end of a quarantine) waits for the
+  appends before it, and is durable before anything after it.
 
 After a failure the lane is unusable: what the disk holds is unknown, and a repeated fsync would report success for
 pages that the kernel has dropped. It refuses to know threads, loops and why a job was asked for: whoever calls it,
@@ -71,7 +71,25 @@ class RemoveQuarantine:
     io: Io
 
 
-Job: TypeAlias = WriteElection | AppendBatches | Truncate | WriteQuarantine | RemoveQuarantine
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginAnew:
+    """Remove the whole log, and go on empty at ``offset``: a frozen snapshot ends there."""
+
+    io: Io
+    offset: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteBefore:
+    """Let the log begin at ``offset``, and remove whole segments before."""
+
+    io: Io
+    offset: Offset
+
+
+Job: TypeAlias = (
+    WriteElection | AppendBatches | Truncate | WriteQuarantine | RemoveQuarantine | BeginAnew | DeleteBefore
+)
 
 
 class OrderedLane:
@@ -130,6 +148,12 @@ class OrderedLane:
                 case RemoveQuarantine():
                     self._append(appends)
                     self._quarantine.remove()
+                case BeginAnew():
+                    self._append(appends)
+                    self._log.begin_anew_at(job.offset)
+                case DeleteBefore():
+                    self._append(appends)
+                    self._log.delete_before(job.offset)
                 case _:
                     assert_never(job)
             self._last_io = job.io

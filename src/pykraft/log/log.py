@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pykraft.core.epochs import EpochCache
 from pykraft.errors import CorruptionError, UsageError
 from pykraft.log.config import INT32_MAX, LogConfig
 from pykraft.log.epoch_checkpoint import write_epochs
@@ -49,6 +50,7 @@ class Log:
         self._is_directory_dirty = False
         self._generation = 0
         self._views = tuple(segment.view(self._epochs.entries) for segment in self._segments)
+        self._start_offset = self._views[0].base_offset
         self._flushed_offset = self.end_offset
 
     @classmethod
@@ -68,8 +70,8 @@ class Log:
 
     @property
     def start_offset(self) -> Offset:
-        """Offset of the first batch that the log can hold."""
-        return self._views[0].base_offset
+        """Offset of the first batch that counts; after a start that of the first segment."""
+        return self._start_offset
 
     @property
     def end_offset(self) -> Offset:
@@ -94,7 +96,7 @@ class Log:
 
     @property
     def generation(self) -> int:
-        """Counts truncations: what was read before it changed may have been cut off since."""
+        """Counts truncations, at either end: what was read before it changed may have been cut off since."""
         return self._generation
 
     @property
@@ -181,6 +183,57 @@ class Log:
         self._publish()
         self._epochs.truncate_to(end_offset)
         write_epochs(self._fs, self.path, self._epochs.entries)
+
+    def delete_before(self, offset: Offset) -> None:
+        """Let the log begin at ``offset``, where a snapshot ends, and remove the segments before, oldest first.
+
+        A crash in between leaves a log that begins at a segment which was not removed yet.
+
+        Errors: StorageError.
+        """
+        assert not self._is_damaged, "damage is cut off before the log is cleaned"
+        assert self._start_offset <= offset <= self.end_offset
+        self._start_offset = offset
+        gone = bisect_right([segment.end_offset for segment in self._segments[:-1]], offset)
+        self._views = self._views[gone:]
+        self._generation += 1
+        for segment in self._segments[:gone]:
+            segment.remove()
+        self._unsynced = [segment for segment in self._unsynced if segment not in self._segments[:gone]]
+        del self._segments[:gone]
+        self._fs.sync_dir(self.path)
+        self._epochs.forget_before(self._segments[0].base_offset)
+        write_epochs(self._fs, self.path, self._epochs.entries)
+
+    def begin_anew_at(self, offset: Offset) -> None:
+        """Remove everything, and go on empty at ``offset``, where a frozen snapshot ends; durable when it returns.
+
+        1. The recovery point falls to 0, durably: nothing that goes now is damage; 2. all segments are removed, newest
+        first, and the directory is synced; 3. an empty segment begins at ``offset``, durably; 4. readers see that one.
+        A crash before 3 leaves less of the former log, or none: the next start finds the snapshot newer, and does this
+        again.
+
+        Errors: StorageError.
+        """
+        if self._is_damaged:
+            self._point = cut_damage(self._fs, self.path, self._segments, self._epochs.entries, self._point)
+            self._is_damaged = False
+        assert self._point is not None, "only a damaged log has no recovery point"
+        self._point.lower_to(Offset(0))
+        for segment in reversed(self._segments):
+            segment.remove()
+        self._fs.sync_dir(self.path)
+        segment = Segment(self._fs, self.path, SegmentContent(offset, self._config), self._config)
+        segment.begin()
+        segment.sync()
+        self._fs.sync_dir(self.path)
+        self._epochs = EpochCache()
+        write_epochs(self._fs, self.path, self._epochs.entries)
+        self._segments, self._unsynced, self._is_directory_dirty = [segment], [], False
+        self._views = (segment.view(self._epochs.entries),)
+        self._generation += 1
+        self._start_offset = self._flushed_offset = offset
+        self._point.raise_to(offset)
 
     def read(self, offset: Offset, size_bytes_max: int) -> Buffer:
         """Whole batches from the one that holds ``offset`` on, checked, never across two segments.

@@ -60,6 +60,11 @@ class BatchStream:
         """Where the last whole batch ended."""
         return self._position
 
+    @property
+    def is_whole(self) -> bool:
+        """True when the last of what was fed is the SnapshotFooter."""
+        return self._has_footer and not self._rest
+
     def feed(self, data: Buffer) -> list[PlacedBatch]:
         """The batches that these bytes complete.
 

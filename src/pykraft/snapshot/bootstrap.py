@@ -14,7 +14,7 @@ from pykraft.log.fs import Fs
 from pykraft.snapshot.files import BOOTSTRAP_ID, list_snapshots
 from pykraft.snapshot.head import read_head
 from pykraft.snapshot.writer import SnapshotWriter
-from pykraft.types import KRaftVersion, KRaftVoters, MembershipRecord, Offset, VoterSet
+from pykraft.types import MembershipRecord, Offset, VoterSet
 
 BOOTSTRAP_KRAFT_VERSION = 1
 
@@ -40,19 +40,18 @@ def write_bootstrap(fs: Fs, partition: Path, voters: VoterSet | None) -> None:
         writer.close()
 
 
-def membership_in_snapshot(fs: Fs, partition: Path) -> tuple[Offset, tuple[MembershipRecord, ...]]:
-    """End offset of the newest snapshot, and what it says of voters; 0 and nothing without one.
+def membership_in_snapshot(fs: Fs, partition: Path, log_end: Offset) -> tuple[Offset, tuple[MembershipRecord, ...]]:
+    """End offset of the newest snapshot within the log, and what it says of voters; 0 and nothing without one.
+
+    A damaged log may end before a snapshot does that was taken of it.
 
     Errors: StorageError; CorruptionError.
     """
-    found = list_snapshots(fs, partition)
+    found = [each for each in list_snapshots(fs, partition) if each.offset <= log_end]
     if not found:
         return Offset(0), ()
     _, head = read_head(fs, partition, found[-1])
-    records: list[MembershipRecord] = [KRaftVersion(head.kraft_version)] if head.kraft_version else []
-    if head.voters is not None:
-        records.append(KRaftVoters(head.voters))
-    return found[-1].offset, tuple(records)
+    return found[-1].offset, head.membership
 
 
 class _AsItIs:

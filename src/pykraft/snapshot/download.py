@@ -54,6 +54,12 @@ class Download:
         assert self._is_caught_up
         return self._raw.size_bytes
 
+    @property
+    def is_whole(self) -> bool:
+        """True when nothing is missing; after `catch_up` returned True."""
+        assert self._is_caught_up
+        return self._stream.is_whole
+
     def catch_up(self) -> bool:
         """Check a few megabytes of what an earlier download left; True when all of it is checked.
 

@@ -16,7 +16,15 @@ from pathlib import Path
 from pykraft.log.fs import Fs
 from pykraft.snapshot.batches import read_batches
 from pykraft.snapshot.files import checkpoint_path
-from pykraft.types import ControlRecord, KRaftVersion, KRaftVoters, OffsetAndEpoch, SnapshotHeader, VoterSet
+from pykraft.types import (
+    ControlRecord,
+    KRaftVersion,
+    KRaftVoters,
+    MembershipRecord,
+    OffsetAndEpoch,
+    SnapshotHeader,
+    VoterSet,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +37,12 @@ class SnapshotHead:
     """The finalized kraft.version there."""
     voters: VoterSet | None = None
     """The voter set there; None when it stands in the configuration, or is not known."""
+
+    @property
+    def membership(self) -> tuple[MembershipRecord, ...]:
+        """The same facts as the control records that a log would hold; none of kraft.version 0."""
+        level = (KRaftVersion(self.kraft_version),) if self.kraft_version else ()
+        return level if self.voters is None else (*level, KRaftVoters(self.voters))
 
     @classmethod
     def of(cls, records: Sequence[ControlRecord]) -> SnapshotHead:

@@ -15,7 +15,7 @@ from pykraft.core.parked import PARKED_FETCHES_MAX, ParkedFetch
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
-from pykraft.types import Epoch, EpochStart, Io, NodeId, Offset, ReplicaKey
+from pykraft.types import Epoch, EpochStart, Io, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from tests.core.replicas import (
     LISTENER,
     NOW,
@@ -89,12 +89,18 @@ def test_a_leader_that_leaves_does_not_serve() -> None:
     assert error_of(ask(made, fetch())) == ErrorCode.BROKER_NOT_AVAILABLE
 
 
-def test_what_was_cleaned_away_cannot_be_fetched() -> None:
-    log = LogView(
-        start_offset=Offset(4), end_offset=Offset(9), epochs=[EpochStart(epoch=Epoch(2), start_offset=Offset(4))]
-    )
-    found = ask(replica(leader(), log=log), fetch(at=(3, 1)))
-    assert error_of(found, log_start_offset=4) == ErrorCode.OFFSET_OUT_OF_RANGE
+@pytest.mark.conformance(120)
+@pytest.mark.parametrize("at", [(0, 0), (3, 1), (4, 1), (4, 3), (9, 1)])
+def test_what_the_log_cannot_help_with_a_snapshot_can_and_it_is_no_acknowledgement(at: tuple[int, int]) -> None:
+    ids = [OffsetAndEpoch(Offset(4), Epoch(2)), OffsetAndEpoch(Offset(7), Epoch(3))]
+    starts = [EpochStart(epoch=Epoch(3), start_offset=Offset(4))]
+    log = LogView(start_offset=Offset(4), end_offset=Offset(9), epochs=starts, snapshots=ids)
+    made = replica(leader(), log=log)
+    found = only(ask(made, fetch(at=at)), ReplyFetch)
+    assert (found.message.snapshot_id, found.message.diverging) == (ids[-1], None)
+    assert found.fetch_offset == found.end_offset
+    assert isinstance(made.state, Leader)
+    assert made.state.progress.voters[NodeId(2)].end_offset is None
 
 
 def test_a_fetch_below_the_end_is_answered_at_once_and_one_at_the_end_waits() -> None:

@@ -1,0 +1,62 @@
+"""The snapshot files of a node, as its parts share them: where they are, which there are, how long they are kept.
+
+Source: Kafka's ``KafkaRaftLog``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pykraft.core.events import SnapshotFrozen
+from pykraft.log.fs import Fs
+from pykraft.snapshot.catalog import Catalog
+from pykraft.snapshot.files import BOOTSTRAP_ID, list_snapshots, parse_snapshot_file
+from pykraft.snapshot.head import read_head
+from pykraft.snapshot.reader import Deserializer, SnapshotReader
+from pykraft.snapshot.retention import Retention
+from pykraft.types import Epoch, Offset, OffsetAndEpoch
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotFiles:
+    """The directory, and the catalog of the whole snapshots in it; the bootstrap checkpoint is none of them."""
+
+    fs: Fs
+    directory: Path
+    catalog: Catalog
+    retention: Retention
+
+    @classmethod
+    def open(
+        cls, fs: Fs, directory: Path, *, log_start_offset: Offset, leader_epoch: Epoch | None, retention: Retention
+    ) -> SnapshotFiles:
+        """What a start finds, in order and durable. A directory without snapshots is left as it is.
+
+        Errors: StorageError.
+        """
+        found = [file for file in map(parse_snapshot_file, fs.listdir(directory)) if file is not None]
+        if any(file.snapshot_id != BOOTSTRAP_ID for file in found):
+            Catalog.open(fs, directory, log_start_offset=log_start_offset, leader_epoch=leader_epoch)
+        catalog = Catalog(fs, directory, real_snapshots(fs, directory))
+        return cls(fs=fs, directory=directory, catalog=catalog, retention=retention)
+
+    def open_newest(self, deserializer: Deserializer[T]) -> SnapshotReader[T]:
+        """On the bulk lane: the newest snapshot, open. Errors: StorageError, CorruptionError."""
+        newest = self.catalog.newest
+        assert newest is not None, "where the log does not begin at 0, there is a snapshot"
+        return SnapshotReader.of(self.fs, self.directory, newest, deserializer)
+
+    def frozen(self, snapshot_id: OffsetAndEpoch) -> SnapshotFrozen:
+        """On the bulk lane: a snapshot was frozen; the news for the core. Errors: StorageError, CorruptionError."""
+        self.catalog.add(snapshot_id)
+        _, head = read_head(self.fs, self.directory, snapshot_id)
+        return SnapshotFrozen(snapshot_id=snapshot_id, membership=head.membership)
+
+
+def real_snapshots(fs: Fs, directory: Path) -> list[OffsetAndEpoch]:
+    """Ids of the whole snapshots, oldest first, without the bootstrap checkpoint."""
+    return [snapshot_id for snapshot_id in list_snapshots(fs, directory) if snapshot_id != BOOTSTRAP_ID]

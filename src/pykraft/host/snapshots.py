@@ -1,0 +1,108 @@
+"""Snapshots of this node: read for others, kept for so long, and removed; all of it on the bulk lane.
+
+Owns when the directory is cleaned: once a minute while there is more than one snapshot. Invariant: nothing is removed
+before the core knows that the log begins behind it. A node without snapshots is never woken for them.
+
+It refuses to know how a snapshot is fetched (`pykraft.host.downloading`).
+
+Source: KIP-630; Kafka's ``KafkaRaftLog.maybeClean``, ``KafkaRaftClient.handleFetchSnapshotRequest``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from pykraft.core.events import SnapshotsExpired
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.host.downloading import Downloading
+from pykraft.host.inbox import Inbox
+from pykraft.host.ports import Ports
+from pykraft.host.snapshot_files import SnapshotFiles
+from pykraft.log.scrub import ScrubbableLog
+from pykraft.snapshot.catalog import Slice
+from pykraft.snapshot.files import remove_retired
+from pykraft.snapshot.retention import KeptSegment
+from pykraft.types import Instant, OffsetAndEpoch
+
+CLEAN_INTERVAL_MS: Final = 60_000
+"""Time between two looks at what is no longer needed, as in Kafka."""
+_NOW_MS: Final = 0
+
+Found: TypeAlias = Slice | ErrorCode
+
+
+class Snapshots:
+    """The snapshots of one node, beside its log."""
+
+    def __init__(self, ports: Ports, inbox: Inbox, files: SnapshotFiles, log: ScrubbableLog) -> None:
+        self.downloading = Downloading(ports, inbox, files)
+        self._ports = ports
+        self._inbox = inbox
+        self._files = files
+        self._log = log
+        self._clean_ms: int | None = None
+        self._is_looking = False
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `poll` has something to do (mono ms); None without a snapshot that could go."""
+        return self._clean_ms if len(self._files.catalog.ids) > 1 else None
+
+    def read(
+        self,
+        snapshot_id: OffsetAndEpoch,
+        position: int,
+        size_bytes_max: int,
+        now: Instant,
+        then: Callable[[Found], None],
+    ) -> None:
+        """Hand bytes of a snapshot to ``then``, or SNAPSHOT_NOT_FOUND or POSITION_OUT_OF_RANGE."""
+        self._ports.submit_read(lambda: self._read(snapshot_id, position, size_bytes_max, now.mono_ms), then)
+
+    def poll(self, now: Instant) -> None:
+        """Look for what is no longer needed, if it is time."""
+        if len(self._files.catalog.ids) < 2:
+            return
+        if self._clean_ms is None:
+            self._clean_ms = now.mono_ms + CLEAN_INTERVAL_MS
+        if self._clean_ms > now.mono_ms or self._is_looking:
+            return
+        self._clean_ms = now.mono_ms + CLEAN_INTERVAL_MS
+        self._is_looking = True
+        self._ports.submit_read(lambda: self._oldest_kept(now), self._looked)
+
+    def retire_before(self, snapshot_id: OffsetAndEpoch) -> None:
+        """The log begins here: older snapshots go."""
+        self._ports.submit_read(lambda: self._retire(snapshot_id), lambda _: None)
+
+    def close(self) -> None:
+        """Let go of all files; nothing is under way any more."""
+        self.downloading.close()
+        self._files.catalog.close()
+
+    def _read(self, snapshot_id: OffsetAndEpoch, position: int, size_bytes_max: int, mono_ms: int) -> Found:
+        try:
+            found = self._files.catalog.read(snapshot_id, position, size_bytes_max, mono_ms=mono_ms)
+        except ProtocolError as error:
+            return error.code
+        return ErrorCode.SNAPSHOT_NOT_FOUND if found is None else found
+
+    def _oldest_kept(self, now: Instant) -> OffsetAndEpoch | None:
+        """On the bulk lane: the snapshot before which nothing is needed any more; None when all are."""
+        catalog = self._files.catalog
+        segments = [KeptSegment(end_offset=view.end_offset, size_bytes=view.size_bytes) for view in self._log.views()]
+        gone = catalog.expired(self._files.retention, segments, mono_ms=now.mono_ms, wall_ms=now.wall_ms)
+        return catalog.ids[len(gone)] if gone else None
+
+    def _looked(self, oldest_kept: OffsetAndEpoch | None) -> None:
+        self._is_looking = False
+        if oldest_kept is not None:
+            self._inbox.put(SnapshotsExpired(oldest_kept=oldest_kept))
+            self._ports.wake_at(_NOW_MS)
+
+    def _retire(self, snapshot_id: OffsetAndEpoch) -> None:
+        """On the bulk lane; a snapshot that came after this one was to go has taken it along."""
+        if snapshot_id in self._files.catalog.ids:
+            self._files.catalog.retire_before(snapshot_id)
+            remove_retired(self._files.fs, self._files.directory)
