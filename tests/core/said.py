@@ -141,13 +141,20 @@ def fetched(
     )
 
 
-def fetch_snapshot(*, replica: int | None = 2, epoch: int = 5) -> messages.FetchSnapshotRequest:
+def fetch_snapshot(
+    *,
+    replica: int | None = 2,
+    epoch: int = 5,
+    snapshot: tuple[int, int] = (3, 1),
+    position: int = 0,
+    size_bytes_max: int = 1_000,
+) -> messages.FetchSnapshotRequest:
     return messages.FetchSnapshotRequest(
         replica=None if replica is None else key(replica),
         epoch=Epoch(epoch),
-        snapshot_id=place(3, 1),
-        position=0,
-        size_bytes_max=1_000,
+        snapshot_id=place(*snapshot),
+        position=position,
+        size_bytes_max=size_bytes_max,
     )
 
 
@@ -169,4 +176,25 @@ def update_voter(
         voter=voter or key(2),
         listeners=listeners(2) if told is None else told,
         kraft_version=VersionRange(*versions),
+    )
+
+
+def sliced(
+    *,
+    epoch: int | None = 5,
+    leader_id: int | None = 2,
+    error: int = 0,
+    snapshot: tuple[int, int] = (30, 5),
+    position: int = 0,
+    received_bytes: int = 10,
+    size_bytes: int = 25,
+) -> messages.FetchSnapshotResponse:
+    return messages.FetchSnapshotResponse(
+        error=error,
+        epoch=None if epoch is None else Epoch(epoch),
+        leader_id=optional_id(leader_id),
+        snapshot_id=place(*snapshot),
+        size_bytes=size_bytes,
+        position=position,
+        received_bytes=received_bytes,
     )

@@ -90,3 +90,14 @@ def test_each_record_has_the_epoch_of_the_entry_before_it(runs: list[tuple[int, 
     cache = cache_of(records)
     assert [cache.epoch_at(Offset(offset)) for offset in range(len(records))] == records
     assert EpochCache([EpochStart(epoch=Epoch(3), start_offset=Offset(5))]).epoch_at(Offset(4)) is None
+
+
+@pytest.mark.parametrize(
+    ("start_offset", "expected"),
+    [(0, [(1, 2), (3, 5)]), (2, [(1, 2), (3, 5)]), (4, [(1, 4), (3, 5)]), (5, [(3, 5)]), (9, [(3, 9)])],
+)
+def test_a_log_that_begins_later_knows_the_epoch_there(start_offset: int, expected: list[tuple[int, int]]) -> None:
+    entries = [(1, 2), (3, 5)]
+    cache = EpochCache(EpochStart(epoch=Epoch(epoch), start_offset=Offset(at)) for epoch, at in entries)
+    cache.forget_before(Offset(start_offset))
+    assert [(entry.epoch, entry.start_offset) for entry in cache.entries] == expected

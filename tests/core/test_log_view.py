@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from pykraft.core.log_view import LogView
 from pykraft.types import Epoch, EpochStart, Io, Offset, OffsetAndEpoch
 from tests.core.replicas import END, log_to_10
+from tests.core.said import place
 
 Record = tuple[int, int]
 """Epoch, and a number that no other record has."""
@@ -245,3 +246,99 @@ def test_an_epoch_may_begin_at_the_end_without_a_record_yet() -> None:
     assert LogView(start_offset=Offset(0), end_offset=Offset(2), epochs=starts).end == OffsetAndEpoch(
         Offset(2), Epoch(1)
     )
+
+
+def from_8() -> LogView:
+    """Begins at 8, where a snapshot of epoch 3 ends; epoch 5 from 10 to 14, of which a snapshot up to 12."""
+    starts = [EpochStart(epoch=Epoch(3), start_offset=Offset(8)), EpochStart(epoch=Epoch(5), start_offset=Offset(10))]
+    ids = [place(12, 5), place(8, 3)]
+    return LogView(start_offset=Offset(8), end_offset=Offset(14), epochs=starts, snapshots=ids)
+
+
+@pytest.mark.conformance(109)
+@pytest.mark.parametrize(
+    ("offset", "epoch", "expected"),
+    [
+        (0, 0, "snapshot"),
+        (7, 3, "snapshot"),
+        (7, 5, "snapshot"),
+        (8, 2, "snapshot"),
+        (8, 5, "snapshot"),
+        (10, 2, "snapshot"),
+        (8, 3, None),
+        (10, 3, None),
+        (11, 5, None),
+        (14, 5, None),
+        (11, 3, (10, 3)),
+        (15, 5, (14, 5)),
+        (14, 6, (14, 5)),
+        (12, 4, (10, 3)),
+    ],
+)
+def test_a_place_is_valid_or_diverging_or_needs_a_snapshot(
+    offset: int, epoch: int, expected: str | tuple[int, int] | None
+) -> None:
+    log = from_8()
+    snapshot_id = log.snapshot_instead_of(Offset(offset), Epoch(epoch))
+    assert snapshot_id == (place(12, 5) if expected == "snapshot" else None)
+    if snapshot_id is None:
+        assert log.diverging_from(Offset(offset), Epoch(epoch)) == (place(*expected) if expected else None)
+
+
+@pytest.mark.conformance(109)
+def test_the_epoch_before_the_first_record_is_the_snapshots() -> None:
+    starts = [EpochStart(epoch=Epoch(7), start_offset=Offset(8))]
+    log = LogView(start_offset=Offset(8), end_offset=Offset(9), epochs=starts, snapshots=[place(8, 3)])
+    assert log.diverging_from(Offset(9), Epoch(5)) == place(8, 3)
+    assert log.diverging_from(Offset(8), Epoch(3)) is None
+
+
+def test_an_empty_log_behind_a_snapshot_ends_in_its_epoch() -> None:
+    log = LogView(start_offset=Offset(8), end_offset=Offset(8), snapshots=[place(8, 3)])
+    assert log.end == log.latest_snapshot == place(8, 3)
+    assert LogView(start_offset=Offset(0), end_offset=Offset(0)).latest_snapshot is None
+
+
+@pytest.mark.conformance(107)
+@pytest.mark.parametrize(("at", "expected"), [((14, 5), False), ((13, 5), False), ((20, 4), False), ((15, 5), True)])
+def test_epoch_before_offset_says_which_holds_more(at: tuple[int, int], expected: bool) -> None:
+    log = from_8()
+    assert log.is_older_than(place(*at)) is expected
+    assert log.is_older_than(place(9, 6))
+
+
+@pytest.mark.conformance(107)
+def test_a_log_that_is_replaced_is_empty_and_durable_up_to_the_snapshot() -> None:
+    log = from_8()
+    log.append(base_offset=Offset(14), end_offset=Offset(16), epoch=Epoch(5))
+    log.submit(Io(1))
+    log.replace_by(place(20, 6))
+    log.submit(Io(2))
+    log.persist(Io(1))
+    assert (log.start_offset, log.flushed_end_offset, log.committed_end_offset) == (20, 20, 20)
+    assert (log.end, log.epochs, log.snapshots) == (place(20, 6), (), (place(20, 6),))
+
+
+@pytest.mark.conformance(110)
+def test_a_log_that_is_cleaned_begins_at_a_snapshot() -> None:
+    log = from_8()
+    log.commit_to(Offset(14))
+    log.begin_at(place(12, 5))
+    assert (log.start_offset, log.snapshots) == (12, (place(12, 5),))
+    assert log.epochs == (EpochStart(epoch=Epoch(5), start_offset=Offset(12)),)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda log: log.add_snapshot(place(15, 5)),
+        lambda log: log.add_snapshot(place(12, 3)),
+        lambda log: log.begin_at(place(8, 3)),
+        lambda log: log.begin_at(place(12, 5)),
+        lambda log: log.begin_at(place(13, 5)),
+        lambda log: log.replace_by(place(14, 5)),
+    ],
+)
+def test_snapshots_of_other_logs_are_our_bugs(wrong: Callable[[LogView], object]) -> None:
+    with pytest.raises(AssertionError):
+        wrong(from_8())

@@ -72,3 +72,12 @@ def test_records_come_in_the_order_of_the_log() -> None:
         grown().record(Offset(20), KRaftVoters(TWO))
     with pytest.raises(AssertionError):
         Membership(STATIC).record(Offset(-2), KRaftVersion(1))
+
+
+@pytest.mark.conformance(139, 140)
+def test_a_snapshot_that_replaces_the_log_replaces_what_it_said() -> None:
+    made = grown()
+    made.replace_by(Offset(7), (KRaftVersion(1), KRaftVoters(TWO)))
+    assert (made.voters, made.kraft_version, made.voters_offset) == (TWO, 1, 6)
+    made.replace_by(Offset(50), ())
+    assert (made.voters, made.kraft_version, made.voters_offset) == (STATIC, 0, None)

@@ -48,6 +48,8 @@ from tests.core.said import (
     fetch,
     fetch_snapshot,
     fetched,
+    place,
+    sliced,
     update_voter,
     vote,
     voted,
@@ -120,6 +122,8 @@ RESPONSES = [
     fetched(diverging=(1, 1)),
     fetched(diverging=(-1, 1)),
     fetched(snapshot=(-1, 3)),
+    fetched(snapshot=(30, 5)),
+    *(sliced(epoch=epoch) for epoch in (None, 4, 5, 6)),
     messages.ChangeVoterResponse(error=0),
     messages.ChangeVoterResponse(error=ErrorCode.REQUEST_TIMED_OUT),
     *(
@@ -139,6 +143,10 @@ EVENTS: Mapping[str, list[Event]] = {
     "storage": [
         *(events.Persisted(io=Io(io)) for io in (0, 1, 99)),
         *(events.CorruptionFound(damage=damage(offset)) for offset in (0, 4, 9, 10)),
+        *(events.SnapshotFrozen(snapshot_id=place(*at)) for at in ((3, 1), (3, 2), (30, 3), (30, 5))),
+        events.DownloadAdvanced(snapshot_id=place(30, 5), position=0),
+        events.DownloadFailed(snapshot_id=place(30, 5), reason="damaged"),
+        events.SnapshotsExpired(oldest_kept=place(3, 1)),
     ],
     "time": [events.TimerDue()],
     "application": [

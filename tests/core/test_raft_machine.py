@@ -107,6 +107,16 @@ class Liar:
                 return begun(epoch=epoch, leader_id=leader_id, error=error)
             case messages.EndQuorumEpochRequest():
                 return ended(epoch=epoch, leader_id=leader_id, error=error)
+            case messages.FetchSnapshotRequest():
+                return messages.FetchSnapshotResponse(
+                    error=error,
+                    epoch=rng.choice((None, Epoch(epoch), Epoch(epoch), Epoch(epoch))),
+                    leader_id=None if leader_id is None else NodeId(leader_id),
+                    snapshot_id=request.snapshot_id,
+                    size_bytes=10,
+                    position=request.position + rng.choice((0, 0, 0, 0, 1)),
+                    received_bytes=rng.randrange(11),
+                )
             case _:
                 return fetched(
                     *self.batches(raft),
@@ -115,10 +125,23 @@ class Liar:
                     error=error,
                     high_watermark=rng.choice((None, rng.randrange(12))),
                     diverging=self.place(raft.log) if rng.random() < 0.2 else None,
-                    snapshot=(1, 1) if rng.random() < 0.05 else None,
+                    snapshot=self.snapshot(raft.log) if rng.random() < 0.1 else None,
                     invalid="bytes" if rng.random() < 0.1 else None,
                     told=self.told(),
                 )
+
+    def snapshot(self, log: LogView) -> tuple[int, int]:
+        return log.end_offset + self.rng.choice((-1, 0, 0, 1, 2)), self.epoch(log.last_epoch + 1)
+
+    def download(self, effect: effects.BeginDownload | effects.AppendDownload) -> events.Event:
+        """What the bulk lane makes of it."""
+        if self.rng.random() < 0.1:
+            return events.DownloadFailed(snapshot_id=effect.snapshot_id, reason="damaged")
+        if isinstance(effect, effects.BeginDownload):
+            return events.DownloadAdvanced(snapshot_id=effect.snapshot_id, position=self.rng.choice((0, 0, 5)))
+        if effect.is_last:
+            return events.SnapshotFrozen(snapshot_id=effect.snapshot_id)
+        return events.DownloadAdvanced(snapshot_id=effect.snapshot_id, position=effect.position + 1)
 
     def batches(self, raft: Raft) -> list[FetchedBatch]:
         rng = self.rng
@@ -168,6 +191,7 @@ class Life:
         self.durable = 0
         self.asked: dict[int, effects.Send] = {}
         self.given: tuple[FetchedBatch, ...] = ()
+        self.bulk: list[events.Event] = []
         self.is_dead = False
         records = self.disk.records
         starts = [
@@ -214,10 +238,15 @@ class Life:
                 case effects.TruncateTo():
                     kept = self.memory.records[: effect.end_offset]
                     self.job(effect.io, dataclasses.replace(self.memory, records=kept))
+                case effects.InstallSnapshot(snapshot_id=snapshot_id):
+                    held = (int(snapshot_id.epoch),) * snapshot_id.offset
+                    self.job(effect.io, dataclasses.replace(self.memory, records=held))
+                case effects.BeginDownload() | effects.AppendDownload():
+                    self.bulk.append(self.liar.download(effect))
                 case effects.Send():
                     self.asked[effect.peer.id] = effect
                     self.hold(effect.after, effect.message)
-                case effects.Reply() | effects.ReplyFetch():
+                case effects.Reply() | effects.ReplyFetch() | effects.ReplySnapshot():
                     self.hold(effect.after, effect.message)
                 case effects.Fatal():
                     self.is_dead = True
@@ -256,6 +285,7 @@ class Life:
             (30, self.flush),
             (12, self.wait),
             (8, self.propose),
+            (10, self.do_bulk),
             (1, lambda: self.step(events.ResignRequested(epoch=self.raft.epoch))),
             (2, self.start),
             (1, lambda: self.step(events.ShutdownRequested(timeout_ms=self.rng.randrange(5_000)))),
@@ -311,6 +341,10 @@ class Life:
             self.epoch_on_disk = self.disk.election.epoch
             self.release()
             self.step(events.Persisted(io=Io(self.durable)))
+
+    def do_bulk(self) -> None:
+        if self.bulk:
+            self.step(self.bulk.pop(0))
 
     def wait(self) -> None:
         until_ms = self.raft.next_deadline_ms()

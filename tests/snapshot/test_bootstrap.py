@@ -10,7 +10,7 @@ from pykraft.log.os_fs import OsFs
 from pykraft.snapshot.bootstrap import membership_in_snapshot, write_bootstrap
 from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path, list_snapshots
 from pykraft.snapshot.reader import SnapshotReader
-from pykraft.types import KRaftVersion, KRaftVoters, MembershipRecord, VoterSet
+from pykraft.types import KRaftVersion, KRaftVoters, MembershipRecord, Offset, VoterSet
 from tests.core.replicas import voter_set
 
 

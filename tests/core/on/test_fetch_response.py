@@ -14,7 +14,7 @@ from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, State
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.types import Offset
-from tests.core.replicas import LATER_MS, NOW, answer, candidate, follower, kinds, only, prospective, replica
+from tests.core.replicas import NOW, answer, candidate, follower, kinds, only, prospective, replica
 from tests.core.said import batch, fetched
 
 
@@ -139,12 +139,11 @@ def test_a_divergence_that_cuts_nothing_makes_no_sense(diverging: tuple[int, int
     assert made.log.end_offset == 10
 
 
-def test_a_snapshot_is_reported_and_keeps_no_follower_quiet() -> None:
+@pytest.mark.conformance(122)
+def test_a_snapshot_in_the_place_of_records_is_fetched() -> None:
     made = following()
-    found = answer(made, fetched(snapshot=(30, 5)))
-    assert "snapshot" in only(found, Report).text
-    assert made.connections.is_backing_off(2)
-    assert (state_of(made).has_fetched, state_of(made).fetch_deadline_ms) == (False, LATER_MS)
+    assert kinds(answer(made, fetched(snapshot=(30, 5)))) == ["BeginDownload"]
+    assert state_of(made).has_fetched
 
 
 @pytest.mark.parametrize(

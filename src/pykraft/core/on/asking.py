@@ -88,7 +88,8 @@ def send_fetch_to_leader(replica: Replica, state: Follower, now: Instant) -> Non
         return
     leader, download = Peer(id=state.leader_id, endpoint=endpoint), state.download
     if download is None or download.is_asked:
-        replica.state = replace(state, download=None)
+        if download is not None:
+            replica.state = replace(state, download=None)
         send(replica, leader, _fetch(replica), now, Relies.LOG)
     elif download.position is not None:
         replica.state = replace(state, download=replace(download, is_asked=True))

@@ -1,0 +1,166 @@
+"""A snapshot on its way: what is asked for, what comes of each answer, and what ends it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.core import messages
+from pykraft.core.effects import AbandonDownload, AppendDownload, BeginDownload, Effect, Report, Send
+from pykraft.core.events import DownloadAdvanced, DownloadFailed
+from pykraft.core.on.download import on_download_advanced, on_download_failed
+from pykraft.core.on.timer import poll
+from pykraft.core.replica import Replica
+from pykraft.core.state import Follower, SnapshotDownload
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.types import Offset
+from tests.core.replicas import NOW, answer, done, follower, kinds, later, only, replica, unattached
+from tests.core.said import fetched, place, sliced
+
+ID = place(30, 5)
+FETCH_TIMEOUT_MS = 2_000
+
+
+def downloading(position: int | None = 0) -> Replica:
+    """Follows 2 in epoch 5, and fetches a snapshot; its log ends at 10, everything below 4 is committed."""
+    made = replica(follower())
+    made.log.commit_to(Offset(4))
+    answer(made, fetched(snapshot=(30, 5)))
+    if position is not None:
+        on_download_advanced(made, DownloadAdvanced(snapshot_id=ID, position=position), NOW)
+    return made
+
+
+def state_of(made: Replica) -> Follower:
+    assert isinstance(made.state, Follower)
+    return made.state
+
+
+def asks(made: Replica, ms: int = 0) -> list[messages.Request]:
+    poll(made, later(ms))
+    return [effect.message for effect in done(made) if isinstance(effect, Send)]
+
+
+@pytest.mark.conformance(122)
+def test_a_snapshot_in_the_place_of_records_is_fetched() -> None:
+    made = replica(follower())
+    found = answer(made, fetched(snapshot=(30, 5)))
+    assert only(found, BeginDownload) == BeginDownload(snapshot_id=ID, leader_epoch=made.epoch)
+    assert state_of(made).download == SnapshotDownload(snapshot_id=ID)
+    assert (state_of(made).has_fetched, state_of(made).fetch_deadline_ms) == (True, NOW.mono_ms + FETCH_TIMEOUT_MS)
+
+
+@pytest.mark.conformance(122)
+@pytest.mark.parametrize("wrong", [(-1, 5), (30, -1), (30, 6), (10, 3), (9, 3), (30, 2), (3, 4)])
+def test_a_snapshot_that_cannot_help_makes_no_sense(wrong: tuple[int, int]) -> None:
+    made = replica(follower())
+    made.log.commit_to(Offset(4))
+    with pytest.raises(ProtocolError, match="it offers the snapshot"):
+        answer(made, fetched(snapshot=wrong))
+    assert state_of(made).download is None
+
+
+def test_nothing_is_asked_while_the_host_is_busy() -> None:
+    assert asks(downloading(None)) == []
+
+
+def test_the_bytes_from_its_position_on_are_asked_for_once() -> None:
+    made = downloading(7)
+    (request,) = asks(made)
+    assert request == messages.FetchSnapshotRequest(
+        replica=made.local.key, epoch=made.epoch, snapshot_id=ID, position=7, size_bytes_max=1_048_576
+    )
+    assert asks(made) == []
+
+
+@pytest.mark.conformance(122)
+@pytest.mark.parametrize(("position", "is_last"), [(0, False), (14, False), (15, True)])
+def test_what_came_is_appended(position: int, is_last: bool) -> None:
+    made = downloading(position)
+    found = answer(made, sliced(position=position))
+    assert found == [AppendDownload(snapshot_id=ID, position=position, is_last=is_last)]
+    assert state_of(made).download == SnapshotDownload(snapshot_id=ID)
+    assert state_of(made).fetch_deadline_ms == NOW.mono_ms + FETCH_TIMEOUT_MS
+
+
+@pytest.mark.conformance(122)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        sliced(position=1),
+        sliced(snapshot=(31, 5)),
+        sliced(received_bytes=0),
+        sliced(received_bytes=26),
+        sliced(size_bytes=-1),
+    ],
+)
+def test_bytes_that_were_not_asked_for_make_no_sense(wrong: messages.FetchSnapshotResponse) -> None:
+    made = downloading()
+    with pytest.raises(ProtocolError, match="asked was for 0"):
+        answer(made, wrong)
+
+
+@pytest.mark.conformance(122)
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [(ErrorCode.SNAPSHOT_NOT_FOUND, []), (ErrorCode.POSITION_OUT_OF_RANGE, [AbandonDownload(snapshot_id=ID)])],
+)
+def test_a_snapshot_that_is_gone_is_given_up_and_the_leader_is_alive(error: ErrorCode, expected: list[Effect]) -> None:
+    made = downloading()
+    assert answer(made, sliced(error=error), now=later(100)) == expected
+    assert state_of(made).download is None
+    assert state_of(made).fetch_deadline_ms == NOW.mono_ms + 100 + FETCH_TIMEOUT_MS
+    assert [type(request) for request in asks(made, 200)] == [messages.FetchRequest]
+
+
+@pytest.mark.parametrize("response", [sliced(error=ErrorCode.UNKNOWN_SERVER_ERROR), sliced(epoch=None, error=3)])
+def test_after_any_other_error_a_fetch_comes_first(response: messages.FetchSnapshotResponse) -> None:
+    made = downloading()
+    asks(made)
+    assert answer(made, response) == []
+    assert made.connections.is_backing_off(2)
+    assert [type(request) for request in asks(made, 200)] == [messages.FetchRequest]
+    assert state_of(made).download is None
+
+
+@pytest.mark.conformance(122, 146)
+def test_after_silence_a_fetch_comes_first() -> None:
+    made = downloading()
+    assert len(asks(made)) == 1
+    made.connections.reset()
+    assert [type(request) for request in asks(made)] == [messages.FetchRequest]
+
+
+@pytest.mark.conformance(122)
+@pytest.mark.parametrize("epoch", [4, 6])
+def test_an_answer_of_another_epoch_brings_nothing(epoch: int) -> None:
+    made = downloading()
+    assert "AppendDownload" not in kinds(answer(made, sliced(epoch=epoch)))
+
+
+@pytest.mark.conformance(122)
+def test_who_does_not_fetch_a_snapshot_has_no_use_for_an_answer() -> None:
+    for made in (replica(follower()), replica(unattached())):
+        assert answer(made, sliced(leader_id=None)) == []
+
+
+def test_the_time_that_the_disk_took_is_not_the_leaders_fault() -> None:
+    made = downloading(None)
+    on_download_advanced(made, DownloadAdvanced(snapshot_id=ID, position=3), later(300))
+    assert state_of(made).fetch_deadline_ms == NOW.mono_ms + 300 + FETCH_TIMEOUT_MS
+    assert state_of(made).download == SnapshotDownload(snapshot_id=ID, position=3)
+
+
+@pytest.mark.parametrize("made", [replica(follower()), replica(unattached()), downloading()])
+def test_news_of_a_former_download_change_nothing(made: Replica) -> None:
+    before = made.state
+    on_download_advanced(made, DownloadAdvanced(snapshot_id=place(20, 5), position=3), NOW)
+    on_download_failed(made, DownloadFailed(snapshot_id=place(20, 5), reason="damaged"), NOW)
+    assert made.state is before
+
+
+def test_a_download_that_failed_ends_with_a_pause() -> None:
+    made = downloading()
+    on_download_failed(made, DownloadFailed(snapshot_id=ID, reason="damaged at 7"), NOW)
+    assert "damaged at 7" in only(done(made), Report).text
+    assert state_of(made).download is None
+    assert made.connections.is_backing_off(2)

@@ -1,0 +1,117 @@
+"""A frozen snapshot stands for the beginning of the log, or takes its place; old ones go with what they stand for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pykraft.core.effects import InstallSnapshot, MoveLogStart, NotifyHighWatermark, Report
+from pykraft.core.events import CorruptionFound, SnapshotFrozen, SnapshotsExpired
+from pykraft.core.on.corruption import on_corruption_found
+from pykraft.core.on.snapshot import on_snapshot_frozen, on_snapshots_expired
+from pykraft.core.replica import Replica
+from pykraft.core.state import Follower, SnapshotDownload, State
+from pykraft.types import KRaftVersion, KRaftVoters, Offset, OffsetAndEpoch
+from tests.core.replicas import (
+    NOW,
+    candidate,
+    done,
+    follower,
+    kinds,
+    leader,
+    only,
+    prospective,
+    replica,
+    resigned,
+    unattached,
+    voter_set,
+)
+from tests.core.said import damage, place
+
+
+def freeze(made: Replica, at: OffsetAndEpoch) -> None:
+    voters = KRaftVoters(voter_set(1, 2))
+    on_snapshot_frozen(made, SnapshotFrozen(snapshot_id=at, membership=(KRaftVersion(1), voters)), NOW)
+
+
+def committed(state: State, up_to: int = 4) -> Replica:
+    made = replica(state)
+    made.log.commit_to(Offset(up_to))
+    return made
+
+
+@pytest.mark.parametrize("state", [follower(), leader(), unattached(), resigned()])
+def test_one_of_what_the_log_holds_is_remembered(state: State) -> None:
+    made = committed(state)
+    freeze(made, place(4, 1))
+    assert done(made) == []
+    assert made.log.snapshots == (place(4, 1),)
+
+
+@pytest.mark.conformance(107, 122)
+@pytest.mark.parametrize("state", [follower(), unattached(), prospective(), candidate()])
+def test_one_that_holds_more_takes_the_place_of_the_log(state: State) -> None:
+    made = committed(state)
+    freeze(made, place(30, 5))
+    found = done(made)
+    assert only(found, InstallSnapshot).snapshot_id == place(30, 5)
+    assert only(found, NotifyHighWatermark).high_watermark == made.high_watermark == 30
+    assert (made.log.start_offset, made.log.end, made.log.snapshots) == (30, place(30, 5), (place(30, 5),))
+    assert (made.voters, made.kraft_version, made.membership.voters_offset) == (voter_set(1, 2), 1, 29)
+
+
+def test_a_resigned_leader_has_no_high_watermark_to_raise() -> None:
+    made = committed(resigned())
+    freeze(made, place(30, 5))
+    assert (made.log.end_offset, made.high_watermark) == (30, None)
+
+
+def test_the_download_is_over() -> None:
+    made = committed(replace(follower(), download=SnapshotDownload(snapshot_id=place(30, 5))))
+    freeze(made, place(4, 1))
+    assert isinstance(made.state, Follower)
+    assert made.state.download is not None
+    freeze(made, place(30, 5))
+    assert made.state.download is None
+
+
+@pytest.mark.conformance(107)
+@pytest.mark.parametrize(
+    ("state", "at"), [(leader(), (30, 5)), (follower(), (9, 2)), (follower(), (10, 1)), (follower(), (3, 9))]
+)
+def test_one_that_fits_nowhere_is_told_and_left(state: State, at: tuple[int, int]) -> None:
+    made = committed(state)
+    freeze(made, place(*at))
+    assert "of no use" in only(done(made), Report).text
+    assert (made.log.start_offset, made.log.end_offset, made.log.snapshots) == (0, 10, ())
+
+
+def test_damage_that_a_snapshot_replaces_is_cut() -> None:
+    made = committed(follower())
+    on_corruption_found(made, CorruptionFound(damage=damage(6)), NOW)
+    freeze(made, place(30, 5))
+    assert made.log.quarantine is not None
+    assert made.log.quarantine.is_cut
+    assert made.log.committed_end_offset == 30
+
+
+@pytest.mark.conformance(110)
+def test_the_log_begins_at_the_oldest_that_is_kept() -> None:
+    made = committed(leader(), 10)
+    for at in (place(3, 1), place(8, 3), place(10, 3)):
+        freeze(made, at)
+    on_snapshots_expired(made, SnapshotsExpired(oldest_kept=place(8, 3)), NOW)
+    assert only(done(made), MoveLogStart).snapshot_id == place(8, 3)
+    assert (made.log.start_offset, made.log.snapshots) == (8, (place(8, 3), place(10, 3)))
+    assert made.log.snapshot_instead_of(Offset(7), made.log.last_epoch) == place(10, 3)
+
+
+@pytest.mark.conformance(106)
+@pytest.mark.parametrize("oldest", [(4, 1), (8, 3)])
+def test_one_that_is_gone_or_not_committed_moves_nothing(oldest: tuple[int, int]) -> None:
+    made = committed(leader())
+    made.log.add_snapshot(place(8, 3))
+    on_snapshots_expired(made, SnapshotsExpired(oldest_kept=place(*oldest)), NOW)
+    assert kinds(done(made)) == []
+    assert made.log.start_offset == 0
