@@ -18,7 +18,7 @@ from pykraft.config import NodeConfig
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
 from pykraft.host.producers import Outcome
-from pykraft.log.lane import AppendBatches, Job, Truncate, WriteElection
+from pykraft.log.lane import AppendBatches, BeginAnew, Job, Truncate, WriteElection
 from pykraft.protocol.api import ApiKey, decode_request_body, decode_request_header
 from pykraft.protocol.batch import scan
 from pykraft.types import Buffer, Endpoint, Instant
@@ -128,7 +128,7 @@ class Machine(FakePorts):
                 self.durable_epoch = job.election.epoch
             case AppendBatches():
                 self.durable_end_offset = job.batches[-1][0].end_offset
-            case Truncate():
+            case Truncate() | BeginAnew():
                 self.durable_end_offset = job.offset
 
     def _check_spoken(self, frame: bytes) -> None:

@@ -20,10 +20,10 @@ own check allows the class that it then exempts. `SHARED_WORDS` do not count: th
 SHARED_WORDS = frozenset({"pykraft.types", "pykraft.errors", "pykraft.config"})
 JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.cli.main": (14, "the table of all commands"),
-    "pykraft.core.on.dispatch": (15, "the table of all messages"),
-    "pykraft.host.host": (13, "the one face of all parts"),
-    "pykraft.host.open": (14, "all that a start reads, in its order"),
-    "pykraft.host.parts": (16, "all parts of a node, put together"),
+    "pykraft.core.on.dispatch": (16, "the table of all messages"),
+    "pykraft.host.host": (15, "the one face of all parts"),
+    "pykraft.host.open": (16, "all that a start reads, in its order"),
+    "pykraft.host.parts": (20, "all parts of a node, put together"),
     "pykraft.rpc.codec": (15, "the table of all RPCs"),
     "pykraft.sim.invariants": (40, "the table of all invariants"),
     "pykraft.sim.world": (16, "all parts of a world, put together"),
@@ -33,9 +33,6 @@ JOINERS: dict[str, tuple[int, str]] = {
 ENTRY_POINTS = {
     "pykraft.__main__": "python -m pykraft",
     "pykraft.cli.main": "the script of pyproject.toml",
-    "pykraft.snapshot.download": "the host, when it fetches snapshots",
-    "pykraft.snapshot.reader": "the host, when it loads them",
-    "pykraft.snapshot.catalog": "the host, when it serves and cleans them",
     "pykraft.snapshot.schedule": "state machines, when they take them",
 }
 """Modules that somebody outside the package imports, and who. What scripts in bin name counts by itself."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
 from pykraft.config import NodeConfig
 from pykraft.core.events import (
@@ -36,9 +37,11 @@ from pykraft.host.parts import assemble
 from pykraft.host.ports import ConnectionId, Ports
 from pykraft.host.producers import UNDECIDED_PROPOSALS_MAX, Outcome
 from pykraft.host.stepping import Stepping
+from pykraft.host.taking import TakenSnapshot
 from pykraft.log.fs import Fs
 from pykraft.log.lane import OrderedLane
-from pykraft.types import Buffer, Epoch, Instant, Io, NodeId, Offset, VoterSet
+from pykraft.snapshot.writer import Serializer
+from pykraft.types import Buffer, Epoch, Instant, Io, NodeId, Offset, OffsetAndEpoch, VoterSet
 
 
 class Host:
@@ -191,6 +194,25 @@ class Host:
         self._put(UpgradeRequested(handle=handle, epoch=epoch, version=version, validate_only=validate_only), now)
         if self._parts.inbox.is_closed:
             self._parts.upgrades.end()
+
+    def create_snapshot(
+        self,
+        snapshot_id: OffsetAndEpoch,
+        serializer: Serializer[Any],
+        on_begun: Callable[[TakenSnapshot | Exception | None], None],
+    ) -> None:
+        """Begin a snapshot of the application's state as of this offset (exclusive), where a committed batch ends.
+
+        ``on_begun`` is called exactly once, perhaps before this returns, unless the node ends before: with the snapshot
+        to write; with None when it is not needed; or with UsageError.
+
+        Source: Kafka's ``RaftClient.createSnapshot``.
+        """
+        raft = self._stepping.raft
+        if raft is None or self._parts.inbox.is_closed:
+            on_begun(NotRunningError("a snapshot is taken on a node that runs"))
+        else:
+            self._parts.taking.begin(raft, snapshot_id, serializer, on_begun)
 
     def shutdown(self, timeout_ms: int, now: Instant) -> None:
         """Hand over and leave; `Ports.stop` follows within ``timeout_ms``."""

@@ -26,6 +26,7 @@ from pykraft.host.recent import RecentBatches
 from pykraft.host.scrubbing import Scrubbing
 from pykraft.host.snapshot_files import SnapshotFiles
 from pykraft.host.snapshots import Snapshots
+from pykraft.host.taking import Taking
 from pykraft.host.upgrades import Upgrades
 from pykraft.log.scrub import ScrubbableLog
 from pykraft.rpc.context import RpcContext
@@ -59,6 +60,7 @@ class Parts:
     delivery: Delivery
     scrubbing: Scrubbing
     snapshots: Snapshots
+    taking: Taking
     measurements: Measurements
     ending: Ending
 
@@ -115,6 +117,7 @@ def assemble(
         delivery=Delivery(ports, log, recent, view.start_offset, scrubbing.suspect, snapshot_files),
         scrubbing=scrubbing,
         snapshots=Snapshots(ports, inbox, snapshot_files, log),
+        taking=Taking(ports, inbox, snapshot_files, log, recent),
         measurements=Measurements(),
         ending=Ending(),
     )

@@ -1,0 +1,135 @@
+"""Snapshots between nodes: taken on one, fetched and installed by another, kept and removed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pykraft.client.serde import bytes_serde
+from pykraft.errors import UsageError
+from pykraft.host.snapshots import CLEAN_INTERVAL_MS
+from pykraft.host.taking import TakenSnapshot
+from pykraft.snapshot.files import checkpoint_path, list_snapshots
+from pykraft.snapshot.reader import SnapshotReader
+from pykraft.types import Epoch, Offset, OffsetAndEpoch
+from tests.host.cluster import Cluster, Machine
+
+
+def committed(cluster: Cluster, machine: Machine, count: int) -> OffsetAndEpoch:
+    """Commit so many batches of one record each; the end of the committed log."""
+    for number in range(count):
+        machine.propose(b"record %d" % number)
+        cluster.settle()
+    high_watermark = machine.running.high_watermark
+    assert high_watermark is not None
+    return OffsetAndEpoch(high_watermark, machine.running.epoch)
+
+
+def take(cluster: Cluster, machine: Machine, snapshot_id: OffsetAndEpoch, *values: bytes) -> None:
+    """The application of this node takes a snapshot of these values."""
+    answers: list[object] = []
+    machine.running.create_snapshot(snapshot_id, bytes_serde, answers.append)
+    cluster.settle()
+    (taken,) = answers
+    assert isinstance(taken, TakenSnapshot)
+    taken.append(values, answers.append)
+    taken.freeze(answers.append)
+    cluster.settle()
+    assert answers[1] is None
+    assert answers[2] == len(machine.fs.read(checkpoint_path(machine.config.partition_directory, snapshot_id)))
+    machine.running.on_tick(cluster.now)
+
+
+def snapshots_of(machine: Machine) -> list[OffsetAndEpoch]:
+    return list_snapshots(machine.fs, machine.config.partition_directory)
+
+
+def values_in(machine: Machine, snapshot_id: OffsetAndEpoch) -> list[bytes]:
+    reader = SnapshotReader.of(machine.fs, machine.config.partition_directory, snapshot_id, bytes_serde)
+    return [value for batch in reader for value in batch.records]
+
+
+def lagging(cluster: Cluster) -> tuple[Machine, Machine, OffsetAndEpoch]:
+    """A leader with a snapshot, behind which its log begins, and a machine that was away meanwhile."""
+    leader = cluster.leader()
+    away = cluster.others(leader)[0]
+    away.crash()
+    snapshot_id = committed(cluster, leader, 8)
+    take(cluster, leader, OffsetAndEpoch(Offset(3), snapshot_id.epoch), b"old")
+    take(cluster, leader, snapshot_id, b"state " * 30, b"more")
+    return leader, away, snapshot_id
+
+
+@pytest.mark.conformance(119, 121, 122)
+@pytest.mark.parametrize("slice_size_bytes", [1_000_000, 64])
+def test_who_was_away_gets_the_snapshot_and_what_follows(slice_size_bytes: int) -> None:
+    cluster = Cluster(fetch_snapshot_size_bytes_max=slice_size_bytes)
+    leader, away, snapshot_id = lagging(cluster)
+    away.fs = type(away.fs)()
+    away.start()
+    cluster.run_until(lambda: away.running.log_end_offset == leader.running.log_end_offset)
+    assert away.running.log_start_offset == snapshot_id.offset
+    assert snapshots_of(away) == [snapshot_id]
+    assert values_in(away, snapshot_id) == [b"state " * 30, b"more"]
+    leader.propose(b"after")
+    cluster.run_until_committed(snapshot_id.offset + 1, away)
+    assert away.listener.values[-1] == b"after"
+
+
+@pytest.mark.conformance(107, 108)
+def test_after_a_restart_the_log_begins_at_the_snapshot() -> None:
+    cluster = Cluster()
+    leader, away, snapshot_id = lagging(cluster)
+    away.fs = type(away.fs)()
+    away.start()
+    cluster.run_until(lambda: away.running.log_start_offset == snapshot_id.offset)
+    cluster.settle()
+    away.crash()
+    away.start()
+    assert (away.running.log_start_offset, away.running.log_end_offset) == (snapshot_id.offset, snapshot_id.offset)
+    leader.propose(b"after")
+    cluster.run_until_committed(snapshot_id.offset + 1, away)
+
+
+@pytest.mark.conformance(107)
+def test_an_install_that_was_cut_short_is_finished_at_the_next_start() -> None:
+    cluster = Cluster()
+    _, away, snapshot_id = lagging(cluster)
+    away.fs = type(away.fs)()
+    away.start()
+    cluster.run_until(lambda: away.running.log_end_offset > 0 or snapshots_of(away) != [])
+    assert snapshots_of(away) == [snapshot_id]
+    away.crash()
+    away.start()
+    assert away.running.log_start_offset == away.running.log_end_offset == snapshot_id.offset
+    assert any("takes its place" in report for report in away.reports)
+
+
+@pytest.mark.conformance(110)
+def test_what_is_no_longer_needed_goes_and_the_log_with_it() -> None:
+    cluster = Cluster()
+    for machine in cluster.machines.values():
+        machine.crash()
+        machine.config = replace(machine.config, log=replace(machine.config.log, retention_age_ms_max=0))
+        machine.start()
+    leader, _, snapshot_id = lagging(cluster)
+    assert len(snapshots_of(leader)) == 2
+    for _ in range(2):
+        cluster.run(CLEAN_INTERVAL_MS // 2 + 1_000)
+    assert snapshots_of(leader) == [snapshot_id]
+    assert leader.running.log_start_offset == snapshot_id.offset
+
+
+@pytest.mark.conformance(105, 123)
+@pytest.mark.parametrize(("offset", "epoch"), [(0, 1), (1, 2), (99, 1), (3, 0), (-1, 1)])
+def test_a_snapshot_is_of_the_committed_log(offset: int, epoch: int) -> None:
+    cluster = Cluster()
+    machine = cluster.leader()
+    committed(cluster, machine, 4)
+    for each in cluster.machines.values():
+        answers: list[object] = []
+        wanted = OffsetAndEpoch(Offset(offset), Epoch(epoch + machine.running.epoch - 1))
+        each.running.create_snapshot(wanted, bytes_serde, answers.append)
+        cluster.settle()
+        assert isinstance(answers[0], UsageError) or (offset < 0 and answers[0] is None)

@@ -1,0 +1,100 @@
+"""The beginning of a log: behind a snapshot that took its place, or where cleaning left it; power lost meanwhile."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from random import Random
+
+import pytest
+
+from pykraft.log.log import Log
+from pykraft.types import Epoch, EpochStart, Offset
+from tests.log.logs import DIRECTORY, bytes_of, content, fill, open_log, run_of
+from tests.log.page_cache_fs import PageCacheFs, PowerLossError
+
+
+def logs_of(fs: PageCacheFs) -> list[str]:
+    return [name for name in fs.listdir(DIRECTORY) if name.endswith(".log")]
+
+
+def replaced(fs: PageCacheFs) -> Log:
+    """A log of three segments that is about to be replaced by a snapshot that ends at 50."""
+    log, _ = open_log(fs)
+    fill(log, run_of(0, 20, size_bytes=300))
+    assert len(log.views()) > 2
+    return log
+
+
+@pytest.mark.conformance(107)
+def test_a_log_that_begins_anew_is_empty_behind_the_snapshot_and_goes_on() -> None:
+    fs = PageCacheFs()
+    log = replaced(fs)
+    log.begin_anew_at(Offset(50))
+    assert (log.start_offset, log.end_offset, log.flushed_offset, log.epochs) == (50, 50, 50, [])
+    assert logs_of(fs) == [f"{50:020d}.log"]
+    assert log.generation == 1
+    batches = run_of(50, 3, epoch=4)
+    fill(log, batches)
+    log.close()
+    fs.open(DIRECTORY / f"{50:020d}-{1:010d}.checkpoint", create=True).close()
+    log, recovery = open_log(fs)
+    assert (content(log), log.start_offset, recovery.corrupt) == (bytes_of(batches), 50, ())
+
+
+@pytest.mark.conformance(107)
+def test_power_loss_at_every_operation_of_a_new_beginning_leaves_a_sound_log() -> None:
+    for last in range(200):
+        fs = PageCacheFs()
+        log = replaced(fs)
+        checkpoint = fs.open(DIRECTORY / f"{50:020d}-{1:010d}.checkpoint", create=True)
+        checkpoint.sync()
+        fs.sync_dir(DIRECTORY)
+        fs.last_operation = len(fs.operations) + last
+        is_done = False
+        with suppress(PowerLossError):
+            log.begin_anew_at(Offset(50))
+            is_done = True
+        fs.power_loss(Random(last))
+        log, recovery = open_log(fs)
+        assert recovery.corrupt == ()
+        assert content(log) == bytes_of(run_of(0, 20, size_bytes=300))[log.start_offset : log.end_offset]
+        assert log.end_offset <= 20 or log.start_offset == log.end_offset == 50
+        log.begin_anew_at(Offset(50))
+        assert log.end_offset == 50
+        if is_done:
+            break
+    assert is_done
+    assert last > 10
+
+
+@pytest.mark.conformance(107)
+def test_a_damaged_log_may_begin_anew() -> None:
+    fs = PageCacheFs()
+    log = replaced(fs)
+    name = DIRECTORY / logs_of(fs)[0]
+    log.close()
+    fs.open(name, write=True).pwrite([b"\xff"], 70)
+    log, recovery = open_log(fs)
+    assert recovery.corrupt
+    log.begin_anew_at(Offset(50))
+    assert (log.start_offset, log.end_offset) == (50, 50)
+
+
+@pytest.mark.conformance(110)
+@pytest.mark.parametrize("offset", [0, 1, 7, 12, 19, 20])
+def test_a_cleaned_log_loses_whole_segments_below_a_snapshot_only(offset: int) -> None:
+    fs = PageCacheFs()
+    log = replaced(fs)
+    bases = [view.base_offset for view in log.views()]
+    kept = [base for base, end in zip(bases, [*bases[1:], 99], strict=True) if end > offset]
+    log.delete_before(Offset(offset))
+    assert log.start_offset == offset
+    assert logs_of(fs) == [f"{base:020d}.log" for base in kept]
+    assert content(log) == bytes_of(run_of(0, 20, size_bytes=300))[offset:]
+    fill(log, run_of(20, 2, epoch=2))
+    log.truncate_to(Offset(20))
+    log.close()
+    fs.open(DIRECTORY / f"{20:020d}-{1:010d}.checkpoint", create=True).close()
+    log, recovery = open_log(fs)
+    assert (log.start_offset, log.end_offset, recovery.corrupt) == (kept[0], 20, ())
+    assert log.epochs == [EpochStart(epoch=Epoch(1), start_offset=kept[0])]
