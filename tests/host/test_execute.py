@@ -10,7 +10,7 @@ from pykraft.core import effects
 from pykraft.core.effects import Effect
 from pykraft.core.events import RequestReceived, TimerDue
 from pykraft.core.log_view import LogView
-from pykraft.core.messages import FetchResponse, VoteResponse
+from pykraft.core.messages import FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse, VoteResponse
 from pykraft.errors import ErrorCode, FatalError, UsageError
 from pykraft.host import execute as module
 from pykraft.host.execute import Step, execute, stop
@@ -19,11 +19,15 @@ from pykraft.host.parts import Parts, assemble
 from pykraft.host.ports import ConnectionId
 from pykraft.host.producers import Outcome, Rejected
 from pykraft.host.recent import Batch
-from pykraft.log.lane import AppendBatches, Truncate, WriteElection
+from pykraft.log.lane import AppendBatches, BeginAnew, DeleteBefore, Truncate, WriteElection
 from pykraft.protocol.api import decode_response, encode_request
 from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.schema import Body
+from pykraft.rpc import fetch_snapshot
+from pykraft.snapshot.catalog import Slice
 from pykraft.types import NO_IO, Election, Epoch, Io, NodeId, Offset, OffsetAndEpoch, VoterSet
 from tests.host.fakes import (
+    CONTEXT,
     LISTENER,
     FakeListener,
     FakeLog,
@@ -38,6 +42,13 @@ from tests.host.fakes import (
 )
 from tests.host.test_connections import vote
 from tests.host.test_inbound import fetch_body, vote_body
+
+
+def fetch_snapshot_body() -> Body:
+    request = FetchSnapshotRequest(
+        replica=None, epoch=Epoch(1), snapshot_id=OffsetAndEpoch(Offset(3), Epoch(1)), position=0, size_bytes_max=9
+    )
+    return fetch_snapshot.request_to_wire(request, 1, CONTEXT)
 
 
 class Desk:
@@ -65,7 +76,11 @@ class Desk:
 
     def asked(self, api_key: ApiKey) -> int:
         """Let a request arrive; its id."""
-        body, version = (fetch_body(), 18) if api_key is ApiKey.FETCH else (vote_body(), 2)
+        body, version = {
+            ApiKey.FETCH: (fetch_body(), 18),
+            ApiKey.VOTE: (vote_body(), 2),
+            ApiKey.FETCH_SNAPSHOT: (fetch_snapshot_body(), 1),
+        }[api_key]
         parts = encode_request(api_key, version, 5, None, body)
         self.parts.inbound.on_frame(ConnectionId(1), b"".join(bytes(part) for part in parts))
         arrival = self.parts.inbox.take()
@@ -254,3 +269,59 @@ def test_what_is_unsafe_stops_the_node_with_the_reason() -> None:
     (error,) = desk.ports.stops
     assert isinstance(error, FatalError)
     assert str(error) == "it would lose records"
+
+
+def snapshot_id(offset: int = 3) -> OffsetAndEpoch:
+    return OffsetAndEpoch(Offset(offset), Epoch(1))
+
+
+def test_a_snapshot_takes_the_place_of_the_log() -> None:
+    desk = Desk()
+    desk.do(effects.InstallSnapshot(io=Io(1), snapshot_id=snapshot_id(9)))
+    assert desk.ports.jobs == [BeginAnew(io=Io(1), offset=Offset(9))]
+    assert (desk.parts.recent.start_offset, desk.parts.recent.end_offset) == (9, 9)
+    assert (desk.parts.delivery.start_offset, desk.parts.delivery.high_watermark) == (9, 9)
+
+
+def test_a_log_start_that_moves_makes_reads_before_it_stale() -> None:
+    desk = Desk()
+    request_id = desk.asked(ApiKey.FETCH)
+    desk.do(reply_fetch(request_id, 1, 5), effects.MoveLogStart(io=Io(1), snapshot_id=snapshot_id()))
+    assert desk.ports.jobs == [DeleteBefore(io=Io(1), offset=Offset(3))]
+    desk.ports.finish_read()
+    assert desk.fetch_answer()[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_downloads_go_to_the_bulk_lane() -> None:
+    desk = Desk()
+    desk.do(
+        effects.BeginDownload(snapshot_id=snapshot_id(), leader_epoch=Epoch(1)),
+        effects.AppendDownload(snapshot_id=snapshot_id(), position=0, is_last=False),
+        effects.AbandonDownload(snapshot_id=snapshot_id()),
+        slice_data=b"bytes",
+    )
+    assert (len(desk.ports.reads), desk.ports.jobs) == (3, [])
+
+
+@pytest.mark.conformance(121)
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (Slice(b"bytes", 90), (0, 7, 90, b"bytes")),
+        (ErrorCode.POSITION_OUT_OF_RANGE, (ErrorCode.POSITION_OUT_OF_RANGE, 0, 0, b"")),
+        (ErrorCode.SNAPSHOT_NOT_FOUND, (ErrorCode.SNAPSHOT_NOT_FOUND, 0, 0, b"")),
+    ],
+)
+def test_a_slice_is_read_and_then_waits_for_its_write(found: Slice | ErrorCode, expected: tuple[object, ...]) -> None:
+    desk = Desk()
+    message = FetchSnapshotResponse(error=0, epoch=Epoch(1), leader_id=NodeId(1), snapshot_id=snapshot_id(), position=7)
+    request_id = desk.asked(ApiKey.FETCH_SNAPSHOT)
+    desk.do(effects.ReplySnapshot(after=Io(4), request_id=request_id, message=message, size_bytes_max=9))
+    _, then = desk.ports.reads.pop()
+    then(found)
+    assert desk.ports.sent == []
+    desk.parts.held.persisted(Io(4))
+    _, body = decode_response(ApiKey.FETCH_SNAPSHOT, 1, desk.ports.sent[-1][1])
+    partition = body["topics"][0]["partitions"][0]
+    told = (partition["error_code"], partition["position"], partition["size"], bytes(partition["unaligned_records"]))
+    assert told == expected

@@ -106,3 +106,12 @@ def test_it_answers_as_a_plain_list_of_everything_would(acts: list[tuple[str, in
         assert 0 <= recent.start_offset <= len(log)
         assert recent.size_bytes == sum(len(data) for _, data in log[recent.start_offset :])
         assert recent.take(recent.start_offset, recent.end_offset, ALL) == log[recent.start_offset :]
+
+
+def test_a_log_that_begins_anew_has_nothing_recent() -> None:
+    recent = RecentBatches(end_offset=Offset(0))
+    recent.append([batch(offset) for offset in range(5)])
+    recent.begin_anew_at(Offset(3))
+    assert (recent.start_offset, recent.end_offset, recent.size_bytes) == (3, 3, 0)
+    recent.append([batch(3)])
+    assert offsets(recent.take(Offset(3), Offset(4), ALL)) == [3]

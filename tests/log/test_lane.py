@@ -14,7 +14,17 @@ import pytest
 from pykraft.core.quarantine import Quarantine
 from pykraft.errors import StorageError
 from pykraft.log.config import LogConfig
-from pykraft.log.lane import AppendBatches, Job, OrderedLane, RemoveQuarantine, Truncate, WriteElection, WriteQuarantine
+from pykraft.log.lane import (
+    AppendBatches,
+    BeginAnew,
+    DeleteBefore,
+    Job,
+    OrderedLane,
+    RemoveQuarantine,
+    Truncate,
+    WriteElection,
+    WriteQuarantine,
+)
 from pykraft.log.quarantine_file import QuarantineFile
 from pykraft.log.quorum_state import ElectionStore
 from pykraft.protocol.batch import read_header
@@ -349,3 +359,11 @@ def test_a_quarantine_is_noted_before_the_log_is_cut_and_forgotten_after_it_grew
     lane.perform([append(4, run_of(2, 3)), RemoveQuarantine(io=Io(5))])
     assert not file.exists()
     assert fs.operations.index(("sync", LOG_0)) < fs.operations.index(("remove", "quarantine"))
+
+
+def test_what_was_appended_before_the_log_begins_anew_or_later_is_durable_first() -> None:
+    replica = Replica(PageCacheFs())
+    lane = replica.lane
+    delete, anew = DeleteBefore(io=Io(2), offset=Offset(2)), BeginAnew(io=Io(4), offset=Offset(9))
+    assert lane.perform([append(1, run_of(0, 3)), delete, append(3, run_of(3, 1)), anew, append(5, run_of(9, 1))]) == 5
+    assert bytes_of(run_of(9, 1)) == content(replica.log)

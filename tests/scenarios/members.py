@@ -59,3 +59,10 @@ def membership_in(batch: PlannedBatch) -> tuple[tuple[Offset, MembershipRecord],
     """What a leader's own batch says of voters."""
     records = enumerate(batch.control, batch.base_offset)
     return tuple((Offset(at), record) for at, record in records if isinstance(record, KRaftVersion | KRaftVoters))
+
+
+def records_at(known: Membership, offset: Offset) -> tuple[MembershipRecord, ...]:
+    """What a snapshot whose last offset this is says of voters."""
+    level, voters = known.kraft_version_at(offset), known.voters_at(offset)
+    records: list[MembershipRecord] = [KRaftVersion(level)] if level else []
+    return (*records, *(() if voters is None else (KRaftVoters(voters),)))

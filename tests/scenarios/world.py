@@ -8,7 +8,7 @@ only when a scenario says so, and each node has its own clock. Whatever a core d
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import assert_never
 
@@ -16,23 +16,16 @@ from pykraft.config import RaftConfig
 from pykraft.core import effects, events, messages
 from pykraft.core.effects import Effect
 from pykraft.core.epochs import epoch_at
-from pykraft.core.log_view import LogView
 from pykraft.core.messages import FetchedBatch
-from pykraft.core.quarantine import Quarantine
 from pykraft.core.raft import Raft
 from pykraft.core.replica import LocalReplica
 from pykraft.errors import ErrorCode
 from pykraft.types import (
     EPOCH_ZERO,
     Damage,
-    Election,
     Endpoint,
-    Epoch,
-    EpochStart,
     Instant,
     Io,
-    KRaftVersion,
-    KRaftVoters,
     Listeners,
     MembershipRecord,
     NodeId,
@@ -42,82 +35,15 @@ from pykraft.types import (
     VoterSet,
 )
 from tests.scenarios import tell
-from tests.scenarios.members import directory_id, membership, membership_in, voter
+from tests.scenarios.disk import Disk, with_slice
+from tests.scenarios.members import directory_id, membership, membership_in, records_at, voter
 
 LISTENER = "CONTROLLER"
 WALL_MS = 1_000_000
 PORT_FIRST = 9_000
 OBSERVER_WITHOUT_ID = 0
-SNAPSHOT_SIZE_BYTES = 250
-"""Size of every snapshot."""
-NO_OFFSET = Offset(0)
 OUTSIDER = 99
 """Who sends the requests that no node sends: an operator, a Java voter, an impostor."""
-
-
-@dataclass(kw_only=True)
-class Disk:
-    """What one node keeps: survives a restart as far as it is flushed."""
-
-    election: Election | None = None
-    batches: list[FetchedBatch] = field(default_factory=list)
-    quarantine: Quarantine | None = None
-    damages: tuple[Damage, ...] = ()
-    """Damage in the files that was not cut off, whether it was found or not."""
-    start_offset: Offset = NO_OFFSET
-    snapshots: dict[OffsetAndEpoch, tuple[MembershipRecord, ...]] = field(default_factory=dict)
-    """Whole snapshots, and what they say of voters; their lane waits for no job, so all copies share them."""
-    parts: dict[OffsetAndEpoch, int] = field(default_factory=dict)
-    """How many bytes of a snapshot that is fetched are there."""
-
-    @property
-    def end_offset(self) -> Offset:
-        return self.batches[-1].end_offset if self.batches else self.start_offset
-
-    @property
-    def newest_snapshot(self) -> OffsetAndEpoch | None:
-        return max(self.snapshots, key=lambda each: (each.epoch, each.offset), default=None)
-
-    def begin_at(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Keep nothing from before this snapshot."""
-        self.start_offset = snapshot_id.offset
-        self.batches = [batch for batch in self.batches if batch.end_offset > snapshot_id.offset]
-        for older in [each for each in self.snapshots if each.offset < snapshot_id.offset]:
-            del self.snapshots[older]
-
-    def begin_anew(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Keep this snapshot, and no record."""
-        self.begin_at(snapshot_id)
-        self.batches, self.damages = [], ()
-
-    @property
-    def sound_end_offset(self) -> Offset:
-        """Where recovery finds the first damage, or the end."""
-        return min((damage.start_offset for damage in self.damages), default=self.end_offset)
-
-    def copy(self) -> Disk:
-        return dataclasses.replace(self, batches=list(self.batches))
-
-    def found(self) -> Quarantine | None:
-        """What recovery makes of the damage."""
-        if not self.damages:
-            return self.quarantine
-        if self.quarantine is not None and set(self.damages) <= set(self.quarantine.damages):
-            return dataclasses.replace(self.quarantine, is_cut=False)
-        epoch = self.election.epoch if self.election else EPOCH_ZERO
-        return Quarantine(epoch=epoch, until_offset=None, damages=self.damages, is_cut=False)
-
-    def cut(self, end_offset: Offset) -> None:
-        """Remove what lies behind this offset, damage included."""
-        self.batches = [batch for batch in self.batches if batch.end_offset <= end_offset]
-        self.damages = tuple(damage for damage in self.damages if damage.start_offset < end_offset)
-
-    def epochs(self) -> list[EpochStart]:
-        starts: dict[Epoch, Offset] = {}
-        for batch in self.batches:
-            if batch.base_offset < self.sound_end_offset:
-                starts.setdefault(batch.epoch, batch.base_offset)
-        return [EpochStart(epoch=epoch, start_offset=offset) for epoch, offset in starts.items()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +84,7 @@ class Node:
         self.bulk: list[events.Event] = []
         """What the bulk lane will have done."""
         self.asked: dict[int, Message] = {}
-        view = self._recover(disk)
+        view = disk.recover()
         local_id = None if node_id == OBSERVER_WITHOUT_ID else NodeId(node_id)
         self.raft = Raft(
             config=world.config,
@@ -173,7 +99,7 @@ class Node:
                 disk.batches,
                 kraft_version=world.kraft_version,
                 is_formatted=node_id not in world.disks,  # a disk that came later has no checkpoint
-                in_snapshot=_in_snapshot(disk),
+                in_snapshot=disk.in_snapshot(),
             ),
             bootstrap=world.bootstrap,
             election=disk.election,
@@ -181,22 +107,6 @@ class Node:
             rng=Random(node_id),
             now=self.now,
         )
-
-    @staticmethod
-    def _recover(disk: Disk) -> LogView:
-        """What a start makes of a disk: a snapshot that holds more than a sound log takes its place."""
-        newest = disk.newest_snapshot
-        while True:
-            view = LogView(
-                start_offset=disk.start_offset,
-                end_offset=disk.sound_end_offset,
-                epochs=disk.epochs(),
-                snapshots=disk.snapshots,
-                quarantine=disk.found(),
-            )
-            if disk.damages or newest is None or not view.is_older_than(newest):
-                return view
-            disk.begin_anew(newest)
 
     @property
     def now(self) -> Instant:
@@ -236,7 +146,7 @@ class Node:
                 case effects.ReplyFetch():
                     self._answer(effect.request_id, self._with_batches(effect), effect.after)
                 case effects.ReplySnapshot():
-                    self._answer(effect.request_id, _with_slice(effect), effect.after)
+                    self._answer(effect.request_id, with_slice(effect), effect.after)
                 case effects.BeginDownload() | effects.AppendDownload() | effects.AbandonDownload():
                     self._download(effect)
                 case _:
@@ -247,12 +157,8 @@ class Node:
         """The application has written its state as of this offset; its lane freezes it."""
         epoch = epoch_at(self.raft.log.epochs, Offset(offset - 1))
         assert epoch is not None
-        membership = self.raft.membership
-        level, voters = membership.kraft_version_at(Offset(offset - 1)), membership.voters_at(Offset(offset - 1))
-        records: list[MembershipRecord] = [KRaftVersion(level)] if level else []
-        if voters is not None:
-            records.append(KRaftVoters(voters))
-        self._freeze(OffsetAndEpoch(offset, epoch), tuple(records))
+        records = records_at(self.raft.membership, Offset(offset - 1))
+        self._freeze(OffsetAndEpoch(offset, epoch), records)
 
     def _freeze(self, snapshot_id: OffsetAndEpoch, membership: tuple[MembershipRecord, ...]) -> None:
         self.disk.snapshots[snapshot_id] = membership
@@ -361,20 +267,6 @@ class Node:
             request, source=self.node_id, target=request.source, body=body, is_request=False, after=after
         )
         self.held.append(answer)
-
-
-def _in_snapshot(disk: Disk) -> list[tuple[Offset, MembershipRecord]]:
-    newest = disk.newest_snapshot
-    return [] if newest is None else [(Offset(newest.offset - 1), each) for each in disk.snapshots[newest]]
-
-
-def _with_slice(effect: effects.ReplySnapshot) -> messages.FetchSnapshotResponse:
-    """What the host makes of it: the bytes from there on."""
-    message = effect.message
-    if message.position >= SNAPSHOT_SIZE_BYTES:
-        return dataclasses.replace(message, error=int(ErrorCode.POSITION_OUT_OF_RANGE))
-    received_bytes = min(effect.size_bytes_max, SNAPSHOT_SIZE_BYTES - message.position)
-    return dataclasses.replace(message, size_bytes=SNAPSHOT_SIZE_BYTES, received_bytes=received_bytes)
 
 
 class World:
