@@ -167,20 +167,15 @@ class Node:
 
     def _download(self, effect: effects.BeginDownload | effects.AppendDownload | effects.AbandonDownload) -> None:
         parts, snapshot_id = self.disk.parts, effect.snapshot_id
-        match effect:
-            case effects.AbandonDownload():
-                parts.pop(snapshot_id, None)
+        if isinstance(effect, effects.AbandonDownload):
+            parts.pop(snapshot_id, None)
+            return
+        if isinstance(effect, effects.AppendDownload):
+            parts[snapshot_id] = effect.position + self.received_bytes
+            if effect.is_last:
+                del parts[snapshot_id]
+                self._freeze(snapshot_id, self.world.snapshots[snapshot_id])
                 return
-            case effects.AppendDownload():
-                parts[snapshot_id] = effect.position + self.received_bytes
-                if effect.is_last:
-                    del parts[snapshot_id]
-                    self._freeze(snapshot_id, self.world.snapshots[snapshot_id])
-                    return
-            case effects.BeginDownload():
-                pass
-            case _:
-                assert_never(effect)
         self.bulk.append(events.DownloadAdvanced(snapshot_id=snapshot_id, position=parts.get(snapshot_id, 0)))
 
     def do_bulk(self) -> None:

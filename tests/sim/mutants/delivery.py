@@ -45,7 +45,7 @@ def listener_begins_anew_with_each_leader(patch: Patch) -> None:
     def again(self: Delivery, news: NotifyLeaderChange) -> None:
         for registration in self._registrations:
             if not registration._is_busy:
-                registration._next_offset = self._start_offset
+                registration._next_offset = self.start_offset
         leader_changed(self, news)
 
     patch.setattr(Delivery, "leader_changed", again)
