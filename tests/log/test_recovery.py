@@ -185,6 +185,7 @@ def test_segments_behind_a_torn_tail_and_stale_files_are_removed() -> None:
     )
 
 
+@pytest.mark.conformance(108)
 def test_a_log_without_its_beginning_needs_a_snapshot() -> None:
     fs = without_point(directory_with(run_of(0, 60)))
     names = [name for name in fs.listdir(DIRECTORY) if name.endswith(".log")]
