@@ -24,7 +24,7 @@ WITHOUT_PYSPARK = {
     f"test_{name}.py"
     for name in (
         *("files", "java", "live", "master", "options", "package"),
-        *("pieces", "plain", "quiet", "story", "tail", "walk"),
+        *("pieces", "plain", "quiet", "tail", "walk"),
     )
 }
 
