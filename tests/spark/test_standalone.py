@@ -24,12 +24,16 @@ from tests.tidy.repository import ROOT
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 EXAMPLE = str(ROOT / "examples" / "spark_pipeline.py")
-RECORDS_PER_TRIGGER = 60
+RECORDS_PER_TRIGGER = 120
+QUICKLY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For processes that live for seconds."""
 CONF = {
     "spark.executor.memory": EXECUTOR_MEMORY,
     "spark.driver.host": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
+    "spark.driver.extraJavaOptions": QUICKLY,
+    "spark.executor.extraJavaOptions": QUICKLY,
 }
 
 
