@@ -10,6 +10,7 @@
         NotRunningError        the node was not started yet, or has ended
         ForeignClusterError    nodes of another cluster than the one that is meant
       OutcomeUnknownError      the leadership was lost after an append: the next leader keeps the records or drops them
+      RefusedError             the leader says no: the Kafka error code, and why
       ShutdownTimeoutError     nobody took over in time; the node has left all the same
       DeserializeError         the application's serde cannot read a committed record: its offset
       UnreachableError         one node: it is not there, says nothing, or is no node of a quorum

@@ -180,7 +180,10 @@ class Admin:
                     was_somebody_there = True
                     return cluster, await self._answer_of_leader(cluster, node, message)
                 except UnreachableError as error:
-                    problems[node] = error.problem if error.endpoint == node else f"names a leader that fails: {error}"
+                    if node not in problems or loop.time() < self._deadline_s:  # else only our own time was over
+                        problems[node] = (
+                            error.problem if error.endpoint == node else f"names a leader that fails: {error}"
+                        )
                     self._nodes.remove(node)
                     self._nodes.append(node)
             story = "; ".join(f"{node}: {problem}" for node, problem in problems.items())
