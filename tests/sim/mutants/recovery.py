@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pykraft.core.log_view import LogView
+from pykraft.host import open as host_open
 from pykraft.log import log_scan, recovery
 from pykraft.log.fs import File
 from pykraft.log.log import Log
@@ -64,8 +66,14 @@ def oldest_segment_is_dropped(patch: Patch) -> None:
             self._fs.sync_dir(self.path)
             self._views = self._views[1:]
 
+    def unasked(*, start_offset: Offset, **rest: Any) -> LogView:
+        view = LogView(start_offset=Offset(0), **rest)
+        view.start_offset = view.committed_end_offset = start_offset
+        return view
+
     patch.setattr(Log, "flush", saving)
     patch.setattr(recovery, "_refuse_impossible", lambda *_: None)
+    patch.setattr(host_open, "LogView", unasked)
 
 
 MUTANTS = (
