@@ -9,7 +9,7 @@ from typing import Any
 from pykraft.client.serde import text_serde
 from pykraft.client.subscription import Subscription
 from pykraft.client.thread import Place, SameLoop
-from pykraft.host.delivery import CommittedBatch
+from pykraft.host.delivery import CommittedBatch, Loader
 from pykraft.types import Epoch, NodeId, Offset
 from tests.client.nodes import Recorder, run
 from tests.client.test_reader import committed
@@ -21,9 +21,13 @@ class Registered:
     def __init__(self) -> None:
         self.heard: list[str] = []
         self.from_offset: Offset | None = None
+        self.loader: Loader | None = None
 
-    def register(self, listener: object, from_offset: Offset | None, *, is_held: bool) -> Registered:
+    def register(
+        self, listener: object, from_offset: Offset | None, *, is_held: bool, loader: Loader
+    ) -> Registered:
         assert is_held
+        self.loader = loader
         self.from_offset = from_offset
         return self
 

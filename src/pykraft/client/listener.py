@@ -18,6 +18,7 @@ from pykraft.errors import UsageError
 T = TypeVar("T")
 REQUIRED: Final = ("handle_commit", "handle_leader_change")
 BEGIN_SHUTDOWN: Final = "begin_shutdown"
+LOAD_SNAPSHOT: Final = "handle_load_snapshot"
 
 
 class Listener(Protocol[T]):
@@ -25,7 +26,11 @@ class Listener(Protocol[T]):
 
     The next call comes when the former one is done. A method that raises stops the node with what it raised.
 
-    A third method is optional: ``begin_shutdown()`` is called when the node begins to leave. Calls may still follow it.
+    Two more methods are optional. ``begin_shutdown()`` is called when the node begins to leave; calls may still follow.
+    ``handle_load_snapshot(reader)`` is given a `pykraft.snapshot.reader.SnapshotReader` with the state that takes the
+    place of all that came before: at first when there is a snapshot, and whenever this node got one in the place of
+    records. The next commit begins where it ends. The reader is closed when the call is done. Without this method a
+    listener begins at the log start, and a node that must give it a snapshot ends.
     """
 
     def handle_commit(self, reader: Reader[T], /) -> Awaitable[None] | None:

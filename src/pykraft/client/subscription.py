@@ -20,13 +20,14 @@ from inspect import isawaitable
 from typing import Generic, Protocol, TypeVar
 
 from pykraft.client.leadership import LeaderAndEpoch
-from pykraft.client.listener import BEGIN_SHUTDOWN, Listener
+from pykraft.client.listener import BEGIN_SHUTDOWN, LOAD_SNAPSHOT, Listener
 from pykraft.client.reader import LOG_START, Batch, Reader
 from pykraft.client.serde import Serde
 from pykraft.client.thread import Call, Place
 from pykraft.errors import UsageError
-from pykraft.host.delivery import CommittedBatch, Registration
+from pykraft.host.delivery import CommittedBatch, Loader, Registration
 from pykraft.host.host import Host
+from pykraft.snapshot.reader import SnapshotReader
 from pykraft.types import Epoch, NodeId, Offset
 
 T = TypeVar("T")
@@ -81,7 +82,11 @@ class Subscription(Generic[T]):
 
     def attach(self, host: Host) -> None:
         """On the node's side: begin. Errors: UsageError for an offset that is not in the log."""
-        self._registration = host.register(self, self._from_offset, is_held=True)
+        from_offset = self._from_offset
+        if from_offset is None and not hasattr(self.listener, LOAD_SNAPSHOT):
+            from_offset = LOG_START
+        loader = Loader(self._serde, self.on_load_snapshot)
+        self._registration = host.register(self, from_offset, is_held=True, loader=loader)
         self._registration.release()
 
     def detach(self, host: Host) -> None:
@@ -93,6 +98,10 @@ class Subscription(Generic[T]):
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
         """On the node's side; see `pykraft.host.delivery.Listener`."""
         self._pass_on(self._commit, batches)
+
+    def on_load_snapshot(self, reader: SnapshotReader[T]) -> None:
+        """On the node's side; see `pykraft.host.delivery.Loader`."""
+        self._pass_on(self._load_snapshot, reader)
 
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
         """On the node's side; see `pykraft.host.delivery.Listener`."""
@@ -137,6 +146,10 @@ class Subscription(Generic[T]):
         story = f"handle_commit, given offsets {reader.base_offset} to {reader.last_offset}"
         self._arrive(_Delivery(story, partial(self._handle_commit, reader)))
 
+    def _load_snapshot(self, reader: SnapshotReader[T]) -> None:
+        story = f"{LOAD_SNAPSHOT}, given the snapshot up to offset {reader.last_contained_log_offset}"
+        self._arrive(_Delivery(story, partial(self._handle_load_snapshot, reader)))
+
     def _leader_change(self, leader: LeaderAndEpoch) -> None:
         story = f"handle_leader_change, given leader {leader.leader_id} of epoch {leader.epoch}"
         self._arrive(_Delivery(story, partial(self.listener.handle_leader_change, leader)))
@@ -150,6 +163,17 @@ class Subscription(Generic[T]):
     async def _handle_commit(self, reader: Reader[T]) -> None:
         try:
             result = self.listener.handle_commit(reader)
+            if isawaitable(result):
+                await result
+        finally:
+            reader.close()
+
+    async def _handle_load_snapshot(self, reader: SnapshotReader[T]) -> None:
+        try:
+            method = getattr(self.listener, LOAD_SNAPSHOT, None)
+            if method is None:
+                raise UsageError(f"what came before is in a snapshot now, and the listener has no method {LOAD_SNAPSHOT}")
+            result = method(reader)
             if isawaitable(result):
                 await result
         finally:

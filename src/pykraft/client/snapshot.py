@@ -1,0 +1,65 @@
+"""A snapshot that the application takes of its own state, record by record.
+
+Owns the calls. Invariant: no call holds up the loop: serializing and writing happen where files are read, a call at a
+time. What is left half done leaves nothing. It refuses to know when a snapshot is due.
+
+Source: Kafka's ``SnapshotWriter``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from pykraft.client.life import Life
+from pykraft.errors import NotRunningError
+from pykraft.host.taking import TakenSnapshot
+from pykraft.types import OffsetAndEpoch
+
+T = TypeVar("T")
+
+
+class Snapshot(Generic[T]):
+    """Made by `Node.create_snapshot`: `append` as often as you like, then `freeze`. ``async with`` closes it."""
+
+    def __init__(self, life: Life, taken: TakenSnapshot) -> None:
+        self._life = life
+        self._taken = taken
+        self.is_frozen = False
+        """True once the snapshot counts."""
+
+    @property
+    def snapshot_id(self) -> OffsetAndEpoch:
+        """The offset (exclusive) that it reaches, and the epoch of the record before."""
+        return self._taken.snapshot_id
+
+    async def append(self, records: Iterable[T]) -> None:
+        """Add records, in the order in which a listener will get them; wait until they are written.
+
+        Errors: UsageError after `freeze`, `close` or an error; RecordBatchTooLargeError for a record above 8 MiB;
+        NotRunningError; whatever the serde raises. After an error nothing more is written.
+        """
+        values = list(records)
+        await self._life.ask(lambda _, answer: self._taken.append(values, answer))
+
+    async def freeze(self) -> int:
+        """Make the snapshot count; returns its size in bytes. Errors: UsageError, NotRunningError."""
+        size_bytes: int = await self._life.ask(lambda _, answer: self._taken.freeze(answer))
+        self.is_frozen = True
+        return size_bytes
+
+    async def close(self) -> None:
+        """Give up, unless it is frozen; closing twice does nothing. Errors: NotRunningError."""
+        await self._life.ask(lambda _, answer: answer(self._taken.close()))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            await self.close()
+        except NotRunningError:  # the next start removes what the node left
+            return
