@@ -23,9 +23,7 @@ class Registered:
         self.from_offset: Offset | None = None
         self.loader: Loader | None = None
 
-    def register(
-        self, listener: object, from_offset: Offset | None, *, is_held: bool, loader: Loader
-    ) -> Registered:
+    def register(self, listener: object, from_offset: Offset | None, *, is_held: bool, loader: Loader) -> Registered:
         assert is_held
         self.loader = loader
         self.from_offset = from_offset

@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from pykraft.client.life import Life
+from pykraft.client.life import Answer, Life
 from pykraft.errors import NotRunningError
+from pykraft.host.host import Host
 from pykraft.host.taking import TakenSnapshot
 from pykraft.types import OffsetAndEpoch
 
@@ -51,7 +52,13 @@ class Snapshot(Generic[T]):
 
     async def close(self) -> None:
         """Give up, unless it is frozen; closing twice does nothing. Errors: NotRunningError."""
-        await self._life.ask(lambda _, answer: answer(self._taken.close()))
+
+        def act(host: Host, answer: Answer[None]) -> None:
+            del host
+            self._taken.close()
+            answer(None)
+
+        await self._life.ask(act)
 
     async def __aenter__(self) -> Self:
         return self

@@ -172,7 +172,9 @@ class Subscription(Generic[T]):
         try:
             method = getattr(self.listener, LOAD_SNAPSHOT, None)
             if method is None:
-                raise UsageError(f"what came before is in a snapshot now, and the listener has no method {LOAD_SNAPSHOT}")
+                raise UsageError(
+                    f"what came before is in a snapshot now, and the listener has no method {LOAD_SNAPSHOT}"
+                )
             result = method(reader)
             if isawaitable(result):
                 await result

@@ -55,7 +55,7 @@ class Taking:
         UsageError for one that does not end within the committed log at the end of a batch, or of another epoch.
         """
         log = raft.log
-        if snapshot_id.offset < log.start_offset or {snapshot_id} & {*log.snapshots, *self._under_way}:
+        if snapshot_id.offset < log.start_offset or {snapshot_id} & {*self._files.catalog.ids, *self._under_way}:
             then(None)
             return
         last_offset = Offset(snapshot_id.offset - 1)
