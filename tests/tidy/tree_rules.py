@@ -20,6 +20,7 @@ own check allows the class that it then exempts. `SHARED_WORDS` do not count: th
 SHARED_WORDS = frozenset({"pykraft.types", "pykraft.errors", "pykraft.config"})
 JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.cli.main": (14, "the table of all commands"),
+    "pykraft.client.node": (13, "the one face of an embedded node"),
     "pykraft.core.on.dispatch": (16, "the table of all messages"),
     "pykraft.host.host": (15, "the one face of all parts"),
     "pykraft.host.open": (16, "all that a start reads, in its order"),

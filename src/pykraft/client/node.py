@@ -24,7 +24,7 @@ from pykraft.client.leadership import LeaderAndEpoch
 from pykraft.client.life import Answer, Life
 from pykraft.client.listener import Listener
 from pykraft.client.serde import Serde, bytes_serde, check_serde, serialized
-from pykraft.client.snapshot import Snapshot
+from pykraft.client.snapshot import Snapshot, begin_snapshot
 from pykraft.client.subscriptions import Subscriptions
 from pykraft.client.thread import OwnThread, Place, SameLoop
 from pykraft.client.watch import LeaderWatch
@@ -33,9 +33,8 @@ from pykraft.errors import NotRunningError, OutcomeUnknownError, ShutdownTimeout
 from pykraft.host.host import Host
 from pykraft.host.metrics import Metrics
 from pykraft.host.producers import Committed, Outcome, OutcomeUnknown, Rejected
-from pykraft.host.taking import TakenSnapshot
 from pykraft.server.clock import now
-from pykraft.types import Endpoint, Epoch, Listeners, NodeId, Offset, OffsetAndEpoch, VoterSet
+from pykraft.types import Endpoint, Epoch, Listeners, NodeId, Offset, VoterSet
 
 T = TypeVar("T")
 SHUTDOWN_TIMEOUT_MS: Final = 5_000
@@ -191,12 +190,7 @@ class Node(Generic[T]):
 
         Errors: UsageError for a place where none may be taken; NotRunningError.
         """
-        whole_number("offset", offset, least=0)
-        snapshot_id = OffsetAndEpoch(Offset(offset), Epoch(epoch_number(epoch)))
-        taken: TakenSnapshot | None = await self._life.ask(
-            lambda host, answer: host.create_snapshot(snapshot_id, self._serde, answer)
-        )
-        return None if taken is None else Snapshot(self._life, taken)
+        return await begin_snapshot(self._life, self._serde, offset, epoch)
 
     async def shutdown(self, timeout_ms: int = SHUTDOWN_TIMEOUT_MS) -> None:
         """Leave gracefully: a leader hands over first; then wait until listeners are done with what they were given.

@@ -12,13 +12,23 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
+from pykraft.client.arguments import epoch_number, whole_number
 from pykraft.client.life import Answer, Life
+from pykraft.client.serde import Serde
 from pykraft.errors import NotRunningError
 from pykraft.host.host import Host
 from pykraft.host.taking import TakenSnapshot
-from pykraft.types import OffsetAndEpoch
+from pykraft.types import Epoch, Offset, OffsetAndEpoch
 
 T = TypeVar("T")
+
+
+async def begin_snapshot(life: Life, serde: Serde[T], offset: int, epoch: int) -> Snapshot[T] | None:
+    """See `pykraft.client.node.Node.create_snapshot`."""
+    whole_number("offset", offset, least=0)
+    snapshot_id = OffsetAndEpoch(Offset(offset), Epoch(epoch_number(epoch)))
+    taken: TakenSnapshot | None = await life.ask(lambda host, answer: host.create_snapshot(snapshot_id, serde, answer))
+    return None if taken is None else Snapshot(life, taken)
 
 
 class Snapshot(Generic[T]):
@@ -42,7 +52,12 @@ class Snapshot(Generic[T]):
         NotRunningError; whatever the serde raises. After an error nothing more is written.
         """
         values = list(records)
-        await self._life.ask(lambda _, answer: self._taken.append(values, answer))
+
+        def act(host: Host, answer: Answer[None]) -> None:
+            del host
+            self._taken.append(values, answer)
+
+        await self._life.ask(act)
 
     async def freeze(self) -> int:
         """Make the snapshot count; returns its size in bytes. Errors: UsageError, NotRunningError."""
