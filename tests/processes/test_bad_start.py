@@ -189,20 +189,6 @@ def test_the_directory_of_another_cluster_is_refused(
     assert "another" in said
 
 
-def test_a_log_that_is_damaged_below_what_was_flushed_is_refused(
-    used_data: Path, tmp_path: Path, refusal: Callable[..., tuple[int, str]]
-) -> None:
-    data = tmp_path / "data"
-    shutil.copytree(used_data, data)
-    segment = min((data / PARTITION).glob("*.log"))
-    content = bytearray(segment.read_bytes())
-    content[len(content) // 2] ^= 1
-    segment.write_bytes(content)
-    status, said = refusal(good_properties(data))
-    assert status == EXIT_DIRECTORY
-    assert str(segment) in said
-
-
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
@@ -233,7 +219,7 @@ def test_a_directory_from_elsewhere_is_explained(
     data = tmp_path / "data"
     make(data)
     before = sorted(path.name for path in data.iterdir())
-    status, said = refusal(good_properties(data))
+    status, said = refusal(good_properties(data), "--cluster-id", "another")
     assert status == EXIT_DIRECTORY
     assert str(data / "meta.properties") in said
     assert says in said
