@@ -32,7 +32,7 @@ from pykraft.types import Epoch, Offset
 MEGA = 1_000_000
 SEGMENT_SIZE_BYTES = 1 << 30
 MIB = 1 << 20
-POLL_S = 0.1
+POLL_S = 2.0
 LIMIT_MIB = 512
 
 
