@@ -1,7 +1,7 @@
-"""The marker ``conformance``: this test proves these lines of ``lines.toml``.
+"""The marker ``conformance``: this test proves these lines of ``lines.toml``, or rows of ``history.toml``.
 
-    @pytest.mark.conformance(26, 27)      on a function, a class, or in ``pytest.param(..., marks=...)``
-    # conformance: 26 27                  in the opening comment of a file of tests/scenarios
+    @pytest.mark.conformance(26, "H12")   on a function, a class, or in ``pytest.param(..., marks=...)``
+    # conformance: 26 H12                 in the opening comment of a file of tests/scenarios
 
 A number that the list does not have ends the run. With ``--conformance-report=FILE`` (with the ``=``: pytest takes a
 separate word for a path) the run writes which test carried which lines, and how it ended. ``bin/test`` does so for each
@@ -18,15 +18,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.registry import lines
+from tests.conformance.registry import Number, lines
 
 MARKER = "conformance"
-IN_A_SCENARIO = re.compile(r"^# conformance:((?: \d+)+)$", re.MULTILINE)
+IN_A_SCENARIO = re.compile(r"^# conformance:((?: H?\d+)+)$", re.MULTILINE)
 
 
 def scenario_marks(text: str) -> list[pytest.MarkDecorator]:
     """The marker that a scenario file's ``# conformance:`` lines stand for, or none."""
-    numbers = [int(number) for found in IN_A_SCENARIO.findall(text) for number in found.split()]
+    words = [word for found in IN_A_SCENARIO.findall(text) for word in found.split()]
+    numbers = [int(word) if word.isdigit() else word for word in words]
     return [pytest.mark.conformance(*numbers)] if numbers else []
 
 
@@ -35,7 +36,7 @@ class Outcomes:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._carried: dict[str, list[int]] = {}
+        self._carried: dict[str, list[Number]] = {}
         self._outcomes: dict[str, str] = {}
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -58,9 +59,10 @@ class Outcomes:
         self._path.write_text(json.dumps(tests, indent=1) + "\n", encoding="utf-8")
 
 
-def numbers_of(item: pytest.Item) -> list[int]:
+def numbers_of(item: pytest.Item) -> list[Number]:
     """The lines that a test carries, in order."""
-    return sorted({number for marker in item.iter_markers(MARKER) for number in marker.args})
+    carried = {number for marker in item.iter_markers(MARKER) for number in marker.args}
+    return [number for number in lines() if number in carried]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

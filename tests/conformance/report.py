@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.conformance.registry import Line, lines
+from tests.conformance.registry import Line, Number, lines
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PARTS = ROOT / "build" / "conformance"
@@ -25,6 +25,7 @@ SCENARIO = "tests/scenarios/test_scenarios.py::test_scenario["
 HEAD = """# Conformance
 
 What a correct replica does, one behavior a line, and the tests that prove it.
+After the lines come the rows of the history, H1 and up: what Kafka's own commits taught, each with its source.
 `bin/test` writes this page from its own run and fails when a line that is required has no passing test; how a test
 names its lines is told in `tests/conformance/plugin.py`.
 The same for machines, with every outcome: [conformance.json](conformance.json).
@@ -59,7 +60,7 @@ class Proof:
 
 def merge(parts: Iterable[Path]) -> list[Proof]:
     """Every line with the tests of all parts."""
-    outcomes: dict[int, dict[str, str]] = {number: {} for number in lines()}
+    outcomes: dict[Number, dict[str, str]] = {number: {} for number in lines()}
     for part in parts:
         for test_id, test in json.loads(part.read_text(encoding="utf-8")).items():
             name = name_of(test_id)
@@ -82,6 +83,7 @@ def as_json(proofs: Sequence[Proof]) -> str:
             "number": proof.line.number,
             "section": proof.line.section,
             "statement": proof.line.statement,
+            "source": proof.line.source,
             "state": proof.line.state,
             "proven": proof.is_proven,
             "open": proof.open,
@@ -100,11 +102,11 @@ def as_page(proofs: Sequence[Proof]) -> str:
     page = HEAD + f"{len(proofs)} lines; {len(required)} are required now, and {proven} of them are proven.\n"
     page += "\n## Open\n\n" + _table(
         ("Line", "What it says", "Why it is open"),
-        [(str(proof.line.number), proof.line.statement, _why(proof)) for proof in later],
+        [(str(proof.line.number), _says(proof), _why(proof)) for proof in later],
     )
     for section in dict.fromkeys(proof.line.section for proof in proofs):
         rows = [
-            (str(proof.line.number), proof.line.statement, "<br>".join(_names(proof)) or _why(proof))
+            (str(proof.line.number), _says(proof), "<br>".join(_names(proof)) or _why(proof))
             for proof in proofs
             if proof.line.section == section
         ]
@@ -147,6 +149,10 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _names(proof: Proof) -> list[str]:
     return [f"`{name.removeprefix('tests/')}`" for name in proof.outcomes]
+
+
+def _says(proof: Proof) -> str:
+    return proof.line.statement + (f" ({proof.line.source})" if proof.line.source else "")
 
 
 def _why(proof: Proof) -> str:

@@ -15,7 +15,7 @@ from tests.tidy.repository import ROOT
 CASES = """
 import pytest
 
-@pytest.mark.conformance(3, 1)
+@pytest.mark.conformance(3, "H12", 1)
 class TestAll:
     @pytest.mark.conformance(2)
     def test_passes(self): pass
@@ -56,14 +56,14 @@ def test_outcomes_are_written(tmp_path: Path) -> None:
     ended = run(tmp_path, CASES)
     assert "1 failed, 4 passed, 1 error" in ended.stdout
     assert json.loads((tmp_path / "parts" / "unit.json").read_text()) == {
-        "test_cases.py::TestAll::test_fails": {"lines": [1, 3], "outcome": "failed"},
-        "test_cases.py::TestAll::test_passes": {"lines": [1, 2, 3], "outcome": "passed"},
+        "test_cases.py::TestAll::test_fails": {"lines": [1, 3, "H12"], "outcome": "failed"},
+        "test_cases.py::TestAll::test_passes": {"lines": [1, 2, 3, "H12"], "outcome": "passed"},
         "test_cases.py::test_fails_at_its_end": {"lines": [4], "outcome": "failed"},
         "test_cases.py::test_one_of_two[0]": {"lines": [5], "outcome": "passed"},
     }
 
 
-@pytest.mark.parametrize("numbers", [(152,), (0,), ("26",), ()])
+@pytest.mark.parametrize("numbers", [(152,), (0,), ("26",), ("H92",), ("h1",), ()])
 def test_a_number_that_no_line_has_ends_the_run(request: pytest.FixtureRequest, numbers: tuple[object, ...]) -> None:
     item = pytest.Function.from_parent(request.node.parent, name="test_it", callobj=lambda: None)
     item.add_marker(pytest.mark.conformance(26, 27))
@@ -74,6 +74,6 @@ def test_a_number_that_no_line_has_ends_the_run(request: pytest.FixtureRequest, 
 
 
 def test_a_scenario_names_its_lines_in_its_opening_comment() -> None:
-    (mark,) = scenario_marks("# why\n# conformance: 26 27\n# conformance: 3\ncluster voters=3\n")
-    assert mark.args == (26, 27, 3)
+    (mark,) = scenario_marks("# why\n# conformance: 26 27\n# conformance: 3 H12\ncluster voters=3\n")
+    assert mark.args == (26, 27, 3, "H12")
     assert scenario_marks("# this is about conformance: 26\ncluster voters=3\n") == []

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.registry import Line, lines
+from tests.conformance.registry import HISTORY, LINES, Line, lines, read
 
 
 def line(*, state: str = "required", is_open: str | None = None) -> Line:
@@ -14,14 +15,24 @@ def line(*, state: str = "required", is_open: str | None = None) -> Line:
 
 
 def test_all_lines_are_there() -> None:
-    assert list(lines()) == list(range(1, 152))
-    assert len({each.statement for each in lines().values()}) == 151
+    assert [each.number for each in read(LINES)] == list(range(1, 152))
+    assert [each.number for each in read(HISTORY, letter="H")] == [f"H{number}" for number in range(1, 92)]
+    assert len({each.statement for each in lines().values()}) == len(lines()) == 151 + 91
     assert [each.number for each in lines().values() if not each.statement.endswith(".")] == []
 
 
-def test_what_may_wait_is_what_needs_snapshots() -> None:
+def test_each_row_of_the_history_has_a_source() -> None:
+    sources = re.compile(r"KAFKA-\d{5}|apache/kafka#\d{4,5}|KIP-\d{3}")
+    assert [each.number for each in read(HISTORY, letter="H") if not sources.fullmatch(each.source or "")] == []
+
+
+def test_what_may_wait_is_named_here() -> None:
     waiting = {each.number for each in lines().values() if each.state.startswith("later")}
-    assert waiting == {128}
+    assert waiting - {f"H{number}" for number in range(1, 92)} == {128}
+
+
+def test_little_does_not_apply() -> None:
+    assert len([each for each in lines().values() if each.state.startswith("does not apply")]) <= 10
 
 
 @pytest.mark.parametrize("state", ["", "someday", "later: when there is time", "does not apply: "])
@@ -42,4 +53,12 @@ def test_a_list_with_a_hole_is_refused(tmp_path: Path, numbers: tuple[int, ...])
     rows = [f'[[line]]\nnumber = {n}\nsection = "s"\nstatement = "It holds."\nstate = "required"' for n in numbers]
     path.write_text("\n".join(rows))
     with pytest.raises(ValueError, match="the numbers are not"):
-        lines(path)
+        read(path)
+
+
+@pytest.mark.parametrize("number", ["1", "h1", "H01", "H2"])
+def test_rows_of_the_history_are_numbered_with_their_letter(tmp_path: Path, number: str) -> None:
+    path = tmp_path / "history.toml"
+    path.write_text(f'[[line]]\nnumber = "{number}"\nsection = "s"\nstatement = "It holds."\nstate = "required"')
+    with pytest.raises(ValueError, match="not H1 to H1"):
+        read(path, letter="H")

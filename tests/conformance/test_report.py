@@ -66,6 +66,14 @@ def test_what_waits_is_open_with_its_reason() -> None:
     assert "| 1 | It holds. | snapshots |" in report.as_page([proof])
 
 
+def test_a_row_of_the_history_names_its_source() -> None:
+    line = Line(number="H1", section="s", statement="It holds.", state="required", source="KAFKA-10527")
+    proof = report.Proof(line=line, outcomes={"tests/test_a.py::test_a": "passed"})
+    assert "| H1 | It holds. (KAFKA-10527) | `test_a.py::test_a` |" in report.as_page([proof])
+    (row,) = json.loads(report.as_json([proof]))
+    assert (row["number"], row["source"], row["proven"]) == ("H1", "KAFKA-10527", True)
+
+
 def test_status_is_0_only_when_all_is_proven_and_the_pages_were_right(
     tmp_path: Path, docs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
