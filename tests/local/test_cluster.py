@@ -53,3 +53,16 @@ def test_a_quorum_that_cannot_start_says_which_process_ended(children: Children,
 def test_records_that_do_not_say_which_they_are_cannot_be_checked(children: Children, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="records of 19 bytes cannot be checked"):
         Cluster(children, tmp_path, record_size_bytes=19).check(caught_up_offset=0)
+
+
+def test_a_dynamic_quorum_takes_further_nodes(children: Children, tmp_path: Path) -> None:
+    cluster = Cluster(children, tmp_path, size=1, throughput=500, properties=QUICK, is_dynamic=True)
+    assert cluster.start().node == 1
+    joiner = cluster.join(2)
+    joiner.start()
+    cluster.journal.wait_for_acknowledged(200, since=0)
+    caught_up_offset = cluster.wait_until_caught_up()
+    assert cluster.stop() == {1: 0, 2: 0}
+    assert cluster.check(caught_up_offset=caught_up_offset).is_clean
+    with pytest.raises(LocalQuorumError, match=r"formatting node 2 ended with 2: .*already formatted"):
+        joiner.format("--no-initial-controllers")

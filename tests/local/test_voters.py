@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pykraft.local.voters import voter_properties, write_properties
+from pykraft.local.voters import joiner_properties, voter_properties, write_properties
 from pykraft.properties import node_config, parse_properties
+from pykraft.types import Endpoint
 
 
 def test_the_properties_are_those_of_a_node_of_a_static_quorum(tmp_path: Path) -> None:
@@ -19,3 +20,15 @@ def test_the_properties_are_those_of_a_node_of_a_static_quorum(tmp_path: Path) -
     assert parsed.config.voters.ids == (1, 2)
     assert parsed.config.raft.fetch_timeout_ms == 700
     assert [endpoint.port for _, endpoint in parsed.config.listeners] == [15_002]
+
+
+def test_a_joiner_names_nobody_but_where_the_quorum_is_found(tmp_path: Path) -> None:
+    bootstrap = [Endpoint("127.0.0.1", 15_001), Endpoint("::1", 15_002)]
+    extra = {"controller.quorum.auto.join.enable": "true"}
+    values = joiner_properties(tmp_path / "data", node_id=4, port=15_004, bootstrap=bootstrap, extra=extra)
+    parsed = node_config(parse_properties(write_properties(tmp_path / "p", values).read_text()))
+    assert parsed.warnings == ()
+    assert parsed.config.voters.ids == ()
+    assert parsed.config.bootstrap_servers == tuple(bootstrap)
+    assert parsed.config.raft.auto_join
+    assert [endpoint.port for _, endpoint in parsed.config.listeners] == [15_004]

@@ -9,25 +9,28 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pykraft
 from pykraft.client.journal import Led
 from pykraft.client.journal_check import Verdict, check_journal, stretches
-from pykraft.errors import UsageError
+from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Child, Children
 from pykraft.local.journal_keeper import JournalKeeper
 from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
 from pykraft.local.ports import HOST, free_ports
-from pykraft.local.voters import PARTITION, voter_properties, write_properties
+from pykraft.local.voters import PARTITION, joiner_properties, voter_properties, write_properties
 from pykraft.server.workload import TELLING_SIZE_BYTES_MIN
 from pykraft.types import Endpoint, Uuid, uuid_text
 
 SOURCES = Path(pykraft.__file__).resolve().parents[1]
 QUICK = {"controller.quorum.election.timeout.ms": "500", "controller.quorum.fetch.timeout.ms": "1000"}
 """Timeouts for those who kill leaders: half of the defaults."""
+
+FORMAT_TIMEOUT_S = 60.0
 
 
 def server_command(config: Path, *options: str) -> list[str]:
@@ -50,10 +53,12 @@ class PykraftNode:
         record_size_bytes: int = 100,
         properties: Mapping[str, str] | None = None,
         cluster_id: str | None = None,
+        bootstrap: Sequence[Endpoint] = (),
     ) -> None:
         """``ports`` are those of all voters by node id, this node's included; ``throughput`` in records a second.
 
-        Without a cluster id it is that of every Kafka TestRaftServer.
+        With ``bootstrap`` it is a node of a dynamic quorum, which it finds there, and must be formatted first. Without
+        a cluster id it is that of every Kafka TestRaftServer.
         """
         home.mkdir(parents=True)
         self.node_id = node_id
@@ -65,17 +70,37 @@ class PykraftNode:
         self._child: Child | None = None
         self.start_mark = 0
         """Where the journal ended before the last start."""
-        values = voter_properties(home / "data", node_id=node_id, ports=ports, extra=properties)
-        config = write_properties(home / "server.properties", values)
+        values = (
+            joiner_properties(home / "data", node_id=node_id, port=self.port, bootstrap=bootstrap, extra=properties)
+            if bootstrap
+            else voter_properties(home / "data", node_id=node_id, ports=ports, extra=properties)
+        )
+        self.config = write_properties(home / "server.properties", values)
+        self._cluster_id = cluster_id
         load = ("--throughput", str(throughput), "--record-size", str(record_size_bytes))
         identity = ("--cluster-id", cluster_id) if cluster_id is not None else ()
-        self._command = server_command(config, *load, *identity)
+        self._command = server_command(self.config, *load, *identity)
 
     @property
     def process(self) -> Child:
         """The process as it was started last."""
         assert self._child is not None, f"node {self.node_id} was not started"
         return self._child
+
+    def format(self, *options: str) -> None:
+        """Prepare the directory with `pykraft storage format`; it has a cluster id. Errors: LocalQuorumError."""
+        assert self._cluster_id is not None, "a directory is formatted for a cluster"
+        words = ["storage", "format", "--config", str(self.config), "--cluster-id", self._cluster_id, *options]
+        done = subprocess.run(
+            [sys.executable, "-m", "pykraft", *words],
+            env=os.environ | {"PYTHONPATH": str(SOURCES)},
+            capture_output=True,
+            text=True,
+            timeout=FORMAT_TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode:
+            raise LocalQuorumError(f"formatting node {self.node_id} ended with {done.returncode}: {done.stderr}")
 
     def start(self) -> None:
         """Start it, the first time or again; it serves when the journal has its `Started`."""
@@ -96,7 +121,7 @@ class PykraftNode:
 
 
 class Cluster:
-    """A static quorum of nodes 1 to ``size`` with a random cluster id, and its journal."""
+    """A quorum of nodes 1 to ``size`` with a random cluster id, and its journal; static unless it ``is_dynamic``."""
 
     def __init__(
         self,
@@ -107,25 +132,35 @@ class Cluster:
         throughput: int = 2_000,
         record_size_bytes: int = 100,
         properties: Mapping[str, str] | None = None,
+        is_dynamic: bool = False,
     ) -> None:
-        ports = dict(enumerate(free_ports(size), start=1))
-        cluster_id = uuid_text(Uuid(os.urandom(16)))
+        self.cluster_id = uuid_text(Uuid(os.urandom(16)))
+        self._children = children
+        self._folder = folder
+        self._throughput = throughput
         self._record_size_bytes = record_size_bytes
+        self._properties = properties or {}
         self.journal = JournalKeeper(folder / "journal.jsonl")
-        self.nodes = {
-            node_id: PykraftNode(
-                children,
-                self.journal,
-                folder / f"n{node_id}",
-                node_id=node_id,
-                ports=ports,
-                throughput=throughput,
-                record_size_bytes=record_size_bytes,
-                properties=properties,
-                cluster_id=cluster_id,
-            )
-            for node_id in ports
-        }
+        self.nodes: dict[int, PykraftNode] = {}
+        """By id; whoever is here is a replica, and is asked and checked with the others."""
+        ports = dict(enumerate(free_ports(size), start=1))
+        bootstrap = [Endpoint(HOST, port) for port in ports.values()] if is_dynamic else []
+        for node_id in ports:
+            self.nodes[node_id] = self._node(node_id, ports, self._properties, bootstrap)
+        if is_dynamic:
+            self._format()
+
+    def join(self, node_id: int, properties: Mapping[str, str] | None = None) -> PykraftNode:
+        """A further node, formatted to find a dynamic quorum by the present ones; ``properties`` are its own.
+
+        Errors: LocalQuorumError.
+        """
+        assert node_id not in self.nodes
+        own = {**self._properties, **(properties or {})}
+        node = self._node(node_id, {node_id: free_ports(1)[0]}, own, self.endpoints)
+        node.format("--no-initial-controllers")
+        self.nodes[node_id] = node
+        return node
 
     @property
     def endpoints(self) -> list[Endpoint]:
@@ -175,3 +210,26 @@ class Cluster:
         require_identical(streams, end_offset=caught_up_offset)
         furthest = max(streams.values(), key=lambda stream: (stream.last_epoch, stream.end_offset))
         return check_journal(self.journal.acknowledgements(), stretches(furthest.data))
+
+    def _node(
+        self, node_id: int, ports: Mapping[int, int], properties: Mapping[str, str], bootstrap: Sequence[Endpoint]
+    ) -> PykraftNode:
+        return PykraftNode(
+            self._children,
+            self.journal,
+            self._folder / f"n{node_id}",
+            node_id=node_id,
+            ports=ports,
+            throughput=self._throughput,
+            record_size_bytes=self._record_size_bytes,
+            properties=properties,
+            cluster_id=self.cluster_id,
+            bootstrap=bootstrap,
+        )
+
+    def _format(self) -> None:
+        voters = ",".join(
+            f"{node.node_id}@{HOST}:{node.port}:{uuid_text(Uuid(os.urandom(16)))}" for node in self.nodes.values()
+        )
+        for node in self.nodes.values():
+            node.format("--initial-controllers", voters)
