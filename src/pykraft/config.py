@@ -62,6 +62,7 @@ LOG_NUMBERS = (
     Number("segment.index.bytes", "index_size_bytes_max", 24, INT32_MAX),
     Number("metadata.max.retention.bytes", "retention_size_bytes_max", INT64_MIN, INT64_MAX),
     Number("metadata.max.retention.ms", "retention_age_ms_max", INT64_MIN, INT64_MAX),
+    Number("pykraft.log.clean.interval.ms", "clean_interval_ms", 1, INT64_MAX),
     Number("pykraft.log.scrub.bytes.per.second", "scrub_bytes_per_s_max", 0, INT32_MAX),
     Number("pykraft.log.scrub.interval.ms", "scrub_interval_ms", 1, INT64_MAX),
 )
@@ -114,6 +115,7 @@ class LogSettings:
     index_size_bytes_max: int = 10_485_760
     retention_size_bytes_max: int = 104_857_600
     retention_age_ms_max: int = 604_800_000
+    clean_interval_ms: int = 60_000
     scrub_bytes_per_s_max: int = 1_048_576
     scrub_interval_ms: int = 86_400_000
 

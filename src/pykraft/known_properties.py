@@ -140,6 +140,7 @@ _MEANINGS: Mapping[str, str] = {
     "metadata.max.retention.ms": "how long they are kept while there is a later snapshot; below 0: for ever",
     "index.interval.bytes": "bytes of log between two index entries",
     "segment.index.bytes": "most bytes of one index",
+    "pykraft.log.clean.interval.ms": "time between two looks at what is kept; a snapshot that is fetched stays so long",
     "pykraft.log.scrub.bytes.per.second": "how fast the log is read again to find damage; 0 never reads it",
     "pykraft.log.scrub.interval.ms": "a new pass over the log begins so long after the last one began",
     "socket.request.max.bytes": "largest request of a voter; Kafka allows less than 1024",

@@ -8,7 +8,6 @@ import pytest
 
 from pykraft.client.serde import bytes_serde
 from pykraft.errors import UsageError
-from pykraft.host.snapshots import CLEAN_INTERVAL_MS
 from pykraft.host.taking import TakenSnapshot
 from pykraft.snapshot.files import checkpoint_path, list_snapshots
 from pykraft.snapshot.reader import SnapshotReader
@@ -111,12 +110,14 @@ def test_what_is_no_longer_needed_goes_and_the_log_with_it() -> None:
     cluster = Cluster()
     for machine in cluster.machines.values():
         machine.crash()
-        machine.config = replace(machine.config, log=replace(machine.config.log, retention_age_ms_max=0))
+        machine.config = replace(
+            machine.config, log=replace(machine.config.log, retention_age_ms_max=0, clean_interval_ms=500)
+        )
         machine.start()
     leader, _, snapshot_id = lagging(cluster)
     assert len(snapshots_of(leader)) == 2
     for _ in range(2):
-        cluster.run(CLEAN_INTERVAL_MS // 2 + 1_000)
+        cluster.run(300)
     assert snapshots_of(leader) == [snapshot_id]
     assert leader.running.log_start_offset == snapshot_id.offset
 

@@ -9,7 +9,7 @@ import pytest
 from pykraft.errors import CorruptionError, ErrorCode, ProtocolError, StorageError
 from pykraft.log.os_fs import OsFs
 from pykraft.sim.disk import VirtualDisk
-from pykraft.snapshot.catalog import IN_USE_MS, Catalog, Slice
+from pykraft.snapshot.catalog import Catalog, Slice
 from pykraft.snapshot.files import FileKind, checkpoint_path, list_snapshots, parse_snapshot_file
 from pykraft.snapshot.retention import KeptSegment, Retention
 from pykraft.types import Offset
@@ -66,8 +66,8 @@ def test_one_that_is_fetched_is_kept_until_nobody_asks_any_more() -> None:
     _, catalog = three()
     assert expired(catalog) == [FIRST, SECOND]
     catalog.read(SECOND, 0, 10, mono_ms=5)
-    assert expired(catalog, mono_ms=5 + IN_USE_MS - 1) == [FIRST]
-    assert expired(catalog, mono_ms=5 + IN_USE_MS) == [FIRST, SECOND]
+    assert expired(catalog, mono_ms=5 + Retention().interval_ms - 1) == [FIRST]
+    assert expired(catalog, mono_ms=5 + Retention().interval_ms) == [FIRST, SECOND]
     catalog.read(FIRST, 0, 10, mono_ms=7)
     assert expired(catalog, mono_ms=8) == []
 
@@ -76,7 +76,7 @@ def test_one_that_is_fetched_is_kept_until_nobody_asks_any_more() -> None:
 def test_what_is_retired_is_gone_and_cannot_be_asked_for() -> None:
     fs, catalog = three()
     catalog.read(FIRST, 0, 10, mono_ms=0)
-    assert expired(catalog, mono_ms=IN_USE_MS) == [FIRST, SECOND]
+    assert expired(catalog, mono_ms=Retention().interval_ms) == [FIRST, SECOND]
     assert catalog.retire_before(THIRD) == [FIRST, SECOND]
     assert catalog.ids == (THIRD,)
     assert catalog.read(FIRST, 0, 10, mono_ms=0) is None

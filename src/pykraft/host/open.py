@@ -177,7 +177,11 @@ def _view(fs: Fs, log: Log, quarantine: Quarantine | None, notes: list[str]) -> 
 
 
 def _retention(settings: LogSettings) -> Retention:
-    return Retention(size_bytes_max=settings.retention_size_bytes_max, age_ms_max=settings.retention_age_ms_max)
+    return Retention(
+        size_bytes_max=settings.retention_size_bytes_max,
+        age_ms_max=settings.retention_age_ms_max,
+        interval_ms=settings.clean_interval_ms,
+    )
 
 
 def _quarantine(file: QuarantineFile, recovery: Recovery, epoch: Epoch, notes: list[str]) -> Quarantine | None:

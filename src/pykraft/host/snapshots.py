@@ -1,7 +1,7 @@
 """Snapshots of this node: read for others, kept for so long, and removed; all of it on the bulk lane.
 
-Owns when the directory is cleaned: once a minute while there is more than one snapshot. Invariant: nothing is removed
-before the core knows that the log begins behind it. A node without snapshots is never woken for them.
+Owns when the directory is cleaned: once a minute by default, while there is more than one snapshot. Invariant: nothing
+is removed before the core knows that the log begins behind it. A node without snapshots is never woken for them.
 
 It refuses to know how a snapshot is fetched (`pykraft.host.downloading`).
 
@@ -25,8 +25,6 @@ from pykraft.snapshot.files import remove_retired
 from pykraft.snapshot.retention import KeptSegment
 from pykraft.types import Instant, OffsetAndEpoch
 
-CLEAN_INTERVAL_MS: Final = 60_000
-"""Time between two looks at what is no longer needed, as in Kafka."""
 _NOW_MS: Final = 0
 
 Found: TypeAlias = Slice | ErrorCode
@@ -65,10 +63,10 @@ class Snapshots:
         if len(self._files.catalog.ids) < 2:
             return
         if self._clean_ms is None:
-            self._clean_ms = now.mono_ms + CLEAN_INTERVAL_MS
+            self._clean_ms = now.mono_ms + self._files.retention.interval_ms
         if self._clean_ms > now.mono_ms or self._is_looking:
             return
-        self._clean_ms = now.mono_ms + CLEAN_INTERVAL_MS
+        self._clean_ms = now.mono_ms + self._files.retention.interval_ms
         self._is_looking = True
         self._ports.submit_read(lambda: self._oldest_kept(now), self._looked)
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from pykraft.log.fs import Fs
 from pykraft.snapshot.files import clean_at_start, in_order, retire
@@ -23,9 +22,6 @@ from pykraft.snapshot.head import read_head
 from pykraft.snapshot.reader import RawReader
 from pykraft.snapshot.retention import KeptSegment, KeptSnapshot, Retention, expired
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
-
-IN_USE_MS: Final = 60_000
-"""A snapshot that was asked for within this time is being fetched: so long Kafka keeps the file of a deleted one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +96,8 @@ class Catalog:
         """
         if len(self.ids) < 2:
             return []
-        in_use = [each for each, served in self._served.items() if mono_ms - served.asked_mono_ms < IN_USE_MS]
+        since_mono_ms = mono_ms - retention.interval_ms
+        in_use = [each for each, served in self._served.items() if served.asked_mono_ms > since_mono_ms]
         kept = [self._fact(snapshot_id) for snapshot_id in self.ids]
         return expired(retention, kept, segments, in_use=in_use, now_ms=wall_ms)
 

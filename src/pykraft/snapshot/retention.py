@@ -30,6 +30,8 @@ class Retention:
 
     size_bytes_max: int = 100 * 1024 * 1024
     age_ms_max: int = 7 * 24 * 60 * 60 * 1000
+    interval_ms: int = 60_000
+    """Time between two looks; a snapshot that was asked for since the last one is being fetched, and stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
