@@ -12,7 +12,7 @@ from pykraft.core.replica import LocalReplica
 from pykraft.core.start import initial_state
 from pykraft.core.state import Candidate, Follower, Resigned, State, Unattached
 from pykraft.errors import UsageError
-from pykraft.types import Election, Epoch, NodeId, Offset, ReplicaKey, VoterSet
+from pykraft.types import Election, Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from tests.core.replicas import CONFIG, LISTENER, NOW, directory, key, listeners, log_to_10, tally, voter_set
 
 
@@ -133,3 +133,35 @@ def test_a_new_replica_begins_at_epoch_0_and_waits_an_election_timeout() -> None
 @pytest.mark.conformance(84)
 def test_an_observer_without_id_does_not_take_an_unknown_leader_for_itself() -> None:
     assert isinstance(start(election(), local_id=None), Unattached)
+
+
+ANONYMOUS = VoterSet.of(Voter(key=ReplicaKey(NodeId(node_id)), listeners=listeners(node_id)) for node_id in (1, 2, 3))
+"""Configured voters, at level 0: nobody's directory id is known."""
+REPLACED = VoterSet.of(
+    [Voter(key=ReplicaKey(NodeId(1), directory(9)), listeners=listeners(1)), *voter_set(2, 3).voters]
+)
+"""At level 1: the voter with this replica's id has another disk."""
+
+
+@pytest.mark.conformance(74)
+@pytest.mark.parametrize(
+    ("remembered", "at_level_0", "at_level_1", "on_a_new_disk"),
+    [
+        pytest.param(Election(), Unattached, Unattached, Unattached, id="nothing"),
+        pytest.param(election(), Unattached, Unattached, Unattached, id="an epoch"),
+        pytest.param(election(leader_id=2), Follower, Follower, Follower, id="a leader"),
+        pytest.param(election(voted=key(2)), Unattached, Unattached, Unattached, id="a vote"),
+        pytest.param(election(voted=ReplicaKey(NodeId(2))), Unattached, Unattached, Unattached, id="a vote for an id"),
+        pytest.param(election(leader_id=2, voted=key(2)), Follower, Follower, Follower, id="a vote for its leader"),
+        pytest.param(election(voted=key(1)), Candidate, Candidate, Unattached, id="an own vote"),
+        pytest.param(election(voted=ReplicaKey(NodeId(1))), Candidate, Candidate, Unattached, id="an own vote by id"),
+        pytest.param(election(leader_id=1, voted=key(1)), Resigned, Resigned, Resigned, id="leadership"),
+    ],
+)
+def test_static_voters_are_known_by_id_and_those_of_the_log_by_their_disk_too(
+    remembered: Election, at_level_0: type[State], at_level_1: type[State], on_a_new_disk: type[State]
+) -> None:
+    empty = LogView(start_offset=Offset(0), end_offset=Offset(0))
+    found = [start(remembered, voters=voters, log=empty) for voters in (ANONYMOUS, voter_set(1, 2, 3), REPLACED)]
+    assert [type(state) for state in found] == [at_level_0, at_level_1, on_a_new_disk]
+    assert [state.epoch for state in found] == [remembered.epoch] * 3

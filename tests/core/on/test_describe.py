@@ -6,10 +6,25 @@ import pytest
 
 from pykraft.core import messages
 from pykraft.core.effects import Reply
+from pykraft.core.membership import BOOTSTRAP_OFFSET, Membership
 from pykraft.core.messages import DescribedReplica
+from pykraft.core.moves import to_leader
 from pykraft.errors import ErrorCode
-from pykraft.types import Offset
-from tests.core.replicas import NOW, ask, follower, key, later, leader, only, replica
+from pykraft.types import KRaftVersion, KRaftVoters, Offset
+from tests.core.replicas import (
+    NOW,
+    ask,
+    candidate,
+    done,
+    follower,
+    key,
+    later,
+    leader,
+    only,
+    replica,
+    tally,
+    voter_set,
+)
 
 
 @pytest.mark.conformance(46)
@@ -42,3 +57,18 @@ def test_the_leader_describes_itself_its_voters_and_its_observers() -> None:
 def test_only_the_leader_knows() -> None:
     message = only(ask(replica(follower()), messages.DescribeQuorumRequest(asked_as="t")), Reply).message
     assert message == messages.DescribeQuorumResponse(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, asked_as="t")
+
+
+@pytest.mark.conformance(46)
+def test_the_voters_of_a_checkpoint_count_and_not_the_configured_ones() -> None:
+    formatted = voter_set(1, 4, 5)
+    made = replica(candidate(count=tally(granted=(1, 4), voters=(1, 4, 5))), voters=voter_set(1, 2, 3))
+    made.membership = Membership(
+        voter_set(1, 2, 3), [(BOOTSTRAP_OFFSET, KRaftVersion(1)), (BOOTSTRAP_OFFSET, KRaftVoters(formatted))]
+    )
+    to_leader(made, NOW)
+    done(made)
+    message = only(ask(made, messages.DescribeQuorumRequest(asked_as="t")), Reply).message
+    assert isinstance(message, messages.DescribeQuorumResponse)
+    assert [voter.key for voter in message.voters] == [key(1), key(4), key(5)]
+    assert (message.observers, message.nodes) == ((), formatted.voters)

@@ -54,6 +54,7 @@ def test_level_and_voters_are_one_batch() -> None:
     assert upgraded(made) == (None, False), "it is there already"
 
 
+@pytest.mark.conformance(93, 137)
 @pytest.mark.parametrize(
     ("made", "epoch", "version", "kind", "text"),
     [

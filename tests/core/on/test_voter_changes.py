@@ -7,16 +7,18 @@ from dataclasses import replace
 import pytest
 
 from pykraft.core import messages
-from pykraft.core.effects import AppendBatches, Reply
+from pykraft.core.appending import advance_high_watermark
+from pykraft.core.effects import AppendBatches, NotifyHighWatermark, Reply
 from pykraft.core.membership import Membership
 from pykraft.core.moves import to_resigned
-from pykraft.core.on.voter_changes import end_change, is_removed
+from pykraft.core.on.fetch_request import note_sign_of_life
+from pykraft.core.on.voter_changes import end_change, is_removed, write_voters
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.core.voter_change import Removal
 from pykraft.errors import ErrorCode
-from pykraft.types import KRaftVersion, KRaftVoters, MembershipRecord, Offset, VoterSet
-from tests.core.replicas import NOW, ask, done, key, later, leader, only, replica, voter_set
+from pykraft.types import Io, KRaftVersion, KRaftVoters, MembershipRecord, NodeId, Offset, VoterSet
+from tests.core.replicas import EPOCH, NOW, ask, done, key, later, leader, only, replica, voter_set
 from tests.core.said import add_voter, update_voter
 
 VOTERS = voter_set(1, 2, 3)
@@ -24,7 +26,7 @@ VOTERS = voter_set(1, 2, 3)
 
 def dynamic(*, high_watermark: int | None = 10, voters_offset: int = 5, voters: VoterSet = VOTERS) -> Replica:
     """A leader of voters that stand in its log."""
-    made = replica(leader(high_watermark=high_watermark))
+    made = replica(leader(high_watermark=high_watermark, voters=voters))
     records: list[tuple[Offset, MembershipRecord]] = [
         (Offset(4), KRaftVersion(1)),
         (Offset(voters_offset), KRaftVoters(voters)),
@@ -132,3 +134,50 @@ def test_what_was_proposed_before_comes_first() -> None:
         (12, 13, True),
     ]
     assert made.membership.voters_offset == 12
+
+
+@pytest.mark.conformance(93, 130, 133)
+@pytest.mark.parametrize(
+    ("before", "ends", "after", "expected"),
+    [
+        pytest.param((1, 2, 3, 4), {2: 13, 3: 11, 4: 11}, (1, 2, 3), (11, 13), id="one less has to have it"),
+        pytest.param((1, 2, 3), {2: 12}, (1, 2, 3, 4), (12, 12), id="one more has not got it yet"),
+        pytest.param((1, 2, 3), {2: 12, 3: 11}, (2, 3), (12, 12), id="the leader counts no more"),
+        pytest.param((1,), {}, (1, 2), (13, 13), id="an only voter gets company"),
+        pytest.param((1, 2), {}, (1,), (None, 13), id="alone again"),
+    ],
+)
+def test_another_set_may_raise_the_high_watermark_and_never_lowers_it(
+    before: tuple[int, ...], ends: dict[int, int], after: tuple[int, ...], expected: tuple[int | None, int]
+) -> None:
+    made = dynamic(high_watermark=None, voters=voter_set(*before))
+    state = leading(made)
+    made.log.append(base_offset=Offset(10), end_offset=Offset(13), epoch=EPOCH)
+    made.log.submit(Io(1))
+    made.log.persist(Io(1))
+    state.accumulation.next_offset = Offset(13)
+    for node_id, end_offset in ends.items():
+        state.progress.voters[NodeId(node_id)].end_offset = Offset(end_offset)
+    advance_high_watermark(made, state)
+    assert state.high_watermark == expected[0]
+    done(made)
+    assert write_voters(made, state, voter_set(*after), NOW) == 13
+    assert state.high_watermark == expected[1]
+    told = [effect.high_watermark for effect in done(made) if isinstance(effect, NotifyHighWatermark)]
+    assert told == ([] if expected[0] == expected[1] else [expected[1]])
+
+
+@pytest.mark.conformance(93, 133)
+def test_another_set_is_counted_anew_for_the_leaders_stay_in_office() -> None:
+    made = dynamic(voters=voter_set(1, 2, 3, 4, 5))
+    state = leading(made)
+    note_sign_of_life(made, state, key(4), later(70))
+    note_sign_of_life(made, state, key(9), later(70))
+    assert state.fetched_voters == {4}
+    write_voters(made, state, voter_set(2, 3, 4, 5), later(100))
+    assert (state.fetched_voters, state.check_quorum_deadline_ms) == ({4}, later(100).mono_ms + 3_000)
+    assert state.begin_quorum_deadline_ms == later(100).mono_ms, "who has joined is told who leads"
+    for node_id in (5, 3):
+        assert state.check_quorum_deadline_ms == later(100).mono_ms + 3_000, "three of four without the leader itself"
+        note_sign_of_life(made, state, key(node_id), later(200))
+    assert state.check_quorum_deadline_ms == later(200).mono_ms + 3_000
