@@ -22,6 +22,7 @@ from pykraft.errors import StorageError
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
 from pykraft.log.lane import Job, WriteQuarantine
+from pykraft.sim.bulk import BulkLane
 from pykraft.sim.clock import NodeClock
 from pykraft.sim.dialect import Dialect, Negotiation
 from pykraft.sim.disk import Interrupted, VirtualDisk
@@ -55,12 +56,18 @@ class Process:
         self.resumed_us = -1
         """When the last pause was over and made up for."""
         self.wiretap = Wiretap()
+        self._bulk = BulkLane(world, node, self)
         self.host = Host.open(node.disk, self, node.config, rng=Random(node.rng.random()))
 
     @property
     def is_lane_idle(self) -> bool:
         """True when no storage job waits or is being done."""
         return not self._lane_is_busy
+
+    @property
+    def is_idle(self) -> bool:
+        """True when both lanes have nothing to do."""
+        return not self._lane_is_busy and self._bulk.is_idle
 
     def start(self) -> None:
         """The first step."""
@@ -168,19 +175,7 @@ class Process:
 
     def submit_read(self, read: Callable[[], T], then: Callable[[T], None]) -> None:
         """See `Ports`."""
-
-        def act() -> None:
-            self._world.touch(self._node)
-            if self._waits_for_disk(act):
-                return
-            try:
-                data = read()
-            except StorageError as error:
-                self._node.failed(error)
-                return
-            then(data)
-
-        self._later(self._node.lane_delay_us(), act)
+        self._bulk.submit(read, then)
 
     def wake_at(self, mono_ms: int | None) -> None:
         """See `Ports`; an alarm that is planned for an earlier time rings, and is set again."""
@@ -198,7 +193,8 @@ class Process:
         self._world.trace.note(self.node_id, f"stops: {error or 'gracefully'}")
         self._node.stopped(error)
 
-    def _later(self, delay_us: int, act: Callable[[], None]) -> None:
+    def later(self, delay_us: int, act: Callable[[], None]) -> None:
+        """Do this then, if the process still runs."""
         self._world.clock.after(delay_us, lambda: self._take(act) if self.is_running else None)
 
     def _take(self, act: Callable[[], None]) -> None:
@@ -209,18 +205,18 @@ class Process:
         else:
             self._backlog.append(act)
 
-    def _waits_for_disk(self, act: Callable[[], None]) -> bool:
+    def waits_for_disk(self, act: Callable[[], None]) -> bool:
         """True when the disk stalls: the same again later."""
         left_us = self._node.disk.trouble.stalled_until_us - self._world.clock.now_us
         if left_us > 0:
-            self._later(left_us, act)
+            self.later(left_us, act)
         return left_us > 0
 
     def _set_alarm(self, mono_ms: int) -> None:
         self._alarm_ms = mono_ms
         self._alarms += 1
         number = self._alarms
-        self._later(self._node.clock.until_us(mono_ms), lambda: self._ring(number))
+        self.later(self._node.clock.until_us(mono_ms), lambda: self._ring(number))
 
     def _ring(self, number: int) -> None:
         """The time has come, unless the host wants a later one by now, or the clock was slowed down since."""
@@ -241,12 +237,12 @@ class Process:
         jobs, self._queue = self._queue, []
         duration_us = self._node.lane_delay_us()
         until_done_us = self._node.rng.randrange(duration_us)
-        self._later(until_done_us, lambda: self._perform(jobs, duration_us - until_done_us))
+        self.later(until_done_us, lambda: self._perform(jobs, duration_us - until_done_us))
 
     def _perform(self, jobs: Sequence[Job], until_told_us: int) -> None:
         """The process may end in the middle of it; else 3. the host is told, a little later."""
         self._world.touch(self._node)
-        if self._waits_for_disk(lambda: self._perform(jobs, until_told_us)):
+        if self.waits_for_disk(lambda: self._perform(jobs, until_told_us)):
             return
         try:
             io = self.host.lane.perform(jobs)
@@ -256,7 +252,7 @@ class Process:
         except StorageError as error:
             self._node.failed(error)
             return
-        self._later(until_told_us, lambda: self._end_turn(io))
+        self.later(until_told_us, lambda: self._end_turn(io))
 
     def _end_turn(self, io: Io) -> None:
         self._world.touch(self._node)
@@ -364,7 +360,7 @@ class Node:
         if process is None or self.process is not process:
             return
         try:
-            if process.is_lane_idle:
+            if process.is_idle:
                 process.host.close()
         except Interrupted as interruption:
             self.interrupted(interruption, "closing")
