@@ -17,7 +17,7 @@ from pykraft.core.raft import Raft
 from pykraft.core.replica import LocalReplica
 from pykraft.core.state import Candidate, Leader, Prospective, Resigned, State, Unattached
 from pykraft.errors import ErrorCode, UsageError
-from pykraft.types import EPOCH_MAX, Election, Epoch, Io, NodeId, Offset, VersionRange, VoterSet
+from pykraft.types import EPOCH_MAX, NO_LISTENERS, Election, Epoch, Io, NodeId, Offset, VersionRange, VoterSet
 from tests.core.replicas import (
     CONFIG,
     END,
@@ -328,4 +328,13 @@ def test_what_the_host_may_look_at() -> None:
     assert (made.role, made.epoch, made.leader_id, made.high_watermark) == ("unattached", 5, 2, 4)
     assert (made.log.end, made.voters, made.voted) == (END, voter_set(1, 2, 3), None)
     assert not isinstance(made.state, Prospective)
+
+
+def test_a_leader_that_resigned_is_nobody_to_ask() -> None:
+    assert raft(follower()).serving_leader == (2, listeners(2))
+    assert raft(unattached(leader_id=2)).serving_leader == (2, NO_LISTENERS)
+    assert raft(unattached()).serving_leader is None
+    made = raft(election=Election(epoch=Epoch(5), leader_id=NodeId(1)))
+    made.start(NOW)
+    assert (made.role, made.leader_id, made.serving_leader) == ("resigned", 1, None)
     assert made.next_deadline_ms() is not None

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import pytest
 
+from pykraft.errors import ErrorCode
 from pykraft.host.describe_cluster import describe_cluster
 from pykraft.protocol.api import decode_request_body, decode_request_header, decode_response, encode_response
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
-from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
+from pykraft.types import NO_LISTENERS, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 from tests.host.fakes import CLUSTER_ID, LISTENER, config
 from tests.protocol.test_golden_frames import OURS, file_id, load, unframed
 
 GOLDEN = [path for path in OURS if "DescribeCluster" in path.name]
 
 
-def answer(request: Body, *, leader_id: int | None = 2, listener: str = LISTENER) -> Body:
+def answer(
+    request: Body, *, leader_id: int | None = 2, listener: str = LISTENER, announced: Listeners = NO_LISTENERS
+) -> Body:
     return describe_cluster(
         request,
         cluster_id=CLUSTER_ID,
         listener=listener,
-        leader_id=None if leader_id is None else NodeId(leader_id),
+        leader=None if leader_id is None else (NodeId(leader_id), announced),
         voters=config(1).voters,
     )
 
@@ -35,12 +38,29 @@ def test_it_names_the_leader_and_every_voter() -> None:
     ]
 
 
-def test_without_a_leader_nobody_is_the_controller() -> None:
-    assert answer({"endpoint_type": 2}, leader_id=None)["controller_id"] == -1
+def test_without_a_leader_it_is_an_error_that_kafkas_client_takes_to_another_node() -> None:
+    body = answer({"endpoint_type": 2}, leader_id=None)
+    assert (body["error_code"], body["error_message"]) == (ErrorCode.LEADER_NOT_AVAILABLE, "it knows no leader")
+    assert b"".join(bytes(part) for part in encode_response(ApiKey.DESCRIBE_CLUSTER, 2, 1, body))
+
+
+def test_a_leader_that_is_no_voter_is_named_too() -> None:
+    here = Listeners(((LISTENER, Endpoint("node4", 9004)),))
+    body = answer({"endpoint_type": 2}, leader_id=4, announced=here)
+    assert body["controller_id"] == 4
+    assert [(one["broker_id"], one["port"]) for one in body["brokers"]] == [(1, 9001), (2, 9002), (3, 9003), (4, 9004)]
 
 
 def test_voters_that_are_not_reached_on_the_listener_are_left_out() -> None:
-    assert answer({"endpoint_type": 2}, listener="OTHER")["brokers"] == []
+    here = Listeners((("OTHER", Endpoint("node4", 9004)),))
+    body = answer({"endpoint_type": 2}, leader_id=4, listener="OTHER", announced=here)
+    assert [one["broker_id"] for one in body["brokers"]] == [4]
+
+
+def test_a_leader_that_is_not_reached_on_the_listener_is_no_use() -> None:
+    body = answer({"endpoint_type": 2}, listener="OTHER")
+    assert body["error_code"] == ErrorCode.LEADER_NOT_AVAILABLE
+    assert body["error_message"] == "it does not know where its leader, node 2, is reached on listener OTHER"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +93,7 @@ def test_a_controller_of_kafka_answers_in_the_same_bytes(path: object) -> None:
         request,
         cluster_id=kafkas["cluster_id"],
         listener=LISTENER,
-        leader_id=NodeId(kafkas["controller_id"]),
+        leader=(NodeId(kafkas["controller_id"]), NO_LISTENERS),
         voters=VoterSet.of(voters),
     )
     kafkas["brokers"].sort(key=lambda one: one["broker_id"])

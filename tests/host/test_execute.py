@@ -63,7 +63,7 @@ class Desk:
             log=FakeLog([batch(offset) for offset in range(5)]),
             snapshot_files=snapshot_files((3, 1)),
             view=LogView(start_offset=Offset(0), end_offset=Offset(5)),
-            leader_id=lambda: None,
+            leader=lambda: None,
             voters=VoterSet,
         )
         self.parts.inbound.on_accepted(ConnectionId(1), LISTENER)

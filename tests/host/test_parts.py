@@ -6,7 +6,7 @@ from pykraft.core.log_view import LogView
 from pykraft.host.parts import assemble
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import ApiKey, decode_response, encode_request
-from pykraft.types import Epoch, NodeId, Offset, OffsetAndEpoch, VoterSet
+from pykraft.types import NO_LISTENERS, Endpoint, Epoch, Listeners, NodeId, Offset, OffsetAndEpoch, VoterSet
 from tests.host.fakes import LISTENER, FakeLog, FakePorts, config, snapshot_files
 
 
@@ -18,7 +18,7 @@ def test_all_parts_begin_where_the_recovered_log_ends() -> None:
         log=FakeLog(),
         snapshot_files=snapshot_files((3, 1)),
         view=LogView(start_offset=Offset(3), end_offset=Offset(9), snapshots=[OffsetAndEpoch(Offset(3), Epoch(1))]),
-        leader_id=lambda: NodeId(2),
+        leader=lambda: (NodeId(2), NO_LISTENERS),
         voters=VoterSet,
     )
     assert (parts.recent.start_offset, parts.recent.end_offset) == (9, 9)
@@ -28,7 +28,8 @@ def test_all_parts_begin_where_the_recovered_log_ends() -> None:
 
 
 def test_who_leads_is_asked_at_the_time_of_the_question() -> None:
-    leaders: list[NodeId | None] = [None]
+    leaders: list[tuple[NodeId, Listeners] | None] = [None]
+    here = Listeners(((LISTENER, Endpoint("node3", 9003)),))
     ports = FakePorts()
     parts = assemble(
         ports,
@@ -37,12 +38,13 @@ def test_who_leads_is_asked_at_the_time_of_the_question() -> None:
         log=FakeLog(),
         snapshot_files=snapshot_files(),
         view=LogView(start_offset=Offset(0), end_offset=Offset(0)),
-        leader_id=lambda: leaders[-1],
+        leader=lambda: leaders[-1],
         voters=VoterSet,
     )
     parts.inbound.on_accepted(ConnectionId(1), LISTENER)
     request = encode_request(ApiKey.DESCRIBE_CLUSTER, 2, 9, None, {"endpoint_type": 2})
-    for expected in (-1, 3):
+    for expected in ((5, -1), (0, 3)):
         parts.inbound.on_frame(ConnectionId(1), b"".join(bytes(part) for part in request))
-        assert decode_response(ApiKey.DESCRIBE_CLUSTER, 2, ports.sent[-1][1])[1]["controller_id"] == expected
-        leaders.append(NodeId(3))
+        body = decode_response(ApiKey.DESCRIBE_CLUSTER, 2, ports.sent[-1][1])[1]
+        assert (body["error_code"], body["controller_id"]) == expected
+        leaders.append((NodeId(3), here))

@@ -207,6 +207,8 @@ class Admin:
         if code in _OTHER_KIND:
             other = NodeKind.BROKER if self._kind is NodeKind.CONTROLLER else NodeKind.CONTROLLER
             raise UsageError(f"{node} is no {self._kind.name.lower()}: bootstrap from it as a {other.name.lower()}")
+        if code == ErrorCode.LEADER_NOT_AVAILABLE:
+            raise UnreachableError(node, answer["error_message"] or "it knows no leader")
         if code:
             raise UnreachableError(node, f"it answers DescribeCluster with {error_name(code)}")
         found = Cluster(

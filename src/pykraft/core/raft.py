@@ -32,13 +32,14 @@ from pykraft.core.on.timer import next_deadline_ms, poll
 from pykraft.core.on.wishes import on_wish
 from pykraft.core.replica import LocalReplica, Replica
 from pykraft.core.start import begin, initial_state
-from pykraft.core.state import Leader, State
+from pykraft.core.state import Leader, Resigned, State
 from pykraft.errors import ProtocolError
 from pykraft.types import (
     Election,
     Endpoint,
     Epoch,
     Instant,
+    Listeners,
     NodeId,
     Offset,
     ReplicaKey,
@@ -154,6 +155,14 @@ class Raft:
     def leader_id(self) -> NodeId | None:
         """Leader of the epoch as far as known."""
         return self._replica.leader_id
+
+    @property
+    def serving_leader(self) -> tuple[NodeId, Listeners] | None:
+        """Who leads, and where as far as that was told; None when nobody is known, or this replica resigned."""
+        leader_id = self._replica.leader_id
+        if leader_id is None or isinstance(self._replica.state, Resigned):
+            return None
+        return leader_id, self._replica.leader_listeners
 
     @property
     def voted(self) -> ReplicaKey | None:

@@ -1,6 +1,8 @@
 """Who is in the cluster: DescribeCluster, which Kafka's tools ask a controller before anything else.
 
-A pure function from a request's body to an answer's body; the core has no part in it.
+A pure function from a request's body to an answer's body; the core has no part in it. Invariant: an answer without an
+error names a leader, and where it is. Kafka's admin client keeps what it was told of the cluster for five minutes: told
+of nobody who leads, it asks nobody, and the tool hangs; told of an error it asks another node.
 
 Source: KIP-700, KIP-919 (endpoint types); Kafka's ``AuthHelper.computeDescribeClusterResponse``.
 """
@@ -11,36 +13,52 @@ from typing import Final
 
 from pykraft.errors import ErrorCode
 from pykraft.protocol.schema import Body
-from pykraft.types import NodeId, VoterSet
+from pykraft.types import Listeners, NodeId, VoterSet
 
 _CONTROLLERS: Final = 2
 _ENDPOINT_TYPES: Final = {1: "BROKER", _CONTROLLERS: "CONTROLLER"}
-_MISMATCHED_ENDPOINT_TYPE: Final = 114
-_UNSUPPORTED_ENDPOINT_TYPE: Final = 115
 
 
 def describe_cluster(
-    request: Body, *, cluster_id: str, listener: str, leader_id: NodeId | None, voters: VoterSet
+    request: Body,
+    *,
+    cluster_id: str,
+    listener: str,
+    leader: tuple[NodeId, Listeners] | None,
+    voters: VoterSet,
 ) -> Body:
-    """The voters that are reached on this listener, for ``--bootstrap-controller`` of Kafka's tools.
+    """The nodes that are reached on this listener, for ``--bootstrap-controller`` of Kafka's tools.
 
-    Who asks for brokers gets MISMATCHED_ENDPOINT_TYPE: there are none.
+    They are the voters, and the leader, which is none any more while its own removal is not committed.
+
+    Who asks for brokers gets MISMATCHED_ENDPOINT_TYPE: there are none. Without a leader it is LEADER_NOT_AVAILABLE.
     """
     wanted: int = request.get("endpoint_type", 1)
     if wanted != _CONTROLLERS:
         known = _ENDPOINT_TYPES.get(wanted)
         text = f"this is a CONTROLLER endpoint, the request asks for {known}" if known else f"unknown type {wanted}"
-        error = _MISMATCHED_ENDPOINT_TYPE if known else _UNSUPPORTED_ENDPOINT_TYPE
-        return {"error_code": error, "error_message": text, "endpoint_type": wanted, "cluster_id": cluster_id}
-    reached = ((voter.key.id, voter.listeners.get(listener)) for voter in voters.voters)
+        error = ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        return _refusal(error, text, wanted, cluster_id)
+    told = {voter.key.id: voter.listeners for voter in voters.voters}
+    if leader is None:
+        return _refusal(ErrorCode.LEADER_NOT_AVAILABLE, "it knows no leader", wanted, cluster_id)
+    leader_id, listeners = leader
+    told.setdefault(leader_id, listeners)
+    reached = {node_id: endpoint for node_id, each in told.items() if (endpoint := each.get(listener)) is not None}
+    if leader_id not in reached:
+        text = f"it does not know where its leader, node {leader_id}, is reached on listener {listener}"
+        return _refusal(ErrorCode.LEADER_NOT_AVAILABLE, text, wanted, cluster_id)
     return {
         "error_code": ErrorCode.NONE,
         "endpoint_type": _CONTROLLERS,
         "cluster_id": cluster_id,
-        "controller_id": -1 if leader_id is None else leader_id,
+        "controller_id": leader_id,
         "brokers": [
             {"broker_id": node_id, "host": endpoint.host, "port": endpoint.port}
-            for node_id, endpoint in reached
-            if endpoint is not None
+            for node_id, endpoint in reached.items()
         ],
     }
+
+
+def _refusal(error: ErrorCode, text: str, endpoint_type: int, cluster_id: str) -> Body:
+    return {"error_code": error, "error_message": text, "endpoint_type": endpoint_type, "cluster_id": cluster_id}

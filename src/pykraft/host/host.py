@@ -57,7 +57,7 @@ class Host:
             log=opened.log,
             snapshot_files=opened.snapshot_files,
             view=opened.view,
-            leader_id=lambda: self.leader_id,
+            leader=lambda: raft.serving_leader if (raft := self._stepping.raft) else None,
             voters=lambda: self.voters,
         )
         self._stepping = Stepping(self._parts)

@@ -30,7 +30,7 @@ from pykraft.host.taking import Taking
 from pykraft.host.upgrades import Upgrades
 from pykraft.log.scrub import ScrubbableLog
 from pykraft.rpc.context import RpcContext
-from pykraft.types import NodeId, VoterSet
+from pykraft.types import Listeners, NodeId, VoterSet
 
 
 class SharedLog(ReadableLog, ScrubbableLog, Protocol):
@@ -73,12 +73,12 @@ def assemble(
     log: SharedLog,
     snapshot_files: SnapshotFiles,
     view: LogView,
-    leader_id: Callable[[], NodeId | None],
+    leader: Callable[[], tuple[NodeId, Listeners] | None],
     voters: Callable[[], VoterSet],
 ) -> Parts:
     """The parts of a node whose recovered log is as ``view`` shows it now.
 
-    ``leader_id`` and ``voters`` tell at any time who leads and who votes as far as the core knows.
+    ``leader`` and ``voters`` tell at any time who leads, and where, and who votes, as far as the core knows.
     """
     inbox, held = Inbox(), HeldMessages()
     recent = RecentBatches(end_offset=view.end_offset)
@@ -101,7 +101,7 @@ def assemble(
             held,
             context=context,
             describe_cluster=lambda request, listener: describe_cluster(
-                request, cluster_id=config.cluster_id, listener=listener, leader_id=leader_id(), voters=voters()
+                request, cluster_id=config.cluster_id, listener=listener, leader=leader(), voters=voters()
             ),
         ),
         peers=Peers(

@@ -53,9 +53,13 @@ def why_in_doubt(replica: Replica, leader: Leader) -> Refusal:
 
 def refusal_of(replica: Replica, voter: ReplicaKey, listeners: Listeners | None) -> Refusal:
     """Why an addition or a removal is refused before it is looked at any closer, if so."""
-    error = leader_only_error(replica, replica.epoch) or voter_error(replica, voter, listeners)
+    error = leader_only_error(replica, replica.epoch)
     if error:
         return error, None
+    error = voter_error(replica, voter, listeners)
+    if error:
+        name = replica.local.default_listener
+        return error, f"a voter has an id, a directory id, and an address on the listener {name}"
     assert isinstance(replica.state, Leader)
     return why_not_now(replica, replica.state)
 

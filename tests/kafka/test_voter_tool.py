@@ -1,0 +1,120 @@
+"""Kafka's own ``kafka-metadata-quorum`` adds voters to our quorum and removes them, the leader too; ours does the same.
+
+Each start of a JVM takes a second or two, so one quorum is asked many things:
+
+1. An observer is added: first as a dry run, then in earnest, then once more.
+2. What makes no sense is refused with our words, in Kafka's exception.
+3. The leader is removed. At once the tool is given both nodes: the one that resigned sends it on.
+4. The former leader, an observer now, is added again by our tool, and Kafka's shows what ours shows.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pykraft.errors import RefusedError
+from pykraft.local.child import Children
+from pykraft.local.kafka.java import Finished, Kafka, Main
+from pykraft.local.ports import HOST
+from pykraft.local.voters import LISTENER
+from pykraft.local.waiting import wait_until
+from pykraft.types import ZERO_UUID, uuid_text
+from tests.kafka.dynamic import DynamicQuorum
+from tests.kafka.test_quorum_tool import REPLICATION, STATUS, masked_status, masked_table, ours, shown
+
+pytestmark = pytest.mark.kafka
+
+EXCEPTION = re.compile(r"org\.apache\.kafka\.common\.errors\.(\w+)Exception: (.*)")
+
+
+class Tool:
+    """Kafka's tool, on one quorum."""
+
+    def __init__(self, kafka: Kafka, quorum: DynamicQuorum) -> None:
+        self._kafka = kafka
+        self._quorum = quorum
+
+    def add(self, node_id: int, *flags: str) -> Finished:
+        config = str(self._quorum.properties(node_id))
+        return self._run("--command-config", config, "add-controller", *flags)
+
+    def remove(self, node_id: int, directory_id: str, *flags: str) -> Finished:
+        key = ("--controller-id", str(node_id), "--controller-directory-id", directory_id)
+        return self._run("remove-controller", *key, *flags)
+
+    def _run(self, *words: str) -> Finished:
+        return self._kafka.run(Main.QUORUM, *self._quorum.bootstrap(), *words)
+
+
+def refusal(done: Finished) -> tuple[str, str]:
+    """Kafka's exception and the words in it."""
+    assert (done.status, done.stdout) == (1, ""), done
+    match = EXCEPTION.match(done.stderr)
+    assert match is not None, done.stderr
+    return match[1], match[2]
+
+
+@pytest.mark.conformance(150)
+def test_kafkas_tool_adds_a_voter_and_removes_the_leader(kafka: Kafka, children: Children, tmp_path: Path) -> None:
+    quorum = DynamicQuorum(children, tmp_path, size=2)
+    for node in quorum.nodes.values():
+        node.start()
+    quorum.journal.wait_for_acknowledged(20, since=0)
+    tool, config = Tool(kafka, quorum), ("--command-config", str(quorum.properties(2)))
+
+    text = f"controller 2 with directory id {quorum.directory_id(2)} and endpoints: {LISTENER}://{HOST}:{quorum.ports[2]}\n"
+    assert tool.add(2, "--dry-run") == Finished(status=0, stdout=f"DRY RUN of adding {text}", stderr="")
+    mine = ours("quorum", *quorum.bootstrap(), *config, "add-controller", "--dry-run")
+    assert mine.output == f"DRY RUN of adding {text}"
+    assert voters_in(ours("quorum", *quorum.bootstrap(), *STATUS).output) == [1]
+
+    assert tool.add(2) == Finished(status=0, stdout=f"Added {text}", stderr="")
+    assert refusal(tool.add(2)) == ("DuplicateVoter", "id 2 is a voter already; remove that one first")
+    mine_, theirs = shown(kafka, *quorum.bootstrap(2), *STATUS)
+    assert masked_status(mine_) == masked_status(theirs)
+    assert voters_in(theirs) == [1, 2]
+    for node_id in (1, 2):
+        assert f'"directoryId": "{quorum.directory_id(node_id)}", "endpoints": ["{LISTENER}://{HOST}:' in theirs
+    mine_, theirs = shown(kafka, *quorum.bootstrap(), *REPLICATION)
+    assert masked_table(mine_) == masked_table(theirs)
+
+    assert refusal(tool.remove(7, quorum.directory_id(2))) == (
+        "VoterNotFound",
+        "id 7 is no voter; the voters are 1, 2",
+    )
+    assert refusal(tool.remove(2, quorum.directory_id(1))) == ("VoterNotFound", "voter 2 has another directory id")
+    assert refusal(tool.remove(2, uuid_text(ZERO_UUID))) == (
+        "InvalidRequest",
+        f"a voter has an id, a directory id, and an address on the listener {LISTENER}",
+    )
+
+    text = f"KRaft controller 1 with directory id {quorum.directory_id(1)}\n"
+    assert tool.remove(1, quorum.directory_id(1), "--dry-run").stdout == f"DRY RUN of removing  {text}"
+    assert tool.remove(1, quorum.directory_id(1)) == Finished(status=0, stdout=f"Removed  {text}", stderr="")
+    theirs = kafka.run(Main.QUORUM, *quorum.bootstrap(), *STATUS).stdout
+    assert theirs.splitlines()[1] == "LeaderId:               2"
+    assert voters_in(theirs) == [2]
+    assert refusal(tool.remove(2, quorum.directory_id(2))) == ("VoterNotFound", "the last voter cannot be removed")
+
+    add = ("quorum", *quorum.bootstrap(), "--command-config", str(quorum.properties(1)), "add-controller")
+
+    def added() -> bool:
+        """The former leader follows the new one after a while; before, it has not caught up."""
+        result = ours(*add)
+        assert result.exit_code == 0 or isinstance(result.exception, RefusedError)
+        return result.exit_code == 0
+
+    wait_until(added, "node 1 to be a voter again", alive=[node.process for node in quorum.nodes.values()])
+    mine_, theirs = shown(kafka, *quorum.bootstrap(), *STATUS)
+    assert masked_status(mine_) == masked_status(theirs)
+    assert voters_in(theirs) == [1, 2]
+    quorum.journal.wait_for_acknowledged(20, since=quorum.journal.mark())
+
+
+def voters_in(status: str) -> list[int]:
+    """Ids of the voters that ``describe --status`` shows."""
+    [line] = [line for line in status.splitlines() if line.startswith("CurrentVoters:")]
+    return sorted(int(found) for found in re.findall(r'"id": (\d+)', line))
