@@ -10,9 +10,7 @@ def test_what_is_asked_for_is_done_and_told_in_order_and_the_doing_comes_first()
     world, leader = led_world()
     seen: list[str] = []
     for number in range(20):
-        leader.submit_read(
-            partial(seen.append, f"did {number}"), lambda _, number=number: seen.append(f"told {number}")
-        )
+        ask(leader, seen, number)
     assert not leader.is_idle
     run_until(world, lambda: len(seen) == 40)
     for what in ("did", "told"):
@@ -23,7 +21,7 @@ def test_what_is_asked_for_is_done_and_told_in_order_and_the_doing_comes_first()
 def test_a_disk_that_stalls_holds_it_up() -> None:
     world, leader = led_world()
     node = world.nodes[leader.node_id]
-    node.disk.trouble.stalled_until_us = world.clock.now_us + 100_000
+    node.disk.trouble.stalled_until_us = world.clock.now_us + 300_000
     seen: list[str] = []
     for number in range(3):
         ask(leader, seen, number)
