@@ -6,6 +6,7 @@
         ConfigError            a property: key, value, what is allowed
         NotLeaderError         retry at the leader that it names
         BufferFullError        retry later: the leader cannot write as fast as it is asked to
+          LeadershipTransferError  retry in a moment: the leader hands over
         RecordBatchTooLargeError  the records of one append do not fit into one batch
         NotRunningError        the node was not started yet, or has ended
         ForeignClusterError    nodes of another cluster than the one that is meant
@@ -48,6 +49,8 @@ class ErrorCode(IntEnum):
     INVALID_REQUEST = 42
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
+    PREFERRED_LEADER_NOT_AVAILABLE = 80
+    ELECTION_NOT_NEEDED = 84
     INVALID_RECORD = 87
     INVALID_UPDATE_VERSION = 95
     SNAPSHOT_NOT_FOUND = 98
@@ -105,6 +108,14 @@ class NotLeaderError(UsageError):
 
 class BufferFullError(UsageError):
     """The leader holds as much unwritten work as it may; nothing was appended."""
+
+
+class LeadershipTransferError(BufferFullError):
+    """The leader hands over to ``target_id`` and takes nothing until that is over; nothing was appended."""
+
+    def __init__(self, target_id: int) -> None:
+        super().__init__(f"the leadership is being transferred to node {target_id}: propose again in a moment")
+        self.target_id = target_id
 
 
 class RecordBatchTooLargeError(UsageError):

@@ -105,6 +105,11 @@ REQUESTS = [
     add_voter(),
     messages.RemoveVoterRequest(voter=key(9)),
     messages.DescribeQuorumRequest(),
+    *(
+        messages.TransferLeadershipRequest(target_id=NodeId(target_id), timeout_ms=timeout_ms)
+        for target_id in (-1, 1, 2, 9)
+        for timeout_ms in (-1, 0, 2**31 - 1)
+    ),
 ]
 RESPONSES = [
     *(make(epoch=epoch, leader_id=None) for make in (voted, begun, ended, fetched) for epoch in (-1, 4, 5, 6)),
@@ -162,6 +167,11 @@ EVENTS: Mapping[str, list[Event]] = {
             for epoch in (4, 5, 6)
             for version in (-1, 0, 1, 2)
             for validate_only in (False, True)
+        ),
+        *(
+            events.TransferRequested(handle=1, epoch=Epoch(epoch), target_id=NodeId(target_id), timeout_ms=9)
+            for epoch in (4, 5, 6)
+            for target_id in (1, 2, 9)
         ),
         events.ShutdownRequested(timeout_ms=9),
     ],

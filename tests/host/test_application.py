@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from pykraft.errors import NotLeaderError, UsageError
+from pykraft.errors import NotLeaderError, NotRunningError, UsageError
 from pykraft.host.producers import Committed, Outcome
-from pykraft.types import Epoch, Offset
+from pykraft.types import Epoch, NodeId, Offset
 from tests.host.cluster import Cluster
 from tests.host.fakes import config
 
@@ -90,3 +90,31 @@ def test_a_leader_can_resign() -> None:
     leader.running.resign(epoch, cluster.now)
     assert leader.running.role == "resigned"
     cluster.run_until(lambda: cluster.leader().running.epoch > epoch)
+
+
+def test_a_leader_can_say_who_leads_next() -> None:
+    cluster = Cluster(voters=5)
+    leader = cluster.leader()
+    cluster.run_until_committed(1)
+    target = cluster.others(leader)[2]
+    told: list[Exception | None] = []
+    outcomes = leader.propose(b"a")
+    host = leader.running
+    host.transfer_leadership(
+        target.running.node_id or NodeId(0), epoch=host.epoch, timeout_ms=500, now=cluster.now, on_outcome=told.append
+    )
+    cluster.run_until(lambda: bool(told), limit_ms=1_000)
+    assert told == [None]
+    assert cluster.leader() is target
+    assert [type(outcome) for outcome in outcomes] == [Committed], "no outcome is in doubt because of a transfer"
+
+
+def test_a_node_that_stops_transfers_nothing_any_more() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    host = leader.running
+    host.shutdown(5_000, cluster.now)
+    cluster.run_until(lambda: bool(leader.stops), limit_ms=2_000)
+    told: list[Exception | None] = []
+    host.transfer_leadership(NodeId(2), epoch=host.epoch, timeout_ms=500, now=cluster.now, on_outcome=told.append)
+    assert [type(error) for error in told] == [NotRunningError]

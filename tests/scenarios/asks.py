@@ -82,6 +82,10 @@ def _remove_voter(numbers: Numbers) -> messages.RemoveVoterRequest:
     return messages.RemoveVoterRequest(voter=_key(numbers))
 
 
+def _transfer(numbers: Numbers) -> messages.TransferLeadershipRequest:
+    return messages.TransferLeadershipRequest(target_id=NodeId(numbers["id"]), timeout_ms=numbers.get("timeout", 1_000))
+
+
 def _update_voter(numbers: Numbers) -> messages.UpdateVoterRequest:
     key = _key(numbers)
     return messages.UpdateVoterRequest(
@@ -99,4 +103,5 @@ REQUESTS: Mapping[str, Callable[[Numbers], messages.Request]] = {
     "add-voter": _add_voter,
     "remove-voter": _remove_voter,
     "update-voter": _update_voter,
+    "transfer": _transfer,
 }

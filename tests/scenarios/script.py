@@ -104,6 +104,7 @@ class Stage:
             "find": self._find,
             "restart-replaced": self._restart_replaced,
             "upgrade": self._upgrade,
+            "transfer": self._transfer,
             "deliver": self._deliver,
             "drop": self._drop,
             "cut": self._cut,
@@ -248,6 +249,14 @@ class Stage:
     def _upgrade(self, arguments: list[str]) -> None:
         node = self.world.nodes[int(arguments[0])]
         node.step(events.UpgradeRequested(handle=1, epoch=node.raft.epoch, version=int(arguments[1])))
+
+    def _transfer(self, arguments: list[str]) -> None:
+        node_id, target_id, timeout_ms = map(int, arguments)
+        node = self.world.nodes[node_id]
+        event = events.TransferRequested(
+            handle=2, epoch=node.raft.epoch, target_id=NodeId(target_id), timeout_ms=timeout_ms
+        )
+        node.step(event)
 
     def _deliver(self, arguments: list[str]) -> None:
         for argument in arguments:

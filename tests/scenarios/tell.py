@@ -46,8 +46,8 @@ def _news(node_id: int, done: Effect) -> str | None:
             return f"{node_id} accepts a proposal at {done.base_offset}"
         case effects.RejectProposal():
             return f"{node_id} rejects a proposal: {done.error}"
-        case effects.AnswerUpgrade():
-            return f"{node_id} upgrade: {done.error or 'done'}"
+        case effects.AnswerWish():
+            return f"{node_id} answers: {done.error or 'done'}"
         case effects.NotifyHighWatermark():
             return f"{node_id} high watermark {done.high_watermark}"
         case effects.NotifyRole():
@@ -96,6 +96,8 @@ def _request(body: messages.Request | messages.Response) -> str | None:
             return f"RemoveRaftVoter {body.voter.id}"
         case messages.UpdateVoterRequest():
             return f"UpdateRaftVoter epoch={body.epoch} {body.voter.id}"
+        case messages.TransferLeadershipRequest():
+            return f"TransferLeadership to {body.target_id}"
         case messages.ApiVersionsRequest():
             return "ApiVersions"
         case _:
@@ -104,7 +106,7 @@ def _request(body: messages.Request | messages.Response) -> str | None:
 
 def _response(body: messages.Request | messages.Response) -> str:
     name = type(body).__name__
-    if isinstance(body, messages.ChangeVoterResponse):
+    if isinstance(body, messages.ChangeVoterResponse | messages.TransferLeadershipResponse):
         return f"{name} {ErrorCode(body.error).name}: {body.error_message}"
     if error := getattr(body, "error", 0):
         return f"{name} {ErrorCode(error).name} {_leader(body)}"

@@ -223,8 +223,8 @@ class RejectProposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerUpgrade:
-    """What came of an upgrade: it is in the log (or could be, or was already), or the reason why not."""
+class AnswerWish:
+    """What came of an upgrade (in the log, or could be, or was already) or of a transfer; else the reason why not."""
 
     handle: int
     error: Exception | None = None
@@ -301,7 +301,7 @@ Effect: TypeAlias = (
     | ClosePeer
     | AcceptProposal
     | RejectProposal
-    | AnswerUpgrade
+    | AnswerWish
     | NotifyHighWatermark
     | NotifyLeaderChange
     | NotifyRole

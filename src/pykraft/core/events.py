@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from pykraft.core.messages import Request, Response
-from pykraft.types import Damage, Epoch, Io, MembershipRecord, OffsetAndEpoch
+from pykraft.types import Damage, Epoch, Io, MembershipRecord, NodeId, OffsetAndEpoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +128,16 @@ class UpgradeRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TransferRequested:
+    """The application wants this voter to lead in its place; it waits ``timeout_ms`` for the voter to have its log."""
+
+    handle: int
+    epoch: Epoch
+    target_id: NodeId
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShutdownRequested:
     """Leave gracefully: hand over leadership, then `effects.CompleteShutdown`; at most ``timeout_ms``."""
 
@@ -149,5 +159,6 @@ Event: TypeAlias = (
     | SnapshotsExpired
     | ResignRequested
     | UpgradeRequested
+    | TransferRequested
     | ShutdownRequested
 )

@@ -252,6 +252,24 @@ class UpdateVoterResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TransferLeadershipRequest:
+    """An operator wants this voter to lead; the leader waits ``timeout_ms`` for it to have the whole log."""
+
+    target_id: NodeId
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferLeadershipResponse:
+    """What came of it, and who leads as far as the answering node knows."""
+
+    error: int
+    error_message: str | None
+    leader_id: NodeId | None
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersionsRequest:
     """A leader asks a replica, before it makes it a voter, what it supports (KIP-853)."""
 
@@ -281,6 +299,7 @@ Request: TypeAlias = (
     | AddVoterRequest
     | RemoveVoterRequest
     | UpdateVoterRequest
+    | TransferLeadershipRequest
     | ApiVersionsRequest
 )
 Response: TypeAlias = (
@@ -292,6 +311,7 @@ Response: TypeAlias = (
     | DescribeQuorumResponse
     | ChangeVoterResponse
     | UpdateVoterResponse
+    | TransferLeadershipResponse
     | ApiVersionsResponse
     | TopLevelError
 )
@@ -320,6 +340,8 @@ __all__ = [
     "Request",
     "Response",
     "TopLevelError",
+    "TransferLeadershipRequest",
+    "TransferLeadershipResponse",
     "UpdateVoterRequest",
     "UpdateVoterResponse",
     "VoteRequest",

@@ -149,14 +149,15 @@ def _volatile_voters(replica: Replica) -> VoterSet:
 
 
 def to_resigned(replica: Replica, now: Instant) -> None:
-    """Stop leading for good in this epoch and let the voters know, most caught up first."""
+    """Stop leading for good in this epoch and let the voters know, most caught up first; of equals the wanted one."""
     leader = replica.state
     assert isinstance(leader, Leader)
+    preferred = replica.transfer.target_id if replica.transfer else None
     new = Resigned(
         epoch=leader.epoch,
         leader_id=leader.leader_id,
         unacknowledged=frozenset(replica.voters.ids) - {leader.leader_id},
-        successors=leader.progress.by_fetch_offset(without=leader.leader_id),
+        successors=leader.progress.by_fetch_offset(without=leader.leader_id, preferred=preferred),
         election_deadline_ms=replica.draw_election_deadline_ms(now),
     )
     _leave(replica, new)

@@ -97,11 +97,15 @@ class Progress:
         """How many observers are not silent."""
         return sum(not replica.is_silent_for(OBSERVER_SESSION_MS, now) for replica in self._observers.values())
 
-    def by_fetch_offset(self, without: NodeId) -> tuple[ReplicaKey, ...]:
-        """Voters but one, most caught up first, unknown last, ties by key: who should lead next."""
+    def by_fetch_offset(self, without: NodeId, preferred: NodeId | None = None) -> tuple[ReplicaKey, ...]:
+        """Voters but one, most caught up first, unknown last, ties by preference and key: who should lead next."""
         others = [replica for node_id, replica in self.voters.items() if node_id != without]
         others.sort(
-            key=lambda replica: (-(replica.end_offset if replica.end_offset is not None else -1), replica.key.id)
+            key=lambda replica: (
+                -(replica.end_offset if replica.end_offset is not None else -1),
+                replica.key.id != preferred,
+                replica.key.id,
+            )
         )
         return tuple(replica.key for replica in others)
 

@@ -21,6 +21,7 @@ from pykraft.core.membership import Membership
 from pykraft.core.outbox import Outbox
 from pykraft.core.parked import ParkedFetches
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
+from pykraft.core.transfer import Transfer
 from pykraft.types import (
     EPOCH_MAX,
     KRAFT_VERSIONS,
@@ -96,6 +97,7 @@ class Replica:
         self.told_leader: tuple[Epoch, NodeId | None] = (Epoch(0), None)
         self.told_role: tuple[str, Epoch] | None = None
         self.shutdown_deadline_ms: int | None = None
+        self.transfer: Transfer | None = None
         self.is_stopped = False
         self._bootstrap = bootstrap
 

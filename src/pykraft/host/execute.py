@@ -59,7 +59,7 @@ def stop(parts: Parts, error: Exception | None) -> None:
     """End the node: no step follows, every proposal gets its outcome, and the world is told why."""
     parts.inbox.close()
     parts.producers.end()
-    parts.upgrades.end()
+    parts.wishes.end()
     parts.ports.stop(error)
 
 
@@ -210,8 +210,8 @@ def _reject_proposal(parts: Parts, effect: effects.RejectProposal, _: Step) -> N
     parts.producers.reject(effect.handle, effect.error)
 
 
-def _answer_upgrade(parts: Parts, effect: effects.AnswerUpgrade, _: Step) -> None:
-    parts.upgrades.answered(effect.handle, effect.error)
+def _answer_wish(parts: Parts, effect: effects.AnswerWish, _: Step) -> None:
+    parts.wishes.answered(effect.handle, effect.error)
 
 
 def _notify_high_watermark(parts: Parts, effect: effects.NotifyHighWatermark, step: Step) -> None:
@@ -265,7 +265,7 @@ _TABLE: Final[Mapping[type[Effect], Callable[[Parts, Any, Step], None]]] = {
     effects.ClosePeer: _close_peer,
     effects.AcceptProposal: _accept_proposal,
     effects.RejectProposal: _reject_proposal,
-    effects.AnswerUpgrade: _answer_upgrade,
+    effects.AnswerWish: _answer_wish,
     effects.NotifyHighWatermark: _notify_high_watermark,
     effects.NotifyLeaderChange: _notify_leader_change,
     effects.NotifyRole: _notify_role,

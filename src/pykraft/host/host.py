@@ -24,6 +24,7 @@ from pykraft.core.events import (
     ResignRequested,
     ShutdownRequested,
     TimerDue,
+    TransferRequested,
     UpgradeRequested,
 )
 from pykraft.core.quarantine import Quarantine
@@ -190,10 +191,33 @@ class Host:
 
         Source: Kafka's ``RaftClient.upgradeKRaftVersion``.
         """
-        handle = self._parts.upgrades.begin(on_outcome)
+        handle = self._parts.wishes.begin(on_outcome)
         self._put(UpgradeRequested(handle=handle, epoch=epoch, version=version, validate_only=validate_only), now)
         if self._parts.inbox.is_closed:
-            self._parts.upgrades.end()
+            self._parts.wishes.end()
+
+    def transfer_leadership(
+        self,
+        target_id: NodeId,
+        *,
+        epoch: Epoch,
+        timeout_ms: int,
+        now: Instant,
+        on_outcome: Callable[[Exception | None], None],
+    ) -> None:
+        """Let this voter lead, if this node leads ``epoch``; it waits ``timeout_ms`` for the voter to have its log.
+
+        Meanwhile nothing is accepted. ``on_outcome`` is called exactly once, perhaps before this returns: with None
+        when the voter leads; else with NotLeaderError, UsageError for a future epoch, RefusedError with the reason, or
+        NotRunningError.
+
+        Source: Raft dissertation §3.10.
+        """
+        handle = self._parts.wishes.begin(on_outcome)
+        event = TransferRequested(handle=handle, epoch=epoch, target_id=target_id, timeout_ms=timeout_ms)
+        self._put(event, now)
+        if self._parts.inbox.is_closed:
+            self._parts.wishes.end()
 
     def create_snapshot(
         self,

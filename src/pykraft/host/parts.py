@@ -27,7 +27,7 @@ from pykraft.host.scrubbing import Scrubbing
 from pykraft.host.snapshot_files import SnapshotFiles
 from pykraft.host.snapshots import Snapshots
 from pykraft.host.taking import Taking
-from pykraft.host.upgrades import Upgrades
+from pykraft.host.wishes import Wishes
 from pykraft.log.scrub import ScrubbableLog
 from pykraft.rpc.context import RpcContext
 from pykraft.types import Listeners, NodeId, VoterSet
@@ -56,7 +56,7 @@ class Parts:
     inbound: Inbound
     peers: Peers
     producers: Producers
-    upgrades: Upgrades
+    wishes: Wishes
     delivery: Delivery
     scrubbing: Scrubbing
     snapshots: Snapshots
@@ -113,7 +113,7 @@ def assemble(
             request_timeout_ms=config.raft.request_timeout_ms,
         ),
         producers=Producers(batch_size_bytes_max=config.raft.batch_size_bytes_max),
-        upgrades=Upgrades(),
+        wishes=Wishes(),
         delivery=Delivery(ports, log, recent, view.start_offset, scrubbing.suspect, snapshot_files),
         scrubbing=scrubbing,
         snapshots=Snapshots(ports, inbox, snapshot_files, log),

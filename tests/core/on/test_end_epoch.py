@@ -27,7 +27,7 @@ from tests.core.replicas import (
     sent,
     unattached,
 )
-from tests.core.said import end, ended
+from tests.core.said import batch, end, ended, fetched
 
 
 def told(found: list[Effect]) -> messages.EndQuorumEpochResponse:
@@ -53,6 +53,17 @@ def test_a_leader_that_said_goodbye_is_not_known_to_be_alive() -> None:
     ask(made, end())
     assert isinstance(made.state, Follower)
     assert not made.state.has_fetched
+
+
+def test_what_it_answered_before_its_goodbye_and_comes_after_it_is_no_sign_of_life() -> None:
+    """The two travel on different connections: either may be the faster one."""
+    made = replica(follower(has_fetched=True))
+    ask(made, end(successors=(1, 3)))
+    answer(made, fetched(batch(10, 12, 5)))
+    assert isinstance(made.state, Follower)
+    assert (made.log.end_offset, made.state.has_fetched) == (12, False)
+    poll(made, NOW)
+    assert isinstance(made.state, Prospective)
 
 
 def test_a_follower_without_id_has_nothing_to_hurry_for() -> None:

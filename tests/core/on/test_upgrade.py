@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.core.effects import AnswerUpgrade, AppendBatches
+from pykraft.core.effects import AnswerWish, AppendBatches
 from pykraft.core.events import UpgradeRequested
 from pykraft.core.on.upgrade import on_upgrade_requested
 from pykraft.core.replica import Replica
@@ -37,7 +37,7 @@ def upgraded(
     event = UpgradeRequested(handle=3, epoch=Epoch(epoch), version=version, validate_only=validate_only)
     on_upgrade_requested(made, event, NOW)
     found = done(made)
-    answer = only(found, AnswerUpgrade)
+    answer = only(found, AnswerWish)
     assert answer.handle == 3
     return answer.error, any(isinstance(effect, AppendBatches) for effect in found)
 

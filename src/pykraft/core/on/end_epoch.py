@@ -37,7 +37,9 @@ def on_end_quorum_epoch_request(
             backoff_ms = successor_backoff_ms(
                 replica.local.key, message.successors, replica.config.election_backoff_max_ms
             )
-            replica.state = replace(state, fetch_deadline_ms=now.mono_ms + backoff_ms, has_fetched=False)
+            replica.state = replace(
+                state, fetch_deadline_ms=now.mono_ms + backoff_ms, has_fetched=False, leader_has_left=True
+            )
     response = EndQuorumEpochResponse(
         error=error,
         epoch=replica.epoch,

@@ -10,6 +10,7 @@ from pykraft.core.events import RequestReceived
 from pykraft.core.messages import FetchRequest, FetchResponse
 from pykraft.core.moves import check_quorum_deadline_ms
 from pykraft.core.on.requests import leader_only_error, reply
+from pykraft.core.on.transfer import note_target
 from pykraft.core.parked import ParkedFetch
 from pykraft.core.quorum import majority_of
 from pykraft.core.replica import Replica
@@ -68,6 +69,7 @@ def note_sign_of_life(replica: Replica, leader: Leader, key: ReplicaKey, now: In
 def _note(replica: Replica, leader: Leader, key: ReplicaKey, fetch_offset: Offset, now: Instant) -> None:
     leader.progress.of(key).fetched(fetch_offset, replica.log.end_offset, now)
     note_sign_of_life(replica, leader, key, now)
+    note_target(replica, key)
     advance_high_watermark(replica, leader)
 
 

@@ -10,7 +10,14 @@ from pykraft.core.effects import AcceptProposal, RejectProposal, Report
 from pykraft.core.events import AppendsScheduled, Proposed, ResignRequested, ShutdownRequested
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
-from pykraft.errors import BufferFullError, NotLeaderError, PykraftError, RecordBatchTooLargeError, UsageError
+from pykraft.errors import (
+    BufferFullError,
+    LeadershipTransferError,
+    NotLeaderError,
+    PykraftError,
+    RecordBatchTooLargeError,
+    UsageError,
+)
 from pykraft.types import Instant
 
 
@@ -19,7 +26,7 @@ def on_proposed(replica: Replica, event: Proposed, now: Instant) -> None:
 
     Effects: AcceptProposal or RejectProposal; AppendBatches when the linger time is 0 or over.
     Errors (in RejectProposal): NotLeaderError, UsageError for a future epoch or no records,
-    RecordBatchTooLargeError, BufferFullError while storage is too far behind.
+    RecordBatchTooLargeError, BufferFullError while storage is too far behind, LeadershipTransferError.
     Source: Kafka ``KafkaRaftClient.prepareAppend``.
     """
     leader = replica.state
@@ -79,6 +86,8 @@ def _refusal(replica: Replica, event: Proposed) -> PykraftError | None:
         return NotLeaderError(replica.leader_id if replica.has_remote_leader else None, replica.epoch)
     if event.epoch > leader.epoch:
         return UsageError(f"epoch {event.epoch} has not begun: this node leads epoch {leader.epoch}")
+    if replica.transfer is not None:
+        return LeadershipTransferError(replica.transfer.target_id)
     if event.count < 1:
         return UsageError("a proposal holds at least one record")
     if not leader.accumulation.fits(event.size_bytes):

@@ -22,6 +22,7 @@ from pykraft.core.on.asking import (
     send_fetch_to_leader,
 )
 from pykraft.core.on.membership import speak_of_membership
+from pykraft.core.on.transfer import is_due, settle_transfer, transfer_deadline_ms
 from pykraft.core.on.voter_changes import end_change, is_removed
 from pykraft.core.replica import Replica
 from pykraft.core.serving import serve
@@ -45,6 +46,7 @@ def poll(replica: Replica, now: Instant) -> None:
             break
     else:
         raise AssertionError(f"{replica.state} never comes to rest")
+    settle_transfer(replica, now)
     _answer_expired(replica, now)
     if _has_left(replica, now):
         return
@@ -94,6 +96,8 @@ def _why_resign(replica: Replica, leader: Leader, now: Instant) -> str | None:
         return "the node shuts down"
     if leader.resign_requested:
         return "the application asked for it"
+    if replica.transfer is not None and is_due(replica, leader):
+        return f"node {replica.transfer.target_id} is to lead, and has the whole log"
     if is_removed(replica, leader):
         return "it is no voter any more"
     if leader.check_quorum_deadline_ms <= now.mono_ms:
@@ -159,6 +163,7 @@ def next_deadline_ms(replica: Replica) -> int | None:
         replica.connections.next_deadline_ms(),
         replica.parked.next_deadline_ms(),
         replica.shutdown_deadline_ms,
+        transfer_deadline_ms(replica),
         *_state_deadlines_ms(replica),
     ]
     return min((deadline for deadline in deadlines if deadline not in (None, NEVER_MS)), default=None)

@@ -7,7 +7,7 @@ Source: KIP-853 §Upgrade, KAFKA-16538; Kafka ``KRaftVersionUpgrade``.
 
 from __future__ import annotations
 
-from pykraft.core.effects import AnswerUpgrade
+from pykraft.core.effects import AnswerWish
 from pykraft.core.events import UpgradeRequested
 from pykraft.core.on.voter_changes import write_membership
 from pykraft.core.replica import Replica
@@ -19,8 +19,8 @@ from pykraft.types import Instant, KRaftVersion, KRaftVoters
 def on_upgrade_requested(replica: Replica, event: UpgradeRequested, now: Instant) -> None:
     """Append the level and the voters, if all of them support it; asking again changes nothing.
 
-    Effects: AppendBatches, AnswerUpgrade.
-    Errors (in AnswerUpgrade): NotLeaderError; UsageError for a downgrade, an unknown level, a voter that does not
+    Effects: AppendBatches, AnswerWish.
+    Errors (in AnswerWish): NotLeaderError; UsageError for a downgrade, an unknown level, a voter that does not
     support it or has not told its directory id yet.
     Source: KIP-853; LeaderState.maybeAppendUpgradedKRaftVersion.
     """
@@ -29,7 +29,7 @@ def on_upgrade_requested(replica: Replica, event: UpgradeRequested, now: Instant
         leader = replica.state
         assert isinstance(leader, Leader)
         write_membership(replica, leader, (KRaftVersion(event.version), KRaftVoters(leader.volatile_voters)), now)
-    replica.outbox.add(AnswerUpgrade(handle=event.handle, error=error))
+    replica.outbox.add(AnswerWish(handle=event.handle, error=error))
 
 
 def _refusal(replica: Replica, event: UpgradeRequested) -> PykraftError | None:
@@ -48,6 +48,8 @@ def _refusal(replica: Replica, event: UpgradeRequested) -> PykraftError | None:
             return UsageError(f"voter {voter.key.id} supports kraft.version {low} to {high}, not {event.version}")
         if voter.key.directory_id is None:
             return UsageError(f"voter {voter.key.id} has not told its directory id yet: try again when it runs")
+    if replica.transfer is not None:
+        return UsageError("the leadership is being transferred: try again")
     if leader.high_watermark is None:
         return UsageError("nothing of this epoch is committed yet: try again")
     return None

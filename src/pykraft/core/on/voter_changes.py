@@ -33,9 +33,11 @@ def voter_error(replica: Replica, voter: ReplicaKey, listeners: Listeners | None
 
 
 def why_not_now(replica: Replica, leader: Leader) -> Refusal:
-    """Why no voter set may be written now, if so: a change under way, nothing committed yet, or static voters."""
+    """Why no voter set may be written now, if so: a change or a transfer, nothing committed, or static voters."""
     if leader.change is not None:
         return ErrorCode.REQUEST_TIMED_OUT, "another change of the voters is under way: try again"
+    if replica.transfer is not None:
+        return ErrorCode.REQUEST_TIMED_OUT, "the leadership is being transferred: try again"
     if leader.high_watermark is None:
         return ErrorCode.REQUEST_TIMED_OUT, "nothing of this epoch is committed yet: try again"
     if replica.kraft_version < 1:

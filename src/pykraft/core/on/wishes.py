@@ -18,6 +18,7 @@ from pykraft.core.on.propose import (
     on_shutdown_requested,
 )
 from pykraft.core.on.snapshot import on_snapshot_frozen, on_snapshots_expired
+from pykraft.core.on.transfer import on_transfer_requested
 from pykraft.core.on.upgrade import on_upgrade_requested
 from pykraft.core.replica import Replica
 from pykraft.types import Instant
@@ -32,6 +33,7 @@ HANDLERS: Mapping[type[events.Event], Callable[[Replica, Any, Instant], None]] =
     events.SnapshotsExpired: on_snapshots_expired,
     events.ResignRequested: on_resign_requested,
     events.UpgradeRequested: on_upgrade_requested,
+    events.TransferRequested: on_transfer_requested,
     events.ShutdownRequested: on_shutdown_requested,
 }
 

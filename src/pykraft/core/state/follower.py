@@ -38,6 +38,8 @@ class Follower:
     high_watermark: Offset | None = None
     fetch_deadline_ms: int
     has_fetched: bool = False
+    leader_has_left: bool = False
+    """True once the leader said goodbye: what it answered before that may arrive late, and is no sign of life."""
     update_deadline_ms: int = NEVER_MS
     """When the leader may next be told, or asked, something about this replica's membership (mono ms; KIP-853)."""
     has_updated: bool = False
@@ -48,6 +50,8 @@ class Follower:
 
     def heard(self, now: Instant, fetch_timeout_ms: int) -> Follower:
         """The leader gave a good answer: it is alive, and this replica follows it."""
+        if self.leader_has_left:
+            return self
         return replace(self, has_fetched=True, fetch_deadline_ms=now.mono_ms + fetch_timeout_ms)
 
     def __post_init__(self) -> None:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from pykraft.errors import NotRunningError, UsageError
-from pykraft.host.upgrades import Upgrades
+from pykraft.host.wishes import Wishes
 
 
 def test_each_hears_its_own_answer() -> None:
     told: list[tuple[str, Exception | None]] = []
-    upgrades = Upgrades()
-    first = upgrades.begin(lambda error: told.append(("first", error)))
-    second = upgrades.begin(lambda error: told.append(("second", error)))
+    wishes = Wishes()
+    first = wishes.begin(lambda error: told.append(("first", error)))
+    second = wishes.begin(lambda error: told.append(("second", error)))
     refusal = UsageError("no")
-    upgrades.answered(second, refusal)
-    upgrades.answered(first, None)
-    upgrades.end()
+    wishes.answered(second, refusal)
+    wishes.answered(first, None)
+    wishes.end()
     assert told == [("second", refusal), ("first", None)]
 
 
 def test_the_end_of_the_node_is_an_answer_too() -> None:
     told: list[Exception | None] = []
-    upgrades = Upgrades()
-    upgrades.begin(told.append)
-    upgrades.end()
-    upgrades.end()
+    wishes = Wishes()
+    wishes.begin(told.append)
+    wishes.end()
+    wishes.end()
     assert [type(error) for error in told] == [NotRunningError]

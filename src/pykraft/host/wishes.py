@@ -1,6 +1,6 @@
-"""Who waits to hear what came of an upgrade of ``kraft.version``.
+"""Who waits to hear what came of a wish: an upgrade of ``kraft.version``, or a transfer of the leadership.
 
-Invariant: each is told exactly once; the core answers within the step that it is asked in.
+Invariant: each is told exactly once; the end of the node is an answer, too.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from typing import TypeAlias
 
 from pykraft.errors import NotRunningError
 
-OnUpgrade: TypeAlias = Callable[[Exception | None], None]
+OnOutcome: TypeAlias = Callable[[Exception | None], None]
 
 
-class Upgrades:
-    """Requests by handle."""
+class Wishes:
+    """Wishes by handle."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, OnUpgrade] = {}
+        self._waiting: dict[int, OnOutcome] = {}
         self._next_handle = 1
 
-    def begin(self, on_outcome: OnUpgrade) -> int:
-        """Note a request; returns its handle."""
+    def begin(self, on_outcome: OnOutcome) -> int:
+        """Note a wish; returns its handle."""
         handle, self._next_handle = self._next_handle, self._next_handle + 1
         self._waiting[handle] = on_outcome
         return handle

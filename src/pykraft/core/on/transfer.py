@@ -1,0 +1,217 @@
+"""Leadership transfer: the leader lets a voter of its operator's choice lead.
+
+1. The request passes the checks: from now on nothing is accepted, and all that was accepted is appended.
+2. The target fetches, and has the log up to its end; all of it becomes committed. A Fetch from before does not count:
+   who sent it may be gone. What waits for records is answered, so that this takes no longer than a round trip.
+3. The leader resigns and names the target first in EndQuorumEpoch: it campaigns at once, and nobody's log is longer.
+4. Somebody leads another epoch: who asked hears whether it is the target.
+
+Until 3 nothing is lost: out of time, the leader goes on as before. There is no way back after it, since who has
+resigned from an epoch never leads it again. Only Kafka's own messages are used, so that any voter can be the target.
+
+Source: Raft dissertation §3.10; KIP-595 §EndQuorumEpoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from pykraft.core.appending import append_planned
+from pykraft.core.effects import AnswerWish, Report
+from pykraft.core.events import RequestReceived, TransferRequested
+from pykraft.core.messages import TransferLeadershipRequest, TransferLeadershipResponse
+from pykraft.core.on.requests import leader_only_error, reply
+from pykraft.core.on.voter_changes import ACCEPTED, Refusal
+from pykraft.core.replica import Replica
+from pykraft.core.serving import answer_parked
+from pykraft.core.state import Leader
+from pykraft.core.transfer import Transfer
+from pykraft.errors import ErrorCode, NotLeaderError, PykraftError, RefusedError, UsageError
+from pykraft.types import Instant, NodeId, ReplicaKey
+
+TRANSFER_TIMEOUT_MS_MAX: Final = 60_000
+"""A leader takes nothing while it waits for its successor, so it does not wait any longer."""
+
+
+def on_transfer_leadership_request(
+    replica: Replica, event: RequestReceived, message: TransferLeadershipRequest, now: Instant
+) -> None:
+    """Begin a transfer that an operator asks for; the answer comes when its outcome is known.
+
+    Effects: AppendBatches; Reply, at once with an error.
+    Units: ``timeout_ms`` is how long the leader waits for the target's log.
+    Errors: NOT_LEADER_OR_FOLLOWER, BROKER_NOT_AVAILABLE, INVALID_REQUEST, VOTER_NOT_FOUND, ELECTION_NOT_NEEDED when the
+    target leads, REQUEST_TIMED_OUT while another change is under way or when the target does not catch up in time,
+    PREFERRED_LEADER_NOT_AVAILABLE when another voter leads in the end.
+    """
+    error = leader_only_error(replica, replica.epoch)
+    refusal = (error, _who_leads(replica)) if error else _refusal(replica, message.target_id, message.timeout_ms, now)
+    transfer = _transfer(replica, message.target_id, message.timeout_ms, now, request_id=event.request_id)
+    _begin(replica, transfer, refusal)
+
+
+def on_transfer_requested(replica: Replica, event: TransferRequested, now: Instant) -> None:
+    """Begin a transfer that the application asks for.
+
+    Effects: AppendBatches; AnswerWish when the outcome is known.
+    Errors (in AnswerWish): NotLeaderError; UsageError for an epoch that has not begun; RefusedError with the errors of
+    `on_transfer_leadership_request`.
+    """
+    leader = replica.state
+    error: PykraftError | None = None
+    if not isinstance(leader, Leader) or event.epoch < leader.epoch or replica.is_shutting_down:
+        error = NotLeaderError(replica.leader_id if replica.has_remote_leader else None, replica.epoch)
+    elif event.epoch > leader.epoch:
+        error = UsageError(f"epoch {event.epoch} has not begun: this node leads epoch {leader.epoch}")
+    if error is not None:
+        replica.outbox.add(AnswerWish(handle=event.handle, error=error))
+        return
+    transfer = _transfer(replica, event.target_id, event.timeout_ms, now, handle=event.handle)
+    _begin(replica, transfer, _refusal(replica, event.target_id, event.timeout_ms, now))
+
+
+def note_target(replica: Replica, key: ReplicaKey) -> None:
+    """A voter or observer has fetched: perhaps it is the one that is to lead."""
+    transfer, target = replica.transfer, replica.voters.get(key.id)
+    if transfer is not None and transfer.target_id == key.id and target is not None and target.key.matches(key):
+        replica.transfer = replace(transfer, is_heard=True)
+
+
+def is_due(replica: Replica, leader: Leader) -> bool:
+    """True when the target is there with the whole log, and all of that is committed: no outcome is in doubt."""
+    if replica.transfer is None or not replica.transfer.is_heard:
+        return False
+    target = leader.progress.voters.get(replica.transfer.target_id)
+    end_offset = replica.log.end_offset
+    return target is not None and target.end_offset == end_offset and leader.high_watermark == end_offset
+
+
+def settle_transfer(replica: Replica, now: Instant) -> None:
+    """Answer who asked, once the outcome is known or it is out of time; a leader then accepts again.
+
+    Effects: Reply or AnswerWish, Report.
+    """
+    transfer = replica.transfer
+    if transfer is None:
+        return
+    deadline_ms = transfer_deadline_ms(replica)
+    assert deadline_ms is not None
+    leads = isinstance(replica.state, Leader)
+    if replica.epoch > transfer.epoch and replica.leader_id is not None:
+        _end(replica, transfer, _outcome(replica, transfer))
+    elif deadline_ms <= now.mono_ms:
+        text = _why_late(replica, transfer) if leads else "this node has resigned, and does not know yet who leads"
+        _end(replica, transfer, (ErrorCode.REQUEST_TIMED_OUT, text))
+
+
+def transfer_deadline_ms(replica: Replica) -> int | None:
+    """When the transfer under way is out of time (mono ms)."""
+    if replica.transfer is None:
+        return None
+    leads = isinstance(replica.state, Leader)
+    return replica.transfer.deadline_ms if leads else replica.transfer.outcome_deadline_ms
+
+
+def _transfer(
+    replica: Replica,
+    target_id: NodeId,
+    timeout_ms: int,
+    now: Instant,
+    *,
+    handle: int | None = None,
+    request_id: int | None = None,
+) -> Transfer:
+    """An election takes an election timeout when the target fails in it, twice that at most."""
+    deadline_ms = now.mono_ms + timeout_ms
+    return Transfer(
+        epoch=replica.epoch,
+        target_id=target_id,
+        deadline_ms=deadline_ms,
+        outcome_deadline_ms=deadline_ms + 2 * replica.config.election_timeout_ms,
+        handle=handle,
+        request_id=request_id,
+    )
+
+
+def _refusal(replica: Replica, target_id: NodeId, timeout_ms: int, now: Instant) -> Refusal:
+    """Why the leader does not begin, if so."""
+    leader = replica.state
+    assert isinstance(leader, Leader)
+    if not 0 <= timeout_ms <= TRANSFER_TIMEOUT_MS_MAX:
+        return ErrorCode.INVALID_REQUEST, f"a leader waits 0 to {TRANSFER_TIMEOUT_MS_MAX} ms, not {timeout_ms}"
+    if target_id == replica.local.id:
+        return ErrorCode.ELECTION_NOT_NEEDED, f"node {target_id} leads already"
+    if replica.voters.get(target_id) is None:
+        voters = ", ".join(map(str, replica.voters.ids))
+        observes = any(seen.key.id == target_id for seen in leader.progress.observers(now))
+        what = "only observes" if observes else "is not known"
+        return ErrorCode.VOTER_NOT_FOUND, f"node {target_id} {what}; the voters are {voters}"
+    if replica.transfer is not None:
+        text = f"the leadership is on its way to node {replica.transfer.target_id} already: try again"
+        return ErrorCode.REQUEST_TIMED_OUT, text
+    if leader.change is not None:
+        return ErrorCode.REQUEST_TIMED_OUT, "a change of the voters is under way: try again"
+    return ACCEPTED
+
+
+def _begin(replica: Replica, transfer: Transfer, refusal: Refusal) -> None:
+    error, text = refusal
+    if error:
+        _answer(replica, transfer, error, text)
+        return
+    leader = replica.state
+    assert isinstance(leader, Leader)
+    replica.transfer = transfer
+    replica.outbox.add(Report(text=f"transferring the leadership of epoch {transfer.epoch} to {transfer.target_id}"))
+    leader.accumulation.schedule()
+    batches = leader.accumulation.drain()
+    if batches:
+        append_planned(replica, leader, batches)
+    answer_parked(replica, leader)
+
+
+def _outcome(replica: Replica, transfer: Transfer) -> Refusal:
+    if replica.leader_id == transfer.target_id:
+        return ACCEPTED
+    return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"{_who_leads(replica)} instead"
+
+
+def _who_leads(replica: Replica) -> str:
+    if replica.leader_id is None:
+        return f"nobody is known to lead epoch {replica.epoch}"
+    return f"node {replica.leader_id} leads epoch {replica.epoch}"
+
+
+def _why_late(replica: Replica, transfer: Transfer) -> str:
+    """What the leader still waited for."""
+    leader = replica.state
+    assert isinstance(leader, Leader)
+    end_offset = replica.log.end_offset
+    target = leader.progress.voters.get(transfer.target_id)
+    stays = f"node {leader.leader_id} goes on to lead"
+    if not transfer.is_heard or target is None or target.end_offset is None:
+        return f"node {transfer.target_id} has not fetched since: is it running? {stays}"
+    if target.end_offset < end_offset:
+        return f"node {transfer.target_id} holds the log up to {target.end_offset} of {end_offset}; {stays}"
+    return f"not all of the log, which ends at {end_offset}, is committed; {stays}"
+
+
+def _end(replica: Replica, transfer: Transfer, outcome: Refusal) -> None:
+    replica.transfer = None
+    error, text = outcome
+    said = f"not transferred: {text}" if error else f"transferred to {transfer.target_id}"
+    replica.outbox.add(Report(text=f"the leadership of epoch {transfer.epoch} was {said}"))
+    _answer(replica, transfer, error, text)
+
+
+def _answer(replica: Replica, transfer: Transfer, error: ErrorCode, text: str | None) -> None:
+    if transfer.request_id is not None:
+        message = TransferLeadershipResponse(
+            error=error, error_message=text, leader_id=replica.leader_id, epoch=replica.epoch
+        )
+        reply(replica, transfer.request_id, message)
+        return
+    assert transfer.handle is not None
+    what = f"transferring the leadership to node {transfer.target_id}"
+    replica.outbox.add(AnswerWish(handle=transfer.handle, error=RefusedError(what, error, text) if error else None))

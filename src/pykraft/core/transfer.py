@@ -1,0 +1,28 @@
+"""A transfer of the leadership that was begun and whose outcome is not known yet. Data only: see ``core.on.transfer``.
+
+Source: Raft dissertation §3.10.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pykraft.types import Epoch, NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """The leader of ``epoch`` wants ``target_id`` to lead the next one.
+
+    It stays the leader when the target does not hold the whole log at ``deadline_ms``; once it has resigned, somebody
+    should lead by ``outcome_deadline_ms`` (both mono). ``is_heard``: the target has fetched since, so it is there.
+    Exactly one of ``handle`` and ``request_id`` says who asked.
+    """
+
+    epoch: Epoch
+    target_id: NodeId
+    deadline_ms: int
+    outcome_deadline_ms: int
+    is_heard: bool = False
+    handle: int | None = None
+    request_id: int | None = None

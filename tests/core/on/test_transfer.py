@@ -1,0 +1,264 @@
+"""Leadership transfer: what begins one, when the leader resigns, what the asker hears. The stories are scenarios."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.core.effects import AnswerWish, AppendBatches, Effect, RejectProposal, Reply, ReplyFetch
+from pykraft.core.events import Proposed, TransferRequested
+from pykraft.core.messages import (
+    ChangeVoterResponse,
+    RemoveVoterRequest,
+    TransferLeadershipRequest,
+    TransferLeadershipResponse,
+    UpdateVoterResponse,
+)
+from pykraft.core.on.propose import on_proposed
+from pykraft.core.on.timer import next_deadline_ms, poll
+from pykraft.core.on.transfer import TRANSFER_TIMEOUT_MS_MAX, on_transfer_requested
+from pykraft.core.replica import Replica
+from pykraft.core.state import Leader, Resigned, State
+from pykraft.core.voter_change import Removal
+from pykraft.errors import ErrorCode, LeadershipTransferError, NotLeaderError, PykraftError, RefusedError, UsageError
+from pykraft.types import Epoch, NodeId, Offset, ReplicaKey
+from tests.core.on.test_upgrade import told as told_voters
+from tests.core.on.test_upgrade import upgraded
+from tests.core.on.test_voter_changes import dynamic
+from tests.core.replicas import (
+    CONFIG,
+    NOW,
+    ask,
+    directory,
+    done,
+    follower,
+    key,
+    later,
+    leader,
+    only,
+    replica,
+    unattached,
+)
+from tests.core.said import begin, fetch, update_voter
+
+TIMEOUT_MS = 200
+
+
+def leading(*, linger_ms: int = 0, high_watermark: int = 10) -> Replica:
+    """Leads epoch 5 with a log up to 10, all of it committed."""
+    return replica(leader(high_watermark=high_watermark, linger_ms=linger_ms))
+
+
+def state_of(made: Replica) -> Leader:
+    assert isinstance(made.state, Leader)
+    return made.state
+
+
+def wanted(made: Replica, target_id: int = 3, *, epoch: int = 5) -> list[Effect]:
+    event = TransferRequested(handle=8, epoch=Epoch(epoch), target_id=NodeId(target_id), timeout_ms=TIMEOUT_MS)
+    on_transfer_requested(made, event, NOW)
+    return done(made)
+
+
+def request(target_id: int = 3, timeout_ms: int = TIMEOUT_MS) -> TransferLeadershipRequest:
+    return TransferLeadershipRequest(target_id=NodeId(target_id), timeout_ms=timeout_ms)
+
+
+def fetch_of(made: Replica, replica_key: ReplicaKey, offset: int = 10) -> None:
+    ask(made, fetch(replica=replica_key, at=(offset, 3)))
+
+
+def acted(made: Replica, after_ms: int = 0) -> list[Effect]:
+    poll(made, later(after_ms))
+    return done(made)
+
+
+def told(found: list[Effect]) -> tuple[int, str | None]:
+    message = only(found, Reply).message
+    assert isinstance(message, TransferLeadershipResponse)
+    return message.error, message.error_message
+
+
+def error_of(found: list[Effect]) -> Exception | None:
+    answer = only(found, AnswerWish)
+    assert answer.handle == 8
+    return answer.error
+
+
+def test_a_target_that_fetches_at_the_end_is_named_first() -> None:
+    made = leading()
+    fetch_of(made, key(2))
+    assert not [effect for effect in wanted(made) if isinstance(effect, AnswerWish | AppendBatches)]
+    fetch_of(made, key(3))
+    acted(made)
+    assert isinstance(made.state, Resigned)
+    assert [successor.id for successor in made.state.successors] == [3, 2]
+
+
+def test_a_fetch_from_before_does_not_count_and_is_answered_so_that_there_is_another() -> None:
+    made = leading()
+    ask(made, fetch(replica=3, high_watermark=10))
+    assert only(wanted(made), ReplyFetch).fetch_offset == 10
+    acted(made)
+    assert isinstance(made.state, Leader)
+
+
+def test_a_disk_with_the_same_id_is_not_the_target() -> None:
+    made = leading()
+    fetch_of(made, key(3))
+    wanted(made)
+    fetch_of(made, ReplicaKey(NodeId(3), directory(9)))
+    acted(made)
+    assert isinstance(made.state, Leader)
+
+
+@pytest.mark.parametrize(("offset", "high_watermark"), [(9, 10), (10, 9)])
+def test_a_target_that_lacks_something_does_not_lead(offset: int, high_watermark: int) -> None:
+    made = leading(high_watermark=high_watermark)
+    wanted(made)
+    state_of(made).epoch_start_offset = Offset(10)
+    fetch_of(made, key(3), offset)
+    acted(made)
+    assert isinstance(made.state, Leader)
+
+
+def test_what_was_accepted_is_appended_whatever_it_waited_for() -> None:
+    made = leading(linger_ms=1_000)
+    for is_prepared in (False, True):
+        state_of(made).accumulation.add(handle=1, count=2, size_bytes=9, now=NOW, is_prepared=is_prepared)
+    assert only(wanted(made), AppendBatches).batches[-1].end_offset == 14
+
+
+@pytest.mark.parametrize(
+    ("message", "error", "text"),
+    [
+        (request(1), ErrorCode.ELECTION_NOT_NEEDED, "node 1 leads already"),
+        (request(4), ErrorCode.VOTER_NOT_FOUND, "node 4 only observes; the voters are 1, 2, 3"),
+        (request(9), ErrorCode.VOTER_NOT_FOUND, "node 9 is not known; the voters are 1, 2, 3"),
+        (request(-1), ErrorCode.VOTER_NOT_FOUND, "node -1 is not known; the voters are 1, 2, 3"),
+        (request(3, -1), ErrorCode.INVALID_REQUEST, "a leader waits 0 to 60000 ms, not -1"),
+        (request(3, TRANSFER_TIMEOUT_MS_MAX + 1), ErrorCode.INVALID_REQUEST, "a leader waits 0 to 60000 ms, not 60001"),
+    ],
+)
+def test_what_a_leader_does_not_begin(message: TransferLeadershipRequest, error: ErrorCode, text: str) -> None:
+    made = leading()
+    fetch_of(made, key(4))
+    assert told(ask(made, message)) == (error, text)
+    assert made.transfer is None
+
+
+def test_one_thing_after_another() -> None:
+    made = leading()
+    state_of(made).change = Removal(request_id=1, deadline_ms=20_000, offset=Offset(10))
+    assert told(ask(made, request())) == (
+        ErrorCode.REQUEST_TIMED_OUT,
+        "a change of the voters is under way: try again",
+    )
+    state_of(made).change = None
+    ask(made, request())
+    found = told(ask(made, request(2)))
+    assert found == (ErrorCode.REQUEST_TIMED_OUT, "the leadership is on its way to node 3 already: try again")
+
+
+def test_meanwhile_nothing_is_taken() -> None:
+    made = dynamic()
+    wanted(made)
+    on_proposed(made, Proposed(handle=1, epoch=Epoch(5), count=1, size_bytes=9), NOW)
+    assert isinstance(only(done(made), RejectProposal).error, LeadershipTransferError)
+    change = only(ask(made, RemoveVoterRequest(voter=key(3))), Reply).message
+    text = "the leadership is being transferred: try again"
+    assert change == ChangeVoterResponse(error=ErrorCode.REQUEST_TIMED_OUT, error_message=text)
+    update = only(ask(made, update_voter()), Reply).message
+    assert isinstance(update, UpdateVoterResponse)
+    assert update.error == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_meanwhile_there_is_no_upgrade() -> None:
+    made = told_voters()
+    wanted(made)
+    error, is_written = upgraded(made)
+    assert (str(error), is_written) == ("the leadership is being transferred: try again", False)
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [(follower(), "node 2 leads epoch 5"), (unattached(), "nobody is known to lead epoch 5")],
+)
+def test_who_does_not_lead_names_the_leader(state: State, text: str) -> None:
+    assert told(ask(replica(state), request())) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
+
+
+def test_who_leaves_hands_over_anyway() -> None:
+    made = leading()
+    made.shutdown_deadline_ms = 20_000
+    assert told(ask(made, request()))[0] == ErrorCode.BROKER_NOT_AVAILABLE
+    assert isinstance(error_of(wanted(made)), NotLeaderError)
+
+
+@pytest.mark.parametrize(
+    ("made", "epoch", "kind"),
+    [
+        (replica(follower()), 5, NotLeaderError),
+        (leading(), 4, NotLeaderError),
+        (leading(), 6, UsageError),
+    ],
+)
+def test_the_application_transfers_the_epoch_that_it_leads(made: Replica, epoch: int, kind: type[PykraftError]) -> None:
+    assert type(error_of(wanted(made, epoch=epoch))) is kind
+
+
+@pytest.mark.parametrize(
+    ("offset", "text"),
+    [
+        (None, "node 3 has not fetched since: is it running?"),
+        (9, "node 3 holds the log up to 9 of 10;"),
+        (10, "not all of the log, which ends at 10, is committed;"),
+    ],
+)
+def test_out_of_time_it_goes_on_to_lead_and_says_why(offset: int | None, text: str) -> None:
+    made = leading(high_watermark=8)
+    wanted(made)
+    if offset is not None:
+        fetch_of(made, key(3), offset)
+    assert next_deadline_ms(made) == NOW.mono_ms + TIMEOUT_MS
+    acted(made, TIMEOUT_MS - 1)
+    assert made.transfer is not None
+    error = error_of(acted(made, TIMEOUT_MS))
+    assert isinstance(error, RefusedError)
+    assert (error.code, f"{text} node 1 goes on to lead" in str(error)) == (ErrorCode.REQUEST_TIMED_OUT, True)
+    assert isinstance(made.state, Leader)
+    assert made.transfer is None
+
+
+@pytest.mark.parametrize(("next_id", "error"), [(3, 0), (2, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)])
+def test_the_asker_hears_who_leads_in_the_end(next_id: int, error: int) -> None:
+    made = leading()
+    ask(made, request())
+    fetch_of(made, key(3))
+    acted(made)
+    ask(made, begin(epoch=6, leader_id=next_id))
+    assert told(acted(made)) == (error, "node 2 leads epoch 6 instead" if error else None)
+    assert made.transfer is None
+
+
+def test_the_application_hears_it_too() -> None:
+    made = leading()
+    wanted(made)
+    fetch_of(made, key(3))
+    acted(made)
+    ask(made, begin(epoch=6, leader_id=3))
+    assert error_of(acted(made)) is None
+
+
+def test_nobody_in_time_is_an_answer_too() -> None:
+    made = leading()
+    ask(made, request())
+    fetch_of(made, key(3))
+    acted(made)
+    outcome_ms = TIMEOUT_MS + 2 * CONFIG.election_timeout_ms
+    acted(made, outcome_ms - 1)
+    assert made.transfer is not None
+    error, text = told(acted(made, outcome_ms))
+    assert (error, text) == (
+        ErrorCode.REQUEST_TIMED_OUT,
+        "this node has resigned, and does not know yet who leads",
+    )
