@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pykraft.log.quorum_state import ElectionStore
 from pykraft.protocol.records import encode_batch
 from pykraft.sim.disk import VirtualDisk
+from pykraft.sim.ledger import BEGINNING
 from pykraft.sim.oracle import DurableElection, Platter
 from pykraft.types import Election, Epoch, NodeId, Offset, ReplicaKey
 
@@ -36,6 +37,7 @@ def platter(**segments: bytes) -> tuple[VirtualDisk, Platter]:
 
 def test_an_empty_disk_holds_nothing() -> None:
     oracle = Platter(VirtualDisk(Random(1)), PARTITION)
+    assert oracle.end() == oracle.begin() == BEGINNING
     assert oracle.end_offset() == 0
     assert oracle.election() == DurableElection()
 

@@ -112,12 +112,14 @@ class Atlas:
         return is_quarantined or voter.is_damaged or voter.disk.is_rotten or int(voter.node_id) in self._wiped
 
     def _holds(self, other: Node, node: Node) -> bool:
-        """Whether the other one's platter has all that this one promised: the same last batch says so."""
-        end_offset = self._world.durable_end_offset(node)
-        if not end_offset:
+        """Whether the other one's platter has all that this one promised: the same last batch, or a later snapshot."""
+        end, platter = self._world.durable_end(node), self._standing[int(other.node_id)]
+        if not end.offset or any(each.offset >= end.offset for each in platter.snapshots()):
             return True
-        promised = self._world.durable_entry(node, end_offset - 1)
-        return self._standing[int(other.node_id)].entry_at(end_offset - 1) == promised
+        promised, held = self._world.durable_entry(node, end.offset - 1), platter.entry_at(end.offset - 1)
+        if promised is None:  # the end of a snapshot, which stands for what is committed
+            return held is not None and (held.end_offset, held.epoch) == (end.offset, end.epoch)
+        return held == promised
 
     def _partition(self, node: Node) -> Directory | None:
         return node.disk.directory(node.config.partition_directory)

@@ -1,8 +1,8 @@
 """Which batches a log holds, in order: the short form that oracles compare.
 
 A batch is its place, its epoch and its checksum; the values are somebody else's business. Invariant of a `Ledger`: it
-lists what its host has asked the disk to hold, from offset 0 on, whether it is durable yet or not; after a restart
-what recovery found.
+lists what its host has asked the disk to hold, from the log start on, whether it is durable yet or not; after a restart
+what recovery found. What lies before the start is in a snapshot.
 
 Source: Raft paper §5.3 (Log Matching speaks of index and term); the checksum is ours.
 """
@@ -13,8 +13,12 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pykraft.log.lane import AppendBatches, Job, Truncate
+from pykraft.log.lane import AppendBatches, DeleteBefore, Job, Truncate
 from pykraft.protocol.batch import BatchHeader
+from pykraft.types import Epoch, Offset, OffsetAndEpoch
+
+BEGINNING = OffsetAndEpoch(Offset(0), Epoch(0))
+"""Where a log begins before which there is no snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +45,20 @@ def entry_at(entries: Sequence[Entry], offset: int) -> Entry | None:
 class Ledger:
     """The log of one node as its running process sees it."""
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+    def __init__(self, entries: Iterable[Entry] = (), begin: OffsetAndEpoch = BEGINNING) -> None:
         self.entries = list(entries)
+        self.begin = begin
+        """Where the log begins, and the epoch of the record before; of interest where there is no batch."""
 
     @property
     def end_offset(self) -> int:
         """End of the last batch (exclusive)."""
-        return self.entries[-1].end_offset if self.entries else 0
+        return self.entries[-1].end_offset if self.entries else self.begin.offset
 
     @property
     def last_epoch(self) -> int:
-        """Epoch of the last batch; 0 without one."""
-        return self.entries[-1].epoch if self.entries else 0
+        """Epoch of the last batch, which may be in a snapshot; 0 without one."""
+        return self.entries[-1].epoch if self.entries else self.begin.epoch
 
     def at(self, offset: int) -> Entry | None:
         """The batch that holds this offset."""
@@ -65,10 +71,23 @@ class Ledger:
                 self.entries += [Entry.of(header) for header, _ in job.batches]
             case Truncate():
                 self.cut(job.offset)
+            case DeleteBefore():
+                self._forget_before(job.offset)
             case _:
                 pass
+
+    def begin_anew_at(self, snapshot_id: OffsetAndEpoch) -> None:
+        """A snapshot takes the place of everything."""
+        self.entries, self.begin = [], snapshot_id
 
     def cut(self, end_offset: int) -> None:
         """Whole batches below this offset remain."""
         while self.entries and self.entries[-1].end_offset > end_offset:
             self.entries.pop()
+
+    def _forget_before(self, offset: Offset) -> None:
+        """Whole batches from this offset on remain."""
+        gone = bisect_right(self.entries, int(offset), key=lambda entry: entry.end_offset)
+        if gone:
+            self.begin = OffsetAndEpoch(offset, Epoch(self.entries[gone - 1].epoch))
+            del self.entries[:gone]

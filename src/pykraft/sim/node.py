@@ -21,7 +21,7 @@ from pykraft.config import NodeConfig
 from pykraft.errors import StorageError
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
-from pykraft.log.lane import Job, WriteQuarantine
+from pykraft.log.lane import BeginAnew, Job, WriteQuarantine
 from pykraft.sim.bulk import BulkLane
 from pykraft.sim.clock import NodeClock
 from pykraft.sim.dialect import Dialect, Negotiation
@@ -166,9 +166,12 @@ class Process:
     def submit(self, job: Job) -> None:
         """See `Ports`."""
         self._world.watch.submitted(self._node, job)
-        self._node.ledger.submitted(job)
+        ledger = self._node.ledger
+        ledger.submitted(job)
         if isinstance(job, WriteQuarantine):
-            self._node.ledger.cut(self.host.log_end_offset)
+            ledger.cut(self.host.log_end_offset)
+        elif isinstance(job, BeginAnew) and self.host.raft is not None:
+            ledger.begin_anew_at(self.host.raft.log.end)
         self._queue.append(job)
         if not self._lane_is_busy:
             self._begin()

@@ -1,21 +1,24 @@
 """What a power loss now could not take away from a node: read from the platter of its virtual disk.
 
 Reads the same files that recovery would, and only their synced bytes, as the disk promised them: what it then lies
-about is the disk's fault. What was read is kept, and read on from there when a file has grown. It shares no code with
-recovery but the reading of a batch.
+about is the disk's fault. What was read is kept, and read on from there when a file has grown. A snapshot that holds
+more than the log takes its place at the next start, so it does here. It shares no code with recovery but the reading of
+a batch, and of names.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pykraft.errors import ProtocolError
 from pykraft.protocol.batch import check_crc, read_header
 from pykraft.sim.disk import Directory, Inode, VirtualDisk
-from pykraft.sim.ledger import Entry, entry_at
+from pykraft.sim.ledger import BEGINNING, Entry, entry_at
+from pykraft.snapshot.files import BOOTSTRAP_ID, FileKind, checkpoint_path, parse_snapshot_file
+from pykraft.types import Epoch, Offset, OffsetAndEpoch
 
 LOG_SUFFIX = ".log"
 
@@ -45,6 +48,13 @@ class _Extent:
     @property
     def end_offset(self) -> int:
         return self.entries[-1].end_offset if self.entries else self.base_offset
+
+    @property
+    def end(self) -> OffsetAndEpoch | None:
+        """End and epoch of the last batch; None without one."""
+        if not self.entries:
+            return None
+        return OffsetAndEpoch(Offset(self.entries[-1].end_offset), Epoch(self.entries[-1].epoch))
 
     def renew(self) -> None:
         """Look again if the file was synced since; what stands there unchanged is not read twice."""
@@ -79,6 +89,8 @@ class Platter:
         self._segments_of: dict[str, Inode] = {}
         self._segments: list[str] = []
         """Names of the log among the former, in order."""
+        self._snapshots: list[OffsetAndEpoch] = []
+        """Whole snapshots among them, oldest first."""
         self._election: tuple[Inode, int, DurableElection] | None = None
 
     def election(self) -> DurableElection:
@@ -91,13 +103,34 @@ class Platter:
             known = self._election = (inode, inode.version, _election_in(inode.promised()))
         return known[2]
 
+    def snapshots(self) -> Sequence[OffsetAndEpoch]:
+        """The snapshots that have a durable name which says that they are whole, oldest first."""
+        self._look()
+        return self._snapshots
+
+    def snapshot(self, snapshot_id: OffsetAndEpoch) -> bytes | None:
+        """The durable bytes of a snapshot; None when it has no durable name."""
+        inode = self._names().get(checkpoint_path(self._partition, snapshot_id).name)
+        return None if inode is None else self._read(inode)
+
+    def end(self) -> OffsetAndEpoch:
+        """Where the log ends (exclusive), and the epoch of its last record, in a batch or in a snapshot."""
+        return _end_of(self._standing()) or self.begin()
+
     def end_offset(self) -> int:
-        """End offset (exclusive) of the batches on the platter that stand without a gap from 0 on."""
+        """That end alone."""
+        return self.end().offset
+
+    def begin(self) -> OffsetAndEpoch:
+        """Where the log begins, and the epoch of the record before as far as a snapshot tells."""
         extents = self._standing()
-        return extents[-1].end_offset if extents else 0
+        if not extents:
+            return self._snapshots[-1] if self._snapshots else BEGINNING
+        begin = OffsetAndEpoch(Offset(extents[0].base_offset), Epoch(0))
+        return next((each for each in self._snapshots if each.offset == begin.offset), begin)
 
     def entries(self) -> list[Entry]:
-        """All these batches."""
+        """The batches on the platter that stand without a gap from the beginning on."""
         return [entry for extent in self._standing() for entry in extent.entries]
 
     def entry_at(self, offset: int) -> Entry | None:
@@ -107,12 +140,22 @@ class Platter:
                 return entry_at(extent.entries, offset)
         return None
 
-    def _standing(self) -> list[_Extent]:
-        standing: list[_Extent] = []
-        names, end_offset = self._names(), 0
+    def _look(self) -> dict[str, Inode]:
+        """The durable names; what they say is read when they have changed."""
+        names = self._names()
         if names != self._segments_of:
             self._segments_of = dict(names)
             self._segments = sorted(name for name in names if name.endswith(LOG_SUFFIX))
+            self._snapshots = _snapshots_among(names)
+        return names
+
+    def _standing(self) -> list[_Extent]:
+        """Segments that count: none behind a gap, none without what lies before them, none behind a newer snapshot."""
+        standing: list[_Extent] = []
+        names = self._look()
+        end_offset = int(self._segments[0].removesuffix(LOG_SUFFIX)) if self._segments else 0
+        if end_offset and not any(each.offset >= end_offset for each in self._snapshots):
+            return []
         for name in self._segments:
             if int(name.removesuffix(LOG_SUFFIX)) != end_offset:
                 break
@@ -121,6 +164,10 @@ class Platter:
             end_offset = extent.end_offset
             if not extent.is_whole:
                 break
+        if self._snapshots and standing:
+            newest, last = self._snapshots[-1], _end_of(standing)
+            if last is None or (newest.epoch, newest.offset) > (last.epoch, last.offset):
+                return []
         return standing
 
     def _names(self) -> dict[str, Inode]:
@@ -135,6 +182,18 @@ class Platter:
             known = self._extents[name] = _Extent(base_offset=base_offset, inode=inode, read=self._read)
         known.renew()
         return known
+
+
+def _end_of(extents: Sequence[_Extent]) -> OffsetAndEpoch | None:
+    """End and epoch of the last batch in these segments; None without one."""
+    return next((extent.end for extent in reversed(extents) if extent.end is not None), None)
+
+
+def _snapshots_among(names: Iterable[str]) -> list[OffsetAndEpoch]:
+    """Ids of the whole snapshots, oldest first: by epoch, then by offset; not the bootstrap checkpoint."""
+    found = (file for file in map(parse_snapshot_file, names) if file is not None and file.kind is FileKind.WHOLE)
+    ids = (file.snapshot_id for file in found if file.snapshot_id != BOOTSTRAP_ID)
+    return sorted(ids, key=lambda each: (each.epoch, each.offset))
 
 
 def _election_in(content: bytes) -> DurableElection:

@@ -28,6 +28,7 @@ from pykraft.sim.settings import node_configs
 from pykraft.sim.trace import Trace
 from pykraft.sim.watch import Watch
 from pykraft.sim.workload import Workload
+from pykraft.types import OffsetAndEpoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,9 +150,21 @@ class World:
         """Election that a power loss now would leave on this node."""
         return self._platters[node.node_id].election()
 
+    def durable_end(self, node: Node) -> OffsetAndEpoch:
+        """Log end that a power loss now would leave on this node, and the epoch of the record before."""
+        return self._platters[node.node_id].end()
+
     def durable_end_offset(self, node: Node) -> int:
-        """Log end that a power loss now would leave on this node."""
-        return self._platters[node.node_id].end_offset()
+        """That end alone."""
+        return self.durable_end(node).offset
+
+    def durable_snapshots(self, node: Node) -> Sequence[OffsetAndEpoch]:
+        """Ids of the snapshots that a power loss now would leave on this node, oldest first."""
+        return self._platters[node.node_id].snapshots()
+
+    def durable_snapshot(self, node: Node, snapshot_id: OffsetAndEpoch) -> bytes | None:
+        """The bytes of one of them; None when there is no such snapshot."""
+        return self._platters[node.node_id].snapshot(snapshot_id)
 
     def touch(self, node: Node) -> None:
         """Something happens to this node: look at it once the event is over."""
@@ -160,6 +173,13 @@ class World:
     def durable_entry(self, node: Node, offset: int) -> Entry | None:
         """The batch that holds this offset and that a power loss now would leave on this node."""
         return self._platters[node.node_id].entry_at(offset)
+
+    def durably_holds(self, node: Node, entry: Entry) -> bool:
+        """Whether a power loss now would leave this batch on this node, or a snapshot that reaches beyond it."""
+        platter = self._platters[node.node_id]
+        if platter.entry_at(entry.base_offset) == entry:
+            return True
+        return any(entry.end_offset <= each.offset for each in platter.snapshots())
 
     def ledger(self, node: Node) -> Ledger:
         """The log of a node as its process sees it."""
@@ -174,7 +194,8 @@ class World:
         """A process begins; its application listens from the first record on."""
         assert node.host is not None
         self._ends[node.node_id] = 0
-        node.ledger = Ledger(self._platters[node.node_id].entries())
+        platter = self._platters[node.node_id]
+        node.ledger = Ledger(platter.entries(), platter.begin())
         node.ledger.cut(node.host.log_end_offset)
         if self.atlas.has_lost(node):
             self.watch.lost(node)
@@ -221,7 +242,7 @@ class World:
                 vote=election.voted_id,
                 disk_epoch=election.epoch,
                 log_end=host.log_end_offset if host is not None else None,
-                flushed=self.durable_end_offset(node),
+                flushed=self.durable_end(node).offset,
                 high_watermark=host.high_watermark if host is not None else None,
             )
             self.recorder.state(self.clock.now_us, node.node_id, state)

@@ -16,7 +16,7 @@ from pykraft.sim.ledger import Entry, Ledger
 from pykraft.sim.oracle import DurableElection
 from pykraft.sim.scenario import DEFAULT
 from pykraft.sim.view import DOWN, View
-from pykraft.types import Epoch, Instant, Io, LeaderChange, NodeId, Offset
+from pykraft.types import Epoch, Instant, Io, LeaderChange, NodeId, Offset, OffsetAndEpoch
 
 
 def node(node_id: int = 1, *, is_damaged: bool = False, is_rotten: bool = False, ms: int = 0, **host: Any) -> Any:
@@ -75,6 +75,13 @@ class World:
 
     def durable_entry(self, node: Any, offset: int) -> Entry | None:
         return Ledger(self.platters.get(int(node.node_id), [])).at(offset)
+
+    def durable_end(self, node: Any) -> OffsetAndEpoch:
+        held = Ledger(self.platters.get(int(node.node_id), []))
+        return OffsetAndEpoch(Offset(held.end_offset), Epoch(held.last_epoch))
+
+    def durably_holds(self, node: Any, entry: Entry) -> bool:
+        return self.durable_entry(node, entry.base_offset) == entry
 
     def durable_election(self, node: Any) -> DurableElection:
         return self.election

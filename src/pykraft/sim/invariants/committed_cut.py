@@ -1,7 +1,7 @@
 """Nobody cuts off a record that it holds and that is committed.
 
 A follower truncates only what no majority holds; what it is told otherwise is a bug of the leader or its own, and
-going on would lose what was acknowledged.
+going on would lose what was acknowledged. A snapshot takes the place of committed records only where it holds them.
 
 Source: Raft paper §5.3–5.4; Kafka ``KafkaRaftLog.truncateToEndOffset`` (refuses below the high watermark).
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykraft.log.lane import Truncate
+from pykraft.log.lane import BeginAnew, Truncate
 from pykraft.sim.invariants.invariant import Invariant
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class CommittedIsNeverCut(Invariant):
-    """No truncation takes away a batch that some leader has counted as committed."""
+    """No truncation, and no snapshot that ends before it, takes away a batch that some leader counted as committed."""
 
     def submitted(self, node: Node, job: Job) -> None:
-        """Look at what a truncation takes away."""
-        if not isinstance(job, Truncate):
+        """Look at what a truncation, or a snapshot in the place of the log, takes away."""
+        if not isinstance(job, Truncate | BeginAnew):
             return
         committed = self.world.committed
         for entry in reversed(self.world.ledger(node).entries):

@@ -8,6 +8,7 @@ Source: KIP-595 §Fetch; Raft paper §5.1 (log[] is persistent); the line betwee
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pykraft.log.lane import Truncate
@@ -16,19 +17,19 @@ from pykraft.sim.invariants.invariant import Invariant
 if TYPE_CHECKING:
     from pykraft.log.lane import Job
     from pykraft.sim.node import Node
-    from pykraft.sim.spoken import Spoken
+    from pykraft.sim.spoken import LogEnd, Spoken
     from pykraft.sim.world import World
 
 
 class AcknowledgedSurvivesRestart(Invariant):
     """A recovered log is at least as long as its node's last Fetch said, or its last truncation left.
 
-    Unless the node says that it is damaged.
+    Unless the node says that it is damaged, or a snapshot of a later epoch took the place of its log.
     """
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._told: dict[int, int] = {}
+        self._told: dict[int, LogEnd] = {}
 
     def lost(self, node: Node) -> None:
         """What its disk had lied about it cannot know."""
@@ -41,18 +42,19 @@ class AcknowledgedSurvivesRestart(Invariant):
     def before_send(self, node: Node, spoken: Spoken) -> None:
         """Remember what is acknowledged."""
         if spoken.fetched is not None:
-            self._told[int(node.node_id)] = spoken.fetched.offset
+            self._told[int(node.node_id)] = spoken.fetched
 
     def submitted(self, node: Node, job: Job) -> None:
         """A truncation takes back what was told."""
-        if isinstance(job, Truncate):
-            node_id = int(node.node_id)
-            self._told[node_id] = min(self._told.get(node_id, 0), job.offset)
+        told = self._told.get(int(node.node_id))
+        if isinstance(job, Truncate) and told is not None:
+            self._told[int(node.node_id)] = replace(told, offset=min(told.offset, job.offset))
 
     def started(self, node: Node) -> None:
         """Compare what recovery found."""
-        told, host = self._told.get(int(node.node_id), 0), node.host
-        if host is not None and not node.is_damaged and host.log_end_offset < told:
-            raise self.violated(
-                f"node {node.node_id} had told that it holds {told}, it begins at {host.log_end_offset}"
-            )
+        told, host = self._told.get(int(node.node_id)), node.host
+        if told is None or host is None or node.is_damaged or self.world.ledger(node).last_epoch > told.epoch:
+            return
+        if host.log_end_offset < told.offset:
+            seen = f"node {node.node_id} had told that it holds {told.offset}"
+            raise self.violated(f"{seen}, it begins at {host.log_end_offset}")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class FetchIsDurableFirst(Invariant):
-    """The log on the platter ends where the Fetch says, with the epoch that it says."""
+    """The log on the platter, or the snapshot in its place, ends where the Fetch says, with the epoch that it says."""
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
         """Compare the Fetch with the platter."""
@@ -30,9 +30,7 @@ class FetchIsDurableFirst(Invariant):
             or (spoken.epoch, spoken.target_id) != (host.epoch, host.leader_id)
         ):
             return
-        end_offset = self.world.durable_end_offset(node)
-        last = self.world.durable_entry(node, end_offset - 1)
-        epoch = last.epoch if last is not None else 0
-        if (end_offset, epoch) != (fetched.offset, fetched.epoch):
+        end = self.world.durable_end(node)
+        if (end.offset, end.epoch) != (fetched.offset, fetched.epoch):
             seen = f"node {node.node_id} fetches at {fetched.offset} after epoch {fetched.epoch}"
-            raise self.violated(f"{seen}, its disk holds a log up to {end_offset} of epoch {epoch}")
+            raise self.violated(f"{seen}, its disk holds a log up to {end.offset} of epoch {end.epoch}")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LeaderCompleteness(Invariant):
-    """The log of each new leader holds the last batch that is known to be committed."""
+    """The log of each new leader, or the snapshot before it, holds the last batch that is known to be committed."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -43,7 +43,8 @@ class LeaderCompleteness(Invariant):
         if not committed:
             return
         last = committed[-1]
-        held = self.world.ledger(leader).at(last.base_offset)
-        if held != last:
+        ledger = self.world.ledger(leader)
+        held = ledger.at(last.base_offset)
+        if held != last and ledger.begin.offset < last.end_offset:
             seen = f"leader {leader.node_id} of epoch {epoch} does not hold what is committed up to {last.end_offset}"
             raise self.violated(f"{seen} in epoch {last.epoch}: {held}")

@@ -3,7 +3,8 @@
 Each batch is remembered with its checksum and the one before it, when it is first appended anywhere; whoever appends
 a batch of that offset and epoch must have the same, after the same. By induction all that is before is the same. What
 only one node ever had, and lost again before it told anybody, may come anew: a leader that lost its power before its
-first record was durable is a candidate of the same epoch again, and has told nobody that it led.
+first record was durable is a candidate of the same epoch again, and has told nobody that it led. Where a log begins
+at a snapshot, the batch before is the one that is committed there.
 
 Source: Raft paper §5.3 (Log Matching); LogMatching of Vanlightly's specification of KRaft.
 """
@@ -35,8 +36,8 @@ class LogMatching(Invariant):
         """Compare what is appended with its first appearance."""
         if not isinstance(job, AppendBatches):
             return
-        entries = self.world.ledger(node).entries
-        before = entries[-1] if entries else None
+        ledger = self.world.ledger(node)
+        before = ledger.entries[-1] if ledger.entries else self.world.committed.at(ledger.begin.offset - 1)
         for header, _ in job.batches:
             entry = Entry.of(header)
             key = (entry.base_offset, entry.epoch)

@@ -4,7 +4,7 @@ What counts is what a power loss now could not take away, on voters that run and
 disk was replaced counts until it may come back: its word may still be on its way, and it has no vote without it.
 
 Source: Raft paper §5.3 (committed entries); Kafka ``RaftEventSimulationTest.MajorityReachedHighWatermark``, made
-stricter: Kafka compares log ends in memory.
+stricter: Kafka compares log ends in memory. KIP-630: a snapshot stands for the records before its end.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class MajorityHoldsHighWatermark(Invariant):
         holding = [
             int(voter.node_id)
             for voter in voters
-            if voter.node_id in away or self.world.durable_entry(voter, high_watermark - 1) == last
+            if voter.node_id in away or (last is not None and self.world.durably_holds(voter, last))
         ]
         if last is None or len(holding) < majority_of(len(voters)):
             seen = f"leader {node.node_id} of epoch {now.epoch} calls {high_watermark} committed"
