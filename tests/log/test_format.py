@@ -8,13 +8,7 @@ import pytest
 
 from pykraft.errors import CorruptionError, ForeignDirectoryError, UsageError
 from pykraft.log.directory import Directory
-from pykraft.log.format import (
-    Formatted,
-    cluster_id_in,
-    directory_id_in,
-    format_directories,
-    inspect_directories,
-)
+from pykraft.log.format import Formatted, format_directories, inspect_directories, meta_in
 from pykraft.log.meta import MetaProperties, encode_meta
 from pykraft.log.os_fs import OsFs
 from pykraft.types import NodeId, Uuid
@@ -106,6 +100,6 @@ def test_every_problem_is_told_in_kafkas_words(tmp_path: Path) -> None:
 
 def test_what_a_directory_was_formatted_for(tmp_path: Path) -> None:
     fs, path = OsFs(), tmp_path / "data"
-    assert (cluster_id_in(fs, path), directory_id_in(fs, path)) == (None, None)
+    assert meta_in(fs, path) is None
     [done] = format_all(path)
-    assert (cluster_id_in(fs, path), directory_id_in(fs, path)) == ("c", done.directory_id)
+    assert meta_in(fs, path) == MetaProperties(node_id=NodeId(1), cluster_id="c", directory_id=done.directory_id)

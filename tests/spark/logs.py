@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from pykraft.client.journal import Acknowledged
 from pykraft.log.paths import LOG, segment_file
 from pykraft.protocol.records import encode_batch
-from pykraft.types import Epoch, Offset
+from pykraft.types import Epoch, NodeId, Offset
 
 START_MS = 1_700_000_000_000
 RUN = bytes.fromhex("00112233445566aa")
@@ -22,6 +23,20 @@ def batch(values: Sequence[bytes], *, base_offset: int, epoch: int = EPOCH, time
 def payload(sequence: int, *, epoch: int = EPOCH, rest: bytes = b"random") -> bytes:
     """A record of the workload."""
     return RUN + epoch.to_bytes(4, "big") + sequence.to_bytes(8, "big") + rest
+
+
+def said(count: int, *, first_sequence: int = 0, epoch: int = EPOCH, base_offset: int = 0) -> Acknowledged:
+    """Node 1 acknowledges so many records of the workload."""
+    return Acknowledged(
+        node=NodeId(1),
+        run=RUN,
+        epoch=Epoch(epoch),
+        first_sequence=first_sequence,
+        count=count,
+        base_offset=Offset(base_offset),
+        wall_ms=START_MS,
+        latency_ms=1.0,
+    )
 
 
 def write_segment(partition: Path, data: bytes, *, base_offset: int = 0) -> Path:

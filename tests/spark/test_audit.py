@@ -23,30 +23,16 @@ from pykraft.spark.audit import (
 )
 from pykraft.spark.pipeline import silver
 from pykraft.spark.pipeline.names import BRONZE, CONTROL, PAYLOADS, RECORDS
-from pykraft.types import Epoch, KRaftVersion, NodeId, Offset
-from tests.spark.logs import EPOCH, RUN, START_MS, batch, payload, write_segment
+from pykraft.types import Epoch, KRaftVersion, Offset
+from tests.spark.audits import clean_audit
+from tests.spark.logs import EPOCH, RUN, START_MS, batch, payload, said, write_segment
 
 pytestmark = pytest.mark.spark
 
 BASE_OFFSET = 1
 COUNT = 6
 CLEAN = [payload(sequence) for sequence in range(COUNT)]
-
-
-def said(
-    count: int = COUNT, *, first_sequence: int = 0, epoch: int = EPOCH, base_offset: int = BASE_OFFSET
-) -> Acknowledged:
-    """Acknowledged records of node 1."""
-    return Acknowledged(
-        node=NodeId(1),
-        run=RUN,
-        epoch=Epoch(epoch),
-        first_sequence=first_sequence,
-        count=count,
-        base_offset=Offset(base_offset),
-        wall_ms=START_MS,
-        latency_ms=1.0,
-    )
+SAID = said(COUNT, base_offset=BASE_OFFSET)
 
 
 def log(values: Sequence[bytes], *, later: Sequence[bytes] = ()) -> bytes:
@@ -92,23 +78,14 @@ def audited(
     return audit(tables, log, frame, until_offset=end_offset if until_offset is None else until_offset)
 
 
-CLEAN_AUDIT = Audit(
-    committed_records=6,
-    acknowledged=6,
-    spark_rows=6,
-    duplicates=0,
-    missing=0,
-    out_of_order=0,
-    strays=0,
-    leader_epochs=1,
-    tables_agree=True,
-)
+CLEAN_AUDIT = clean_audit(COUNT)
 
 
 def test_clean_tables_are_clean(spark: SparkSession, tmp_path: Path) -> None:
     later = [payload(sequence, epoch=EPOCH + 1) for sequence in range(4)]
     more = said(2, epoch=EPOCH + 1, base_offset=BASE_OFFSET + COUNT)
-    found = audited(spark, tmp_path, log(CLEAN, later=later), said(2), said(4, first_sequence=2, base_offset=3), more)
+    first = said(2, base_offset=BASE_OFFSET), said(4, first_sequence=2, base_offset=3)
+    found = audited(spark, tmp_path, log(CLEAN, later=later), *first, more)
     assert found == replace(CLEAN_AUDIT, committed_records=8, acknowledged=8, spark_rows=8, leader_epochs=2)
 
 
@@ -116,7 +93,7 @@ def test_a_row_that_is_there_twice_is_a_duplicate(spark: SparkSession, tmp_path:
     def twice(records: DataFrame) -> DataFrame:
         return records.unionAll(records.where("offset = 3"))
 
-    found = audited(spark, tmp_path, log(CLEAN), said(), plant=twice)
+    found = audited(spark, tmp_path, log(CLEAN), SAID, plant=twice)
     assert found == replace(CLEAN_AUDIT, duplicates=1, spark_rows=7, tables_agree=False)
 
 
@@ -124,22 +101,22 @@ def test_a_control_record_that_is_there_twice_is_a_duplicate(spark: SparkSession
     def twice(records: DataFrame) -> DataFrame:
         return records.unionAll(records.where("is_control"))
 
-    found = audited(spark, tmp_path, log(CLEAN), said(), plant=twice)
+    found = audited(spark, tmp_path, log(CLEAN), SAID, plant=twice)
     assert found == replace(CLEAN_AUDIT, duplicates=1, tables_agree=False)
 
 
 def test_a_record_that_stands_in_the_log_twice_is_a_duplicate(spark: SparkSession, tmp_path: Path) -> None:
-    found = audited(spark, tmp_path, log([*CLEAN, CLEAN[2]]), said(), until_offset=BASE_OFFSET + COUNT + 1)
+    found = audited(spark, tmp_path, log([*CLEAN, CLEAN[2]]), SAID, until_offset=BASE_OFFSET + COUNT + 1)
     assert (found.duplicates, found.missing, found.strays) == (1, 0, 0)
 
 
 def test_a_row_that_is_not_there_is_missing(spark: SparkSession, tmp_path: Path) -> None:
-    found = audited(spark, tmp_path, log(CLEAN), said(), plant=lambda records: records.where("offset != 3"))
+    found = audited(spark, tmp_path, log(CLEAN), SAID, plant=lambda records: records.where("offset != 3"))
     assert found == replace(CLEAN_AUDIT, missing=1, spark_rows=5, tables_agree=False)
 
 
 def test_a_gap_in_the_log_is_missing_and_so_is_what_moved_because_of_it(spark: SparkSession, tmp_path: Path) -> None:
-    found = audited(spark, tmp_path, log([*CLEAN[:3], *CLEAN[4:]]), said())
+    found = audited(spark, tmp_path, log([*CLEAN[:3], *CLEAN[4:]]), SAID)
     assert (found.duplicates, found.missing, found.out_of_order) == (0, 3, 0)
 
 
@@ -148,7 +125,7 @@ def test_two_rows_with_each_other_s_offset_are_out_of_order(spark: SparkSession,
         other = F.when(F.col("offset") == 3, 4).when(F.col("offset") == 4, 3).otherwise(F.col("offset"))
         return records.withColumn("offset", other)
 
-    found = audited(spark, tmp_path, log(CLEAN), said(), plant=swapped)
+    found = audited(spark, tmp_path, log(CLEAN), SAID, plant=swapped)
     assert found == replace(CLEAN_AUDIT, out_of_order=1, missing=2, strays=2)
 
 
@@ -157,7 +134,7 @@ def test_another_value_than_that_in_the_log_is_a_stray(spark: SparkSession, tmp_
         other = F.concat("value", F.lit(b"!"))
         return records.withColumn("value", F.when(F.col("offset") == 3, other).otherwise(F.col("value")))
 
-    found = audited(spark, tmp_path, log(CLEAN), said(), plant=changed)
+    found = audited(spark, tmp_path, log(CLEAN), SAID, plant=changed)
     assert found == replace(CLEAN_AUDIT, strays=1)
 
 
@@ -165,36 +142,36 @@ def test_a_row_behind_the_end_of_the_log_is_a_stray(spark: SparkSession, tmp_pat
     def invented(records: DataFrame) -> DataFrame:
         return records.unionAll(records.where("offset = 3").withColumn("offset", F.lit(99).cast("long")))
 
-    found = audited(spark, tmp_path, log(CLEAN), said(), plant=invented)
+    found = audited(spark, tmp_path, log(CLEAN), SAID, plant=invented)
     assert found == replace(CLEAN_AUDIT, strays=1, tables_agree=False)
 
 
 def test_what_came_after_the_end_does_not_count(spark: SparkSession, tmp_path: Path) -> None:
-    found = audited(spark, tmp_path, log(CLEAN), said(4))
+    found = audited(spark, tmp_path, log(CLEAN), said(4, base_offset=BASE_OFFSET))
     assert found == replace(CLEAN_AUDIT, committed_records=4, acknowledged=4, spark_rows=4)
 
 
 def test_a_tail_that_is_not_in_the_log_is_missing(spark: SparkSession, tmp_path: Path) -> None:
-    found = audited(spark, tmp_path, log(CLEAN[:4]), said())
+    found = audited(spark, tmp_path, log(CLEAN[:4]), SAID)
     assert (found.missing, found.committed_records, found.spark_rows) == (2, 4, 4)
 
 
 def test_an_empty_log_lacks_everything(spark: SparkSession, tmp_path: Path) -> None:
-    found = audited(spark, tmp_path, b"", said())
+    found = audited(spark, tmp_path, b"", SAID)
     assert (found.missing, found.spark_rows, found.committed_records, found.leader_epochs) == (COUNT, 0, 0, 0)
 
 
 def test_a_record_in_a_batch_of_another_epoch_than_it_claims_is_missing(spark: SparkSession, tmp_path: Path) -> None:
     other = payload(0, epoch=EPOCH - 1)
     claimed = said(1, epoch=EPOCH - 1, base_offset=BASE_OFFSET + COUNT)
-    found = audited(spark, tmp_path, log([*CLEAN, other]), said(), claimed)
+    found = audited(spark, tmp_path, log([*CLEAN, other]), SAID, claimed)
     assert (found.missing, found.duplicates, found.out_of_order) == (1, 0, 0)
 
 
 def test_what_is_not_the_workload_s_is_only_a_row(spark: SparkSession, tmp_path: Path) -> None:
     kafka_s, without_a_number, short = bytes(40), b"\xff" * 40, b"short"
     values = [*CLEAN, *(2 * [kafka_s, without_a_number, short])]
-    found = audited(spark, tmp_path, log(values), said(), until_offset=BASE_OFFSET + len(values))
+    found = audited(spark, tmp_path, log(values), SAID, until_offset=BASE_OFFSET + len(values))
     assert found == replace(CLEAN_AUDIT, committed_records=len(values), spark_rows=len(values))
 
 

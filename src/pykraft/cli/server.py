@@ -20,7 +20,7 @@ from pykraft import __version__
 from pykraft.cli.config_file import find_config, naming, read_config, tell_of_neighbors
 from pykraft.cli.identity import parse_cluster_id, parse_directory_id
 from pykraft.config import NodeConfig
-from pykraft.log.format import cluster_id_in
+from pykraft.log.format import meta_in
 from pykraft.log.os_fs import OsFs
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -91,8 +91,10 @@ def _with_options(config: NodeConfig, directory_id: str | None, cluster_id: str 
     """
     if directory_id is not None:
         config = replace(config, directory_id=parse_directory_id(directory_id))
-    found = parse_cluster_id(cluster_id) if cluster_id is not None else cluster_id_in(OsFs(), config.log_dir)
-    return config if found is None else replace(config, cluster_id=found)
+    if cluster_id is not None:
+        return replace(config, cluster_id=parse_cluster_id(cluster_id))
+    meta = meta_in(OsFs(), config.log_dir)
+    return config if meta is None else replace(config, cluster_id=meta.cluster_id)
 
 
 def _set_up_logging(level: str, form: str) -> None:

@@ -21,7 +21,7 @@ from pykraft.cli.identity import parse_cluster_id, parse_directory_id
 from pykraft.cli.initial_voters import initial_voters
 from pykraft.errors import UsageError
 from pykraft.log.directory import is_reserved
-from pykraft.log.format import Formatted, directory_id_in, format_directories, inspect_directories
+from pykraft.log.format import Formatted, format_directories, inspect_directories, meta_in
 from pykraft.log.meta import VERSION, MetaProperties
 from pykraft.log.os_fs import OsFs
 from pykraft.properties import node_config, parse_properties
@@ -69,7 +69,7 @@ def format_command(
             controllers=initial_controllers,
             joins=no_initial_controllers,
             directory_id=None if replica_directory_id is None else parse_directory_id(replica_directory_id),
-            random_uuid=lambda: directory_id_in(OsFs(), config.log_dir) or _random_uuid(),
+            random_uuid=lambda: _directory_id_of(config.log_dir),
         )
     assert config.node_id is not None, "a properties file has one"
     others = [other for other in _log_directories(properties) if other != config.log_dir]
@@ -128,6 +128,12 @@ def random_uuid_command(*, as_json: bool) -> None:
     """Print a random UUID in Kafka's text form: a cluster id, or a directory id."""
     text = uuid_text(_random_uuid())
     click.echo(json.dumps({"uuid": text}) if as_json else text)
+
+
+def _directory_id_of(folder: Path) -> Uuid:
+    """The id that a directory has already, or a new one. Errors: StorageError, CorruptionError."""
+    meta = meta_in(OsFs(), folder)
+    return _random_uuid() if meta is None or meta.directory_id is None else meta.directory_id
 
 
 def _random_uuid() -> Uuid:

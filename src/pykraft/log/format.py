@@ -90,14 +90,9 @@ def format_directories(
     return done
 
 
-def directory_id_in(fs: Fs, path: Path) -> Uuid | None:
-    """The directory id of a directory that is formatted already. Errors: StorageError, CorruptionError."""
-    return parse_meta(path / FILE_NAME, fs.read(path / FILE_NAME)).directory_id if _is_formatted(fs, path) else None
-
-
-def cluster_id_in(fs: Fs, path: Path) -> str | None:
-    """The cluster that a directory was formatted for. Errors: StorageError, CorruptionError."""
-    return parse_meta(path / FILE_NAME, fs.read(path / FILE_NAME)).cluster_id if _is_formatted(fs, path) else None
+def meta_in(fs: Fs, path: Path) -> MetaProperties | None:
+    """What a directory was formatted as; None when it was not. Errors: StorageError, CorruptionError."""
+    return parse_meta(path / FILE_NAME, fs.read(path / FILE_NAME)) if _is_formatted(fs, path) else None
 
 
 def inspect_directories(fs: Fs, paths: Sequence[Path], *, node_id: NodeId | None) -> Inspection:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 
 from pykraft.client.journal import Acknowledged
 from pykraft.local.sampler import QuorumSample, ReplicaSample
-from pykraft.spark.audit import Audit
 from pykraft.spark.demo.live_tables import MicroBatch
 from pykraft.spark.demo.options import DemoOptions
 from pykraft.spark.demo.replicas import Comparison
 from pykraft.spark.demo.result import Result, batch_latencies_ms, commit_latencies_ms
 from pykraft.spark.demo.story import Kill, Story
 from pykraft.types import Epoch, NodeId, Offset
+from tests.spark.audits import clean_audit
 
 BEGIN_MS = 1_700_000_000_000
 SECONDS = 30
@@ -42,16 +43,8 @@ def story(*, is_leader_killed: bool = True, missing: int = 0) -> Story:
     batches = tuple(_batches(said))
     total = sum(one.count for one in said)
     problems = ("node 1 and node 3 differ at offset 17",) if missing else ()
-    audit = Audit(
-        committed_records=total,
-        acknowledged=total,
-        spark_rows=total - missing,
-        duplicates=0,
-        missing=missing,
-        out_of_order=0,
-        strays=0,
-        leader_epochs=2 if is_leader_killed else 1,
-        tables_agree=True,
+    audit = replace(
+        clean_audit(total, leader_epochs=2 if is_leader_killed else 1), spark_rows=total - missing, missing=missing
     )
     result = Result(
         audit=audit,

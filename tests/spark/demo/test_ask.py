@@ -14,7 +14,6 @@ from deltalake import DeltaTable, write_deltalake
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from pykraft.client.journal import Acknowledged
 from pykraft.errors import LocalQuorumError
 from pykraft.spark.demo.ask import ask_spark
 from pykraft.spark.demo.replicas import compare
@@ -22,22 +21,12 @@ from pykraft.spark.demo.result import Result
 from pykraft.spark.pipeline.names import RECORDS
 from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
 from pykraft.spark.tables.delta import DeltaTables
-from pykraft.types import Epoch, NodeId, Offset
-from tests.spark.logs import EPOCH, RUN, START_MS, batch, payload, write_segment
+from tests.spark.logs import batch, payload, said, write_segment
 
 pytestmark = pytest.mark.spark
 
 COUNT = 8
-PROMISE = Acknowledged(
-    node=NodeId(1),
-    run=RUN,
-    epoch=Epoch(EPOCH),
-    first_sequence=0,
-    count=COUNT,
-    base_offset=Offset(0),
-    wall_ms=START_MS,
-    latency_ms=1.0,
-)
+PROMISE = said(COUNT)
 Fault = Callable[[pa.Table], pa.Table]
 
 

@@ -6,23 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.client.journal import Acknowledged
 from pykraft.protocol.records import HEADER_SIZE_BYTES
 from pykraft.spark.demo.replicas import compare
-from pykraft.types import Epoch, NodeId, Offset
-from tests.spark.logs import EPOCH, RUN, START_MS, batch, payload, write_segment
+from tests.spark.logs import EPOCH, batch, payload, said, write_segment
 
 COUNT = 6
-SAID = Acknowledged(
-    node=NodeId(1),
-    run=RUN,
-    epoch=Epoch(EPOCH),
-    first_sequence=0,
-    count=COUNT,
-    base_offset=Offset(0),
-    wall_ms=START_MS,
-    latency_ms=1.0,
-)
+SAID = said(COUNT)
 BATCHES = [batch([payload(at), payload(at + 1)], base_offset=at) for at in range(0, COUNT, 2)]
 
 

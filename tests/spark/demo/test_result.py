@@ -9,26 +9,16 @@ from typing import Any
 import pytest
 
 from pykraft.client.journal import Acknowledged
-from pykraft.spark.audit import Audit
 from pykraft.spark.demo.live_tables import MicroBatch
 from pykraft.spark.demo.replicas import Comparison
 from pykraft.spark.demo.result import Result, batch_latencies_ms, commit_latencies_ms
 from pykraft.types import Epoch, NodeId, Offset
+from tests.spark.audits import clean_audit
 
 pytestmark = pytest.mark.spark
 
 CLEAN = Result(
-    audit=Audit(
-        committed_records=95,
-        acknowledged=90,
-        spark_rows=95,
-        duplicates=0,
-        missing=0,
-        out_of_order=0,
-        strays=0,
-        leader_epochs=2,
-        tables_agree=True,
-    ),
+    audit=replace(clean_audit(95, leader_epochs=2), acknowledged=90),
     comparison=Comparison(are_identical=True, problems=(), furthest=None),
     failover_ms=800,
     seconds=4.0,

@@ -18,22 +18,13 @@ from pykraft.spark.demo import run
 from pykraft.spark.demo.failures import NO_SPACE, ExplainedError
 from pykraft.spark.demo.replicas import Comparison
 from pykraft.spark.demo.run import run_demo
+from tests.spark.audits import clean_audit
 from tests.spark.demo.fakes import ALONE, FakeTables, Lines
 
 pytestmark = pytest.mark.spark
 
 
-FOUND = Audit(
-    committed_records=1,
-    acknowledged=1,
-    spark_rows=1,
-    duplicates=0,
-    missing=0,
-    out_of_order=0,
-    strays=0,
-    leader_epochs=1,
-    tables_agree=True,
-)
+FOUND = clean_audit(1)
 
 
 def raising(error: Exception) -> Callable[..., NoReturn]:
