@@ -55,6 +55,36 @@ def asked(*, version: int = 2, is_pre_vote: bool = False) -> VoteAsked:
     )
 
 
+def fetch_request() -> list[Buffer]:
+    partition = {
+        "partition": 0,
+        "current_leader_epoch": 5,
+        "fetch_offset": 9,
+        "last_fetched_epoch": 4,
+        "partition_max_bytes": 0,
+    }
+    body = {
+        "max_wait_ms": 0,
+        "min_bytes": 0,
+        "topics": [{"topic_id": bytes(16), "partitions": [partition]}],
+        "forgotten_topics_data": [],
+    }
+    return frame(encode_request(ApiKey.FETCH, 17, 1, "c", body))
+
+
+def fetched(epoch: int, records: bytes | None) -> list[Buffer]:
+    told = {
+        "partition_index": 0,
+        "error_code": 0,
+        "high_watermark": 0,
+        "aborted_transactions": None,
+        "records": records,
+        "current_leader": {"leader_id": 1, "leader_epoch": epoch},
+    }
+    body = {"error_code": 0, "responses": [{"topic_id": bytes(16), "partitions": [told]}]}
+    return frame(encode_response(ApiKey.FETCH, 17, 1, body))
+
+
 def test_logs_are_compared_by_epoch_and_then_by_length() -> None:
     logs = [LogEnd(epoch=epoch, offset=offset) for epoch, offset in ((1, 2), (1, 3), (2, 1))]
     assert [[one.is_at_least(other) for other in logs] for one in logs] == [
@@ -89,33 +119,11 @@ def test_a_leader_speaks_of_its_epoch(api_key: ApiKey) -> None:
     assert spoken_in_answer(header, frame(encode_response(api_key, 0, 1, {"error_code": 104, "topics": []}))) is None
 
 
-def test_a_fetch_says_what_its_sender_holds_and_its_answer_who_leads() -> None:
-    partition = {
-        "partition": 0,
-        "current_leader_epoch": 5,
-        "fetch_offset": 9,
-        "last_fetched_epoch": 4,
-        "partition_max_bytes": 0,
-    }
-    body = {
-        "max_wait_ms": 0,
-        "min_bytes": 0,
-        "topics": [{"topic_id": bytes(16), "partitions": [partition]}],
-        "forgotten_topics_data": [],
-    }
-    parts = frame(encode_request(ApiKey.FETCH, 17, 1, "c", body))
-    assert spoken_in_request(parts, 2) == Spoken(epoch=5, fetched=LogEnd(epoch=4, offset=9), target_id=2)
-    told = {
-        "partition_index": 0,
-        "error_code": 0,
-        "high_watermark": 0,
-        "aborted_transactions": None,
-        "records": None,
-        "current_leader": {"leader_id": 1, "leader_epoch": 6},
-    }
-    answered = {"error_code": 0, "responses": [{"topic_id": bytes(16), "partitions": [told]}]}
-    reply = frame(encode_response(ApiKey.FETCH, 17, 1, answered))
-    assert spoken_in_answer(decode_request_header(b"".join(parts)[4:]), reply) == Spoken(epoch=6)
+def test_a_fetch_says_what_its_sender_holds_and_its_answer_who_leads_and_what_is_handed_on() -> None:
+    assert spoken_in_request(fetch_request(), 2) == Spoken(epoch=5, fetched=LogEnd(epoch=4, offset=9), target_id=2)
+    header = decode_request_header(b"".join(fetch_request())[4:])
+    assert spoken_in_answer(header, fetched(6, None)) == Spoken(epoch=6)
+    assert spoken_in_answer(header, fetched(6, b"records")) == Spoken(epoch=6, served=b"records")
 
 
 def test_other_requests_say_nothing() -> None:

@@ -55,7 +55,7 @@ class Process:
         self.is_running = True
         self.resumed_us = -1
         """When the last pause was over and made up for."""
-        self.wiretap = Wiretap()
+        self.wiretap = Wiretap(lambda: node.disk.is_rotten)
         self._bulk = BulkLane(world, node, self)
         self.host = Host.open(node.disk, self, node.config, rng=Random(node.rng.random()))
 

@@ -2,7 +2,7 @@
 
 Only the quorum's own requests and answers are read: every epoch in them is one that the sender must have on disk; a
 vote, one's own or a granted one, is a promise that must be there too; and the offset of a Fetch says what its sender
-holds durably.
+holds durably. The answer to a Fetch hands on a part of its sender's log.
 
 Source: Kafka's message definitions of Vote, BeginQuorumEpoch, EndQuorumEpoch and Fetch.
 """
@@ -64,6 +64,8 @@ class Spoken:
     """What a Fetch says that its sender holds durably."""
     target_id: int | None = None
     """Who is asked; None for an answer."""
+    served: Buffer = b""
+    """The records in the answer to a Fetch."""
 
 
 def spoken_in_request(parts: Sequence[Buffer], target_id: int) -> Spoken | None:
@@ -117,7 +119,8 @@ def spoken_in_answer(header: RequestHeader, parts: Sequence[Buffer]) -> Spoken |
     if partition is None:
         return None
     if header.api_key == ApiKey.FETCH:
-        return Spoken(epoch=max(partition["current_leader"]["leader_epoch"], 0))
+        epoch = max(partition["current_leader"]["leader_epoch"], 0)
+        return Spoken(epoch=epoch, served=partition["records"] or b"")
     return Spoken(epoch=partition["leader_epoch"])
 
 

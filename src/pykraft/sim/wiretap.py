@@ -1,14 +1,15 @@
 """Listens to the frames of one process: what it was asked, what it says, which Fetches it waits for.
 
 Refuses to change anything. An answer that carries nothing but an epoch is only read while the epoch of its sender is
-not durable yet: at any other time there is nothing in it that could be wrong for an oracle.
+not durable yet, and one with records while the disk they may be from has lied: at any other time there is nothing in it
+that could be wrong for an oracle.
 
 Source: ours; the rules it listens for are Raft paper §5.1 and §5.2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import RequestHeader, decode_request_header
@@ -29,7 +30,9 @@ from pykraft.types import Buffer
 class Wiretap:
     """All connections of one process."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_rotten: Callable[[], bool]) -> None:
+        """``is_rotten`` says whether the disk of this process holds anything else than was written."""
+        self._is_rotten = is_rotten
         self.open_fetches: dict[ConnectionId, int] = {}
         """Fetches without an answer, and when they left (virtual microseconds); also when this process gave them up."""
         self._dialed: dict[ConnectionId, int] = {}
@@ -62,8 +65,13 @@ class Wiretap:
         asked = self._asked.pop(connection, None)
         if isinstance(asked, VoteAsked):
             return spoken_in_vote(asked, parts)
-        return None if asked is None or is_epoch_durable else spoken_in_answer(asked, parts)
+        if asked is None or (is_epoch_durable and not self._may_serve_damage(asked)):
+            return None
+        return spoken_in_answer(asked, parts)
 
     def fetches(self, connection: ConnectionId, now_us: int) -> None:
         """A Fetch left on this connection."""
         self.open_fetches[connection] = now_us
+
+    def _may_serve_damage(self, asked: RequestHeader) -> bool:
+        return asked.api_key == ApiKey.FETCH and self._is_rotten()

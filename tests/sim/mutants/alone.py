@@ -26,6 +26,8 @@ ALONE: Mapping[str, str] = {
     "FetchIsDurableFirst": "fetch_does_not_wait_for_its_append",
     "AcknowledgedSurvivesRestart": "append_is_not_flushed",
     "DamageIsReal": "recovery_point_is_not_lowered",
+    "DamagedReturnsWhole": "damaged_node_comes_back_at_once",
+    "ServedIsSound": "damage_is_served",
     "MonotonicHighWatermark": "old_epochs_commit_by_counting",
     "MajorityHoldsHighWatermark": "leader_counts_what_it_has_not_flushed",
     "DeliveredOnceInOrder": "listener_begins_anew_with_each_leader",

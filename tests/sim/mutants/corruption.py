@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from pykraft.core.messages import VoteRequest
-from pykraft.core.on import corruption, vote
+from pykraft.core.effects import LeaveQuarantine
+from pykraft.core.messages import FetchResponse, VoteRequest
+from pykraft.core.on import corruption, fetch_response, vote
 from pykraft.core.replica import Replica
+from pykraft.log import segment_view
+from pykraft.log.quarantine_file import QuarantineFile
+from pykraft.protocol.batch import scan
+from pykraft.types import Buffer
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
 
@@ -30,6 +35,34 @@ def damaged_leader_leads_on(patch: Patch) -> None:
     patch.setattr(corruption, "_stand_down", lambda replica, now: None)
 
 
+def damaged_node_comes_back_at_once(patch: Patch) -> None:
+    """A node that lost part of its log counts as whole with the first answer of a leader."""
+
+    def leave(replica: Replica, answer: FetchResponse) -> None:
+        del answer
+        if replica.log.quarantine is not None:
+            corruption.cut_damage(replica)
+            replica.log.quarantine = None
+            replica.outbox.add(LeaveQuarantine(io=replica.outbox.next_log_io()))
+
+    patch.setattr(fetch_response, "leave_if_whole", leave)
+
+
+def damage_is_not_noted(patch: Patch) -> None:
+    """The file ``quarantine`` is not written: a node that restarts before it is mended does not know what it lost."""
+    patch.setattr(QuarantineFile, "write", lambda file, quarantine: None)
+    patch.setattr(QuarantineFile, "remove", lambda file: None)
+
+
+def damage_is_served(patch: Patch) -> None:
+    """What is read from a file goes to followers and listeners as it stands there, no checksum is looked at."""
+
+    def blind(buffer: Buffer) -> Any:
+        return scan(buffer, verify_crc=False)
+
+    patch.setattr(segment_view, "scan", blind)
+
+
 MUTANTS = (
     Mutant(
         plant=damaged_nodes_vote,
@@ -37,4 +70,19 @@ MUTANTS = (
         scenario="silent",
     ),
     Mutant(plant=damaged_leader_leads_on, source="Protocol-Aware Recovery (FAST 2018)", scenario="silent"),
+    Mutant(
+        plant=damaged_node_comes_back_at_once,
+        source="Protocol-Aware Recovery (FAST 2018): a log that is cut at the damage, and votes",
+        scenario="silent",
+    ),
+    Mutant(
+        plant=damage_is_not_noted,
+        source="ours, nearly: the epoch of the damage was first kept in memory only",
+        scenario="silent",
+    ),
+    Mutant(
+        plant=damage_is_served,
+        source="Redundancy Does Not Imply Fault Tolerance (FAST 2017): damage that spreads to other nodes",
+        scenario="silent",
+    ),
 )

@@ -35,6 +35,8 @@ from pykraft.sim.invariants.prospective import NoLastingProspective
 from pykraft.sim.invariants.quarantine import DamagedTakesNoPart
 from pykraft.sim.invariants.real_damage import DamageIsReal
 from pykraft.sim.invariants.rejected import RejectedStaysOut
+from pykraft.sim.invariants.returns_whole import DamagedReturnsWhole
+from pykraft.sim.invariants.served import ServedIsSound
 from pykraft.sim.invariants.single_leader import SingleLeader
 from pykraft.sim.invariants.spoken_epoch import EpochIsDurableFirst
 from pykraft.sim.invariants.stable_leadership import StableLeadership
@@ -69,6 +71,8 @@ ALL: tuple[type[Invariant], ...] = (
     FetchIsDurableFirst,
     AcknowledgedSurvivesRestart,
     DamageIsReal,
+    DamagedReturnsWhole,
+    ServedIsSound,
     MonotonicHighWatermark,
     MajorityHoldsHighWatermark,
     # the application
