@@ -31,11 +31,11 @@ def test_what_was_written_is_accepted_and_so_is_an_answer_without_records(made: 
 def test_a_damaged_batch_is_found(made: ServedIsSound) -> None:
     damaged = bytearray(BATCHES[1])
     damaged[-1] ^= 1
-    with pytest.raises(ViolationError, match="node 1 answers a Fetch with a damaged batch: .* CRC"):
+    with pytest.raises(ViolationError, match=r"node 1 answers a Fetch with a damaged batch: .* CRC"):
         made.before_send(node(), Spoken(epoch=1, served=BATCHES[0] + bytes(damaged)))
 
 
 @pytest.mark.parametrize("served", [encoded(0, b"other"), encoded(2, b"c", epoch=2), encoded(7, b"d")])
 def test_a_batch_that_was_never_written_there_is_found(made: ServedIsSound, served: bytes) -> None:
-    with pytest.raises(ViolationError, match="not (Entry|None)"):
+    with pytest.raises(ViolationError, match=r"not (Entry|None)"):
         made.before_send(node(), Spoken(epoch=1, served=served))

@@ -66,7 +66,7 @@ class DamagedReturnsWhole(Invariant):
         """Note what the platter holds behind the end of the log; nothing of it is cut yet."""
         assert node.host is not None
         owed = self._owed.setdefault(int(node.node_id), {})
-        offset, end_offset = node.host.log_end_offset, self.world.durable_end_offset(node)
+        offset, end_offset = int(node.host.log_end_offset), self.world.durable_end_offset(node)
         while offset < end_offset:
             entry = self.world.durable_entry(node, offset)
             assert entry is not None, "what is on the platter has no gaps"
