@@ -62,6 +62,15 @@ def test_a_file_is_continued_where_it_ended(tmp_path: Path) -> None:
     assert sorted(merge([path])) == [1, 2, 3]
 
 
+def test_two_runs_do_not_write_to_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    first = Results(path, IDENTITY)
+    with pytest.raises(UsageError, match="another run writes to it"):
+        Results(path, IDENTITY)
+    first.close()
+    Results(path, IDENTITY).close()
+
+
 def test_a_seed_that_stands_twice_counts_once_if_both_agree(tmp_path: Path) -> None:
     one, two, other = (tmp_path / name for name in "abc")
     write(one, passed(1), failed(2))

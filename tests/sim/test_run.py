@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import struct
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from pykraft.sim.world import Outcome, World
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK_SEED = 2
+LIMIT_S = 30.0
 
 
 def test_a_seed_becomes_an_outcome_and_its_trace_is_told() -> None:
@@ -87,6 +89,21 @@ def test_a_seed_is_the_same_to_the_last_byte_whatever_the_hash_seed() -> None:
     assert [row["seed"] for row in rows] == [11, 12]
     assert all(row["digest"] and row["faults"] for row in rows)
     assert len(runs[0].stderr.splitlines()) > 100
+
+
+def test_a_killed_run_leaves_no_process_behind() -> None:
+    command = [sys.executable, "-m", "pykraft", "sim", "run", "--seeds", "1000", "--workers", "2", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        assert json.loads(run.stdout.readline())["seed"] == 0
+        workers = [
+            os.pidfd_open(int(pid)) for pid in Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
+        ]
+        run.kill()
+    assert len(workers) >= 2
+    for worker in workers:
+        assert select.select([worker], [], [], LIMIT_S)[0], "still there"
+        os.close(worker)
 
 
 @pytest.mark.sim

@@ -10,6 +10,7 @@ Source: ours; FoundationDB's Joshua (many machines, one ensemble).
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -76,15 +77,31 @@ class Results:
     """A file of rows that is continued."""
 
     def __init__(self, path: Path, identity: Identity) -> None:
-        """Read what is there. Errors: UsageError for rows of another campaign; OSError."""
+        """Read what is there. Errors: UsageError for rows of another campaign, or while another run writes; OSError."""
         self._identity = identity
         self._path = path
-        content = path.read_bytes() if path.exists() else b""
+        self._file = path.open("a+b")
+        try:
+            self._own()
+            self.rows = self._read()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _own(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(f"{self._path}: another run writes to it; wait for it, or name another file") from error
+
+    def _read(self) -> dict[int, Row]:
+        self._file.seek(0)
+        content = self._file.read()
         whole = _whole_lines(content)
-        self.rows = _merged([(path, _rows(path, whole))], identity)
-        self._file = path.open("ab")
+        rows = _merged([(self._path, _rows(self._path, whole))], self._identity)
         if len(whole) < len(content):
             self._file.truncate(len(whole))
+        return rows
 
     def add(self, row: Row) -> None:
         """Append one row and make it durable. Errors: UsageError for one of another campaign."""

@@ -8,13 +8,15 @@ Source: TigerBeetle's VOPR (seed replay); madsim.
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from shlex import quote
 
 from pykraft.sim.invariants import ALL, Invariant
@@ -91,16 +93,24 @@ def simulate_all(seeds: Sequence[int], *, workers: int, scenario: Scenario = DEF
     if workers == 1:
         yield from map(live, seeds)
         return
-    pool = ProcessPoolExecutor(max_workers=workers, mp_context=get_context("spawn"), initializer=_leave_interrupts)
+    pool = ProcessPoolExecutor(max_workers=workers, mp_context=get_context("spawn"), initializer=_serve_the_parent)
     try:
         yield from pool.map(live, seeds, chunksize=SEEDS_A_TASK)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _leave_interrupts() -> None:
-    """Ctrl-C is for the process that collects the outcomes."""
+def _serve_the_parent() -> None:
+    """Ctrl-C is for the process that collects the outcomes; however that one ends, this one ends with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+
+
+def _end_with_the_parent() -> None:
+    parent = parent_process()
+    assert parent is not None, "a process of the pool has one"
+    parent.join()
+    os._exit(1)
 
 
 def replay_command(seed: int, words: Sequence[str] = ()) -> str:
