@@ -11,7 +11,7 @@ from pykraft.log.lane import RemoveQuarantine, WriteQuarantine
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.returns_whole import DamagedReturnsWhole
 from pykraft.sim.ledger import Ledger
-from pykraft.types import Epoch, Io
+from pykraft.types import Epoch, Io, Offset, OffsetAndEpoch
 from tests.sim.invariants.fakes import appends, entry, node, world
 
 NOTE = Quarantine(epoch=Epoch(1), until_offset=None, damages=(), is_cut=False)
@@ -54,6 +54,25 @@ def test_what_was_fetched_again_is_enough(made: DamagedReturnsWhole, where: Any)
 def test_what_was_replaced_before_it_was_committed_is_owed_to_nobody(made: DamagedReturnsWhole, where: Any) -> None:
     made.submitted(damaged(), FOUND)
     where.committed = where.ledgers[1] = Ledger([*HELD[:2], entry(2, epoch=2)])
+    made.submitted(whole(), MENDED)
+
+
+def test_a_snapshot_stands_for_what_it_holds(made: DamagedReturnsWhole, where: Any) -> None:
+    made.submitted(damaged(), FOUND)
+    where.ledgers[1] = Ledger(begin=OffsetAndEpoch(Offset(4), Epoch(1)))
+    made.submitted(whole(), MENDED)
+    where.platters[1] = []
+    made.submitted(damaged(), FOUND)
+    where.platters[1] = list(HELD)
+    made.submitted(damaged(), FOUND)
+    where.ledgers[1] = Ledger(begin=OffsetAndEpoch(Offset(3), Epoch(1)))
+    with pytest.raises(ViolationError, match="from 3 to 4"):
+        made.submitted(whole(), MENDED)
+
+
+def test_what_a_snapshot_took_the_place_of_is_not_owed(made: DamagedReturnsWhole, where: Any) -> None:
+    where.platters[1] = HELD[3:]
+    made.submitted(damaged(), FOUND)
     made.submitted(whole(), MENDED)
 
 
