@@ -11,6 +11,8 @@ import pytest
 
 from pykraft.config import (
     LOG_NUMBERS,
+    METADATA_TOPIC_ID,
+    METADATA_TOPIC_NAME,
     NODE_NUMBERS,
     RAFT_NUMBERS,
     LogSettings,
@@ -19,7 +21,7 @@ from pykraft.config import (
     RaftConfig,
 )
 from pykraft.errors import ConfigError
-from pykraft.types import Endpoint, Listeners, NodeId, Uuid, VoterSet
+from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Uuid, Voter, VoterSet
 
 LISTENERS = Listeners((("CONTROLLER", Endpoint("localhost", 9_093)), ("CLIENT", Endpoint("localhost", 9_092))))
 NODE = NodeConfig(
@@ -80,3 +82,14 @@ def test_the_first_controller_listener_is_dialed() -> None:
 
 def test_the_partition_has_a_directory_of_its_own() -> None:
     assert NODE.partition_directory == Path("logs/__raft_performance_test-0")
+
+
+def test_kafkas_metadata_is_only_observed() -> None:
+    assert NODE.may_vote
+    assert not replace(NODE, node_id=None).may_vote
+    metadata = replace(NODE, topic_name=METADATA_TOPIC_NAME, topic_id=METADATA_TOPIC_ID, voters=VoterSet())
+    assert not metadata.may_vote
+    with pytest.raises(ConfigError, match=r"controller.quorum.voters.*only observes Kafka's controllers"):
+        replace(metadata, voters=VoterSet.of([Voter(key=ReplicaKey(NodeId(1)), listeners=LISTENERS)]))
+    with pytest.raises(ConfigError, match=r"controller.quorum.auto.join.enable.*only observes Kafka's controllers"):
+        replace(metadata, raft=RaftConfig(auto_join=True))

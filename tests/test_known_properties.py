@@ -30,6 +30,7 @@ TEXTS = {
     "controller.listener.names": ("PLAINTEXT", "CONTROLLER"),
     "listener.security.protocol.map": ("PLAINTEXT:PLAINTEXT", "PLAINTEXT:TLS"),
     "controller.quorum.voters": ("1@localhost:9092", "localhost:9092"),
+    "pykraft.topic": ("__raft_performance_test", "__consumer_offsets"),
     "controller.quorum.bootstrap.servers": ("localhost:9092", "localhost"),
     "log.dirs": ("logs", "\0"),
     "log.dir": ("logs", "\0"),

@@ -27,6 +27,8 @@ TEST_TOPIC_ID = Uuid(bytes(15) + b"\2")
 METADATA_TOPIC_NAME = "__cluster_metadata"
 """Topic of Kafka's own controllers, and the name by which its tools ask for any quorum."""
 METADATA_TOPIC_ID = Uuid(bytes(15) + b"\1")
+TOPICS = {TEST_TOPIC_NAME: TEST_TOPIC_ID, METADATA_TOPIC_NAME: METADATA_TOPIC_ID}
+"""Topics that a properties file can name, with their ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,9 @@ NODE_NUMBERS = (
     Number("socket.request.max.bytes", "request_size_bytes_max", 1_024, INT32_MAX),
     Number("connections.max.idle.ms", "connections_idle_ms_max", 1, INT64_MAX),
 )
+
+
+_OBSERVES = f"with pykraft.topic={METADATA_TOPIC_NAME} this node only observes Kafka's controllers, it never votes"
 
 
 def _check(config: object, numbers: Sequence[Number]) -> None:
@@ -130,7 +135,8 @@ class NodeConfig:
     ``listeners`` are bound, ``advertised_listeners`` told to others; the first of
     ``controller_listener_names`` is the one that voters dial. ``prometheus_listener`` is where the metrics are told
     over HTTP, if anywhere; port 0 is any free one. ``directory_id`` is None when it is to be read
-    from the log directory, or made up at the first start. A node without ``node_id`` only observes.
+    from the log directory, or made up at the first start. A node without ``node_id`` only observes, and so does one
+    whose topic is that of Kafka's controllers: a leader among them must know what the records mean.
 
     Errors: ConfigError.
     """
@@ -154,6 +160,15 @@ class NodeConfig:
 
     def __post_init__(self) -> None:
         _check(self, NODE_NUMBERS)
+        if not self.may_vote and self.node_id in self.voters.ids:
+            raise ConfigError("controller.quorum.voters", f"{self.node_id}@…", _OBSERVES)
+        if not self.may_vote and self.raft.auto_join:
+            raise ConfigError("controller.quorum.auto.join.enable", "true", _OBSERVES)
+
+    @property
+    def may_vote(self) -> bool:
+        """False for a node that is never to become a voter."""
+        return self.node_id is not None and self.topic_name != METADATA_TOPIC_NAME
 
     @property
     def default_listener(self) -> str:

@@ -20,8 +20,10 @@ from pykraft.config import (
     INT32_MAX,
     INT64_MAX,
     LOG_NUMBERS,
+    METADATA_TOPIC_NAME,
     NODE_NUMBERS,
     RAFT_NUMBERS,
+    TEST_TOPIC_NAME,
     LogSettings,
     NodeConfig,
     Number,
@@ -185,6 +187,12 @@ def _rows() -> tuple[Known, ...]:
         _text("log.dirs", "required", "a directory", "where the log is kept; of several the first"),
         _text("log.dir", "none", "a directory", "as log.dirs, which counts before it"),
         _text("metadata.log.dir", "log.dirs", "a directory", "counts before log.dirs"),
+        _text(
+            "pykraft.topic",
+            TEST_TOPIC_NAME,
+            f"{TEST_TOPIC_NAME} or {METADATA_TOPIC_NAME}",
+            "whose log is kept: that of TestRaftServer, or of Kafka's controllers, which is only observed",
+        ),
         _text("pykraft.leader.send", "written", "written or flushed", "whether a leader sends what it has not flushed"),
         _text(
             "pykraft.prometheus.listener",

@@ -23,6 +23,8 @@ from pykraft.config import (
     LOG_NUMBERS,
     NODE_NUMBERS,
     RAFT_NUMBERS,
+    TEST_TOPIC_NAME,
+    TOPICS,
     LogSettings,
     NodeConfig,
     Number,
@@ -143,6 +145,7 @@ def node_config(properties: Mapping[str, str]) -> ParsedConfig:
     node_id = NodeId(reader.number(NODE_ID, None))
     if len(voters) and node_id not in voters.ids:
         reader.warn(f"node.id {node_id} is none of controller.quorum.voters: this node only observes")
+    topic_name = reader.one_of("pykraft.topic", tuple(TOPICS), TEST_TOPIC_NAME)
     config = NodeConfig(
         node_id=node_id,
         listeners=listeners,
@@ -151,6 +154,8 @@ def node_config(properties: Mapping[str, str]) -> ParsedConfig:
         voters=voters,
         bootstrap_servers=bootstrap,
         log_dir=reader.log_dir(),
+        topic_name=topic_name,
+        topic_id=TOPICS[topic_name],
         prometheus_listener=reader.prometheus_listener(),
         log=reader.log_settings(),
         raft=reader.raft_config(),

@@ -103,8 +103,20 @@ def test_a_node_without_any_voters_is_refused(tmp_path: Path) -> None:
     assert "so the quorum is dynamic: give --standalone, --initial-controllers" in str(result.exception)
 
 
-def head_in(folder: Path) -> SnapshotHead:
-    return read_head(OsFs(), folder / "b" / PARTITION, BOOTSTRAP_ID)[1]
+@pytest.mark.parametrize("words", [["--standalone"], ["-I", f"1@localhost:9093:{DIRECTORY_ID}"]])
+def test_no_voter_is_formatted_among_kafkas_controllers(tmp_path: Path, words: list[str]) -> None:
+    path = write(tmp_path, voters=BOOTSTRAP, extra="pykraft.topic=__cluster_metadata")
+    result = run("format", "-c", path, "-t", CLUSTER, *words)
+    assert isinstance(result.exception, UsageError)
+    assert "makes this node a voter, and with pykraft.topic=__cluster_metadata it only observes" in str(
+        result.exception
+    )
+    assert run("format", "-c", path, "-t", CLUSTER, "-N").exit_code == 0
+    assert head_in(tmp_path, partition="__cluster_metadata-0").kraft_version == 1
+
+
+def head_in(folder: Path, partition: str = PARTITION) -> SnapshotHead:
+    return read_head(OsFs(), folder / "b" / partition, BOOTSTRAP_ID)[1]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from pykraft.host.io import HeldMessages
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import API_VERSIONS, ApiKey, decode_request_header, decode_response, encode_request
 from pykraft.protocol.schema import Body
-from pykraft.types import ZERO_UUID, Epoch, Io, NodeId, Offset
+from pykraft.types import KRAFT_VERSIONS, ZERO_UUID, Epoch, Io, NodeId, Offset, VersionRange
 from tests.host.fakes import CLUSTER_ID, CONTEXT, LISTENER, TOPIC_ID, TOPIC_NAME, FakePorts, batch, joined
 from tests.protocol.test_golden_frames import OURS, Recorded, file_id, load, unframed
 
@@ -28,12 +28,17 @@ ONE = ConnectionId(1)
 class Desk:
     """Inbound connections on a world of lists; connection 1 is accepted."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, kraft_versions: VersionRange | None = KRAFT_VERSIONS) -> None:
         self.ports = FakePorts()
         self.inbox = Inbox()
         self.held = HeldMessages()
         self.inbound = Inbound(
-            self.ports, self.inbox, self.held, context=CONTEXT, describe_cluster=lambda *_: {"cluster_id": "described"}
+            self.ports,
+            self.inbox,
+            self.held,
+            context=CONTEXT,
+            describe_cluster=lambda *_: {"cluster_id": "described"},
+            kraft_versions=kraft_versions,
         )
         self.inbound.on_accepted(ONE, LISTENER)
 
@@ -259,6 +264,13 @@ def test_api_versions_lists_what_is_served(version: int) -> None:
     features = [(one["name"], one["min_version"], one["max_version"]) for one in body.get("supported_features", [])]
     assert features == ([("kraft.version", 0, 1)] if version >= 4 else [])
     assert desk.received() == []
+
+
+def test_who_is_never_to_vote_tells_no_level_of_kraft_version() -> None:
+    desk = Desk(kraft_versions=None)
+    desk.ask(ApiKey.API_VERSIONS, 4, {})
+    ((_, body),) = desk.answers(ApiKey.API_VERSIONS, 4)
+    assert (body["error_code"], body["supported_features"]) == (0, [])
 
 
 @pytest.mark.conformance(147)

@@ -80,6 +80,11 @@ def initial_voters(
             "controller.quorum.voters is not given, so the quorum is dynamic: give --standalone, --initial-controllers "
             "with the same list on each of its nodes, or --no-initial-controllers for a node that joins"
         )
+    if not config.may_vote and not joins:
+        raise UsageError(
+            f"{named[0]} makes this node a voter, and with pykraft.topic={config.topic_name} it only observes Kafka's "
+            "controllers: give --no-initial-controllers"
+        )
     if joins:
         return Initial(kraft_version=1, kind="dynamic metadata", voters=None, directory_id=directory_id)
     if controllers is None:

@@ -80,6 +80,8 @@ def server(  # noqa: PLR0913 - one argument for each option
     path = find_config(given, clone)
     config = _with_options(read_config(path), replica_directory_id, cluster_id)
     tell_of_neighbors(config)
+    if not config.may_vote:
+        logger.info("it observes topic %s, and never votes or writes", config.topic_name)
     with naming(path):
         serve(config, ServerOptions(load=load, ack_descriptor=ack_fd, loop=loop))
 

@@ -40,7 +40,7 @@ from pykraft.protocol.messages import API_VERSIONS, ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc import api_versions, codec
 from pykraft.rpc.context import Refusal, RpcContext
-from pykraft.types import KRAFT_VERSIONS, Buffer
+from pykraft.types import Buffer, VersionRange
 
 UNANSWERED_REQUESTS_MAX: Final = 32
 """Requests of one connection that may wait for their answers; Kafka's clients have at most five."""
@@ -72,8 +72,16 @@ class Inbound:
     """All connections that others made to this node."""
 
     def __init__(
-        self, ports: Ports, inbox: Inbox, held: HeldMessages, *, context: RpcContext, describe_cluster: Describe
+        self,
+        ports: Ports,
+        inbox: Inbox,
+        held: HeldMessages,
+        *,
+        context: RpcContext,
+        describe_cluster: Describe,
+        kraft_versions: VersionRange | None,
     ) -> None:
+        """``kraft_versions`` are None for a node that is never to become a voter."""
         self.violations = 0
         """Connections that were closed for what came on them."""
         self._ports = ports
@@ -81,6 +89,7 @@ class Inbound:
         self._held = held
         self._context = context
         self._describe_cluster = describe_cluster
+        self._kraft_versions = kraft_versions
         self._requesters: dict[ConnectionId, _Requester] = {}
         self._requests: dict[int, _Request] = {}
         self._next_request_id = 1
@@ -125,7 +134,7 @@ class Inbound:
     def _handle(self, requester: _Requester, header: RequestHeader, data: Buffer) -> None:
         """Answer a request, or pass it on. Errors: ProtocolError when there is no answer to it."""
         if header.api_key == ApiKey.API_VERSIONS:
-            self._answer(self._note(requester, header), _answer_api_versions(header, data))
+            self._answer(self._note(requester, header), _answer_api_versions(header, data, self._kraft_versions))
         elif header.api_key == ApiKey.DESCRIBE_CLUSTER:
             body = self._describe_cluster(decode_request_body(header, data), requester.listener)
             answer = encode_response(header.api_key, header.api_version, header.correlation_id, body)
@@ -165,11 +174,11 @@ class Inbound:
         self._ports.close(requester.connection)
 
 
-def _answer_api_versions(header: RequestHeader, data: Buffer) -> list[Buffer]:
+def _answer_api_versions(header: RequestHeader, data: Buffer, levels: VersionRange | None) -> list[Buffer]:
     """The APIs that are served; in version 0 to a client whose version is unknown."""
     if header.api_version not in API_VERSIONS[ApiKey.API_VERSIONS]:
         return encode_unsupported_version(header.correlation_id, API_VERSIONS.items())
-    body = api_versions.response_to_wire(header.api_version, API_VERSIONS, KRAFT_VERSIONS)
+    body = api_versions.response_to_wire(header.api_version, API_VERSIONS, levels)
     try:
         decode_request_body(header, data)
     except ProtocolError:

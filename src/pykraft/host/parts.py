@@ -30,7 +30,7 @@ from pykraft.host.taking import Taking
 from pykraft.host.wishes import Wishes
 from pykraft.log.scrub import ScrubbableLog
 from pykraft.rpc.context import RpcContext
-from pykraft.types import Listeners, NodeId, VoterSet
+from pykraft.types import KRAFT_VERSIONS, Listeners, NodeId, VoterSet
 
 
 class SharedLog(ReadableLog, ScrubbableLog, Protocol):
@@ -103,6 +103,7 @@ def assemble(
             describe_cluster=lambda request, listener: describe_cluster(
                 request, cluster_id=config.cluster_id, listener=listener, leader=leader(), voters=voters()
             ),
+            kraft_versions=KRAFT_VERSIONS if config.may_vote else None,
         ),
         peers=Peers(
             ports,

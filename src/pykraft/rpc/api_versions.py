@@ -46,9 +46,14 @@ def answer_from_wire(body: Body, context: RpcContext) -> ApiVersionsResponse:
     return ApiVersionsResponse(error=body["error_code"], kraft_version=next(levels, None))
 
 
-def response_to_wire(version: int, served: Mapping[ApiKey, Versions], kraft_version: VersionRange) -> Body:
-    """The body of an answer: the APIs that a listener serves, and the levels of kraft.version."""
+def response_to_wire(version: int, served: Mapping[ApiKey, Versions], kraft_version: VersionRange | None) -> Body:
+    """The body of an answer: the APIs that a listener serves, and the levels of kraft.version.
+
+    None for a node that is never to become a voter: a leader adds nobody who does not tell.
+    """
     body: Body = {"api_keys": api_key_bodies(served)}
+    if kraft_version is None:
+        return body
     if version >= FEATURES_FROM_ZERO_VERSION or kraft_version.min_version > 0:
         low, high = kraft_version.min_version, kraft_version.max_version
         body["supported_features"] = [{"name": KRAFT_VERSION_FEATURE, "min_version": low, "max_version": high}]

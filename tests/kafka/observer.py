@@ -1,0 +1,66 @@
+"""A `pykraft server` that observes Kafka's controllers: formatted as an operator would, with a disk that can be lost.
+
+Owns its folder, properties and process. It refuses to know what it fetched.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from pykraft.cli.main import pykraft
+from pykraft.local.child import Child, Children
+from pykraft.local.cluster import SOURCES, server_command
+from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import write_properties
+from pykraft.log.meta import FILE_NAME, parse_meta
+from pykraft.types import uuid_text
+from tests.kafka.controller import JavaController
+
+NODE_ID = 9
+
+
+class MetadataObserver:
+    """Made without a disk; `start` formats one when there is none."""
+
+    def __init__(self, children: Children, home: Path, controller: JavaController) -> None:
+        home.mkdir()
+        [self.port] = free_ports(1)
+        self.partition = home / "data" / "__cluster_metadata-0"
+        self.log_path = home / "node.log"
+        self._children = children
+        self._cluster_id = controller.cluster_id
+        values = {
+            "node.id": str(NODE_ID),
+            "process.roles": "controller",
+            "listeners": f"CONTROLLER://{HOST}:{self.port}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+            "controller.quorum.bootstrap.servers": f"{HOST}:{controller.controller_port}",
+            "log.dirs": str(home / "data"),
+            "pykraft.topic": "__cluster_metadata",
+        }
+        self.config = write_properties(home / "server.properties", values)
+
+    @property
+    def directory_id(self) -> str:
+        """The directory id that it was formatted with."""
+        path = self.partition.parent / FILE_NAME
+        directory_id = parse_meta(path, path.read_bytes()).directory_id
+        assert directory_id is not None
+        return uuid_text(directory_id)
+
+    def start(self) -> Child:
+        """Start it, the first time or again."""
+        if not self.partition.parent.exists():
+            words = ["storage", "format", "-c", str(self.config), "-t", self._cluster_id, "--no-initial-controllers"]
+            done = CliRunner().invoke(pykraft, words)
+            assert done.exit_code == 0, done.exception
+        command = server_command(self.config)
+        return self._children.start("observer", command, self.log_path, environment={"PYTHONPATH": str(SOURCES)})
+
+    def lose_disk(self) -> None:
+        """Remove all that it keeps; it must not run."""
+        shutil.rmtree(self.partition.parent)

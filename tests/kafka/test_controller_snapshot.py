@@ -1,0 +1,120 @@
+"""A pykraft observer of Kafka's controllers: their snapshot is installed byte for byte, and says who votes.
+
+The controller takes a snapshot every thousand bytes, and cleans its log once a minute, which no setting changes. So the
+observer is first one that could have had the whole log and is given the snapshot all the same, since Kafka has one; a
+minute later, with an empty disk again, it is one that can get nothing else.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pykraft.local.child import Child, Children
+from pykraft.local.kafka.java import Kafka, Main
+from pykraft.local.logs import Stream, read_stream, wait_for_end_offset
+from pykraft.local.ports import HOST
+from pykraft.local.waiting import wait_until
+from pykraft.log.os_fs import OsFs
+from pykraft.protocol.records import decode_control, scan
+from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path, list_snapshots
+from pykraft.snapshot.head import read_head
+from pykraft.types import Endpoint, KRaftVoters, OffsetAndEpoch
+from tests.kafka.controller import JavaController
+from tests.kafka.dump import dump_log
+from tests.kafka.observer import NODE_ID, MetadataObserver
+from tests.kafka.test_quorum_tool import REPLICATION, STATUS, masked_status, shown, wait_for_controller
+from tests.kafka.test_voter_tool import refusal
+
+pytestmark = pytest.mark.kafka
+
+OFTEN = {
+    "metadata.log.max.record.bytes.between.snapshots": "1000",
+    "internal.metadata.log.segment.bytes": "1000",
+    "metadata.max.retention.bytes": "2000",
+}
+RECORDS = 3
+"""Kafka's controller writes a record of no meaning every half second."""
+CLEAN_TIMEOUT_S = 90.0
+
+
+def snapshots(partition: Path) -> list[OffsetAndEpoch]:
+    """The real ones that are there now, oldest first."""
+    if not partition.exists():
+        return []
+    return [each for each in list_snapshots(OsFs(), partition) if each != BOOTSTRAP_ID]
+
+
+def wait_for_install(controller: JavaController, observer: MetadataObserver, process: Child) -> OffsetAndEpoch:
+    """Wait until the observer has a snapshot; it is the controller's, to the byte."""
+    what = "a snapshot to be installed"
+    [found] = wait_until(lambda: snapshots(observer.partition) or None, what, alive=[process])
+    theirs, ours = checkpoint_path(controller.partition, found), checkpoint_path(observer.partition, found)
+    assert ours.read_bytes() == theirs.read_bytes()
+    return found
+
+
+def batches_from(stream: Stream, offset: int) -> list[bytes]:
+    return [
+        stream.data[position : position + header.size_bytes]
+        for position, header in scan(stream.data)
+        if header.base_offset >= offset
+    ]
+
+
+@pytest.mark.conformance(151)
+def test_an_observer_installs_kafkas_snapshot_and_knows_who_votes(
+    kafka: Kafka, children: Children, tmp_path: Path
+) -> None:
+    controller = JavaController(kafka, children, tmp_path / "n1", properties=OFTEN)
+    java = controller.start()
+    wait_for_controller(controller, java)
+    wait_until(lambda: snapshots(controller.partition) or None, "a snapshot of Kafka's", alive=[java])
+    observer = MetadataObserver(children, tmp_path / "n9", controller)
+    process = observer.start()
+
+    installed = wait_for_install(controller, observer, process)
+    _, head = read_head(OsFs(), observer.partition, installed)
+    assert head.kraft_version == 1
+    assert head.voters is not None
+    [voter] = head.voters.voters
+    assert voter.key.id == 1
+    assert voter.listeners.get("CONTROLLER") == Endpoint(HOST, controller.controller_port)
+
+    stream = wait_for_end_offset(observer.partition, installed.offset + RECORDS, process)
+    assert stream.start_offset == installed.offset
+    followed = batches_from(stream, installed.offset)
+    assert batches_from(read_stream(controller.partition), installed.offset)[: len(followed)] == followed
+    controls = [decode_control(each) for each in followed if next(scan(each))[1].is_control]
+    assert not any(isinstance(record, KRaftVoters) for records in controls for record in records)
+
+    # Only the snapshot told it of the voters, and it tells Kafka's tool, which is given no other node.
+    itself = ("--bootstrap-controller", f"{HOST}:{observer.port}")
+    mine, theirs = shown(kafka, *itself, *STATUS)
+    assert masked_status(mine) == masked_status(theirs)
+    assert f'CurrentObservers:       [{{"id": {NODE_ID}, "directoryId": "{observer.directory_id}"}}]' in theirs
+    mine, _ = shown(kafka, *itself, *REPLICATION)
+    assert [row.split("\t")[6].strip() for row in mine.splitlines()] == ["Status", "Leader", "Observer"]
+    add = ("--command-config", str(observer.config), "add-controller")
+    error, text = refusal(kafka.run(Main.QUORUM, *itself, *add))
+    assert error == "InvalidRequest"
+    assert "doesn't support the finalized version 1" in text
+
+    assert process.stop() == 0
+    stopped_at = read_stream(observer.partition).end_offset
+    process = observer.start()
+    wait_for_end_offset(observer.partition, stopped_at + RECORDS, process)
+    files = [checkpoint_path(observer.partition, installed), *observer.partition.glob("*.log")]
+    assert dump_log(kafka, files, "--deep-iteration").complaints == []
+    assert process.stop() == 0
+    observer.lose_disk()
+
+    def log_start() -> bool:
+        return min(int(path.stem) for path in controller.partition.glob("*.log")) > 0
+
+    wait_until(log_start, "Kafka to clean its log", timeout_s=CLEAN_TIMEOUT_S, alive=[java])
+    process = observer.start()
+    installed_again = wait_for_install(controller, observer, process)
+    assert installed_again.offset > installed.offset
+    wait_for_end_offset(observer.partition, installed_again.offset + RECORDS, process)
