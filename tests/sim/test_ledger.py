@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pykraft.log.lane import AppendBatches, Truncate, WriteElection
+from pykraft.log.lane import AppendBatches, DeleteBefore, Truncate, WriteElection
 from pykraft.protocol.batch import read_header
 from pykraft.protocol.records import encode_batch
 from pykraft.sim.ledger import Entry, Ledger, entry_at
-from pykraft.types import Election, Epoch, Io, Offset
+from pykraft.types import Election, Epoch, Io, Offset, OffsetAndEpoch
 
 
 def batch(base_offset: int, *values: bytes, epoch: int = 1) -> bytes:
@@ -35,3 +35,14 @@ def test_an_offset_is_found_in_its_batch() -> None:
     ledger = Ledger([Entry(0, 2, 1, 7), Entry(2, 3, 1, 8)])
     assert [ledger.at(offset) for offset in (0, 1, 2, 3)] == [Entry(0, 2, 1, 7)] * 2 + [Entry(2, 3, 1, 8), None]
     assert entry_at([], 0) is None
+
+
+def test_a_snapshot_takes_the_place_of_everything_and_cleaning_of_what_is_before() -> None:
+    ledger = Ledger()
+    ledger.submitted(appended(batch(0), batch(1, b"a", b"b"), batch(3, epoch=2)))
+    ledger.submitted(DeleteBefore(io=Io(2), offset=Offset(3)))
+    assert (ledger.begin, ledger.end_offset, ledger.at(2)) == (OffsetAndEpoch(Offset(3), Epoch(1)), 4, None)
+    ledger.submitted(DeleteBefore(io=Io(3), offset=Offset(3)))
+    assert ledger.begin == OffsetAndEpoch(Offset(3), Epoch(1))
+    ledger.begin_anew_at(OffsetAndEpoch(Offset(9), Epoch(4)))
+    assert (ledger.end_offset, ledger.last_epoch, ledger.at(3)) == (9, 4, None)

@@ -13,7 +13,8 @@ from pykraft.protocol.records import encode_batch
 from pykraft.sim.disk import VirtualDisk
 from pykraft.sim.ledger import BEGINNING
 from pykraft.sim.oracle import DurableElection, Platter
-from pykraft.types import Election, Epoch, NodeId, Offset, ReplicaKey
+from pykraft.snapshot.files import checkpoint_path
+from pykraft.types import Election, Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 
 PARTITION = Path("/disk/log")
 
@@ -33,6 +34,18 @@ def platter(**segments: bytes) -> tuple[VirtualDisk, Platter]:
         file.sync()
     disk.sync_dir(PARTITION)
     return disk, made
+
+
+def with_snapshots(disk: VirtualDisk, *snapshot_ids: OffsetAndEpoch) -> None:
+    for snapshot_id in snapshot_ids:
+        file = disk.open(checkpoint_path(PARTITION, snapshot_id), create=True)
+        file.pwrite([b"bytes"], 0)
+        file.sync()
+    disk.sync_dir(PARTITION)
+
+
+def id_of(offset: int, epoch: int) -> OffsetAndEpoch:
+    return OffsetAndEpoch(Offset(offset), Epoch(epoch))
 
 
 def test_an_empty_disk_holds_nothing() -> None:
@@ -97,3 +110,35 @@ def test_the_election_is_the_one_that_was_made_durable() -> None:
     assert oracle.election().epoch == 4
     file.sync()
     assert oracle.election() == DurableElection()
+
+
+def test_a_log_counts_that_begins_where_a_snapshot_reaches_and_no_other() -> None:
+    disk, oracle = platter(s2=batch(2) + batch(3))
+    assert oracle.end() == BEGINNING
+    with_snapshots(disk, id_of(3, 1))
+    assert (oracle.begin().offset, oracle.end()) == (2, id_of(4, 1))
+    assert [entry.base_offset for entry in oracle.entries()] == [2, 3]
+    with_snapshots(disk, id_of(2, 1))
+    assert oracle.begin() == id_of(2, 1)
+    assert oracle.snapshots() == [id_of(2, 1), id_of(3, 1)]
+
+
+def test_a_snapshot_that_holds_more_takes_the_place_of_the_log() -> None:
+    disk, oracle = platter(s0=batch(0) + batch(1) + batch(2))
+    with_snapshots(disk, id_of(2, 1))
+    assert oracle.end() == id_of(3, 1)
+    with_snapshots(disk, id_of(1, 2))
+    assert oracle.begin() == oracle.end() == id_of(1, 2)
+    assert oracle.entries() == []
+    assert oracle.entry_at(2) is None
+
+
+def test_a_snapshot_stands_for_an_empty_log_behind_it() -> None:
+    disk, oracle = platter(s2=b"")
+    with_snapshots(disk, id_of(2, 1))
+    assert oracle.end() == id_of(2, 1)
+    assert oracle.snapshot(id_of(2, 1)) == b"bytes"
+    assert oracle.snapshot(id_of(3, 1)) is None
+    disk.remove(PARTITION / "00000000000000000002.log")
+    disk.sync_dir(PARTITION)
+    assert oracle.end() == oracle.begin() == id_of(2, 1)

@@ -81,6 +81,14 @@ class Registers:
             self._numbers[key] = number_of(value)
         return self._numbers.get(key, 0)
 
+    def numbers(self) -> list[tuple[int, int]]:
+        """What each register holds that holds anything, in order."""
+        return sorted(self._numbers.items())
+
+    def put(self, key: int, number: int) -> None:
+        """What a register holds from now on."""
+        self._numbers[key] = number
+
 
 def value_of(number: int, kind: bytes, padding_size_bytes: int) -> bytes:
     """A value of the workload."""

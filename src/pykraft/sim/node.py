@@ -21,7 +21,7 @@ from pykraft.config import NodeConfig
 from pykraft.errors import StorageError
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
-from pykraft.log.lane import BeginAnew, Job, WriteQuarantine
+from pykraft.log.lane import BeginAnew, DeleteBefore, Job, WriteQuarantine
 from pykraft.sim.bulk import BulkLane
 from pykraft.sim.clock import NodeClock
 from pykraft.sim.dialect import Dialect, Negotiation
@@ -172,6 +172,9 @@ class Process:
             ledger.cut(self.host.log_end_offset)
         elif isinstance(job, BeginAnew) and self.host.raft is not None:
             ledger.begin_anew_at(self.host.raft.log.end)
+            self._world.faults.happened("snapshot installed", self._node)
+        elif isinstance(job, DeleteBefore):
+            self._world.faults.happened("log cleaned", self._node)
         self._queue.append(job)
         if not self._lane_is_busy:
             self._begin()

@@ -107,6 +107,21 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshots:
+    """What the applications take of their state, and how long the nodes keep it; by default nothing is taken."""
+
+    records_between: tuple[int, ...] = (0,)
+    """About so many records from one snapshot of a node to the next; 0 takes none."""
+    pieces_max: int = 3
+    """In how many calls the records of one are written."""
+    given_up_probability: float = 0.05
+    slice_size_bytes_max: tuple[int, ...] = (500, 4_000, 64_000)
+    """Bytes of one FetchSnapshot."""
+    retention_size_bytes_max: tuple[int, ...] = (0, 20_000, 60_000)
+    clean_interval_ms: tuple[int, ...] = (50, 300, 1_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     """How often harm is done, and how long it lasts; durations are drawn anew each time."""
 
@@ -147,6 +162,7 @@ class Scenario:
     links: Links = Links()
     storage: Storage = Storage()
     work: Work = Work()
+    snapshots: Snapshots = Snapshots()
     pace: Pace = Pace()
     faults: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_FAULTS))
 

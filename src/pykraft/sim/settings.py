@@ -7,11 +7,13 @@ Source: Kafka ``RaftEventSimulationTest`` (timeouts), scaled down by five.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 from pykraft.config import LogSettings, NodeConfig, RaftConfig
-from pykraft.sim.scenario import Quorum
+from pykraft.sim.scenario import Quorum, Snapshots
 from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Uuid, Voter, VoterSet
 
 LISTENER = "CONTROLLER"
@@ -52,6 +54,23 @@ def node_configs(voter_count: int, observer_count: int, quorum: Quorum, rng: Ran
             raft=raft,
         )
         for node_id in range(1, voter_count + observer_count + 1)
+    ]
+
+
+def with_snapshots(configs: Sequence[NodeConfig], snapshots: Snapshots, rng: Random) -> list[NodeConfig]:
+    """The same with one draw of what concerns snapshots."""
+    slice_size_bytes_max = rng.choice(snapshots.slice_size_bytes_max)
+    retention_size_bytes_max = rng.choice(snapshots.retention_size_bytes_max)
+    clean_interval_ms = rng.choice(snapshots.clean_interval_ms)
+    return [
+        replace(
+            config,
+            raft=replace(config.raft, fetch_snapshot_size_bytes_max=slice_size_bytes_max),
+            log=replace(
+                config.log, retention_size_bytes_max=retention_size_bytes_max, clean_interval_ms=clean_interval_ms
+            ),
+        )
+        for config in configs
     ]
 
 

@@ -14,6 +14,7 @@ from pykraft.core.state import Follower
 if TYPE_CHECKING:
     from pykraft.sim.node import Node
     from pykraft.sim.oracle import DurableElection
+    from pykraft.types import OffsetAndEpoch
 
 DOWN = "down"
 
@@ -30,6 +31,9 @@ class View(NamedTuple):
     is_settled: bool
     """True when no storage job is under way: memory and disk must agree."""
     disk: DurableElection
+    log_start_offset: int = 0
+    snapshots: tuple[OffsetAndEpoch, ...] = ()
+    """What the host knows to be whole and durable, oldest first."""
 
     @property
     def is_up(self) -> bool:
@@ -62,4 +66,6 @@ def view_of(node: Node, disk: DurableElection) -> View:
         isinstance(state, Follower) and state.has_fetched,
         process.is_lane_idle,
         disk,
+        raft.log.start_offset,
+        raft.log.snapshots,
     )

@@ -22,6 +22,7 @@ from pykraft.sim.ledger import Ledger
 from pykraft.sim.oracle import DurableElection
 from pykraft.sim.spoken import Spoken
 from pykraft.sim.view import DOWN, View, view_of
+from pykraft.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
     from pykraft.sim.node import Node
@@ -99,6 +100,11 @@ class Watch:
         for oracle in self._asked["delivered"]:
             oracle.delivered(node, batches)
         return [[] if batch.is_control else self._values(batch) for batch in batches]
+
+    def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
+        """See `Invariant`."""
+        for oracle in self._asked["loaded"]:
+            oracle.loaded(node, snapshot_id)
 
     def told_leader(self, node: Node, epoch: int, leader_id: int | None) -> None:
         """See `Invariant`."""

@@ -24,7 +24,7 @@ from pykraft.sim.node import Node, Process
 from pykraft.sim.oracle import DurableElection, Platter
 from pykraft.sim.recorder import NodeState, Recorder
 from pykraft.sim.scenario import DEFAULT, Scenario
-from pykraft.sim.settings import node_configs
+from pykraft.sim.settings import node_configs, with_snapshots
 from pykraft.sim.trace import Trace
 from pykraft.sim.watch import Watch
 from pykraft.sim.workload import Workload
@@ -73,6 +73,12 @@ class World:
         self.observer_count = rng.choice(scenario.cluster.observers)
         settings = self._dice(seed, "settings")
         configs = node_configs(self.voter_count, self.observer_count, scenario.quorum, settings)
+        taking = self._dice(seed, "snapshots")
+        self.records_between = taking.choice(scenario.snapshots.records_between)
+        """About so many records from one snapshot of a node to the next; 0: there are no snapshots."""
+        if self.records_between:
+            configs = with_snapshots(configs, scenario.snapshots, taking)
+        self._taking = {int(config.node_id or 0): Random(taking.random()) for config in configs}
         self.nodes = {
             int(config.node_id or 0): Node(self, config, self._dice(seed, f"node {config.node_id}"))
             for config in configs
@@ -202,7 +208,7 @@ class World:
         self.watch.started(node)
         application = Application(self, node)
         self.workload.serve(node, application)
-        node.host.register(application)
+        application.listen()
 
     def ended(self, node: Node) -> None:
         """A process is gone."""
@@ -213,6 +219,10 @@ class World:
         """A listener was given batches up to there."""
         self._ends[node.node_id] = end_offset
         self.faults.committed()
+
+    def snapshot_dice(self, node: Node) -> Random:
+        """When this node takes its next snapshot is drawn from these."""
+        return self._taking[node.node_id]
 
     def allows(self, decision: int) -> bool:
         """Whether this decision to do harm is carried out."""

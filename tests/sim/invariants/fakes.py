@@ -8,7 +8,7 @@ from typing import Any
 
 from pykraft.config import RaftConfig
 from pykraft.host.delivery import CommittedBatch
-from pykraft.log.lane import AppendBatches, Truncate
+from pykraft.log.lane import AppendBatches, BeginAnew, Truncate
 from pykraft.protocol.batch import read_header
 from pykraft.protocol.records import encode_batch, encode_control_batch
 from pykraft.sim.history import Operation
@@ -61,6 +61,7 @@ class World:
         self.election = DurableElection(**election)
         self.atlas = SimpleNamespace(waiting={})
         self.platters: dict[int, list[Entry]] = {}
+        self.snapshots: dict[int, tuple[OffsetAndEpoch, ...]] = {}
         self.ledgers: dict[int, Ledger] = {}
         self.workload = SimpleNamespace(history=SimpleNamespace(operations=[]))
 
@@ -82,6 +83,9 @@ class World:
 
     def durably_holds(self, node: Any, entry: Entry) -> bool:
         return self.durable_entry(node, entry.base_offset) == entry
+
+    def durable_snapshots(self, node: Any) -> Sequence[OffsetAndEpoch]:
+        return self.snapshots.get(int(node.node_id), ())
 
     def durable_election(self, node: Any) -> DurableElection:
         return self.election
@@ -137,3 +141,11 @@ def submit(made: Any, where: Any, at: Any, *jobs: Any) -> None:
 
 def entries_of(*batches: bytes) -> Sequence[Entry]:
     return [Entry.of(read_header(data)) for data in batches]
+
+
+def snapshot_id(offset: int, epoch: int = 1) -> OffsetAndEpoch:
+    return OffsetAndEpoch(Offset(offset), Epoch(epoch))
+
+
+def begins_anew(offset: int) -> BeginAnew:
+    return BeginAnew(io=Io(1), offset=Offset(offset))

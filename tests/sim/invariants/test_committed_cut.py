@@ -7,7 +7,7 @@ import pytest
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.committed_cut import CommittedIsNeverCut
 from pykraft.sim.ledger import Ledger
-from tests.sim.invariants.fakes import appends, encoded, entry, node, truncates, world
+from tests.sim.invariants.fakes import appends, begins_anew, encoded, entry, node, truncates, world
 
 
 def cut(offset: int) -> None:
@@ -36,3 +36,12 @@ def test_what_is_committed_may_not(offset: int) -> None:
         ViolationError, match=f"cuts its log to {offset}, and with it the committed batch at 1 of epoch 1"
     ):
         cut(offset)
+
+
+def test_a_snapshot_takes_the_place_of_what_it_holds_and_of_no_more() -> None:
+    where = world()
+    where.committed, where.ledgers[1] = Ledger([entry(0), entry(1)]), Ledger([entry(0), entry(1), entry(2)])
+    made = CommittedIsNeverCut(where)
+    made.submitted(node(1), begins_anew(2))
+    with pytest.raises(ViolationError, match="cuts its log to 1"):
+        made.submitted(node(1), begins_anew(1))

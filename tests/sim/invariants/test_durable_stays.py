@@ -6,8 +6,9 @@ import pytest
 
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.durable_stays import AcknowledgedSurvivesRestart
+from pykraft.sim.ledger import Ledger
 from pykraft.sim.spoken import LogEnd, Spoken
-from tests.sim.invariants.fakes import appends, node, truncates, world
+from tests.sim.invariants.fakes import appends, node, snapshot_id, truncates, world
 
 
 def told(offset: int) -> AcknowledgedSurvivesRestart:
@@ -40,3 +41,9 @@ def test_what_a_lying_or_an_exchanged_disk_took_is_forgiven() -> None:
             made.started(node(log_end_offset=0))
         forgive(made, node())
         made.started(node(log_end_offset=0))
+
+
+def test_a_snapshot_of_a_later_epoch_may_be_shorter() -> None:
+    made = told(5)
+    made.world.ledgers[1] = Ledger(begin=snapshot_id(4, epoch=2))  # type: ignore[attr-defined]
+    made.started(node(log_end_offset=4))

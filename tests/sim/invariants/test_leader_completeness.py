@@ -7,7 +7,7 @@ import pytest
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.leader_completeness import LeaderCompleteness
 from pykraft.sim.ledger import Entry, Ledger
-from tests.sim.invariants.fakes import BEFORE, entry, node, view, world
+from tests.sim.invariants.fakes import BEFORE, entry, node, snapshot_id, view, world
 
 COMMITTED = [entry(0), entry(1)]
 
@@ -40,3 +40,10 @@ def test_it_is_found_when_an_older_leader_learns_of_the_commit_later() -> None:
         made.changed(node(1), was, view("leader", 1, high_watermark=2))
     newest.host.role = "resigned"
     made.changed(node(1), was, view("leader", 1, high_watermark=2))
+
+
+@pytest.mark.parametrize("offset", [2, 5])
+def test_a_snapshot_before_the_log_holds_it_too(offset: int) -> None:
+    where = world()
+    where.committed, where.ledgers[2] = Ledger(COMMITTED), Ledger(begin=snapshot_id(offset))
+    LeaderCompleteness(where).changed(node(2), BEFORE, view("leader", 2))

@@ -6,7 +6,8 @@ import pytest
 
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.log_matching import LogMatching
-from tests.sim.invariants.fakes import appends, encoded, node, submit, truncates, world
+from pykraft.sim.ledger import Ledger
+from tests.sim.invariants.fakes import appends, encoded, node, snapshot_id, submit, truncates, world
 
 
 def test_the_same_logs_are_accepted_however_they_are_cut_into_jobs() -> None:
@@ -42,3 +43,12 @@ def test_the_same_batch_after_another_log_is_found() -> None:
     submit(made, where, node(2), appends(encoded(0, b"a", epoch=2)))
     with pytest.raises(ViolationError, match="to another log than was seen before"):
         made.submitted(node(2), appends(encoded(1, b"b", epoch=2)))
+
+
+def test_a_log_that_begins_at_a_snapshot_goes_on_where_that_ends() -> None:
+    where = world()
+    made = LogMatching(where)
+    submit(made, where, node(1), appends(encoded(0, b"a"), encoded(1, b"b", epoch=2)))
+    where.committed = Ledger(where.ledger(node(1)).entries)
+    where.ledgers[2] = Ledger(begin=snapshot_id(1))
+    made.submitted(node(2), appends(encoded(1, b"b", epoch=2)))

@@ -6,7 +6,7 @@ import pytest
 
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.told_leader import LeaderIsToldInTime
-from tests.sim.invariants.fakes import batch, node, world
+from tests.sim.invariants.fakes import batch, node, snapshot_id, world
 
 
 def test_news_in_time_and_in_order_are_accepted() -> None:
@@ -33,3 +33,9 @@ def test_older_news_and_a_second_leader_are_found(epoch: int, leader_id: int | N
     made.told_leader(node(), 2, 2)
     with pytest.raises(ViolationError, match=f"is told of epoch {epoch} after epoch 2 of leader 2"):
         made.told_leader(node(), epoch, leader_id)
+
+
+def test_a_snapshot_has_the_records_of_its_epoch() -> None:
+    made = LeaderIsToldInTime(world())
+    made.loaded(node(), snapshot_id(4, epoch=2))
+    made.told_leader(node(), 2, 1)

@@ -103,6 +103,10 @@ class Faults:
         """A process ends in the middle of an operation on its disk."""
         self._process.interrupted(node, interruption)
 
+    def happened(self, kind: str, node: Node) -> None:
+        """Count what is no harm, and is of interest beside it."""
+        self._harm.happened(kind, node)
+
     def committed(self) -> None:
         """A node learned of a commit."""
         self._process.committed()

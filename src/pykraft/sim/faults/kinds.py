@@ -41,5 +41,5 @@ NETWORK: Final = (
     "old fetch",
 )
 KINDS: Final = (*PROCESS, *CLOCK, *VERSION, *LOUD_DISK, *SILENT_DISK, *NETWORK)
-CONSEQUENCES: Final = ("torn write",)
+CONSEQUENCES: Final = ("torn write", "snapshot taken", "snapshot loaded", "snapshot installed", "log cleaned")
 """Counted, and not drawn."""

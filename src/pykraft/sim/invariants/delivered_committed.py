@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pykraft.sim.node import Node
     from pykraft.sim.view import View
     from pykraft.sim.world import World
+    from pykraft.types import OffsetAndEpoch
 
 
 class DeliveredIsCommitted(Invariant):
@@ -29,6 +30,10 @@ class DeliveredIsCommitted(Invariant):
     def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
         """Remember what was given until the event is over; a leader may have committed it in the same one."""
         self._given[int(node.node_id)] = batches[-1].end_offset
+
+    def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
+        """The same for a snapshot."""
+        self._given[int(node.node_id)] = snapshot_id.offset
 
     def after_event(self, node: Node, now: View) -> None:
         """Compare it with what leaders committed."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pykraft.sim.spoken import Spoken
     from pykraft.sim.view import View
     from pykraft.sim.world import World
+    from pykraft.types import OffsetAndEpoch
 
 
 class ViolationError(AssertionError):
@@ -62,6 +63,9 @@ class Invariant:
 
     def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
         """A listener of this node was given committed batches."""
+
+    def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
+        """A listener of this node was given a snapshot in the place of all that it stands for."""
 
     def committed(self, base_offset: int, values: Sequence[bytes]) -> None:
         """For the first time a listener anywhere was given this batch of values at this offset."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pykraft.host.delivery import CommittedBatch
     from pykraft.sim.node import Node
     from pykraft.sim.world import World
+    from pykraft.types import OffsetAndEpoch
 
 
 class LeaderIsToldInTime(Invariant):
@@ -35,6 +36,10 @@ class LeaderIsToldInTime(Invariant):
     def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
         """Remember how far the listener is."""
         self._given_epoch[int(node.node_id)] = batches[-1].epoch
+
+    def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
+        """A snapshot stands for the records before its end, too."""
+        self._given_epoch[int(node.node_id)] = snapshot_id.epoch
 
     def told_leader(self, node: Node, epoch: int, leader_id: int | None) -> None:
         """Compare the news with what the listener was given, and told before."""

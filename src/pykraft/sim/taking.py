@@ -1,0 +1,87 @@
+"""Snapshots that the application of one process takes of its state: when, in how many pieces, and whether to the end.
+
+Invariant: one at a time, each of the state as it is when it is begun, whatever is committed while it is written. A
+world without snapshots has nobody who takes them.
+
+Source: KIP-630 §When to Snapshot; Kafka's ``SnapshotGenerator``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+from pykraft.host.taking import TakenSnapshot
+from pykraft.sim.state import Plain
+from pykraft.types import Offset, OffsetAndEpoch
+
+if TYPE_CHECKING:
+    from pykraft.sim.node import Node
+    from pykraft.sim.state import State
+    from pykraft.sim.world import World
+
+
+class Taker:
+    """Takes the snapshots of one process, about every so many records."""
+
+    def __init__(self, world: World, node: Node, rng: Random) -> None:
+        self._world = world
+        self._node = node
+        self._rng = rng
+        self._is_busy = False
+        self._due_offset = self._next_due(Offset(0))
+
+    def loaded(self, offset: Offset) -> None:
+        """A snapshot that ends here took the place of the state."""
+        self._due_offset = self._next_due(offset)
+
+    def committed(self, end: OffsetAndEpoch, state: State) -> None:
+        """The state is of the log up to here: begin a snapshot if it is time."""
+        host = self._node.host
+        if self._is_busy or end.offset < self._due_offset or host is None:
+            return
+        self._is_busy = True
+        self._due_offset = self._next_due(end.offset)
+        host.create_snapshot(end, Plain(), partial(self._begun, state.records()))
+
+    def _next_due(self, offset: Offset) -> Offset:
+        between = self._world.records_between
+        return Offset(offset + self._rng.randint(between // 2 + 1, between * 2))
+
+    def _begun(self, records: Sequence[bytes], begun: TakenSnapshot | Exception | None) -> None:
+        if not isinstance(begun, TakenSnapshot):
+            self._over(begun)
+            return
+        pieces = self._rng.randint(1, self._world.scenario.snapshots.pieces_max)
+        size = len(records) // pieces + 1
+        self._append(begun, [records[at : at + size] for at in range(0, len(records), size)])
+
+    def _append(
+        self, taken: TakenSnapshot, pieces: Sequence[Sequence[bytes]], problem: Exception | None = None
+    ) -> None:
+        """One piece after the other; then it is frozen, or given up."""
+        if problem is None and pieces:
+            taken.append(pieces[0], partial(self._append, taken, pieces[1:]))
+        elif problem is not None or self._rng.random() < self._world.scenario.snapshots.given_up_probability:
+            taken.close()
+            self._over(problem)
+        else:
+            taken.freeze(partial(self._frozen, taken.snapshot_id))
+
+    def _frozen(self, snapshot_id: OffsetAndEpoch, size_bytes: int | Exception) -> None:
+        if isinstance(size_bytes, Exception):
+            self._over(size_bytes)
+            return
+        self._world.faults.happened("snapshot taken", self._node)
+        self._world.trace.note(
+            self._node.node_id,
+            f"has taken a snapshot at {snapshot_id.offset} of epoch {snapshot_id.epoch}, {size_bytes} bytes",
+        )
+        self._over(None)
+
+    def _over(self, problem: Exception | None) -> None:
+        self._is_busy = False
+        if problem is not None:
+            self._world.trace.note(self._node.node_id, f"takes no snapshot: {problem}")
