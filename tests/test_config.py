@@ -21,6 +21,7 @@ from pykraft.config import (
     RaftConfig,
 )
 from pykraft.errors import ConfigError
+from pykraft.properties import node_config
 from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Uuid, Voter, VoterSet
 
 LISTENERS = Listeners((("CONTROLLER", Endpoint("localhost", 9_093)), ("CLIENT", Endpoint("localhost", 9_092))))
@@ -93,3 +94,16 @@ def test_kafkas_metadata_is_only_observed() -> None:
         replace(metadata, voters=VoterSet.of([Voter(key=ReplicaKey(NodeId(1)), listeners=LISTENERS)]))
     with pytest.raises(ConfigError, match=r"controller.quorum.auto.join.enable.*only observes Kafka's controllers"):
         replace(metadata, raft=RaftConfig(auto_join=True))
+
+
+def test_a_property_names_the_topic() -> None:
+    properties = {
+        "node.id": "9",
+        "listeners": "C://localhost:9092",
+        "controller.listener.names": "C",
+        "controller.quorum.bootstrap.servers": "localhost:9093",
+        "log.dirs": "d",
+    }
+    assert node_config(properties).config.may_vote
+    config = node_config({**properties, "pykraft.topic": METADATA_TOPIC_NAME}).config
+    assert (config.topic_name, config.topic_id, config.may_vote) == (METADATA_TOPIC_NAME, METADATA_TOPIC_ID, False)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, TEST_TOPIC_ID, LogSettings, NodeConfig, RaftConfig
+from pykraft.config import LogSettings, NodeConfig, RaftConfig
 from pykraft.errors import ConfigError
 from pykraft.known_properties import ALIASES
 from pykraft.properties import ParsedConfig, node_config, parse_properties
@@ -396,11 +396,3 @@ def test_kafkas_stock_protocol_map_protects_nobody_by_itself() -> None:
 def test_what_a_leader_sends_is_one_of_two() -> None:
     assert read(pykraft__leader__send="written").config.raft == RaftConfig()
     assert refused(pykraft__leader__send="all").allowed == "one of written, flushed"
-
-
-def test_the_topic_is_one_of_two() -> None:
-    config = read(node__id="9", pykraft__topic="__cluster_metadata").config
-    assert (config.topic_name, config.topic_id) == (METADATA_TOPIC_NAME, METADATA_TOPIC_ID)
-    assert read().config.topic_id == TEST_TOPIC_ID
-    assert refused(pykraft__topic="foo").allowed == "one of __raft_performance_test, __cluster_metadata"
-    assert refused(pykraft__topic="__cluster_metadata").key == "controller.quorum.voters", "node 1 is one of them"
