@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pykraft.errors import ConfigError
-from pykraft.known_properties import ALIASES, IDLE, KNOWN, PASSED_OVER, Effect, Known, suggestion
+from pykraft.known_properties import ALIASES, IDLE, KNOWN, PASSED_OVER, Known, suggestion
 from pykraft.properties import ParsedConfig, node_config
 from tests.tidy.repository import ROOT
 
@@ -101,10 +101,9 @@ def test_every_row_is_a_number_a_flag_or_a_text_of_the_table() -> None:
 
 
 @pytest.mark.parametrize("known", [known for known in KNOWN if known.key not in MINIMAL], ids=lambda known: known.key)
-def test_what_has_no_effect_yet_says_so(known: Known) -> None:
+def test_what_is_known_may_be_given_without_a_warning(known: Known) -> None:
     value = TEXTS[known.key][0] if known.key in TEXTS else known.default.replace("none", "4096")
-    expected = (f"property {known.key} has no effect yet",) if known.effect is Effect.NOT_YET else ()
-    assert read(known.key, value).warnings == expected
+    assert read(known.key, value).warnings == ()
 
 
 def test_every_property_that_is_read_has_a_row() -> None:
@@ -117,7 +116,7 @@ def test_every_property_that_is_read_has_a_row() -> None:
 
 def test_what_has_no_effect_is_not_held() -> None:
     for idle in IDLE:
-        assert read(idle.key, idle.default).config == node_config(MINIMAL).config
+        assert read(idle.number.key, str(idle.default)).config == node_config(MINIMAL).config
 
 
 def test_a_name_that_is_near_is_suggested() -> None:

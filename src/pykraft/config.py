@@ -65,6 +65,9 @@ LOG_NUMBERS = (
     Number("metadata.max.retention.bytes", "retention_size_bytes_max", INT64_MIN, INT64_MAX),
     Number("metadata.max.retention.ms", "retention_age_ms_max", INT64_MIN, INT64_MAX),
     Number("pykraft.log.clean.interval.ms", "clean_interval_ms", 1, INT64_MAX),
+    Number("metadata.log.max.record.bytes.between.snapshots", "snapshot_record_bytes_max", 1, INT64_MAX),
+    Number("metadata.log.max.snapshot.interval.ms", "snapshot_interval_ms", 0, INT64_MAX),
+    Number("internal.metadata.delete.delay.millis", "delete_delay_ms", 0, INT64_MAX),
     Number("pykraft.log.scrub.bytes.per.second", "scrub_bytes_per_s_max", 0, INT32_MAX),
     Number("pykraft.log.scrub.interval.ms", "scrub_interval_ms", 1, INT64_MAX),
 )
@@ -109,7 +112,7 @@ class RaftConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """How the log is cut into files and read again; names after ``metadata.log.*`` and ``segment.index.bytes``.
+    """How the log is cut into files, read again and cleaned up behind snapshots; names after ``metadata.log.*``.
 
     Errors: ConfigError.
     """
@@ -121,6 +124,9 @@ class LogSettings:
     retention_size_bytes_max: int = 104_857_600
     retention_age_ms_max: int = 604_800_000
     clean_interval_ms: int = 60_000
+    snapshot_record_bytes_max: int = 20_971_520
+    snapshot_interval_ms: int = 3_600_000
+    delete_delay_ms: int = 60_000
     scrub_bytes_per_s_max: int = 1_048_576
     scrub_interval_ms: int = 86_400_000
 

@@ -59,7 +59,6 @@ class Effect(Enum):
     """What a property that was given does."""
 
     PRESENT = "yes"
-    NOT_YET = "not yet"
     NONE = "none here"
 
 
@@ -76,41 +75,29 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
-    """A property that is checked and then not used; without ``number`` it is ``true`` or ``false``."""
+    """A whole number that is checked and then not used."""
 
-    key: str
-    default: str
-    effect: Effect
+    number: Number
+    default: int
     meaning: str
-    least: int | None = None
-    most: int = INT64_MAX
-
-    @property
-    def number(self) -> Number | None:
-        """The bounds, if it is a whole number."""
-        return None if self.least is None else Number(self.key, "", self.least, self.most)
 
     @property
     def known(self) -> Known:
         """Its row."""
-        allowed = "true or false" if self.number is None else self.number.allowed
-        return Known(key=self.key, default=self.default, allowed=allowed, meaning=self.meaning, effect=self.effect)
-
-
-def _not_yet(key: str, default: int, least: int, most: int, meaning: str) -> Idle:
-    return Idle(key=key, default=str(default), effect=Effect.NOT_YET, meaning=meaning, least=least, most=most)
+        return Known(
+            key=self.number.key,
+            default=str(self.default),
+            allowed=self.number.allowed,
+            meaning=self.meaning,
+            effect=Effect.NONE,
+        )
 
 
 def _none(key: str, default: int, least: int, meaning: str, most: int = INT32_MAX) -> Idle:
-    return Idle(key=key, default=str(default), effect=Effect.NONE, meaning=meaning, least=least, most=most)
+    return Idle(number=Number(key, "", least, most), default=default, meaning=meaning)
 
 
 IDLE: tuple[Idle, ...] = (
-    _not_yet(
-        "metadata.log.max.record.bytes.between.snapshots", 20_971_520, 1, INT64_MAX, "a snapshot after so many bytes"
-    ),
-    _not_yet("metadata.log.max.snapshot.interval.ms", 3_600_000, 0, INT64_MAX, "a snapshot after this time; 0: never"),
-    _not_yet("internal.metadata.delete.delay.millis", 60_000, 0, INT64_MAX, "how long a deleted file stays"),
     _none("metadata.max.idle.interval.ms", 500, 0, "no-op records of Kafka's controller; the workload is ours"),
     _none("controller.quorum.retry.backoff.max.ms", 1_000, 0, "KIP-595 named it; no Kafka ever had it"),
     _none("quorum.retry.backoff.max.ms", 1_000, 0, "the same, as KIP-595 called it"),
@@ -140,6 +127,9 @@ _MEANINGS: Mapping[str, str] = {
     "metadata.log.segment.ms": "a segment older than this is not appended to",
     "metadata.max.retention.bytes": "log and snapshots kept while there is a later snapshot; below 0: all",
     "metadata.max.retention.ms": "how long they are kept while there is a later snapshot; below 0: for ever",
+    "metadata.log.max.record.bytes.between.snapshots": "the application is asked for a snapshot after so many bytes",
+    "metadata.log.max.snapshot.interval.ms": "or so long after the last one, if records came; 0: time does not count",
+    "internal.metadata.delete.delay.millis": "how long the files of what was deleted stay, as .deleted",
     "index.interval.bytes": "bytes of log between two index entries",
     "segment.index.bytes": "most bytes of one index",
     "pykraft.log.clean.interval.ms": "time between two looks at what is kept; a snapshot that is fetched stays so long",

@@ -2,7 +2,7 @@
 
 `parse_properties` reads the Java format; `node_config` reads the values. A key given twice counts as given last, so a
 file that was appended to twice is still the same node. Keys that are not known are passed over, as Kafka does, and
-named in a warning; so are those that are known and have no effect yet.
+named in a warning.
 
 Invariant: a node that was asked to protect itself (TLS, SASL, an authorizer) and cannot does not start. Refuses to
 know files, the bounds of numbers (`pykraft.config`) and what else may be said of a name (`pykraft.known_properties`).
@@ -37,7 +37,6 @@ from pykraft.known_properties import (
     NODE_ID,
     PASSED_OVER,
     SEGMENT_SIZE_BYTES,
-    Effect,
     suggestion,
 )
 from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
@@ -184,14 +183,8 @@ class _Reader:
         Errors: ConfigError.
         """
         for idle in IDLE:
-            if idle.key not in self._left:
-                continue
-            if idle.number is not None:
-                self.number(idle.number, int(idle.default))
-            else:
-                self.one_of(idle.key, ("true", "false"), idle.default)
-            if idle.effect is Effect.NOT_YET:
-                self._warnings.append(f"property {idle.key} has no effect yet")
+            if idle.number.key in self._left:
+                self.number(idle.number, idle.default)
         for key in sorted(self._left.keys() - PASSED_OVER):
             meant = suggestion(key)
             self._warnings.append(

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from pykraft.client import Reader
-from pykraft.client.leadership import ClaimAdapter, LeaderAndEpoch
+from pykraft.client.leadership import OPTIONAL, ClaimAdapter, LeaderAndEpoch
 from pykraft.types import Epoch, NodeId
 
 
@@ -77,7 +77,11 @@ def test_commits_and_the_end_are_passed_on() -> None:
         for listener in (quiet, leaving):
             adapter = ClaimAdapter(listener, 1)
             assert adapter.handle_commit(Reader([])) is None
-            await adapter.begin_shutdown()
+            for name in OPTIONAL:
+                assert hasattr(adapter, name) == hasattr(listener, name)
+            if isinstance(listener, Leaving):
+                call = vars(adapter)["begin_shutdown"]
+                call()
 
     asyncio.run(main())
     assert (quiet.readers, quiet.heard) == (1, [])

@@ -7,6 +7,7 @@ import pytest
 from pykraft.client import LeaderAndEpoch, Reader
 from pykraft.client.listener import check_listener
 from pykraft.errors import UsageError
+from tests.client.nodes import Recorder
 
 
 class Whole:
@@ -33,3 +34,13 @@ def test_the_method_that_is_missing_is_named() -> None:
         check_listener(Whole)
     with pytest.raises(UsageError, match="has no method handle_commit"):
         check_listener(print)
+
+
+@pytest.mark.parametrize("name", ["handle_save_snapshot", "handle_load_bootstrap"])
+def test_who_saves_or_is_formatted_must_load(name: str) -> None:
+    listener = Recorder()
+    setattr(listener, name, print)
+    with pytest.raises(UsageError, match=f"has a method {name}, and so needs one handle_load_snapshot"):
+        check_listener(listener)
+    vars(listener)["handle_load_snapshot"] = print
+    check_listener(listener)

@@ -1,15 +1,21 @@
-"""Snapshots of an application's state: taken on one node, loaded by listeners there and on a node that joins."""
+"""Snapshots of an application's state: taken on one node, when asked or by hand, loaded there and on one that joins."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 
 import pytest
 
-from pykraft.client import Node, text_serde
+from pykraft.client import ClaimAdapter, Node, StateReader, configure, text_serde
+from pykraft.config import LogSettings, NodeConfig
+from pykraft.core.raft import Raft
 from pykraft.errors import NotRunningError, UsageError
-from pykraft.snapshot.reader import SnapshotReader
-from tests.client.nodes import BOTH, Recorder, alone, config_of, run, voters_of
+from pykraft.host.taking import Taking
+from pykraft.log.os_fs import OsFs
+from pykraft.snapshot.bootstrap import write_bootstrap
+from tests.client.nodes import BOTH, QUICK, Recorder, alone, config_of, run, voters_of
 
 
 class State(Recorder):
@@ -19,8 +25,37 @@ class State(Recorder):
         super().__init__()
         self.loaded: list[list[str]] = []
 
-    async def handle_load_snapshot(self, reader: SnapshotReader[str]) -> None:
-        self.loaded.append([record for batch in reader for record in batch.records])
+    async def handle_load_snapshot(self, reader: StateReader[str]) -> None:
+        self.loaded.append([record async for batch in reader for record in batch.records])
+
+
+class Saving(State):
+    """Holds the last record as its state, and saves it when it is asked."""
+
+    def handle_save_snapshot(self) -> Iterable[str]:
+        return self.records[-1:]
+
+
+class SavingSlowly(Saving):
+    """Makes its records one after the other, whenever it likes."""
+
+    async def handle_save_snapshot(self) -> AsyncIterator[str]:  # type: ignore[override]
+        for number in range(300):
+            yield f"{number} of {self.records}"
+
+
+class SavingLater(Saving):
+    """Waits before it says what to save."""
+
+    async def handle_save_snapshot(self) -> Iterable[str]:  # type: ignore[override]
+        await self.wait_for(lambda: True)
+        return super().handle_save_snapshot()
+
+
+def often(folder: Path, **log: int) -> NodeConfig:
+    """A quorum of one whose application is asked for a snapshot after each batch."""
+    settings = LogSettings(**{"snapshot_record_bytes_max": 1, "scrub_bytes_per_s_max": 0, **log})
+    return configure(folder / "n1", node_id=1, voters={1: "127.0.0.1:0"}, raft=QUICK, log=settings)
 
 
 async def taken(node: Node[str], *state: str) -> int:
@@ -136,3 +171,139 @@ def test_a_snapshot_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
 
     run(main)
     assert not list(tmp_path.glob("**/*.checkpoint"))  # the next start removes the part
+
+
+class Claims:
+    """A listener in the words of 2020, with what it may do besides."""
+
+    def __init__(self, saving: Saving) -> None:
+        self.handle_commit = saving.handle_commit
+        self.handle_load_snapshot = saving.handle_load_snapshot
+        self.handle_save_snapshot = saving.handle_save_snapshot
+
+    def handle_claim(self, epoch: int) -> None: ...
+
+    def handle_resign(self, epoch: int) -> None: ...
+
+
+@pytest.mark.conformance(123)
+@pytest.mark.parametrize("saving", [Saving, SavingLater])
+@BOTH
+def test_who_can_save_is_asked_and_the_next_start_begins_there(
+    tmp_path: Path, own_thread: bool, saving: type[Saving]
+) -> None:
+    async def main() -> None:
+        first, again = saving(), saving()
+        async with Node(often(tmp_path), text_serde, own_thread=own_thread) as node:
+            node.register(ClaimAdapter(Claims(first), node.node_id))
+            await node.wait_for_leader()
+            for number, record in enumerate(told := ("one", "two", "last"), start=1):
+                await node.propose([record])
+                await first.sees(*told[:number])  # one call at a time: with "two" it was saved before "last" came
+        async with Node(often(tmp_path), text_serde, own_thread=own_thread) as node:
+            node.register(again)
+            await node.wait_for_leader()
+            await node.propose(["after"])
+            await again.wait_for(lambda: "after" in again.records)
+        (loaded,) = again.loaded
+        assert [*loaded, *again.records] in (["two", "last", "after"], ["last", "after"])
+
+    run(main)
+
+
+def test_a_state_of_any_size_is_made_piece_by_piece(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Node(often(tmp_path), text_serde) as node:
+            slow, state = SavingSlowly(), State()
+            node.register(slow)
+            await node.wait_for_leader()
+            await node.propose(["one"])
+            await node.propose(["two"])
+            await slow.sees("one", "two")
+            node.register(state)
+            await state.wait_for(lambda: state.loaded != [])
+            assert len(state.loaded[0]) == 300
+
+    run(main)
+
+
+@BOTH
+def test_what_goes_wrong_in_saving_ends_the_node_with_its_story(tmp_path: Path, own_thread: bool) -> None:
+    class Broken(Saving):
+        def handle_save_snapshot(self) -> Iterable[str]:
+            yield "one"
+            raise ValueError("the state is not to be had")
+
+    async def main() -> None:
+        node = Node(often(tmp_path), text_serde, own_thread=own_thread)
+        await node.initialize()
+        node.register(Broken())
+        with pytest.raises(ValueError, match="not to be had") as caught:
+            await node.wait_closed()
+        assert "in handle_save_snapshot, asked for the snapshot up to offset" in caught.value.__notes__[0]
+
+    run(main)
+    assert not list(tmp_path.glob("**/*.checkpoint"))
+
+
+def test_a_place_where_none_may_be_taken_now_is_passed_by(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begin(self: Taking, raft: Raft, snapshot_id: object, serializer: object, then: Callable[..., None]) -> None:
+        then(UsageError("not here"))
+
+    async def main() -> None:
+        monkeypatch.setattr(Taking, "begin", begin)
+        async with Node(often(tmp_path), text_serde) as node:
+            saving = Saving()
+            node.register(saving)
+            await node.wait_for_leader()
+            await node.propose(["one"])
+            await node.propose(["two"])
+            await saving.sees("one", "two")
+
+    with caplog.at_level(logging.WARNING, "pykraft"):
+        run(main)
+    assert "not here; the application is asked again later" in caplog.text
+
+
+def test_one_listener_of_a_node_saves(tmp_path: Path) -> None:
+    node = Node(often(tmp_path), text_serde)
+    saving = Saving()
+    node.register(saving)
+    with pytest.raises(UsageError, match="saves the state of this node already"):
+        node.register(Saving())
+    node.register(State())
+    node.unregister(saving)
+    node.register(Saving())
+
+
+class Formatted(State):
+    """Takes what formatting wrote, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bootstrapped: list[tuple[int, ...]] = []
+
+    async def handle_load_bootstrap(self, reader: StateReader[str]) -> None:
+        assert self.offsets == []
+        assert [record async for batch in reader for record in batch.records] == []
+        self.bootstrapped.append((reader.last_contained_log_offset, reader.last_contained_log_epoch))
+
+
+@pytest.mark.conformance(128)
+@BOTH
+def test_the_checkpoint_of_formatting_is_given_before_the_first_record(tmp_path: Path, own_thread: bool) -> None:
+    async def main() -> None:
+        config = often(tmp_path)
+        write_bootstrap(OsFs(), config.partition_directory, None)
+        async with Node(config, text_serde, own_thread=own_thread) as node:
+            listener = Formatted()
+            node.register(listener)
+            await node.wait_for_leader()
+            await node.propose(["first"])
+            await listener.sees("first")
+            assert (listener.bootstrapped, listener.loaded) == ([(-1, 0)], [])
+            assert listener.offsets[0][0] == 0
+
+    run(main)

@@ -9,7 +9,8 @@ from typing import Any
 from pykraft.client.serde import text_serde
 from pykraft.client.subscription import Subscription
 from pykraft.client.thread import Place, SameLoop
-from pykraft.host.delivery import CommittedBatch, Loader
+from pykraft.host.delivery import CommittedBatch
+from pykraft.host.loading import Loader
 from pykraft.types import Epoch, NodeId, Offset
 from tests.client.nodes import Recorder, run
 from tests.client.test_reader import committed
@@ -46,6 +47,11 @@ class Owner:
         self.place: Place = SameLoop()
         self.host: Any = Registered()
         self.failures: list[BaseException] = []
+
+    async def ask(self, act: Callable[[Any, Callable[[Any], None]], object]) -> Any:
+        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        act(self.host, answered.set_result)
+        return await answered
 
     def call_host(self, act: Callable[[Any], object]) -> None:
         act(self.host)

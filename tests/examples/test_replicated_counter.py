@@ -32,13 +32,16 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_three_nodes_in_one_process_count_over_a_change_of_leader() -> None:
+def test_three_nodes_count_over_a_change_of_leader_and_a_fourth_begins_with_a_snapshot() -> None:
     done = run("--target", "40")
     assert (done.returncode, done.stderr) == (0, "")
     claims = re.findall(r"node (\d) claims epoch (\d+) and counts on from (\d+)", done.stdout)
     assert len(claims) >= 2
     assert [int(value) for _, _, value in claims] == sorted(int(value) for _, _, value in claims)
-    assert done.stdout.endswith("".join(f"node {node_id} has counted to 40\n" for node_id in (1, 2, 3)))
+    counted = "".join(f"node {node_id} has counted to 40\n" for node_id in (1, 2, 3))
+    _, found, rest = done.stdout.partition(counted)
+    assert found
+    assert re.fullmatch(r"node 4 begins with the snapshot at \d+\nnode 4 came late, has no vote, and knows: 40\n", rest)
 
 
 @pytest.mark.processes

@@ -90,12 +90,14 @@ def batch(base_offset: int, *values: bytes, epoch: int = 1) -> Batch:
     return read_header(data), data
 
 
-def snapshot_files(*ids: tuple[int, int], fs: Fs | None = None) -> SnapshotFiles:
+def snapshot_files(*ids: tuple[int, int], fs: Fs | None = None, has_bootstrap: bool = False) -> SnapshotFiles:
     """The snapshots of a node: of these offsets and epochs, in the files of this system or in none."""
     found = [OffsetAndEpoch(Offset(offset), Epoch(epoch)) for offset, epoch in ids]
     files = fs or OsFs()
     catalog = Catalog(files, DIRECTORY, found)
-    return SnapshotFiles(fs=files, directory=DIRECTORY, catalog=catalog, retention=Retention())
+    return SnapshotFiles(
+        fs=files, directory=DIRECTORY, catalog=catalog, retention=Retention(), has_bootstrap=has_bootstrap
+    )
 
 
 def joined(batches: Sequence[Batch]) -> bytes:

@@ -2,44 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from pykraft.client.serde import bytes_serde
-from pykraft.host.delivery import Delivery, Loader
+from pykraft.host.delivery import Delivery
+from pykraft.host.loading import Loader
 from pykraft.host.recent import RecentBatches
 from pykraft.host.snapshot_files import SnapshotFiles
-from pykraft.snapshot.catalog import Catalog
 from pykraft.snapshot.reader import SnapshotReader
 from pykraft.snapshot.retention import Retention
-from pykraft.types import Offset
+from pykraft.snapshot.schedule import Schedule
+from pykraft.types import Offset, OffsetAndEpoch
 from tests.host.fakes import FakeListener, FakeLog, FakePorts, batch
 from tests.log.page_cache_fs import PageCacheFs
 from tests.snapshot.snapshots import DIRECTORY, id_of, write
 
 
-def loader(taken: list[list[bytes]]) -> Loader:
-    """Notes the records of each snapshot, and closes it."""
+def loader(
+    taken: list[list[bytes]],
+    *,
+    formatted: list[OffsetAndEpoch] | None = None,
+    save: Callable[[OffsetAndEpoch], None] | None = None,
+) -> Loader:
+    """Notes the records of each snapshot, and closes it; or that it was the checkpoint of formatting."""
 
     def load(reader: SnapshotReader[bytes]) -> None:
         taken.append([value for one in reader for value in one.records])
         reader.close()
 
-    return Loader(bytes_serde, load)
+    def bootstrap(reader: SnapshotReader[bytes]) -> None:
+        assert formatted is not None
+        formatted.append(reader.snapshot_id)
+        load(reader)
+
+    return Loader(bytes_serde, load, bootstrap=None if formatted is None else bootstrap, save=save)
 
 
 class SnapshotDesk:
-    """A delivery beside a directory with a snapshot up to 3, of a log whose batches 0 to 4 are in memory."""
+    """A delivery beside a directory with a snapshot up to 3, of a log whose batches 0 to 4 are in memory.
 
-    def __init__(self, *, start_offset: int = 0) -> None:
+    Or one that was only formatted. A snapshot is due after 150 bytes, two of these batches, or after a second.
+    """
+
+    def __init__(self, *, start_offset: int = 0, is_formatted: bool = False) -> None:
         self.ports = FakePorts()
-        fs = PageCacheFs()
+        self.fs = fs = PageCacheFs()
         fs.mkdir(DIRECTORY)
-        write(fs, [b"state"], snapshot_id=id_of(3, 1))
-        catalog = Catalog(fs, DIRECTORY, [id_of(3, 1)])
-        files = SnapshotFiles(fs=fs, directory=DIRECTORY, catalog=catalog, retention=Retention())
+        snapshot_id = id_of(0, 0) if is_formatted else id_of(3, 1)
+        write(fs, [b"formatted"] if is_formatted else [b"state"], snapshot_id=snapshot_id)
+        files = SnapshotFiles.open(
+            fs, DIRECTORY, log_start_offset=Offset(start_offset), leader_epoch=None, retention=Retention()
+        )
         recent = RecentBatches(end_offset=Offset(start_offset))
         recent.append([batch(offset) for offset in range(start_offset, 5)])
-        self.delivery = Delivery(self.ports, FakeLog(), recent, Offset(start_offset), lambda *_: None, files)
+        self.delivery = Delivery(
+            self.ports,
+            FakeLog(),
+            recent,
+            Offset(start_offset),
+            lambda *_: None,
+            files,
+            schedule=Schedule(record_bytes_max=150, interval_ms=1_000),
+        )
         self.listener = FakeListener()
         self.taken: list[list[bytes]] = []
 
@@ -106,3 +132,88 @@ def test_who_reads_while_the_log_start_passes_by_loads_the_snapshot_then() -> No
     then(None)
     assert desk.settle() == [(3, 4)]
     assert desk.taken == [[b"state"]]
+
+
+@pytest.mark.conformance(128)
+def test_the_checkpoint_of_formatting_comes_before_the_first_record() -> None:
+    desk = SnapshotDesk(is_formatted=True)
+    formatted: list[OffsetAndEpoch] = []
+    desk.delivery.register(desk.listener, loader=loader(desk.taken, formatted=formatted))
+    assert desk.settle() == [(0, 1, 2, 3, 4)]
+    assert (formatted, desk.taken) == ([id_of(0, 0)], [[b"formatted"]])
+
+
+@pytest.mark.conformance(128)
+def test_the_checkpoint_of_formatting_is_of_no_interest_to_who_is_further_or_cannot_take_it() -> None:
+    desk = SnapshotDesk(is_formatted=True)
+    formatted: list[OffsetAndEpoch] = []
+    desk.delivery.register(desk.listener, Offset(0), loader=loader(desk.taken, formatted=formatted))
+    assert desk.settle() == [(0, 1, 2, 3, 4)]
+    other = FakeListener()
+    desk.delivery.register(other, loader=loader(desk.taken))
+    desk.settle()
+    assert other.calls == [(0, 1, 2, 3, 4)]
+    assert (formatted, desk.taken) == ([], [])
+
+
+@pytest.mark.conformance(128)
+def test_a_snapshot_comes_in_the_place_of_the_checkpoint_of_formatting() -> None:
+    desk = SnapshotDesk()
+    write(desk.fs, [b"formatted"], snapshot_id=id_of(0, 0))
+    formatted: list[OffsetAndEpoch] = []
+    desk.delivery.register(desk.listener, loader=loader(desk.taken, formatted=formatted))
+    assert desk.settle() == [(3, 4)]
+    assert (formatted, desk.taken) == ([], [[b"state"]])
+
+
+class Saver:
+    """Notes what it is asked for; held until it has answered, as an application holds its registration."""
+
+    def __init__(self, desk: SnapshotDesk) -> None:
+        self.asked: list[OffsetAndEpoch] = []
+        self.registration = desk.delivery.register(
+            desk.listener, is_held=True, loader=loader(desk.taken, save=self.save)
+        )
+        self.registration.release()
+
+    def save(self, snapshot_id: OffsetAndEpoch) -> None:
+        self.asked.append(snapshot_id)
+        self.registration.hold()
+
+
+def test_who_saves_is_asked_between_two_pieces_and_then_goes_on() -> None:
+    desk = SnapshotDesk(is_formatted=True)
+    saver = Saver(desk)
+    assert desk.settle(1) == [(0,)]
+    assert saver.asked == []
+    assert desk.settle(3) == [(0,), (1, 2)]
+    assert saver.asked == [id_of(3, 1)]
+    assert desk.settle(5) == [(0,), (1, 2)]
+    saver.registration.release()
+    assert desk.settle(5) == [(0,), (1, 2), (3, 4)]
+    assert saver.asked == [id_of(3, 1), id_of(5, 1)]
+
+
+def test_who_saves_is_asked_after_a_time_if_anything_came() -> None:
+    desk = SnapshotDesk(is_formatted=True)
+    saver = Saver(desk)
+    desk.delivery.poll(10)
+    assert desk.delivery.next_deadline_ms is None
+    desk.settle(1)
+    assert desk.ports.wake_ms == 0
+    assert desk.delivery.next_deadline_ms == 1_010
+    desk.delivery.poll(1_009)
+    assert saver.asked == []
+    desk.delivery.poll(1_010)
+    assert saver.asked == [id_of(1, 1)]
+    assert desk.delivery.next_deadline_ms is None
+
+
+def test_a_snapshot_that_is_loaded_counts_as_the_last_one() -> None:
+    desk = SnapshotDesk()
+    desk.delivery.poll(10)
+    saver = Saver(desk)
+    assert desk.settle(4) == [(3,)]
+    assert (desk.taken, saver.asked) == ([[b"state"]], [])
+    desk.settle(5)
+    assert saver.asked == [id_of(5, 1)]

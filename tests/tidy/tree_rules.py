@@ -22,7 +22,7 @@ JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.cli.main": (14, "the table of all commands"),
     "pykraft.client.node": (13, "the one face of an embedded node"),
     "pykraft.core.on.dispatch": (16, "the table of all messages"),
-    "pykraft.host.host": (15, "the one face of all parts"),
+    "pykraft.host.host": (16, "the one face of all parts"),
     "pykraft.host.open": (16, "all that a start reads, in its order"),
     "pykraft.host.parts": (20, "all parts of a node, put together"),
     "pykraft.rpc.codec": (15, "the table of all RPCs"),
@@ -34,7 +34,6 @@ JOINERS: dict[str, tuple[int, str]] = {
 ENTRY_POINTS = {
     "pykraft.__main__": "python -m pykraft",
     "pykraft.cli.main": "the script of pyproject.toml",
-    "pykraft.snapshot.schedule": "state machines, when they take them",
 }
 """Modules that somebody outside the package imports, and who. What scripts in bin name counts by itself."""
 

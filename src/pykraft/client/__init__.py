@@ -14,6 +14,7 @@ from pykraft.client.observer import Observer, Start
 from pykraft.client.quorum import Quorum
 from pykraft.client.reader import Batch, Reader
 from pykraft.client.serde import Serde, bytes_serde, int_serde, json_serde, text_serde
+from pykraft.client.state_reader import StateReader
 from pykraft.host.producers import Committed
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Reader",
     "Serde",
     "Start",
+    "StateReader",
     "bytes_serde",
     "configure",
     "int_serde",

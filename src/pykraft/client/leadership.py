@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from inspect import isawaitable
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from pykraft.client.reader import Reader
 from pykraft.types import Epoch, NodeId
 
 T = TypeVar("T")
+OPTIONAL: Final = ("begin_shutdown", "handle_load_snapshot", "handle_load_bootstrap", "handle_save_snapshot")
+"""Methods that a listener may have or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,10 @@ class LeaderAndEpoch:
 
 
 class ClaimListener(Protocol[T]):
-    """The application's side, for `ClaimAdapter`; each method may be ``async``."""
+    """The application's side, for `ClaimAdapter`; each method may be ``async``.
+
+    What is optional in a `pykraft.client.Listener` is so here.
+    """
 
     def handle_commit(self, reader: Reader[T], /) -> Awaitable[None] | None:
         """See `pykraft.client.Listener`."""
@@ -47,13 +52,16 @@ class ClaimListener(Protocol[T]):
 
 
 class ClaimAdapter(Generic[T]):
-    """A `pykraft.client.Listener` that passes commits on, and of leader changes only the own."""
+    """A `pykraft.client.Listener` that passes everything on, but of leader changes only the own."""
 
     def __init__(self, listener: ClaimListener[T], node_id: int | None) -> None:
         """``node_id`` is that of the node it is registered at."""
         self._listener = listener
         self._node_id = node_id
         self._claimed: Epoch | None = None
+        for name in OPTIONAL:
+            if hasattr(listener, name):
+                setattr(self, name, getattr(listener, name))
 
     def handle_commit(self, reader: Reader[T], /) -> Awaitable[None] | None:
         """See `pykraft.client.Listener`."""
@@ -67,12 +75,6 @@ class ClaimAdapter(Generic[T]):
         if leader_and_epoch.is_leader(self._node_id):
             self._claimed = leader_and_epoch.epoch
             await _done(self._listener.handle_claim(leader_and_epoch.epoch))
-
-    async def begin_shutdown(self) -> None:
-        """See `pykraft.client.Listener`."""
-        begin = getattr(self._listener, "begin_shutdown", None)
-        if begin is not None:
-            await _done(begin())
 
 
 async def _done(result: Awaitable[None] | None) -> None:

@@ -14,7 +14,7 @@ import logging
 import socket
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from pykraft.client.configure import voter_set, with_ports, with_voters
 from pykraft.client.engine import Engine
@@ -30,6 +30,14 @@ Answer: TypeAlias = Callable[[R | BaseException], None]
 """Answers a waiting call, from the node's loop; an exception is raised. After the first answer others are dropped."""
 
 logger = logging.getLogger("pykraft")
+
+
+class Asked(Protocol):
+    """Whoever passes a call on to the host: a `Life`, and the node that has it."""
+
+    async def ask(self, act: Callable[[Host, Answer[R]], object]) -> R:
+        """See `Life.ask`."""
+        ...
 
 
 class Life:

@@ -19,6 +19,8 @@ T = TypeVar("T")
 REQUIRED: Final = ("handle_commit", "handle_leader_change")
 BEGIN_SHUTDOWN: Final = "begin_shutdown"
 LOAD_SNAPSHOT: Final = "handle_load_snapshot"
+LOAD_BOOTSTRAP: Final = "handle_load_bootstrap"
+SAVE_SNAPSHOT: Final = "handle_save_snapshot"
 
 
 class Listener(Protocol[T]):
@@ -26,11 +28,19 @@ class Listener(Protocol[T]):
 
     The next call comes when the former one is done. A method that raises stops the node with what it raised.
 
-    Two more methods are optional. ``begin_shutdown()`` is called when the node begins to leave; calls may still follow.
-    ``handle_load_snapshot(reader)`` is given a `pykraft.snapshot.reader.SnapshotReader` with the state that takes the
-    place of all that came before: at first when there is a snapshot, and whenever this node got one in the place of
-    records. The next commit begins where it ends. The reader is closed when the call is done. Without this method a
-    listener begins at the log start, and a node that must give it a snapshot ends.
+    Four more are optional. ``begin_shutdown()`` is called when the node begins to leave; calls may still follow.
+
+    ``handle_load_snapshot(reader)`` is given a `pykraft.client.StateReader` with the state that takes the place of all
+    that came before: at first when there is a snapshot, and whenever this node got one in the place of records. The
+    next commit begins where it ends. The reader is closed when the call is done. Without this method a listener begins
+    at the log start, and a node that must give it a snapshot ends.
+
+    ``handle_save_snapshot()`` returns the records of the state as it is now, which ``handle_load_snapshot`` of any node
+    can make the same state of: an iterable, an async one, or an awaitable of one. It is called when a snapshot is due;
+    the next call of the listener comes when all records are written. One listener of a node has it.
+
+    ``handle_load_bootstrap(reader)`` is given the checkpoint that the directory was formatted with, before the commit
+    that begins at offset 0. These two need the first.
     """
 
     def handle_commit(self, reader: Reader[T], /) -> Awaitable[None] | None:
@@ -46,10 +56,18 @@ class Listener(Protocol[T]):
         ...
 
 
+def has_method(listener: object, name: str) -> bool:
+    """Whether it has what may be called by this name."""
+    return callable(getattr(listener, name, None))
+
+
 def check_listener(listener: object) -> None:
     """Refuse what is no listener. Errors: UsageError naming the method that is missing."""
     if isinstance(listener, type):
         raise UsageError(f"{listener!r} is a class: register an object of it")
     for name in REQUIRED:
-        if not callable(getattr(listener, name, None)):
+        if not has_method(listener, name):
             raise UsageError(f"{listener!r} is no listener: it has no method {name}")
+    for name in (LOAD_BOOTSTRAP, SAVE_SNAPSHOT):
+        if has_method(listener, name) and not has_method(listener, LOAD_SNAPSHOT):
+            raise UsageError(f"{listener!r} has a method {name}, and so needs one {LOAD_SNAPSHOT}")

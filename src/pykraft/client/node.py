@@ -37,6 +37,7 @@ from pykraft.server.clock import now
 from pykraft.types import Endpoint, Epoch, Listeners, NodeId, Offset, VoterSet
 
 T = TypeVar("T")
+R = TypeVar("R")
 SHUTDOWN_TIMEOUT_MS: Final = 5_000
 
 logger = logging.getLogger("pykraft")
@@ -289,6 +290,10 @@ class Node(Generic[T]):
         voters, default = self._require_host().voters, self._life.config.default_listener
         return voters.listeners(NodeId(node_id)).get(listener_name or default)
 
+    async def ask(self, act: Callable[[Host, Answer[R]], object]) -> R:
+        """For the node's own parts: call the host on its loop, and wait for the answer. Errors: see `Life.ask`."""
+        return await self._life.ask(act)
+
     def call_host(self, act: Callable[[Host], object]) -> None:
         """For the node's own parts: call the host on its loop; what that raises ends the node."""
         engine = self._life.engine
@@ -296,7 +301,7 @@ class Node(Generic[T]):
 
     def listener_failed(self, error: BaseException) -> None:
         """For the node's own parts: a listener raised, and the node is to end with that."""
-        if self._life.is_over:
+        if self._life.is_over and not isinstance(error, NotRunningError):
             logger.error("a listener failed after the end of its node", exc_info=error)
         self.place.to_node(self._life.engine.fail, error)
 

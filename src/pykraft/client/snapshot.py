@@ -8,12 +8,12 @@ Source: Kafka's ``SnapshotWriter``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
 from pykraft.client.arguments import epoch_number, whole_number
-from pykraft.client.life import Answer, Life
+from pykraft.client.life import Answer, Asked
 from pykraft.client.serde import Serde
 from pykraft.errors import NotRunningError
 from pykraft.host.host import Host
@@ -21,21 +21,23 @@ from pykraft.host.taking import TakenSnapshot
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 
 T = TypeVar("T")
+PIECE_RECORDS_MAX: Final = 100
+"""Records that are taken out of an iterable at once, and written before the next are taken."""
 
 
-async def begin_snapshot(life: Life, serde: Serde[T], offset: int, epoch: int) -> Snapshot[T] | None:
+async def begin_snapshot(node: Asked, serde: Serde[T], offset: int, epoch: int) -> Snapshot[T] | None:
     """See `pykraft.client.node.Node.create_snapshot`."""
     whole_number("offset", offset, least=0)
     snapshot_id = OffsetAndEpoch(Offset(offset), Epoch(epoch_number(epoch)))
-    taken: TakenSnapshot | None = await life.ask(lambda host, answer: host.create_snapshot(snapshot_id, serde, answer))
-    return None if taken is None else Snapshot(life, taken)
+    taken: TakenSnapshot | None = await node.ask(lambda host, answer: host.create_snapshot(snapshot_id, serde, answer))
+    return None if taken is None else Snapshot(node, taken)
 
 
 class Snapshot(Generic[T]):
     """Made by `Node.create_snapshot`: `append` as often as you like, then `freeze`. ``async with`` closes it."""
 
-    def __init__(self, life: Life, taken: TakenSnapshot) -> None:
-        self._life = life
+    def __init__(self, node: Asked, taken: TakenSnapshot) -> None:
+        self._node = node
         self._taken = taken
         self.is_frozen = False
         """True once the snapshot counts."""
@@ -45,23 +47,20 @@ class Snapshot(Generic[T]):
         """The offset (exclusive) that it reaches, and the epoch of the record before."""
         return self._taken.snapshot_id
 
-    async def append(self, records: Iterable[T]) -> None:
+    async def append(self, records: Iterable[T] | AsyncIterable[T]) -> None:
         """Add records, in the order in which a listener will get them; wait until they are written.
+
+        They are taken a few at a time, so a generator may make any number of them.
 
         Errors: UsageError after `freeze`, `close` or an error; RecordBatchTooLargeError for a record above 8 MiB;
         NotRunningError; whatever the serde raises. After an error nothing more is written.
         """
-        values = list(records)
-
-        def act(host: Host, answer: Answer[None]) -> None:
-            del host
-            self._taken.append(values, answer)
-
-        await self._life.ask(act)
+        async for piece in _pieces(records):
+            await self._append(piece)
 
     async def freeze(self) -> int:
         """Make the snapshot count; returns its size in bytes. Errors: UsageError, NotRunningError."""
-        size_bytes: int = await self._life.ask(lambda _, answer: self._taken.freeze(answer))
+        size_bytes: int = await self._node.ask(lambda _, answer: self._taken.freeze(answer))
         self.is_frozen = True
         return size_bytes
 
@@ -73,7 +72,14 @@ class Snapshot(Generic[T]):
             self._taken.close()
             answer(None)
 
-        await self._life.ask(act)
+        await self._node.ask(act)
+
+    async def _append(self, piece: list[T]) -> None:
+        def act(host: Host, answer: Answer[None]) -> None:
+            del host
+            self._taken.append(piece, answer)
+
+        await self._node.ask(act)
 
     async def __aenter__(self) -> Self:
         return self
@@ -85,3 +91,23 @@ class Snapshot(Generic[T]):
             await self.close()
         except NotRunningError:  # the next start removes what the node left
             return
+
+
+async def _pieces(records: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[list[T]]:
+    """The records in lists of a few, at least one list."""
+    piece: list[T] = []
+    async for record in _each(records):
+        piece.append(record)
+        if len(piece) == PIECE_RECORDS_MAX:
+            yield piece
+            piece = []
+    yield piece
+
+
+async def _each(records: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
+    if isinstance(records, AsyncIterable):
+        async for record in records:
+            yield record
+    else:
+        for record in records:
+            yield record

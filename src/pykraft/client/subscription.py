@@ -13,27 +13,35 @@ Source: Kafka's ``KafkaRaftClient.ListenerContext``.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import isawaitable
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from pykraft.client.leadership import LeaderAndEpoch
-from pykraft.client.listener import BEGIN_SHUTDOWN, LOAD_SNAPSHOT, Listener
+from pykraft.client.life import Asked
+from pykraft.client.listener import BEGIN_SHUTDOWN, LOAD_BOOTSTRAP, LOAD_SNAPSHOT, SAVE_SNAPSHOT, Listener, has_method
 from pykraft.client.reader import LOG_START, Batch, Reader
 from pykraft.client.serde import Serde
+from pykraft.client.snapshot import begin_snapshot
+from pykraft.client.state_reader import StateReader
 from pykraft.client.thread import Call, Place
-from pykraft.errors import UsageError
-from pykraft.host.delivery import CommittedBatch, Loader, Registration
+from pykraft.errors import NotRunningError, UsageError
+from pykraft.host.delivery import CommittedBatch, Registration
 from pykraft.host.host import Host
+from pykraft.host.loading import Loader
 from pykraft.snapshot.reader import SnapshotReader
-from pykraft.types import Epoch, NodeId, Offset
+from pykraft.types import Epoch, NodeId, Offset, OffsetAndEpoch
 
 T = TypeVar("T")
+NO_LOADER: Final = f"what came before is in a snapshot now, and the listener has no method {LOAD_SNAPSHOT}"
+
+logger = logging.getLogger("pykraft")
 
 
-class Owner(Protocol):
+class Owner(Asked, Protocol):
     """The node of a subscription; called on the application's loop."""
 
     place: Place
@@ -83,10 +91,9 @@ class Subscription(Generic[T]):
     def attach(self, host: Host) -> None:
         """On the node's side: begin. Errors: UsageError for an offset that is not in the log."""
         from_offset = self._from_offset
-        if from_offset is None and not hasattr(self.listener, LOAD_SNAPSHOT):
+        if from_offset is None and not has_method(self.listener, LOAD_SNAPSHOT):
             from_offset = LOG_START
-        loader = Loader(self._serde, self.on_load_snapshot)
-        self._registration = host.register(self, from_offset, is_held=True, loader=loader)
+        self._registration = host.register(self, from_offset, is_held=True, loader=self._loader)
         self._registration.release()
 
     def detach(self, host: Host) -> None:
@@ -100,8 +107,16 @@ class Subscription(Generic[T]):
         self._pass_on(self._commit, batches)
 
     def on_load_snapshot(self, reader: SnapshotReader[T]) -> None:
-        """On the node's side; see `pykraft.host.delivery.Loader`."""
+        """On the node's side; see `pykraft.host.loading.Loader`."""
         self._pass_on(self._load_snapshot, reader)
+
+    def on_load_bootstrap(self, reader: SnapshotReader[T]) -> None:
+        """On the node's side; see `pykraft.host.loading.Loader`."""
+        self._pass_on(self._load_bootstrap, reader)
+
+    def on_save_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        """On the node's side; see `pykraft.host.loading.Loader`."""
+        self._pass_on(self._save_snapshot, snapshot_id)
 
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
         """On the node's side; see `pykraft.host.delivery.Listener`."""
@@ -126,6 +141,16 @@ class Subscription(Generic[T]):
         self._news.set()
 
     @property
+    def _loader(self) -> Loader:
+        """What this listener does with snapshots; one without the method is told so when it must load one."""
+        return Loader(
+            self._serde,
+            self.on_load_snapshot,
+            bootstrap=self.on_load_bootstrap if has_method(self.listener, LOAD_BOOTSTRAP) else None,
+            save=self.on_save_snapshot if has_method(self.listener, SAVE_SNAPSHOT) else None,
+        )
+
+    @property
     def _is_done(self) -> bool:
         return self._is_ending and self._arrived is None and self._goodbye is None
 
@@ -148,7 +173,15 @@ class Subscription(Generic[T]):
 
     def _load_snapshot(self, reader: SnapshotReader[T]) -> None:
         story = f"{LOAD_SNAPSHOT}, given the snapshot up to offset {reader.last_contained_log_offset}"
-        self._arrive(_Delivery(story, partial(self._handle_load_snapshot, reader)))
+        self._arrive(_Delivery(story, partial(self._handle_load, LOAD_SNAPSHOT, reader)))
+
+    def _load_bootstrap(self, reader: SnapshotReader[T]) -> None:
+        story = f"{LOAD_BOOTSTRAP}, given the checkpoint of formatting"
+        self._arrive(_Delivery(story, partial(self._handle_load, LOAD_BOOTSTRAP, reader)))
+
+    def _save_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        story = f"{SAVE_SNAPSHOT}, asked for the snapshot up to offset {snapshot_id.offset - 1}"
+        self._arrive(_Delivery(story, partial(self._handle_save, snapshot_id)))
 
     def _leader_change(self, leader: LeaderAndEpoch) -> None:
         story = f"handle_leader_change, given leader {leader.leader_id} of epoch {leader.epoch}"
@@ -168,18 +201,34 @@ class Subscription(Generic[T]):
         finally:
             reader.close()
 
-    async def _handle_load_snapshot(self, reader: SnapshotReader[T]) -> None:
+    async def _handle_load(self, name: str, opened: SnapshotReader[T]) -> None:
+        reader = StateReader(self._owner, opened)
         try:
-            method = getattr(self.listener, LOAD_SNAPSHOT, None)
+            method = getattr(self.listener, name, None)
             if method is None:
-                raise UsageError(
-                    f"what came before is in a snapshot now, and the listener has no method {LOAD_SNAPSHOT}"
-                )
+                raise UsageError(NO_LOADER)
             result = method(reader)
             if isawaitable(result):
                 await result
         finally:
             reader.close()
+
+    async def _handle_save(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Write what the listener returns; where no snapshot may be taken now, one is asked for later."""
+        try:
+            snapshot = await begin_snapshot(self._owner, self._serde, snapshot_id.offset, snapshot_id.epoch)
+        except NotRunningError:
+            raise
+        except UsageError as error:
+            logger.warning("%s; the application is asked again later", error)
+            return
+        if snapshot is None:
+            return
+        method: Callable[[], Any] = getattr(self.listener, SAVE_SNAPSHOT)
+        async with snapshot:
+            records = method()
+            await snapshot.append(await records if isawaitable(records) else records)
+            await snapshot.freeze()
 
     async def _run(self) -> None:
         """Make one call after the other."""

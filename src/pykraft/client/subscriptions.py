@@ -12,7 +12,7 @@ import asyncio
 from typing import Generic, TypeVar
 
 from pykraft.client.arguments import whole_number
-from pykraft.client.listener import Listener, check_listener
+from pykraft.client.listener import SAVE_SNAPSHOT, Listener, check_listener, has_method
 from pykraft.client.serde import Serde
 from pykraft.client.subscription import Owner, Subscription
 from pykraft.errors import UsageError
@@ -38,6 +38,10 @@ class Subscriptions(Generic[T]):
         check_listener(listener)
         if id(listener) in self._current:
             raise UsageError(f"{listener!r} is registered already")
+        if has_method(listener, SAVE_SNAPSHOT):
+            for other in self._current.values():
+                if has_method(other.listener, SAVE_SNAPSHOT):
+                    raise UsageError(f"{other.listener!r} saves the state of this node already, and {listener!r} would")
         if from_offset is not None:
             whole_number("from_offset", from_offset, least=0)
         subscription = Subscription(

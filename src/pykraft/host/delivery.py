@@ -16,7 +16,8 @@ What a node lost to damage is given when it is there again: the high watermark t
 
 What the log does not hold any more, a snapshot does. A listener that can load one (`Loader`) gets the newest in the
 place of everything before its end: at first when there is one, and whenever it falls behind the log start. A listener
-that cannot goes on where the log starts.
+that cannot goes on where the log starts. Before the first record of a log without snapshots comes the checkpoint that
+the directory was formatted with, for who wants it. A listener that saves its state is asked for it between two pieces.
 
 It refuses to know what is in a batch, unless a listener asks. Source: Kafka's ``RaftClient.Listener`` and
 ``KafkaRaftClient.ListenerContext``.
@@ -31,16 +32,20 @@ from typing import Any, Final, Protocol
 from pykraft.core.effects import NotifyLeaderChange
 from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.fetch_read import ReadableLog, Suspect, cut, read_durable
+from pykraft.host.loading import Loader, Loading, Wanted
 from pykraft.host.ports import Ports
 from pykraft.host.recent import Batch, RecentBatches
+from pykraft.host.saving import Saving
 from pykraft.host.snapshot_files import SnapshotFiles
 from pykraft.protocol.batch import scan
 from pykraft.protocol.records import decode_values
-from pykraft.snapshot.reader import Deserializer, SnapshotReader
-from pykraft.types import Buffer, Epoch, NodeId, Offset
+from pykraft.snapshot.reader import SnapshotReader
+from pykraft.snapshot.schedule import Schedule
+from pykraft.types import Buffer, Epoch, NodeId, Offset, OffsetAndEpoch
 
 PIECE_SIZE_BYTES_MAX: Final = 1024 * 1024
 """Batches handed to a listener in one call take no more bytes than this, unless it is a single batch."""
+_NOW_MS: Final = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,17 +82,6 @@ class Listener(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Loader:
-    """How a listener takes a snapshot: ``deserializer`` makes its records, ``load`` is given the open reader.
-
-    Whoever loads it closes it. The listener is called as `Listener` says: ``load`` takes the place of ``on_commit``.
-    """
-
-    deserializer: Deserializer[Any]
-    load: Callable[[SnapshotReader[Any]], None]
-
-
 class Registration:
     """One listener and how far it is; whoever registered it may hold it, let it go on, and take it out.
 
@@ -105,10 +99,12 @@ class Registration:
         loader: Loader | None,
         is_fresh: bool,
     ) -> None:
-        """``is_fresh``: nothing was given yet, and a snapshot may take the place of all that is in it."""
+        """``is_fresh``: see `pykraft.host.loading`."""
         self.listener = listener
-        self._loader = loader
-        self._is_fresh = is_fresh and loader is not None
+        self._loading = Loading(loader, delivery.files, is_fresh=is_fresh)
+        self._saving = (
+            Saving(delivery.schedule, delivery.wake) if loader is not None and loader.save is not None else None
+        )
         self.news: NotifyLeaderChange | None = None
         self._delivery = delivery
         self._next_offset = next_offset
@@ -141,11 +137,11 @@ class Registration:
         if self._is_busy:
             return
         self._is_busy = True
-        while self._is_fed and (self._skip() or self._tell() or self._feed_from_memory()):
+        while self._is_fed and (self._skip() or self._tell() or self._save() or self._feed_from_memory()):
             pass
         self._is_busy = False
-        if self._is_fed and self._needs_snapshot:
-            self._load_snapshot()
+        if self._is_fed and (wanted := self._wanted) is not None:
+            self._load_snapshot(wanted)
         elif self._is_fed and self._next_offset < min(
             self._delivery.high_watermark, self._delivery.recent.start_offset
         ):
@@ -156,37 +152,59 @@ class Registration:
         return not (self._is_held or self._is_removed)
 
     @property
-    def _needs_snapshot(self) -> bool:
-        """True when a snapshot must, or at first may, take the place of what comes next."""
-        newest = self._delivery.files.catalog.newest
-        is_first = self._is_fresh and newest is not None and self._next_offset < newest.offset
-        return self._loader is not None and (is_first or self._next_offset < self._delivery.start_offset)
+    def _wanted(self) -> Wanted | None:
+        """The snapshot that takes the place of what comes next; None when it is records."""
+        return self._loading.wanted(self._next_offset, self._delivery.start_offset)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `poll` has something to do (mono ms)."""
+        return None if self._saving is None else self._saving.next_deadline_ms
+
+    def poll(self, mono_ms: int) -> None:
+        """It is so late now."""
+        if self._saving is not None:
+            self._saving.poll(mono_ms, self._delivery.high_watermark)
+            self.progress()
+
+    def _save(self) -> bool:
+        """Ask the listener for its state, if it is time."""
+        due = None if self._saving is None else self._saving.take()
+        if due is None:
+            return False
+        snapshot_id, reason = due
+        loader = self._loading.loader
+        assert loader is not None
+        assert loader.save is not None
+        self._delivery.ports.report(f"the application is asked for the snapshot {snapshot_id}: {reason.value}")
+        loader.save(snapshot_id)
+        return True
 
     def _skip(self) -> bool:
         """Go on at the log start without what is gone, if the listener cannot load a snapshot."""
-        if self._loader is not None or self._next_offset >= self._delivery.start_offset:
+        if self._loading.loader is not None or self._next_offset >= self._delivery.start_offset:
             return False
         self._next_offset = self._delivery.start_offset
         self._has_begun = False
         return True
 
-    def _load_snapshot(self) -> None:
-        """Open the newest snapshot; the machine is busy until it is there."""
+    def _load_snapshot(self, wanted: Wanted) -> None:
+        """Open the snapshot; the machine is busy until it is there."""
         self._is_busy = True
-        files, loader = self._delivery.files, self._loader
-        assert loader is not None
-        self._delivery.ports.submit_read(lambda: files.open_newest(loader.deserializer), self._load)
+        self._delivery.ports.submit_read(wanted.open, lambda reader: self._load(reader, wanted.load))
 
-    def _load(self, reader: SnapshotReader[Any]) -> None:
+    def _load(self, reader: SnapshotReader[Any], load: Callable[[SnapshotReader[Any]], None]) -> None:
         """Hand an open snapshot over, unless the listener has gone, or is to wait."""
         self._is_busy = False
         if not self._is_fed:
             reader.close()
             return
-        assert self._loader is not None
-        self._is_fresh, self._has_begun = False, False
+        self._loading.given()
+        self._has_begun = False
         self._next_offset = reader.snapshot_id.offset
-        self._loader.load(reader)
+        if self._saving is not None:
+            self._saving.begin_anew()
+        load(reader)
         self.progress()
 
     def _tell(self) -> bool:
@@ -202,7 +220,7 @@ class Registration:
 
     def _feed_from_memory(self) -> bool:
         recent, high_watermark = self._delivery.recent, self._delivery.high_watermark
-        if self._needs_snapshot:
+        if self._wanted is not None:
             return False
         if not recent.start_offset <= self._next_offset < high_watermark:
             return False
@@ -248,8 +266,12 @@ class Registration:
         assert first.base_offset == self._next_offset or (
             not self._has_begun and first.base_offset <= self._next_offset < first.end_offset
         ), "nothing is left out, nothing comes twice"
-        self._has_begun, self._is_fresh = True, False
+        self._loading.given()
+        self._has_begun = True
         self._next_offset = batches[-1][0].end_offset
+        if self._saving is not None:
+            end = OffsetAndEpoch(self._next_offset, batches[-1][0].epoch)
+            self._saving.given(end, sum(header.size_bytes for header, _ in batches), self._delivery.high_watermark)
         self.listener.on_commit(
             [
                 CommittedBatch(
@@ -277,6 +299,8 @@ class Delivery:
         start_offset: Offset,
         suspect: Suspect,
         files: SnapshotFiles,
+        *,
+        schedule: Schedule,
     ) -> None:
         self.ports = ports
         self.log = log
@@ -287,6 +311,7 @@ class Delivery:
         self.start_offset = start_offset
         """What is below is in a snapshot, and nowhere else."""
         self.files = files
+        self.schedule = schedule
         self._registrations: list[Registration] = []
         self._newest: NotifyLeaderChange | None = None
 
@@ -350,6 +375,21 @@ class Delivery:
         self._newest = None
         for registration in self._registrations:
             registration.news = None
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `poll` has something to do (mono ms); None without a listener that saves its state."""
+        found = (registration.next_deadline_ms for registration in self._registrations)
+        return min((each for each in found if each is not None), default=None)
+
+    def poll(self, mono_ms: int) -> None:
+        """It is so late now."""
+        for registration in list(self._registrations):
+            registration.poll(mono_ms)
+
+    def wake(self) -> None:
+        """See to it that `poll` is called soon."""
+        self.ports.wake_at(_NOW_MS)
 
     def _progress(self) -> None:
         for registration in list(self._registrations):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from pykraft.config import NodeConfig
 from pykraft.core.events import (
@@ -30,8 +30,9 @@ from pykraft.core.events import (
 from pykraft.core.quarantine import Quarantine
 from pykraft.core.raft import Raft
 from pykraft.errors import BufferFullError, NotLeaderError, NotRunningError, UsageError
-from pykraft.host.delivery import Listener, Loader, Registration
+from pykraft.host.delivery import Listener, Registration
 from pykraft.host.execute import LEADER
+from pykraft.host.loading import Loader
 from pykraft.host.metrics import Metrics, read_metrics
 from pykraft.host.open import Opened, open_node
 from pykraft.host.parts import assemble
@@ -43,6 +44,8 @@ from pykraft.log.fs import Fs
 from pykraft.log.lane import OrderedLane
 from pykraft.snapshot.writer import Serializer
 from pykraft.types import Buffer, Epoch, Instant, Io, NodeId, Offset, OffsetAndEpoch, VoterSet
+
+R = TypeVar("R")
 
 
 class Host:
@@ -237,6 +240,13 @@ class Host:
             on_begun(NotRunningError("a snapshot is taken on a node that runs"))
         else:
             self._parts.taking.begin(raft, snapshot_id, serializer, on_begun)
+
+    def read(self, read: Callable[[], R], then: Callable[[R], None]) -> None:
+        """Run ``read`` where files are read, off this thread, and ``then`` here with what it returned.
+
+        ``then`` is called once, unless the node ends before; what ``read`` raises ends it.
+        """
+        self._parts.ports.submit_read(read, then)
 
     def shutdown(self, timeout_ms: int, now: Instant) -> None:
         """Hand over and leave; `Ports.stop` follows within ``timeout_ms``."""

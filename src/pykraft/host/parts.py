@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from pykraft.config import NodeConfig
+from pykraft.config import LogSettings, NodeConfig
 from pykraft.core.log_view import LogView
 from pykraft.host.delivery import Delivery
 from pykraft.host.describe_cluster import describe_cluster
@@ -30,6 +30,7 @@ from pykraft.host.taking import Taking
 from pykraft.host.wishes import Wishes
 from pykraft.log.scrub import ScrubbableLog
 from pykraft.rpc.context import RpcContext
+from pykraft.snapshot.schedule import Schedule
 from pykraft.types import KRAFT_VERSIONS, Listeners, NodeId, VoterSet
 
 
@@ -115,10 +116,16 @@ def assemble(
         ),
         producers=Producers(batch_size_bytes_max=config.raft.batch_size_bytes_max),
         wishes=Wishes(),
-        delivery=Delivery(ports, log, recent, view.start_offset, scrubbing.suspect, snapshot_files),
+        delivery=Delivery(
+            ports, log, recent, view.start_offset, scrubbing.suspect, snapshot_files, schedule=_schedule(config.log)
+        ),
         scrubbing=scrubbing,
         snapshots=Snapshots(ports, inbox, snapshot_files, log),
         taking=Taking(ports, inbox, snapshot_files, log, recent),
         measurements=Measurements(),
         ending=Ending(),
     )
+
+
+def _schedule(settings: LogSettings) -> Schedule:
+    return Schedule(record_bytes_max=settings.snapshot_record_bytes_max, interval_ms=settings.snapshot_interval_ms)

@@ -29,6 +29,8 @@ class SnapshotFiles:
     directory: Path
     catalog: Catalog
     retention: Retention
+    has_bootstrap: bool = False
+    """True when the directory was formatted for a dynamic quorum, and its log still begins at 0."""
 
     @classmethod
     def open(
@@ -42,13 +44,18 @@ class SnapshotFiles:
         if any(file.snapshot_id != BOOTSTRAP_ID for file in found):
             Catalog.open(fs, directory, log_start_offset=log_start_offset, leader_epoch=leader_epoch)
         catalog = Catalog(fs, directory, real_snapshots(fs, directory))
-        return cls(fs=fs, directory=directory, catalog=catalog, retention=retention)
+        has_bootstrap = log_start_offset == 0 and BOOTSTRAP_ID in list_snapshots(fs, directory)
+        return cls(fs=fs, directory=directory, catalog=catalog, retention=retention, has_bootstrap=has_bootstrap)
 
     def open_newest(self, deserializer: Deserializer[T]) -> SnapshotReader[T]:
         """On the bulk lane: the newest snapshot, open. Errors: StorageError, CorruptionError."""
         newest = self.catalog.newest
         assert newest is not None, "where the log does not begin at 0, there is a snapshot"
         return SnapshotReader.of(self.fs, self.directory, newest, deserializer)
+
+    def open_bootstrap(self, deserializer: Deserializer[T]) -> SnapshotReader[T]:
+        """On the bulk lane: the checkpoint that formatting wrote, open. Errors: StorageError, CorruptionError."""
+        return SnapshotReader.of(self.fs, self.directory, BOOTSTRAP_ID, deserializer)
 
     def frozen(self, snapshot_id: OffsetAndEpoch) -> SnapshotFrozen:
         """On the bulk lane: a snapshot was frozen; the news for the core. Errors: StorageError, CorruptionError."""

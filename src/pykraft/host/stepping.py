@@ -1,8 +1,9 @@
 """Steps of the core, one at a time, each carried out before the next begins.
 
 Invariant: no step begins within another. A listener that proposes, or a send that fails at once, puts an event into
-the inbox, and the loop that is already running takes it. After the last event the next wake-up is what the core
-or the scrubbing of the log asks for. Once the inbox is closed there are no steps.
+the inbox, and the loop that is already running takes it. After the last event the next wake-up is what the core asks
+for, or the scrubbing of the log, its cleaning, or a listener that saves its state. Once the inbox is closed there are
+no steps.
 
 It refuses to know where events come from. Source: Kafka's ``KafkaRaftClient.poll``; dask's ``BaseWorker``.
 """
@@ -47,11 +48,12 @@ class Stepping:
         while (arrival := inbox.take()) is not None:
             self._carry_out(raft, raft.step(arrival.event, now), arrival, now)
         if not inbox.is_closed:
-            scrubbing, snapshots = self._parts.scrubbing, self._parts.snapshots
+            scrubbing, snapshots, delivery = self._parts.scrubbing, self._parts.snapshots, self._parts.delivery
             scrubbing.poll(now, raft.log.end_offset)
             snapshots.poll(now)
+            delivery.poll(now.mono_ms)
             wake_ms = raft.next_deadline_ms()
-            for other_ms in (scrubbing.next_deadline_ms, snapshots.next_deadline_ms):
+            for other_ms in (scrubbing.next_deadline_ms, snapshots.next_deadline_ms, delivery.next_deadline_ms):
                 if wake_ms is None or (other_ms is not None and other_ms < wake_ms):
                     wake_ms = other_ms
             self._parts.ports.wake_at(wake_ms)

@@ -1,0 +1,96 @@
+"""The state in a snapshot as a listener is given it: piece by piece, read and decoded off the loop.
+
+Owns the way from the file to the listener. Invariant: however large the snapshot is, the application's loop never
+waits for the disk, and about a piece of it is in memory; what is damaged is never given out. It refuses to know which
+snapshot it is, and why it is given.
+
+Source: Kafka's ``SnapshotReader`` and ``RecordsSnapshotReader``, which read on the IO thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Final, Generic, NoReturn, TypeVar
+
+from pykraft.client.life import Answer, Asked
+from pykraft.errors import PykraftError, UsageError
+from pykraft.host.host import Host
+from pykraft.snapshot.reader import SnapshotBatch, SnapshotReader
+from pykraft.types import Epoch, Offset, OffsetAndEpoch
+
+T = TypeVar("T")
+PIECE_SIZE_BYTES: Final = 1024 * 1024
+"""About so many bytes of batches are read at once, at least one batch."""
+
+
+class StateReader(Generic[T]):
+    """``async for batch in reader``, once or more often; closed when the listener's call is done."""
+
+    def __init__(self, node: Asked, reader: SnapshotReader[T]) -> None:
+        self._node = node
+        self._reader: SnapshotReader[T] | None = reader
+        self._is_reading = False
+        self.snapshot_id: OffsetAndEpoch = reader.snapshot_id
+        """The offset (exclusive) up to which the state stands for the log, and the epoch of the record before."""
+        self.last_contained_log_timestamp: int = reader.last_contained_log_timestamp
+        """Wall ms of the last record that it stands for."""
+        self.size_bytes: int = reader.size_bytes
+        """Size of the whole file."""
+
+    @property
+    def last_contained_log_offset(self) -> Offset:
+        """The last offset that the state stands for; -1 for the checkpoint of formatting."""
+        return Offset(self.snapshot_id.offset - 1)
+
+    @property
+    def last_contained_log_epoch(self) -> Epoch:
+        """Epoch of the record at that offset."""
+        return self.snapshot_id.epoch
+
+    async def __aiter__(self) -> AsyncIterator[SnapshotBatch[T]]:
+        """All batches in order, the header's and the footer's too, which have no records of the application.
+
+        Errors: CorruptionError, also when the end is missing; DeserializeError; StorageError; UsageError when the call
+        of the listener is over; NotRunningError.
+        """
+        if self._reader is None:
+            raise UsageError("the reader is closed: its batches are there only during the call of the listener")
+        batches = iter(self._reader)
+
+        def act(host: Host, answer: Answer[list[SnapshotBatch[T]]]) -> None:
+            host.read(lambda: _piece(batches), answer)
+
+        while True:
+            self._is_reading = True
+            piece = await self._node.ask(act)
+            self._is_reading = False
+            if not piece:
+                return
+            for batch in piece:
+                yield batch
+
+    def __iter__(self) -> NoReturn:
+        """Errors: UsageError."""
+        raise UsageError("a snapshot is read with `async for`, in pieces: so no loop waits for the disk")
+
+    def close(self) -> None:
+        """Let go of the file; closing again does nothing.
+
+        Where a piece is still being read, for a call that was cancelled, the file is closed when that lets go of it.
+        """
+        if self._reader is not None and not self._is_reading:
+            self._reader.close()
+        self._reader = None
+
+
+def _piece(batches: Iterator[SnapshotBatch[T]]) -> list[SnapshotBatch[T]] | PykraftError:
+    """The next batches, none at the end; or why not."""
+    piece: list[SnapshotBatch[T]] = []
+    try:
+        for batch in batches:
+            piece.append(batch)
+            if sum(each.size_bytes for each in piece) >= PIECE_SIZE_BYTES:
+                break
+    except PykraftError as error:
+        return error
+    return piece

@@ -1,0 +1,107 @@
+"""A snapshot is given to a listener in pieces, read where it holds up nobody, and never beyond the call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pykraft.client.serde import text_serde
+from pykraft.client.state_reader import StateReader
+from pykraft.errors import CorruptionError, DeserializeError, UsageError
+from pykraft.snapshot.files import checkpoint_path
+from pykraft.snapshot.reader import SnapshotReader
+from tests.log.page_cache_fs import PageCacheFs
+from tests.snapshot.snapshots import DIRECTORY, ID, TIMESTAMP_MS, write
+
+
+class Reading:
+    """A node whose host reads at once, or not before it is let."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+        self.may_read = asyncio.Event()
+        self.may_read.set()
+        self.is_asked = asyncio.Event()
+
+    def read(self, read: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        self.reads += 1
+        then(read())
+
+    async def ask(self, act: Callable[[Any, Callable[[Any], None]], object]) -> Any:
+        self.is_asked.set()
+        await self.may_read.wait()
+        answers: list[Any] = []
+        act(self, answers.append)
+        if isinstance(answers[0], Exception):
+            raise answers[0]
+        return answers[0]
+
+
+def opened(*values: bytes, damage_at: int | None = None) -> StateReader[str]:
+    fs = PageCacheFs()
+    fs.mkdir(DIRECTORY)
+    write(fs, values)
+    path = checkpoint_path(DIRECTORY, ID)
+    reader = SnapshotReader.of(fs, DIRECTORY, ID, text_serde)
+    if damage_at is not None:
+        fs.open(path, write=True).pwrite([b"damage"], damage_at)
+    return StateReader(Reading(), reader)
+
+
+async def records(reader: StateReader[str]) -> list[str]:
+    return [record async for batch in reader for record in batch.records]
+
+
+def test_all_of_it_is_given_once_or_more_often() -> None:
+    reader = opened(b"one", b"two")
+    assert asyncio.run(records(reader)) == ["one", "two"]
+    assert asyncio.run(records(reader)) == ["one", "two"]
+    assert (reader.snapshot_id, reader.last_contained_log_timestamp) == (ID, TIMESTAMP_MS)
+    assert (reader.last_contained_log_offset, reader.last_contained_log_epoch) == (ID.offset - 1, ID.epoch)
+    assert reader.size_bytes > 0
+
+
+def test_a_piece_is_about_a_mebibyte() -> None:
+    reader = opened(*(b"%d" % number * 300_000 for number in range(10)))
+    node = reader._node
+    assert isinstance(node, Reading)
+    assert len(asyncio.run(records(reader))) == 10
+    assert 3 <= node.reads <= 6
+
+
+def test_it_is_not_read_on_the_loop() -> None:
+    with pytest.raises(UsageError, match="async for"):
+        list(opened(b"one"))
+
+
+def test_it_is_closed_when_the_call_is_done() -> None:
+    reader = opened(b"one")
+    reader.close()
+    reader.close()
+    with pytest.raises(UsageError, match="the reader is closed"):
+        asyncio.run(records(reader))
+
+
+def test_a_piece_that_is_being_read_is_read_to_its_end() -> None:
+    async def main() -> None:
+        reader = opened(b"one")
+        node = reader._node
+        assert isinstance(node, Reading)
+        node.may_read.clear()
+        reading = asyncio.create_task(records(reader))
+        await node.is_asked.wait()
+        reader.close()
+        node.may_read.set()
+        assert await reading == ["one"]
+
+    asyncio.run(main())
+
+
+def test_what_is_damaged_or_cannot_be_decoded_is_told_and_not_given() -> None:
+    with pytest.raises(CorruptionError):
+        asyncio.run(records(opened(b"x" * 3_000_000, b"y" * 3_000_000, damage_at=4_000_000)))
+    with pytest.raises(DeserializeError):
+        asyncio.run(records(opened(b"\xff")))
