@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from pykraft.cli.errors import exit_code
 from pykraft.cli.sim import sim
 from pykraft.errors import UsageError
+from pykraft.sim.invariants import ALL
 from pykraft.sim.run import Failure
 from pykraft.sim.world import Outcome
 from tests.cli.sim_worlds import FAILING, live
@@ -40,8 +41,13 @@ def test_a_range_that_passes_is_summed_up() -> None:
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert lines[0].startswith("3 seeds, 0 failed; 4 s of virtual time in ")
-    assert lines[1:3] == ["30 records committed, 27 acknowledged", ""]
-    assert [line.split() for line in lines[3:]] == [
+    assert lines[1:4] == [
+        "30 records committed, 27 acknowledged",
+        "",
+        f"{len(ALL)} oracles watched each of them:",
+    ]
+    assert all(kind.__name__ in result.stdout for kind in ALL)
+    assert [line.split() for line in lines[lines.index("", 3) + 1 :]] == [
         ["fault", "times", "worlds", "happened", "to"],
         ["kill", "3", "3"],
     ]
@@ -85,6 +91,7 @@ def test_json_is_one_object_a_seed_and_nothing_else() -> None:
     assert result.exit_code == 1
     passed, failed = map(json.loads, result.stdout.splitlines())
     assert (passed["seed"], passed["failed"], passed["faults"]) == (12, False, {"kill": 1})
+    assert passed["oracles"] == failed["oracles"] == [kind.__name__ for kind in ALL]
     assert (failed["seed"], failed["failed"], failed["faults"]) == (13, True, {"kill": 2, "split": 1})
     assert failed["replay"] == "bin/pykraft sim replay --seed 13"
 
@@ -131,6 +138,13 @@ def test_a_failure_is_shrunk_and_drawn_into_a_folder(monkeypatch: pytest.MonkeyP
 def test_spark_has_no_trace() -> None:
     result = run("--seeds", "2", "--spark", "local[1]", "--trace")
     assert isinstance(result.exception, UsageError)
+
+
+@pytest.mark.parametrize("master", ["cluster", "", "spark:/host"])
+def test_a_master_that_is_none_is_told_as_the_option_that_named_it(master: str) -> None:
+    result = run("--seeds", "2", "--spark", master)
+    assert isinstance(result.exception, UsageError)
+    assert str(result.exception).startswith(f"--spark {master}: it must be local[CORES], spark://host:port")
 
 
 @pytest.mark.parametrize("workers", ["0", "-1"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pykraft.cli.sim_table import lines_of, table
+from pykraft.cli.sim_table import WIDTH, lines_of, table
 from pykraft.sim.totals import Totals
 
 
@@ -33,3 +33,11 @@ def test_each_kind_says_how_often_in_how_many_worlds_and_to_whom() -> None:
 def test_virtual_time_is_set_against_the_clock_on_the_wall() -> None:
     totals = Totals(seeds=1, sums=Counter(virtual_ms=600_000))
     assert next(lines_of(totals, took_s=2.0)) == "1 seeds, 0 failed; 600 s of virtual time in 2 s (300.0 times as fast)"
+
+
+def test_who_watched_is_named_in_lines_that_are_not_too_long() -> None:
+    names = [f"Oracle{number}IsRight" for number in range(20)]
+    lines = list(lines_of(Totals(), oracles=names))
+    assert lines[2:4] == ["", "20 oracles watched each of them:"]
+    assert "".join(lines[4:]).replace(" ", "").split(",") == names
+    assert all(line.startswith("  ") and len(line) <= WIDTH for line in lines[4:])

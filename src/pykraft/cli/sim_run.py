@@ -22,13 +22,14 @@ from pykraft.cli.sim_options import Choice, scenario_options, seed_options
 from pykraft.cli.sim_table import lines_of
 from pykraft.errors import UsageError
 from pykraft.sim.campaign import Identity, Results, Row, row_of
+from pykraft.sim.invariants import ALL
 from pykraft.sim.run import Failure, replay_command, simulate, simulate_all
 from pykraft.sim.totals import Totals
 from pykraft.sim.world import Outcome
 
 STORIES_MAX = 3
 """Failures that one call tells at length, shrinks and draws; of the others it tells the replay command."""
-
+ORACLES = tuple(oracle.__name__ for oracle in ALL)
 
 T = TypeVar("T")
 
@@ -80,7 +81,7 @@ def run(
                 page = folder / f"seed-{row['seed']}.html"
                 shrink_and_draw(failure or _again(row, choice), choice.scenario, page, say=say)
     if not is_json:
-        click.echo("\n".join(lines_of(totals, took_s=time.monotonic() - began_s)))
+        click.echo("\n".join(lines_of(totals, took_s=time.monotonic() - began_s, oracles=ORACLES)))
     if totals.failures:
         raise SystemExit(1)
 
@@ -93,7 +94,7 @@ def _rows(
         from pykraft.spark.campaign import run_seeds
         from pykraft.spark.master import session_at, settings_at
 
-        with session_at(settings_at("pykraft sim", master=spark)) as session:
+        with session_at(settings_at("pykraft sim", master=spark, option="--spark")) as session:
             yield from ((row, None) for row in run_seeds(session, seeds, choice.scenario))
         return
     if tell is not None:
@@ -160,4 +161,6 @@ def _watched(results: Iterable[T], count: int, *, hidden: bool) -> Iterator[T]:
 
 
 def _told(row: Row, choice: Choice) -> Row:
-    return {**row, "replay": replay_command(row["seed"], choice.words)} if row["failed"] else row
+    """A row, which oracles watched, and how to see a failure again."""
+    replay = {"replay": replay_command(row["seed"], choice.words)} if row["failed"] else {}
+    return {**row, "oracles": ORACLES, **replay}

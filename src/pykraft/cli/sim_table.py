@@ -8,18 +8,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
+from textwrap import wrap
 
 from pykraft.sim.totals import Totals
 
-FAILURES_SHOWN = 10
+WIDTH = 100
+"""Of lines that are broken where they are too long."""
 
 
-def lines_of(totals: Totals, *, took_s: float | None = None) -> Iterator[str]:
-    """The sum, then how often each kind of harm was done; ``took_s``: seconds of a clock on the wall."""
+def lines_of(totals: Totals, *, took_s: float | None = None, oracles: Sequence[str] = ()) -> Iterator[str]:
+    """The sum, who watched, and how often each kind of harm was done; ``took_s``: seconds of a clock on the wall."""
     virtual_s = totals.sums["virtual_ms"] / 1_000
     pace = "" if not took_s else f" in {took_s:,.0f} s ({virtual_s / took_s:,.1f} times as fast)"
     yield f"{totals.seeds:,} seeds, {len(totals.failures):,} failed; {virtual_s:,.0f} s of virtual time{pace}"
     yield f"{totals.sums['committed']:,} records committed, {totals.sums['acknowledged']:,} acknowledged"
+    if oracles:
+        yield ""
+        yield f"{len(oracles)} oracles watched each of them:"
+        yield from wrap(", ".join(oracles), WIDTH, initial_indent="  ", subsequent_indent="  ")
     if totals.faults:
         yield ""
         yield from table(("fault", "times", "worlds", "happened to"), map(_row, sorted(totals.faults), repeat(totals)))

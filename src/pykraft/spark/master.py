@@ -45,15 +45,19 @@ def parse_conf(given: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def settings_at(name: str, *, master: str | None = None, conf: Mapping[str, str] = NOTHING) -> dict[str, str]:
+def settings_at(
+    name: str, *, master: str | None = None, conf: Mapping[str, str] = NOTHING, option: str = "--master"
+) -> dict[str, str]:
     """Spark's properties of a session; without ``master``, a master URL of Spark's, it has two cores of this machine.
+
+    ``option`` is the one of the command line that named the master.
 
     Errors: UsageError for what is no master; StorageError.
     """
     master = conf.get("spark.master") if master is None else master
     settings = session_settings(name)
     if master is not None:
-        settings["spark.master"] = _with_tries(master)
+        settings["spark.master"] = _with_tries(master, option)
     given = {key: value for key, value in conf.items() if key != "spark.master"}
     if not _is_local(master):
         for key in OURS_ONLY_HERE:
@@ -90,9 +94,9 @@ def _is_local(master: str | None) -> bool:
     return master is None or master.startswith("local")
 
 
-def _with_tries(master: str) -> str:
+def _with_tries(master: str, option: str) -> str:
     """A master URL that tries a task again also in local mode. Errors: UsageError."""
     if not MASTER.fullmatch(master):
-        raise UsageError(f"--master {master}: it must be local[CORES], spark://host:port, yarn or k8s://…")
+        raise UsageError(f"{option} {master}: it must be local[CORES], spark://host:port, yarn or k8s://…")
     here = LOCAL.fullmatch(master)
     return f"local[{here['cores'] or 1},{TASK_TRIES}]" if here else master
