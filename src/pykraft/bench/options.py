@@ -38,19 +38,19 @@ class BenchOptions:
     folders: tuple[Path, ...]
 
     def __post_init__(self) -> None:
-        _require("--nodes", self.nodes, 1, NODES_MAX)
-        _require("--runs", self.runs, 1, RUNS_MAX)
-        _require("--linger-ms", self.linger_ms, 0, LINGER_MS_MAX)
-        _require("--seconds", self.seconds, 0.5, SECONDS_MAX)
-        _require("--warm-up", self.warm_up_s, 0, SECONDS_MAX)
+        require("--nodes", self.nodes, 1, NODES_MAX)
+        require("--runs", self.runs, 1, RUNS_MAX)
+        require("--linger-ms", self.linger_ms, 0, LINGER_MS_MAX)
+        require("--seconds", self.seconds, 0.5, SECONDS_MAX)
+        require("--warm-up", self.warm_up_s, 0, SECONDS_MAX)
         if self.records_per_s is not None:
-            _require("--throughput", self.records_per_s, 1, RATE_MAX)
+            require("--throughput", self.records_per_s, 1, RATE_MAX)
         if not self.record_sizes_bytes:
             raise UsageError("--record-size: give at least one size")
         for size_bytes in self.record_sizes_bytes:
             Load(record_size_bytes=size_bytes)
         for folder in self.folders:
-            _require_folder(folder)
+            require_folder(folder)
 
 
 def run_size_bytes(folder: Path) -> int:
@@ -80,12 +80,14 @@ def parse_throughput(text: str) -> int | None:
     return int(text)
 
 
-def _require(name: str, value: float, least: float, most: float) -> None:
+def require(name: str, value: float, least: float, most: float) -> None:
+    """Errors: UsageError outside of these bounds."""
     if not least <= value <= most:
-        raise UsageError(f"{name} {value:g}: give {least:g} to {most:g}")
+        raise UsageError(f"{name} {value:.12g}: give {least:.12g} to {most:.12g}")
 
 
-def _require_folder(folder: Path) -> None:
+def require_folder(folder: Path) -> None:
+    """Errors: UsageError when no run can write its files there."""
     if not folder.is_dir():
         raise UsageError(f"--dir {folder}: there is no such folder")
     if not os.access(folder, os.W_OK | os.X_OK):

@@ -1,132 +1,20 @@
-"""`pykraft bench`: figures that can be repeated, ours beside Kafka's.
+"""`pykraft bench`: figures that can be repeated, on whatever machine.
 
-Owns what a person sees: what runs now on a terminal's last line (elsewhere a line for each run), tables at the end.
-However it ends, by Ctrl-C and SIGTERM too, the nodes end with it and their files go.
+Owns the list of what can be measured.
 """
 
 from __future__ import annotations
 
-import json
-import tempfile
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import click
-from rich.console import Console
-from rich.markup import escape
-from rich.status import Status
 
-from pykraft.cli.interrupt import ended_by_sigterm
-from pykraft.cli.json_file import make_room_for
-from pykraft.errors import UsageError
-
-if TYPE_CHECKING:
-    from pykraft.bench.contender import Contender
+from pykraft.cli.bench_join import bench_join
+from pykraft.cli.bench_raft import bench_raft
 
 
 @click.group()
 def bench() -> None:
-    """Measure, interleaved with Kafka: cores and disks swing, so compare only what ran in turn."""
+    """Measure: cores and disks swing, so compare only what ran in turn."""
 
 
-@bench.command()
-@click.option("--nodes", default=3, show_default=True, help="Voters.")
-@click.option("--record-size", "sizes", default="100,256,1024", show_default=True, help="Bytes of each record.")
-@click.option("--throughput", default="max", show_default=True, help="Records a second, or as many as each sustains.")
-@click.option("--seconds", default=10.0, show_default=True, help="How long is measured, in each run.")
-@click.option("--warm-up", default=8.0, show_default=True, help="Seconds of load before that.")
-@click.option("--runs", default=3, show_default=True, help="Runs of each, in turn.")
-@click.option("--linger-ms", default=25, show_default=True, help="How long records wait for company.")
-@click.option(
-    "--dir", "folders", multiple=True, type=click.Path(path_type=Path), help="For the logs; may be given repeatedly."
-)
-@click.option("--peer", type=click.Choice(["kafka", "none"]), default="kafka", show_default=True)
-@click.option("--kafka-libs", type=click.Path(path_type=Path), help="Jars of a Kafka release; by default fetched.")
-@click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures there.")
-def raft(  # noqa: PLR0913 - one argument for each option
-    *,
-    nodes: int,
-    sizes: str,
-    throughput: str,
-    seconds: float,
-    warm_up: float,
-    runs: int,
-    linger_ms: int,
-    folders: tuple[Path, ...],
-    peer: str,
-    kafka_libs: Path | None,
-    json_path: Path | None,
-) -> None:
-    """Committed records a second, latency, CPU and memory of a quorum, and of Kafka's TestRaftServer in turn.
-
-    Kafka's load thread dies when it is asked for more than it can write, so with --throughput max its highest
-    sustained rate is searched for first, which takes some minutes.
-    """
-    from pykraft.bench.comparison import compare
-    from pykraft.bench.options import BenchOptions, parse_sizes, parse_throughput
-    from pykraft.bench.race import Race
-    from pykraft.bench.report import as_json, failures, report
-    from pykraft.bench.usage import require_proc
-
-    options = BenchOptions(
-        nodes=nodes,
-        record_sizes_bytes=parse_sizes(sizes),
-        records_per_s=parse_throughput(throughput),
-        seconds=seconds,
-        warm_up_s=warm_up,
-        runs=runs,
-        linger_ms=linger_ms,
-        folders=tuple(dict.fromkeys(folders)) or (Path(tempfile.gettempdir()),),
-    )
-    require_proc()
-    make_room_for(json_path)
-    contenders = _contenders(peer, kafka_libs)
-    console = Console(stderr=True, highlight=False)
-    try:
-        with ended_by_sigterm(), console.status("") as status:
-            laps = Race(options, contenders, _Lines(console, status)).laps()
-    except (KeyboardInterrupt, SystemExit):
-        console.print("interrupted: all nodes were killed")
-        raise
-    comparisons = compare(laps)
-    result = as_json(options, comparisons, laps)
-    if json_path is not None:
-        json_path.write_text(json.dumps(result, indent=2, default=str) + "\n", encoding="utf-8")
-    click.echo(report(comparisons, result["machine"]))
-    failed = failures(comparisons)
-    for text in failed:
-        console.print(f"[red]FAILED[/red] {escape(text)}", soft_wrap=True)
-    if failed:
-        raise SystemExit(1)
-
-
-class _Lines:
-    """Tells what runs and what came of it."""
-
-    def __init__(self, console: Console, status: Status) -> None:
-        self._console = console
-        self._status = status
-
-    def __call__(self, text: str, *, is_passing: bool = False) -> None:
-        """See `pykraft.bench.race.Tell`."""
-        self._status.update(escape(text))
-        if not is_passing:
-            self._console.print(escape(text), soft_wrap=True)
-
-
-def _contenders(peer: str, kafka_libs: Path | None) -> list[Contender]:
-    """Errors: UsageError when Kafka cannot be run here."""
-    from pykraft.bench.ours import Ours
-
-    if peer == "none":
-        if kafka_libs is not None:
-            raise UsageError(f"--kafka-libs {kafka_libs}: with --peer none there is no Kafka to run")
-        return [Ours()]
-    from pykraft.bench.java import Java
-    from pykraft.local.kafka.jars import KafkaUnavailableError
-    from pykraft.local.kafka.java import Kafka
-
-    try:
-        return [Ours(), Java(Kafka.find(kafka_libs))]
-    except KafkaUnavailableError as error:
-        raise UsageError(f"{error}; or measure pykraft alone with --peer none") from error
+bench.add_command(bench_raft)
+bench.add_command(bench_join)

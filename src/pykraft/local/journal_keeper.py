@@ -110,14 +110,16 @@ class JournalKeeper:
 
         return self.wait_for(look, "a leader", since=since, alive=alive)
 
-    def wait_for_acknowledged(self, count: int, *, since: int, except_by: int | None = None) -> None:
+    def wait_for_acknowledged(
+        self, count: int, *, since: int, except_by: int | None = None, timeout_s: float = 30.0
+    ) -> None:
         """Wait until so many records were acknowledged after this mark, by others than node ``except_by``."""
 
         def look(events: Sequence[Event]) -> bool:
             said = [event for event in events if isinstance(event, Acknowledged) and event.node != except_by]
             return sum(event.count for event in said) >= count
 
-        self.wait_for(look, f"{count} more acknowledged records", since=since)
+        self.wait_for(look, f"{count} more acknowledged records", since=since, timeout_s=timeout_s)
 
     def wait_until_quiet(self, *, timeout_s: float = 30.0) -> None:
         """Wait until nodes that write nothing more have told of everything. Errors: LocalQuorumError."""

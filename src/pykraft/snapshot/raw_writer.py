@@ -28,8 +28,8 @@ SIZE_BYTES_MAX: Final = 2**63 - 1
 """The largest snapshot that the protocol can speak of."""
 JAVA_SIZE_BYTES_MAX: Final = 2**31 - 1
 """The largest snapshot that Kafka's nodes can read: the limit to set in a quorum that has such."""
-SYNC_INTERVAL_BYTES: Final = 16 * 1024 * 1024
-"""A part is synced whenever it grew by so much: one sync of a gigabyte would hold up those of the log for seconds."""
+SYNC_INTERVAL_BYTES: Final = 4 * 1024 * 1024
+"""A part is synced whenever it grew by so much: a log's own sync may have to wait for all that is not synced yet."""
 
 
 class RawWriter:

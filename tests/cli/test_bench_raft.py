@@ -33,7 +33,9 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
 def contenders(monkeypatch: pytest.MonkeyPatch) -> list[FakeContender]:
     """Fakes on a virtual clock in the place of real quorums."""
     fakes = [FakeContender(name="pykraft", most=400_000), FakeContender(name="kafka", most=200_000)]
-    monkeypatch.setattr("pykraft.cli.bench._contenders", lambda peer, libs: fakes if peer == "kafka" else fakes[:1])
+    monkeypatch.setattr(
+        "pykraft.cli.bench_raft._contenders", lambda peer, libs: fakes if peer == "kafka" else fakes[:1]
+    )
     monkeypatch.setattr(race, "run_in_folder", measure_fake)
     return fakes
 

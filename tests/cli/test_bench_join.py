@@ -1,0 +1,87 @@
+"""`pykraft bench join`: wrong input is one line; figures as text and as JSON; a passed limit is exit code 1."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pykraft.bench.join import Joined
+from pykraft.cli.main import main
+from pykraft.errors import LocalQuorumError
+from tests.bench.test_join import GOOD
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
+    """The exit status of `pykraft bench join` with these arguments."""
+    monkeypatch.setattr(sys, "argv", ["pykraft", "bench", "join", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, result: Joined | Exception) -> None:
+    """Nothing is started; this comes of it."""
+
+    def join(*_: object) -> Joined:
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    monkeypatch.setattr("pykraft.bench.join.join", join)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--snapshot-mib", "0"], "--snapshot-mib 0: give 1 to 1048576"),
+        (["--throughput", "-1"], "--throughput -1: give 1 to"),
+        (["--record-size", "19"], "--record-size 19: give 20 to 1048576"),
+        (["--seconds", "0"], "--seconds 0: give 0.5 to 3600"),
+        (["--seconds", "nan"], "--seconds nan: give 0.5 to 3600"),
+        (["--dir", "no-such-folder"], "--dir no-such-folder: there is no such folder"),
+    ],
+)
+def test_wrong_input_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str
+) -> None:
+    assert run(monkeypatch, *arguments) == 2
+    said = capsys.readouterr()
+    assert problem in said.err
+    assert said.err.count("\n") == 1
+    assert said.out == ""
+
+
+def test_figures_are_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pretend(monkeypatch, GOOD)
+    assert run(monkeypatch, "--dir", str(tmp_path)) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "snapshot           1,024 MiB in 10.0 s (107 MB/s), 0.5 s more for the log",
+        "memory, at most    60 MiB the new node, 50 MiB the leader (40 before)",
+        "commits before     p50 10 ms, p99 20 ms",
+        "commits meanwhile  p50 10 ms, p99 20 ms: 1.00 times",
+        "acknowledged       1,000 records, and all are there",
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_figures_are_json_and_a_passed_limit_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pretend(monkeypatch, replace(GOOD, leader_memory_mib=200.0))
+    assert run(monkeypatch, "--json") == 1
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    assert document["slowdown"] == 1.0
+    assert document["failures"] == ["the leader took 200 MiB"]
+    assert document["machine"]["cores"] >= 1
+    assert said.err == "FAILED the leader took 200 MiB\n"
+
+
+def test_a_quorum_that_fails_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pretend(monkeypatch, LocalQuorumError("node 2 ended with 1"))
+    assert run(monkeypatch) == 1
+    assert "pykraft: node 2 ended with 1" in capsys.readouterr().err
