@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from pykraft.host.delivery import CommittedBatch, Loader, Registration
+from pykraft.host.delivery import CommittedBatch, Registration
+from pykraft.host.loading import Loader
 from pykraft.sim.history import Operation
 from pykraft.sim.state import Plain, State
 from pykraft.sim.taking import Taker
