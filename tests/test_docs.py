@@ -42,6 +42,7 @@ def test_the_page_of_states_draws_the_table(request: pytest.FixtureRequest) -> N
     assert path.read_text() == expected
 
 
+@pytest.mark.conformance("H15")
 def test_every_command_of_the_readme_exists() -> None:
     started = list(commands((ROOT / "README.md").read_text()))
     assert {"bin/demo", "bin/test", "bin/pykraft"} == {words[0] for words in started}
@@ -73,6 +74,7 @@ def check_words(command: click.Command, words: list[str]) -> None:
     assert {word for word in words if word.startswith("--")} <= known
 
 
+@pytest.mark.conformance("H15")
 def test_the_configuration_that_the_readme_starts_is_valid() -> None:
     parsed = node_config(parse_properties((ROOT / "config" / "single.properties").read_text()))
     assert parsed.warnings == ()
@@ -83,3 +85,23 @@ def test_every_decision_is_in_the_list() -> None:
     folder = ROOT / "docs" / "adr"
     listed = re.findall(r"\]\((\d{3}-[^)]+)\)", (folder / "README.md").read_text())
     assert listed == sorted(path.name for path in folder.glob("[0-9]*.md"))
+
+
+@pytest.mark.conformance("H16", "H63")
+def test_the_pages_say_what_this_is_and_where_it_comes_from() -> None:
+    readme, index = (ROOT / "README.md").read_text(), (ROOT / "docs" / "index.md").read_text()
+    for page in (readme, index):
+        assert "Apache Kafka's Raft (KRaft) in Python" in page
+    assert re.search(r"\[Raft paper\]\(https://\S+/atc14-paper-ongaro\.pdf\), tailored for Kafka", index)
+    started = [words[1:3] for words in commands(readme) if words[0] == "bin/pykraft"]
+    assert ["bench", "raft"] in started, "the server that stands alone, and how it is measured"
+    assert any(words[0] == "server" for words in started)
+
+
+@pytest.mark.conformance("H15", "H18")
+def test_each_sample_is_the_configuration_of_a_node() -> None:
+    samples = sorted((ROOT / "config").glob("*.properties"))
+    assert {path.name for path in samples} >= {"kraft.properties", "raft.properties"}
+    for path in samples:
+        config = node_config(parse_properties(path.read_text())).config
+        assert config.node_id in config.voters.ids, path.name

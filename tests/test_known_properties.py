@@ -114,9 +114,28 @@ def test_every_property_that_is_read_has_a_row() -> None:
     assert "log.dirs" in read
 
 
+@pytest.mark.conformance("H85")
 def test_what_has_no_effect_is_not_held() -> None:
     for idle in IDLE:
         assert read(idle.number.key, str(idle.default)).config == node_config(MINIMAL).config
+
+
+@pytest.mark.conformance("H52")
+@pytest.mark.parametrize(
+    ("key", "warnings"), [("verbose", ("property verbose is not known and has no effect",)), ("quorum.verbose", ())]
+)
+def test_nothing_can_be_made_verbose(key: str, warnings: tuple[str, ...]) -> None:
+    assert not [known.key for known in KNOWN if "verbose" in known.key]
+    parsed = read(key, "true")
+    assert (parsed.config, parsed.warnings) == (node_config(MINIMAL).config, warnings)
+
+
+@pytest.mark.conformance("H85")
+@pytest.mark.parametrize("key", ["quorum.retry.backoff.max.ms", "controller.quorum.retry.backoff.max.ms"])
+def test_a_longest_pause_is_taken_and_changes_nothing(key: str) -> None:
+    assert read(key, "500") == node_config(MINIMAL)
+    with pytest.raises(ConfigError, match=key.replace(".", r"\.")):
+        read(key, "-1")
 
 
 def test_a_name_that_is_near_is_suggested() -> None:

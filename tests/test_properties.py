@@ -1,15 +1,10 @@
-r"""Kafka's properties files, read as Java reads them; and every wrong value is named, with what is allowed.
-
-What `test_java_format` expects was compared with what ``java.util.Properties`` of JDK 17 makes of the same texts.
-"""
+"""What the properties of a file mean for a node; and every wrong value is named, with what is allowed."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pykraft.config import LogSettings, NodeConfig, RaftConfig
 from pykraft.errors import ConfigError
@@ -58,72 +53,6 @@ def refused(**changes: str | None) -> ConfigError:
     return caught.value
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("a=b", {"a": "b"}),
-        ("a:b", {"a": "b"}),
-        ("a b", {"a": "b"}),
-        ("a\tb", {"a": "b"}),
-        ("a\fb", {"a": "b"}),
-        ("  a  =  b  ", {"a": "b  "}),
-        ("a = = b", {"a": "= b"}),
-        ("a==b", {"a": "=b"}),
-        ("a : = b", {"a": "= b"}),
-        ("a", {"a": ""}),
-        ("=b", {"": "b"}),
-        ("# a=b\n! c=d\n \t# e=f", {}),
-        ("\n\r\n\r a=b", {"a": "b"}),
-        ("a=b\rc=d\r\ne=f\ng=h", {"a": "b", "c": "d", "e": "f", "g": "h"}),
-        ("a=b\x0bc\x1cd\u2028e", {"a": "b\x0bc\x1cd\u2028e"}),
-        ("a=b\\\n   c", {"a": "bc"}),
-        ("a=b\\\r\n#c", {"a": "b#c"}),
-        ("a=b\\\n\nc=d", {"a": "b", "c": "d"}),
-        ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
-        ("a=b\\", {"a": "b"}),
-        ("a\\\n=b", {"a": "b"}),
-        ("\\\n#a=b", {}),
-        (r"a\=b=c", {"a=b": "c"}),
-        (r"a\:b\ c=d", {"a:b c": "d"}),
-        (r"\#a=b", {"#a": "b"}),
-        (r"a=\t\n\r\f\z\"\\", {"a": '\t\n\r\fz"\\'}),
-        (r"a=\u00fc\u00DF", {"a": "üß"}),
-        (r"a=\uD83D\uDE00", {"a": "\U0001f600"}),
-        ("a=1\nb=2\na=3", {"a": "3", "b": "2"}),
-        ("ü=ö", {"ü": "ö"}),
-        ("", {}),
-    ],
-)
-def test_java_format(text: str, expected: dict[str, str]) -> None:
-    assert parse_properties(text) == expected
-
-
-@pytest.mark.parametrize("value", [r"\u12", r"\uZZZZ", r"\u", r"\uD83D", r"\uDE00\uD83D"])
-def test_a_broken_unicode_escape_is_refused_with_its_key(value: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse_properties(f"some.key={value}")
-    assert (caught.value.key, caught.value.value) == ("some.key", value)
-
-
-@given(st.text())
-def test_any_text_is_read_or_refused(text: str) -> None:
-    try:
-        properties = parse_properties(text)
-    except ConfigError:
-        return
-    "".join([*properties, *properties.values()]).encode("utf-8")
-
-
-@given(st.dictionaries(st.text(max_size=8), st.text(max_size=8)))
-def test_what_is_escaped_like_java_does_comes_back(properties: dict[str, str]) -> None:
-    def escaped(text: str) -> str:
-        units = text.encode("utf-16-be", "surrogatepass")
-        return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
-
-    text = "\n".join(f"{escaped(key)}={escaped(value)}" for key, value in properties.items())
-    assert parse_properties(text) == properties
-
-
 def test_a_minimal_configuration_has_kafkas_defaults() -> None:
     parsed = read()
     config = parsed.config
@@ -137,6 +66,7 @@ def test_a_minimal_configuration_has_kafkas_defaults() -> None:
     assert (config.directory_id, config.bootstrap_servers) == (None, ())
 
 
+@pytest.mark.conformance("H51", "H65", "H86")
 def test_the_names_of_2020_mean_the_same() -> None:
     old, new = (node_config(parse_properties(text)) for text in (SAMPLE_OF_2020, PRESENT_SAMPLE))
     assert old.config == new.config
@@ -230,6 +160,7 @@ def test_what_is_required_is_asked_for(key: str) -> None:
     assert refused(**{key.replace(".", "__"): "  "}).key == key
 
 
+@pytest.mark.conformance("H79")
 @pytest.mark.parametrize(
     "voter",
     [
@@ -257,6 +188,7 @@ def test_a_wrong_voter_is_refused(voter: str) -> None:
     assert (error.key, error.value) == ("controller.quorum.voters", voter)
 
 
+@pytest.mark.conformance("H79")
 def test_voters_may_have_ipv6_hosts_and_the_last_of_two_with_one_id_counts() -> None:
     voters = read(controller__quorum__voters="1@a:1, 2@[::1]:2,1@[fe80::1%eth0]:3,").config.voters
     assert voters.ids == (1, 2)
@@ -277,6 +209,7 @@ def test_who_is_no_voter_observes() -> None:
     assert read(node__id="4").warnings == ("node.id 4 is none of controller.quorum.voters: this node only observes",)
 
 
+@pytest.mark.conformance("H51")
 def test_bootstrap_servers_do_instead_of_voters() -> None:
     config = read(controller__quorum__voters=None, controller__quorum__bootstrap__servers="a:1,[::1]:2").config
     assert config.bootstrap_servers == (Endpoint("a", 1), Endpoint("::1", 2))
@@ -337,6 +270,7 @@ def test_without_controller_listeners_the_first_listener_is_dialed() -> None:
     assert parsed.warnings == ("property controller.listener.names is not given: voters use the first of listeners, B",)
 
 
+@pytest.mark.conformance("H65")
 def test_what_is_unknown_is_named_and_nothing_more() -> None:
     parsed = read(some__key="1", process__roles="controller", zookeeper__connect="localhost:2181")
     assert parsed.warnings == ("property some.key is not known and has no effect",)

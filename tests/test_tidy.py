@@ -65,6 +65,15 @@ PLANTED_FILES: dict[str, Sequence[tuple[str, str, str]]] = {
         (TEST, "pytest.importorskip('pyspark')", "import pyspark"),
     ],
     "telling_names": [(CODE, "class LogManager: ...", "class Log: ..."), (TEST, "class FsBase: ...", "class Fs: ...")],
+    "present_names": [
+        (CODE, "# voters that endorse the leader", "# voters that acknowledge the leader"),
+        ("README.md", "Kafka Raft (Self-managed mode)", "Kafka Raft (KRaft), which each node manages itself"),
+    ],
+    "tests_in_test_files": [
+        (TEST, "def helped(): ...", "def test_it(): ..."),
+        (TEST, "", "TestMachine = Machine.TestCase"),
+        (TEST, "class Helped: ...", "async def test_it(): ..."),
+    ],
     "no_machine_paths": [
         (CODE, f"path = '{ROOTED}work/main'", "path = '~/tmp/main'"),
         ("README.md", f"cd {ROOTED}root/pykraft", "cd pykraft/root/x"),
@@ -125,6 +134,7 @@ PLANTED_TREES: dict[str, Sequence[tuple[dict[str, str], dict[str, str]]]] = {
 }
 
 
+@pytest.mark.conformance("H27", "H59", "H74")
 @pytest.mark.parametrize("rule", FILE_RULES, ids=lambda rule: rule.__name__)
 def test_every_file_keeps(rule: FileRule) -> None:
     complaints = [f"{file.path}: {complaint}" for file in JUDGED for complaint in rule(file)]
@@ -137,6 +147,7 @@ def test_the_repository_keeps(rule: TreeRule) -> None:
     assert not complaints, f"{rule.__doc__}\n" + "\n".join(complaints)
 
 
+@pytest.mark.conformance("H27", "H59", "H74")
 @pytest.mark.parametrize("rule", FILE_RULES, ids=lambda rule: rule.__name__)
 def test_what_is_planted_in_a_file_is_found(rule: FileRule) -> None:
     for path, guilty, innocent in PLANTED_FILES[rule.__name__]:

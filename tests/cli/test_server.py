@@ -110,6 +110,7 @@ def test_a_wrong_option_is_named(config_path: Path, options: list[str], says: st
     assert says in refused(config_path, *options)
 
 
+@pytest.mark.conformance("H64")
 def test_the_file_may_be_an_argument_as_in_2020(
     config_path: Path, served: list[tuple[NodeConfig, ServerOptions]]
 ) -> None:

@@ -24,6 +24,7 @@ def test_a_voter_may_listen_elsewhere(tmp_path: Path) -> None:
     assert config.listeners.get("plaintext") == Endpoint("b", 2)
 
 
+@pytest.mark.conformance("H21")
 def test_voters_may_be_named_later(tmp_path: Path) -> None:
     config = configure(tmp_path, node_id=1)
     assert config.listeners.get("PLAINTEXT") == Endpoint("127.0.0.1", 0)

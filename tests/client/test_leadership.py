@@ -57,10 +57,12 @@ def test_who_leads(node_id: int | None, expected: bool) -> None:
     assert leader(None, 5).is_leader(node_id) is False
 
 
+@pytest.mark.conformance("H41")
 def test_a_claim_ends_with_the_next_epoch() -> None:
     assert told(leader(1, 1), leader(None, 2), leader(2, 2)) == [("claim", 1), ("resign", 1)]
 
 
+@pytest.mark.conformance("H41")
 def test_a_leader_that_leads_again_resigns_in_between() -> None:
     assert told(leader(1, 1), leader(1, 3)) == [("claim", 1), ("resign", 1), ("claim", 3)]
 

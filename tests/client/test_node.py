@@ -25,6 +25,7 @@ from pykraft.types import Epoch, LeaderChange, NodeId
 from tests.client.nodes import BOTH, QUICK, TIMEOUT_S, Recorder, alone, config_of, leader_of, quorum, run
 
 
+@pytest.mark.conformance("H22")
 @BOTH
 def test_one_node_commits_and_tells(tmp_path: Path, own_thread: bool) -> None:
     async def main() -> None:
@@ -47,6 +48,7 @@ def test_one_node_commits_and_tells(tmp_path: Path, own_thread: bool) -> None:
     run(main)
 
 
+@pytest.mark.conformance("H21")
 @BOTH
 def test_three_nodes_agree(tmp_path: Path, own_thread: bool) -> None:
     async def main() -> None:
@@ -85,6 +87,7 @@ def test_a_node_tells_what_it_measures(tmp_path: Path, own_thread: bool) -> None
     run(main)
 
 
+@pytest.mark.conformance("H46")
 def test_a_program_without_a_serde_appends_bytes(tmp_path: Path) -> None:
     async def main() -> None:
         recorder = Recorder()
@@ -97,6 +100,7 @@ def test_a_program_without_a_serde_appends_bytes(tmp_path: Path) -> None:
     run(main)
 
 
+@pytest.mark.conformance("H47")
 @BOTH
 def test_what_is_prepared_is_seen_when_it_is_scheduled(tmp_path: Path, own_thread: bool) -> None:
     async def main() -> None:
@@ -307,7 +311,7 @@ def test_a_call_from_another_loop_is_refused_and_a_look_is_not(tmp_path: Path) -
     run(main)
 
 
-@pytest.mark.conformance(53)
+@pytest.mark.conformance(53, "H20")
 def test_a_node_without_an_id_sees_everything(tmp_path: Path) -> None:
     async def main() -> None:
         async with quorum(tmp_path, 1) as [voter]:

@@ -36,6 +36,7 @@ def test_json_is_compact(record: Any) -> None:
     assert json_serde.serialize({"ü": [1, 2]}) == '{"ü":[1,2]}'.encode()
 
 
+@pytest.mark.conformance("H46")
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_numbers_take_eight_bytes(record: int) -> None:
     data = int_serde.serialize(record)
@@ -60,6 +61,7 @@ def test_what_cannot_be_written_is_the_callers_error(serde: Serde[Any], record: 
         serialized(serde, ["fine" if serde is text_serde else record, record])
 
 
+@pytest.mark.conformance("H46")
 @pytest.mark.parametrize(
     ("serde", "data"), [(text_serde, b"\xff"), (json_serde, b"{"), (int_serde, b"1234567"), (int_serde, b"")]
 )

@@ -74,7 +74,7 @@ async def taken(node: Node[str], *state: str) -> int:
     return offset
 
 
-@pytest.mark.conformance(119, 123)
+@pytest.mark.conformance(119, 123, "H36")
 @BOTH
 def test_a_new_listener_gets_the_state_and_then_what_follows(tmp_path: Path, own_thread: bool) -> None:
     async def main() -> None:

@@ -35,6 +35,7 @@ def node_of(folder: Path, own_thread: bool) -> Node[str]:
     return Node(alone(folder), text_serde, own_thread=own_thread)
 
 
+@pytest.mark.conformance("H42")
 @BOTH
 def test_each_listener_has_its_own_progress(tmp_path: Path, own_thread: bool) -> None:
     async def main() -> None:

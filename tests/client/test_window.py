@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pykraft.client.window import Window
 from pykraft.protocol.records import encode_batch, read_header
 from pykraft.types import Epoch, Offset
@@ -51,6 +53,7 @@ def test_the_first_batch_may_begin_before_the_offset_that_was_asked_for() -> Non
     assert add(window, 6, b"a", b"b") is not None
 
 
+@pytest.mark.conformance("H73")
 def test_epochs_never_go_back_and_are_not_above_the_leaders() -> None:
     window = Window(Offset(0))
     assert "of epoch 4, after 0, from the leader of epoch 3" in str(add(window, 0, epoch=4, leader_epoch=3))

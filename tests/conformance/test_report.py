@@ -60,10 +60,10 @@ def test_a_test_passed_when_all_its_cases_did(tmp_path: Path) -> None:
 
 
 def test_what_waits_is_open_with_its_reason() -> None:
-    line = Line(number=1, section="s", statement="It holds.", state="later: snapshots")
+    line = Line(number=1, section="s", statement="It holds.", state="later: Kafka's client APIs")
     proof = report.Proof(line=line, outcomes={})
-    assert (proof.is_missing, proof.open) == (False, "later: snapshots")
-    assert "| 1 | It holds. | snapshots |" in report.as_page([proof])
+    assert (proof.is_missing, proof.open) == (False, "later: Kafka's client APIs")
+    assert "| 1 | It holds. | Kafka's client APIs |" in report.as_page([proof])
 
 
 def test_a_row_of_the_history_names_its_source() -> None:

@@ -22,7 +22,7 @@ def accumulation(*, size_bytes_max: int = 100, waiting_max: int = 3, linger_ms: 
     )
 
 
-@pytest.mark.conformance(112)
+@pytest.mark.conformance(112, "H44")
 def test_proposals_share_a_batch_that_is_dated_by_the_first() -> None:
     gathered = accumulation()
     assert gathered.due_ms() is None
@@ -74,7 +74,7 @@ def test_what_cannot_be_a_batch_is_not_offered(count: int, size_bytes: int) -> N
         gathered.add(handle=1, count=count, size_bytes=size_bytes, now=NOW)
 
 
-@pytest.mark.conformance(112)
+@pytest.mark.conformance(112, "H48")
 @given(st.lists(st.one_of(st.none(), st.tuples(st.integers(1, 5), st.integers(0, 100)))))
 def test_offsets_are_dense_and_batches_small_enough(steps: list[tuple[int, int] | None]) -> None:
     """None drains; a pair proposes."""

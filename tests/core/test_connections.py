@@ -17,7 +17,7 @@ def connections(*, retry_backoff_ms: int = 20) -> Connections:
     return Connections(request_timeout_ms=100, retry_backoff_ms=retry_backoff_ms)
 
 
-@pytest.mark.conformance(97)
+@pytest.mark.conformance(97, "H30")
 def test_only_the_answer_to_the_newest_request_counts_and_once() -> None:
     peers = connections()
     first = peers.sent(2, 0)
@@ -37,7 +37,7 @@ def test_a_request_is_not_sent_twice() -> None:
         peers.sent(2, 0)
 
 
-@pytest.mark.conformance(97)
+@pytest.mark.conformance(97, "H84")
 def test_a_pause_follows_a_failure() -> None:
     peers = connections()
     peers.back_off(2, 0)
@@ -58,7 +58,7 @@ def test_a_pause_is_never_empty() -> None:
     assert peers.is_ready(2)
 
 
-@pytest.mark.conformance(25, 97)
+@pytest.mark.conformance(25, 97, "H83")
 def test_a_request_out_of_time_has_failed_and_its_answer_comes_too_late() -> None:
     peers = connections()
     late = peers.sent(2, 0)

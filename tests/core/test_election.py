@@ -64,6 +64,7 @@ def test_only_voters_count_and_campaign() -> None:
         Tally.begin([NodeId(1)], NodeId(1)).record(NodeId(2), granted=True)
 
 
+@pytest.mark.conformance("H81")
 def test_election_timeouts_are_spread_over_one_to_two_times_the_setting() -> None:
     rng = Random(3)
     drawn = {draw_election_timeout_ms(rng, 10) for _ in range(500)}
@@ -71,6 +72,7 @@ def test_election_timeouts_are_spread_over_one_to_two_times_the_setting() -> Non
     assert draw_election_timeout_ms(rng, 0) == 0
 
 
+@pytest.mark.conformance("H82")
 @pytest.mark.parametrize(
     ("position", "count", "expected_ms"),
     [(0, 4, 0), (1, 4, 125), (2, 4, 250), (3, 4, 500), (None, 4, 1_000), (0, 1, 0), (1, 2, 500), (None, 0, 1_000)],

@@ -69,7 +69,7 @@ def test_an_epoch_ends_where_the_next_known_one_begins(runs: list[tuple[int, int
     assert cache_of(records).end_of(Epoch(asked), Offset(len(records))) == expected
 
 
-@pytest.mark.conformance(103)
+@pytest.mark.conformance(103, "H58")
 @given(RUNS, st.integers(1, 20), st.integers(0, 20))
 def test_an_epoch_that_begins_earlier_than_known_ones_replaces_them(
     runs: list[tuple[int, int]], epoch: int, offset: int

@@ -203,6 +203,7 @@ def test_an_epoch_before_the_first_one_here_ends_where_that_begins() -> None:
     assert log.diverging_from(Offset(3), Epoch(2)) == OffsetAndEpoch(Offset(0), Epoch(2))
 
 
+@pytest.mark.conformance("H58")
 def test_a_new_leaders_epoch_begins_at_the_end() -> None:
     log = log_to_10()
     log.begin_epoch(Epoch(7))
@@ -220,7 +221,7 @@ def test_a_log_that_begins_later_diverges_from_an_empty_one() -> None:
     assert log.diverging_from(Offset(0), Epoch(9)) == log.end
 
 
-@pytest.mark.conformance(101)
+@pytest.mark.conformance(101, "H58")
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -255,7 +256,7 @@ def from_8() -> LogView:
     return LogView(start_offset=Offset(8), end_offset=Offset(14), epochs=starts, snapshots=ids)
 
 
-@pytest.mark.conformance(109)
+@pytest.mark.conformance(109, "H75")
 @pytest.mark.parametrize(
     ("offset", "epoch", "expected"),
     [
@@ -319,7 +320,7 @@ def test_a_log_that_is_replaced_is_empty_and_durable_up_to_the_snapshot() -> Non
     assert (log.end, log.epochs, log.snapshots) == (place(20, 6), (), (place(20, 6),))
 
 
-@pytest.mark.conformance(110)
+@pytest.mark.conformance(110, "H75")
 def test_a_log_that_is_cleaned_begins_at_a_snapshot() -> None:
     log = from_8()
     log.commit_to(Offset(14))
@@ -328,6 +329,7 @@ def test_a_log_that_is_cleaned_begins_at_a_snapshot() -> None:
     assert log.epochs == (EpochStart(epoch=Epoch(5), start_offset=Offset(12)),)
 
 
+@pytest.mark.conformance("H75")
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -70,7 +70,7 @@ def test_an_observer_waits_for_no_election() -> None:
     assert made.state.election_deadline_ms == NEVER_MS
 
 
-@pytest.mark.conformance(80, 84)
+@pytest.mark.conformance(80, 84, "H43")
 @pytest.mark.parametrize("old", [make() for make in STATES.values()], ids=STATES)
 def test_a_higher_epoch_keeps_nothing_but_the_high_watermark(old: State) -> None:
     made = replica(old)
@@ -112,7 +112,7 @@ def test_a_candidate_votes_for_itself_in_the_next_epoch() -> None:
     assert only(done(made), WriteElectionState).election == Election(epoch=SIX, voted=key(1))
 
 
-@pytest.mark.conformance(112)
+@pytest.mark.conformance(112, "H33")
 def test_a_leader_opens_its_epoch_with_who_voted_for_it() -> None:
     made = replica(candidate(count=tally(granted=(1, 3))))
     moves.to_leader(made, NOW)
@@ -175,7 +175,7 @@ def test_proposals_that_never_reached_the_log_are_refused(
     assert refused.error.leader_id == leader_id
 
 
-@pytest.mark.conformance(69, 85)
+@pytest.mark.conformance(69, 85, "H9")
 def test_a_campaign_given_up_returns_to_a_leader_that_can_be_reached() -> None:
     made = replica(prospective(leader_id=2, voted=3))
     moves.give_up_campaign(made, NOW)
@@ -183,7 +183,7 @@ def test_a_campaign_given_up_returns_to_a_leader_that_can_be_reached() -> None:
     assert (made.epoch, made.leader_id, made.voted) == (5, 2, key(3))
 
 
-@pytest.mark.conformance(70, 85)
+@pytest.mark.conformance(70, 85, "H10")
 @pytest.mark.parametrize("leader_id", [None, 9])
 def test_a_campaign_given_up_without_a_leader_keeps_what_is_known(leader_id: int | None) -> None:
     made = replica(
@@ -203,7 +203,7 @@ def test_a_campaign_given_up_without_a_leader_keeps_what_is_known(leader_id: int
     assert made.state.election_deadline_ms == LATER_MS
 
 
-@pytest.mark.conformance(85)
+@pytest.mark.conformance(85, "H12")
 @pytest.mark.parametrize("old", [unattached(leader_id=None), prospective(count=tally(granted=(1,), rejected=(2,)))])
 def test_a_vote_starts_the_timer_anew_and_a_campaign_with_it(old: State) -> None:
     made = replica(old)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from random import Random
 from typing import get_args
 
 import pytest
 
+import pykraft
 from pykraft.core import events, messages
 from pykraft.core.effects import AppendBatches, ClosePeer, CloseRequester, Effect, NotifyRole, Send, WriteElectionState
 from pykraft.core.events import Event
@@ -286,7 +290,7 @@ def test_a_new_replica_starts_at_epoch_0() -> None:
     assert only(found, NotifyRole) == NotifyRole(role="unattached", epoch=Epoch(0))
 
 
-@pytest.mark.conformance(2, 3)
+@pytest.mark.conformance(2, 3, "H57")
 @pytest.mark.parametrize(
     ("election", "epoch"),
     [
@@ -348,3 +352,19 @@ def test_a_leader_that_resigned_is_nobody_to_ask() -> None:
     made.start(NOW)
     assert (made.role, made.leader_id, made.serving_leader) == ("resigned", 1, None)
     assert made.next_deadline_ms() is not None
+
+
+@pytest.mark.conformance("H60")
+def test_the_core_is_a_library_by_itself() -> None:
+    code = """
+import sys
+import pykraft.core.raft
+print(*sorted({".".join(name.split(".")[:2]) for name in sys.modules if name.startswith("pykraft.")}))
+print(*sorted({name.partition(".")[0] for name in sys.modules} - {*sys.stdlib_module_names, "pykraft", "__main__"}))
+"""
+    environment = {"PYTHONPATH": str(Path(pykraft.__file__).parent.parent)}
+    command = [sys.executable, "-S", "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    ours, others = done.stdout.split("\n")[:2]
+    assert set(ours.split()) <= {f"pykraft.{name}" for name in ("core", "types", "errors", "config", "properties")}
+    assert others == ""

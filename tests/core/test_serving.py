@@ -25,6 +25,7 @@ def leading(*, high_watermark: int | None = None, flushed_only: bool = False) ->
     return made, state
 
 
+@pytest.mark.conformance("H54")
 @pytest.mark.parametrize(("flushed_only", "end"), [(False, 11), (True, 10)])
 def test_records_are_sent_up_to_the_end_or_only_when_flushed(flushed_only: bool, end: int) -> None:
     made, state = leading(high_watermark=9, flushed_only=flushed_only)

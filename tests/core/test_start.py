@@ -52,7 +52,7 @@ def test_the_log_knows_of_a_higher_epoch() -> None:
     assert (state.epoch, state.leader_id, state.voted) == (3, None, None)
 
 
-@pytest.mark.conformance(7, 74, 91)
+@pytest.mark.conformance(7, 74, 91, "H37")
 @pytest.mark.parametrize("epoch", [3, 5])
 def test_a_leader_of_the_last_epoch_has_resigned(epoch: int) -> None:
     state = start(election(epoch=epoch, leader_id=1))

@@ -77,7 +77,7 @@ def fresh(old: State, new: State) -> State:
     return new
 
 
-@pytest.mark.conformance(76, 77, 79, 80, 81, 82, 85, 86)
+@pytest.mark.conformance(76, 77, 79, 80, 81, 82, 85, 86, "H8")
 @pytest.mark.parametrize(("old_type", "new_type", "step"), list(product(MAKERS, MAKERS, (-1, 0, 1))))
 def test_every_pair_of_states(old_type: type[State], new_type: type[State], step: int) -> None:
     old = MAKERS[old_type](epoch=EPOCH)
@@ -182,7 +182,7 @@ def test_every_transition_forgets_the_requests_in_flight() -> None:
     assert made.connections.is_ready(3)
 
 
-@pytest.mark.conformance(11, 42, 117)
+@pytest.mark.conformance(11, 42, 117, "H31")
 @pytest.mark.parametrize("new", [resigned(), unattached(epoch=6), follower(epoch=6)])
 def test_fetches_that_wait_are_refused_when_leadership_ends(new: State) -> None:
     made = replica(leader())

@@ -132,7 +132,7 @@ def test_a_bad_answer_to_the_negotiation_ends_the_connection(answer: bytes) -> N
     assert not connection.is_ready
 
 
-@pytest.mark.conformance(96, 97)
+@pytest.mark.conformance(96, 97, "H30")
 def test_an_answer_with_another_id_is_refused() -> None:
     connection = negotiated()
     connection.ask(vote())

@@ -123,7 +123,7 @@ def test_news_of_a_leader_come_at_once() -> None:
     assert desk.listener.calls == [("leader", 3, None), ("leader", 3, 2)]
 
 
-@pytest.mark.conformance(52)
+@pytest.mark.conformance(52, "H41")
 def test_own_leadership_is_told_after_the_first_record_of_the_epoch() -> None:
     desk = Desk(in_memory=4)
     desk.delivery.leader_changed(leads(3, leader_id=1, epoch_start_offset=2))
@@ -169,7 +169,7 @@ def test_the_end_of_a_leadership_does_not_take_back_other_news() -> None:
     assert late.calls == [("leader", 3, 2)]
 
 
-@pytest.mark.conformance(52)
+@pytest.mark.conformance(52, "H40")
 def test_a_late_listener_is_given_everything_and_the_newest_news() -> None:
     desk = Desk(in_memory=3)
     desk.delivery.leader_changed(leads(1, leader_id=3))
@@ -179,6 +179,7 @@ def test_a_late_listener_is_given_everything_and_the_newest_news() -> None:
     assert late.calls == [("leader", 1, 3), (0, 1)]
 
 
+@pytest.mark.conformance("H42")
 def test_a_slow_listener_does_not_hold_up_another_one() -> None:
     desk = Desk(in_files=2, in_memory=1)
     desk.commit(3)

@@ -58,6 +58,7 @@ def test_the_leaders_listener_hears_of_its_leadership_after_the_first_record_of_
     assert calls.index((0,)) < calls.index(own_leadership)
 
 
+@pytest.mark.conformance("H40", "H49")
 def test_proposals_are_committed_everywhere_in_order() -> None:
     cluster = Cluster()
     leader = cluster.leader()
@@ -69,6 +70,7 @@ def test_proposals_are_committed_everywhere_in_order() -> None:
     assert same_logs(cluster)
 
 
+@pytest.mark.conformance("H48")
 def test_values_proposed_together_stay_together() -> None:
     cluster = Cluster(append_linger_ms=10)
     leader = cluster.leader()
@@ -249,6 +251,7 @@ def test_a_lonely_voter_leads_and_commits_what_it_has_flushed() -> None:
     assert node.running.high_watermark == 2
 
 
+@pytest.mark.conformance("H49")
 def test_a_late_listener_is_given_everything() -> None:
     cluster = Cluster(voters=1)
     node = cluster[1]

@@ -94,6 +94,7 @@ def granted() -> VoteResponse:
     return VoteResponse(error=0, epoch=Epoch(3), leader_id=None, vote_granted=True)
 
 
+@pytest.mark.conformance("H28")
 def test_a_request_reaches_the_core_and_its_answer_the_connection_it_came_from() -> None:
     desk = Desk()
     desk.vote(wire_id=77)
@@ -251,7 +252,7 @@ def test_a_second_answer_to_one_request_is_not_sent() -> None:
     assert len(desk.ports.sent) == 1
 
 
-@pytest.mark.conformance(147)
+@pytest.mark.conformance(147, "H56")
 @pytest.mark.parametrize("version", range(6))
 def test_api_versions_lists_what_is_served(version: int) -> None:
     desk = Desk()
@@ -363,6 +364,7 @@ def test_kafkas_own_api_versions_requests_get_what_kafka_gives_to_the_apis_that_
         assert all(feature in kafkas["supported_features"] for feature in ours["supported_features"])
 
 
+@pytest.mark.conformance("H56")
 @pytest.mark.parametrize("path", OURS, ids=file_id)
 def test_no_recorded_request_of_our_apis_closes_a_connection(path: Any) -> None:
     """Recorded in another cluster: most get the error of that, DescribeQuorum that of its topic."""

@@ -55,6 +55,7 @@ def test_a_newer_request_that_need_not_wait_makes_the_older_one_void_too() -> No
     assert left == ["new"]
 
 
+@pytest.mark.conformance("H28")
 def test_requests_and_replies_of_one_number_are_different_messages() -> None:
     held, left = HeldMessages(), list[str]()
     held.leave(("request to peer", 7), Io(1), lambda: left.append("request"))

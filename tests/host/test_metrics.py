@@ -106,6 +106,7 @@ def test_a_voter_that_voted_says_for_whom() -> None:
     assert voter["current-vote-directory-id"] == candidate["current-vote-directory-id"]
 
 
+@pytest.mark.conformance("H1")
 def test_a_cut_off_leader_resigns_and_campaigns_and_the_others_measure_an_election() -> None:
     cluster = Cluster()
     leader = cluster.leader()

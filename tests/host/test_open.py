@@ -50,6 +50,7 @@ def test_a_new_directory_gets_its_identity() -> None:
     assert node.notes == ()
 
 
+@pytest.mark.conformance("H66", "H78")
 def test_a_directory_id_that_is_not_configured_is_made_up_once() -> None:
     fs = PageCacheFs()
     first = opened(fs, replace(config(1), directory_id=None))

@@ -91,7 +91,7 @@ def fetch_answer(records: Buffer, *, wire_id: int) -> bytes:
     return b"".join(bytes(part) for part in encode_response(ApiKey.FETCH, 18, wire_id, body))
 
 
-@pytest.mark.conformance(96)
+@pytest.mark.conformance(96, "H28")
 def test_a_request_dials_negotiates_and_is_answered() -> None:
     desk = Desk()
     correlation_id = desk.send()
@@ -139,6 +139,7 @@ def test_a_durable_request_waits_for_the_connection() -> None:
     assert desk.asked == [(connection, ApiKey.VOTE, 1)]
 
 
+@pytest.mark.conformance("H83")
 def test_a_new_request_closes_the_connection_of_an_unanswered_one() -> None:
     desk = Desk()
     desk.send()
@@ -180,6 +181,7 @@ def test_a_new_request_replaces_one_that_has_not_left_and_uses_the_same_dial() -
     assert desk.ports.closed == []
 
 
+@pytest.mark.conformance("H29", "H83")
 @pytest.mark.parametrize("is_connected", [False, True])
 def test_connecting_or_negotiating_beyond_the_request_timeout_is_given_up_by_the_next_request(
     *, is_connected: bool
@@ -207,7 +209,7 @@ def test_a_peer_that_moved_is_dialed_where_it_is_now() -> None:
     assert desk.ports.dialed[-1][1] == Endpoint("elsewhere", 1)
 
 
-@pytest.mark.conformance(96)
+@pytest.mark.conformance(96, "H29")
 def test_a_failed_dial_fails_the_request_once() -> None:
     desk = Desk()
     correlation_id = desk.send()
@@ -226,7 +228,7 @@ def test_a_request_that_failed_while_it_waited_for_the_disk_never_leaves() -> No
     assert desk.events() == []
 
 
-@pytest.mark.conformance(96)
+@pytest.mark.conformance(96, "H29")
 def test_a_connection_that_breaks_fails_what_was_asked_and_the_next_request_dials_anew() -> None:
     desk = Desk()
     correlation_id = desk.send()

@@ -60,7 +60,7 @@ def lagging(cluster: Cluster) -> tuple[Machine, Machine, OffsetAndEpoch]:
     return leader, away, snapshot_id
 
 
-@pytest.mark.conformance(119, 121, 122)
+@pytest.mark.conformance(119, 121, 122, "H26")
 @pytest.mark.parametrize("slice_size_bytes", [1_000_000, 64])
 def test_who_was_away_gets_the_snapshot_and_what_follows(slice_size_bytes: int) -> None:
     cluster = Cluster(fetch_snapshot_size_bytes_max=slice_size_bytes)

@@ -118,7 +118,7 @@ CATALOGUE: dict[str, Damage] = {
 }
 
 
-@pytest.mark.conformance(144)
+@pytest.mark.conformance(144, "H71")
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_what_is_no_batch_is_not_appended_and_fetched_again(name: str) -> None:
     world = Tampering()
@@ -132,7 +132,7 @@ def test_what_is_no_batch_is_not_appended_and_fetched_again(name: str) -> None:
     assert world.leader.running.epoch == epoch
 
 
-@pytest.mark.conformance(144)
+@pytest.mark.conformance(144, "H70")
 @pytest.mark.parametrize("seed", range(20))
 def test_random_bytes_are_not_appended(seed: int) -> None:
     world = Tampering()

@@ -218,6 +218,7 @@ def test_power_loss_at_every_operation_of_the_first_start(seed: int) -> None:
         replica.perform([write_election(1, 2), append(2, run_of(replica.end_offset, 2))])
 
 
+@pytest.mark.conformance("H44")
 def test_a_group_of_appends_is_one_write_and_one_sync() -> None:
     fs = PageCacheFs()
     log, _ = open_log(fs, ONE)

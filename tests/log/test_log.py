@@ -301,7 +301,7 @@ def test_readers_on_other_threads_only_ever_see_sound_batches(tmp_path: Path) ->
     log.close()
 
 
-@pytest.mark.conformance(103, 104)
+@pytest.mark.conformance(103, 104, "H58")
 def test_the_epoch_checkpoint_follows_appends_and_truncations() -> None:
     fs = PageCacheFs()
     log, _ = open_log(fs)

@@ -91,6 +91,7 @@ def directory_id(partition: Path) -> str:
     return line.removeprefix("directory.id=")
 
 
+@pytest.mark.conformance("H15", "H17", "H19", "H64")
 def test_one_node_writes_its_load_and_prints_it(
     readme: Readme, children: Children, environment: dict[str, str]
 ) -> None:
@@ -104,6 +105,7 @@ def test_one_node_writes_its_load_and_prints_it(
         assert directory_id(readme.partition(data)) == readme.alone.split()[-1]
 
 
+@pytest.mark.conformance("H18", "H19", "H66", "H78")
 def test_three_nodes_elect_a_leader_and_replicate_its_load(
     readme: Readme, children: Children, environment: dict[str, str]
 ) -> None:

@@ -19,7 +19,7 @@ REQUEST = VoteRequest(
 RESPONSE = VoteResponse(error=0, epoch=Epoch(5), leader_id=NodeId(1), vote_granted=True, listeners=LEADER)
 
 
-@pytest.mark.conformance(55, 100)
+@pytest.mark.conformance(55, 100, "H3")
 def test_version_2_carries_everything() -> None:
     assert sent(replace(REQUEST, pre_vote=True), 2) == replace(REQUEST, pre_vote=True)
 

@@ -18,6 +18,15 @@ FILES = [
 ]
 
 
+@pytest.mark.conformance("H50")
+def test_what_goes_otherwise_than_it_is_told_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "story.txt"
+    path.write_text("# Why.\ncluster voters=1\nstate\n----\n1 is follower epoch=1\n")
+    assert "1 is leader epoch=1" in run(path)
+    path.write_text(run(path))
+    assert path.read_text() == run(path)
+
+
 @pytest.mark.parametrize("path", FILES)
 def test_scenario(path: Path, request: pytest.FixtureRequest) -> None:
     told = run(path)

@@ -90,7 +90,7 @@ async def within_time(awaitable: Awaitable[Outcome]) -> Committed:
     return outcome
 
 
-@pytest.mark.conformance(99)
+@pytest.mark.conformance(99, "H22")
 def test_one_node_serves_and_remembers(serve: Serve, tmp_path: Path) -> None:
     [config] = node_configs(tmp_path, 1)
 

@@ -230,6 +230,7 @@ def test_unfinished_frames_of_all_clients_are_bounded_together(runner: asyncio.R
     assert "unfinished frames take" in user.reports[0]
 
 
+@pytest.mark.conformance("H29")
 def test_a_peer_that_does_not_read_costs_one_buffer(runner: asyncio.Runner) -> None:
     requests = 2_000
 

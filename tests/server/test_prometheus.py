@@ -151,6 +151,7 @@ def test_a_node_that_has_ended_tells_nothing() -> None:
     assert render({}) == b""
 
 
+@pytest.mark.conformance("H61")
 @pytest.mark.parametrize(
     ("request_", "status"),
     [
@@ -166,6 +167,7 @@ def test_a_node_that_has_ended_tells_nothing() -> None:
         (b"GET /a b HTTP/1.1\r\n\r\n", 400),
         (b"\r\n\r\n", 400),
         (b"\x16\x03\x01\x02\x00\x01\x00", 400),
+        (b"\0\0\0\x0a\0\x12\0\0\0\0\0\1\xff\xff", 400),  # ApiVersions
         (b"GET /metrics HTTP/1.1\r\nA: " + b"x" * REQUEST_SIZE_BYTES_MAX, 431),
         (b"GET /metrics HTTP/1.1\r\nA: " + b"x" * REQUEST_SIZE_BYTES_MAX + b"\r\n\r\n", 431),
     ],

@@ -103,6 +103,7 @@ class World:
         return [fields for event, fields in self.told if event == "ack"]
 
 
+@pytest.mark.conformance("H19")
 def test_a_record_says_which_it_is() -> None:
     world = World(load=Load(records_per_s=1_000, record_size_bytes=100))
     world.lead()
@@ -147,6 +148,7 @@ def test_small_records_in_flight_are_bounded_by_their_number() -> None:
     assert len(world.host.records) == IN_FLIGHT_RECORDS_MAX
 
 
+@pytest.mark.conformance("H19")
 @pytest.mark.parametrize("records_per_s", [1, 250, 5_000, 100_000])
 def test_the_rate_follows_the_time_since_the_claim(records_per_s: int) -> None:
     world = World(load=Load(records_per_s=records_per_s, record_size_bytes=20))
@@ -159,6 +161,7 @@ def test_the_rate_follows_the_time_since_the_claim(records_per_s: int) -> None:
         world.host.commit()
 
 
+@pytest.mark.conformance("H45")
 def test_nobody_writes_without_leading() -> None:
     world = World(load=Load())
     world.workload.on_leader_change(EPOCH, NodeId(2))
@@ -321,6 +324,7 @@ def test_any_other_rejection_is_our_bug() -> None:
     assert world.failures == [world.host.error]
 
 
+@pytest.mark.conformance("H45")
 def test_a_leader_prints_throughput_and_latency(capsys: pytest.CaptureFixture[str]) -> None:
     world = World(load=Load(records_per_s=1_000, record_size_bytes=100))
     world.lead()

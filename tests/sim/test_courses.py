@@ -113,6 +113,7 @@ def test_all_lose_their_power_and_a_majority_returns(voters: int) -> None:
     all_reach(world, majority, before + 10)
 
 
+@pytest.mark.conformance("H87")
 @seeds
 def test_the_leader_is_cut_off(seed: int) -> None:
     world = begun(seed, 5, 1)
@@ -166,6 +167,7 @@ def test_a_node_loses_its_disk_and_others_elect_a_leader_before_it_returns(seed:
     all_go_on(world)
 
 
+@pytest.mark.conformance("H1")
 @seeds
 def test_one_leader_in_a_star_from_the_start(seed: int) -> None:
     world = World(seed, scenario=Scenario(cluster=Cluster(voters=(5,), observers=(0,)), faults={}))
@@ -178,6 +180,7 @@ def test_one_leader_in_a_star_from_the_start(seed: int) -> None:
     stays(world, leader)
 
 
+@pytest.mark.conformance("H91")
 @seeds
 def test_a_leader_stays_when_links_are_cut_around_it(seed: int) -> None:
     world = begun(seed, 5, 1)

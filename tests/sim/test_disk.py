@@ -107,6 +107,7 @@ def test_a_file_that_was_synced_with_its_directory_survives_whole(data: bytes, s
         assert made.read(PATH) == data
 
 
+@pytest.mark.conformance("H55")
 def test_each_unsynced_page_is_kept_or_lost_on_its_own() -> None:
     old, new = b"o" * 2 * PAGE_SIZE_BYTES, b"n" * 2 * PAGE_SIZE_BYTES
     found = fates(durably(old), lambda made: write(made, new))

@@ -35,11 +35,24 @@ from tests.tidy.repository import ROOT
 
 END = "<!-- end -->"
 KNOWN = recorded()
+IN_HISTORY = {
+    "append_is_not_flushed": "H55",
+    "fetch_does_not_wait_for_its_append": "H54",
+    "linger_wakes_nobody": "H32",
+    "former_leader_campaigns_in_its_old_epoch": "H57",
+    "batches_of_a_higher_epoch_are_appended": "H72",
+    "two_fetches_in_flight": "H30",
+}
+"""Bugs that Kafka once had, by the row of tests/conformance/history.toml that they break."""
+NAMES = [
+    pytest.param(name, marks=[pytest.mark.conformance(IN_HISTORY[name])] if name in IN_HISTORY else [])
+    for name in MUTANTS
+]
 WORLDS = sorted({(catch.scenario, catch.seed) for catch in (*KNOWN.mutants.values(), *KNOWN.oracles.values())})
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_planted_bug_is_noticed(name: str) -> None:
     catch = KNOWN.mutants[name]
     failure = live(MUTANTS[name], catch.seed, catch.scenario)
@@ -69,6 +82,10 @@ def test_every_bug_has_a_story_a_source_and_a_scenario_and_there_are_enough() ->
         assert mutant.story.endswith("."), mutant.name
         assert mutant.source, mutant.name
         assert scenario_of(mutant.scenario).name
+
+
+def test_every_bug_of_kafkas_history_is_planted() -> None:
+    assert set(IN_HISTORY) <= set(MUTANTS)
 
 
 def test_every_oracle_has_a_bug_of_its_own() -> None:

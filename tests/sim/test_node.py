@@ -25,6 +25,7 @@ def test_a_node_runs_one_process_at_a_time() -> None:
         node.start()
 
 
+@pytest.mark.conformance("H55")
 @pytest.mark.parametrize("is_kill", [True, False])
 def test_a_kill_keeps_what_was_written_and_a_power_loss_what_was_synced(is_kill: bool) -> None:
     world, leader = led_world()

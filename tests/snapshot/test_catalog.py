@@ -48,7 +48,7 @@ def test_snapshots_are_in_order_also_those_that_come_later() -> None:
     assert (catalog.oldest, catalog.newest) == (FIRST, THIRD)
 
 
-@pytest.mark.conformance(121)
+@pytest.mark.conformance(121, "H23")
 def test_a_snapshot_is_served_in_slices() -> None:
     fs, catalog = three()
     whole = fs.read(checkpoint_path(DIRECTORY, SECOND))

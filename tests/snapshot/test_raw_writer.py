@@ -34,7 +34,7 @@ def append_and_freeze(writer: RawWriter) -> None:
     writer.freeze()
 
 
-@pytest.mark.conformance(124)
+@pytest.mark.conformance(124, "H35")
 def test_what_is_frozen_is_in_place_and_the_part_is_gone(tmp_path: Path) -> None:
     writer = RawWriter.create(OsFs(), tmp_path, ID)
     writer.append([b"ab", b"", b"c"])

@@ -40,7 +40,7 @@ def reader_of(data: bytes) -> SnapshotReader[bytes]:
     return SnapshotReader.of(fs, DIRECTORY, ID, bytes_serde)
 
 
-@pytest.mark.conformance(126)
+@pytest.mark.conformance(126, "H36")
 def test_what_was_written_is_read_back() -> None:
     fs = disk()
     writer = SnapshotWriter(
@@ -144,7 +144,7 @@ def test_a_record_that_the_application_cannot_read_is_told_with_its_place() -> N
     assert checkpoint_path(DIRECTORY, ID).name in str(caught.value)
 
 
-@pytest.mark.conformance(121)
+@pytest.mark.conformance(121, "H35")
 @given(position=st.integers(0, len(SMALL) - 1), size_bytes_max=st.integers(0, len(SMALL) + 10))
 def test_bytes_are_read_at_any_position(position: int, size_bytes_max: int) -> None:
     fs = disk()

@@ -87,6 +87,7 @@ def test_a_snapshot_may_be_empty_and_the_bootstrap_one_is() -> None:
     assert content(data) == [[HEADER], [FOOTER]]
 
 
+@pytest.mark.conformance("H36")
 def test_batches_are_of_bounded_size_however_the_records_come() -> None:
     values = [bytes([n % 251]) * (n * 7_919 % 90_000 + 1) for n in range(60)]
     values.insert(30, b"x" * (2 * BATCH_SIZE_BYTES))

@@ -25,6 +25,9 @@ REGISTRY_HOSTS = re.compile(
 PRIVATE_REFERENCES = re.compile(r"\bspec/\d\d|\bplan[.]md|\bstyle-anchors")
 VAGUE_NAMES = re.compile(r"(Manager|Helper|Utils?|Base|Misc)$")
 
+FORMER_NAMES = re.compile(r"\b([Ss]elf-[Mm]anage[d]|[Ee]ndors(?:e[sd]?|ing|ement[s]?))\b")
+"""What Kafka says no more: it is KRaft, and voters acknowledge their leader."""
+
 MUST_CITE = ("src/pykraft/core/on/", "src/pykraft/rpc/", "src/pykraft/log/", "src/pykraft/protocol/")
 OURS = {
     "src/pykraft/log/config.py": "values with units",
@@ -123,6 +126,19 @@ def telling_names(file: SourceFile) -> Iterator[str]:
             yield f"line {node.lineno}: {node.name}: what does a {found[0]} do?"
 
 
+def present_names(file: SourceFile) -> Iterator[str]:
+    """Kafka's word wins, and of two the present one."""
+    yield from _lines_with(FORMER_NAMES, file)
+
+
+def tests_in_test_files(file: SourceFile) -> Iterator[str]:
+    """A file that is called a test is none while nothing in it is one."""
+    if not (file.is_test and file.path.rpartition("/")[2].startswith("test_")):
+        return
+    if not any(name.lower().startswith("test") for name in _top_names(file)):
+        yield "no test is in it"
+
+
 def no_machine_paths(file: SourceFile) -> Iterator[str]:
     """Nothing depends on where one machine keeps its files."""
     yield from _lines_with(MACHINE_PATHS, file)
@@ -148,6 +164,8 @@ FILE_RULES: tuple[FileRule, ...] = (
     injected_randomness,
     no_skips_or_sleeps,
     telling_names,
+    present_names,
+    tests_in_test_files,
     no_machine_paths,
     no_registry_hosts,
     no_private_references,
@@ -157,6 +175,18 @@ FILE_RULES: tuple[FileRule, ...] = (
 def _functions(file: SourceFile) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     if file.is_python:
         yield from (node for node in ast.walk(file.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def _top_names(file: SourceFile) -> Iterator[str]:
+    """Of functions, classes and variables of the module."""
+    for node in file.tree.body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Assign(targets=[ast.Name(id=name)]):
+                yield name
+            case _:
+                pass
 
 
 def _public_classes(file: SourceFile) -> Iterator[ast.ClassDef]:

@@ -47,7 +47,7 @@ def messages_of(found: list[Effect]) -> list[messages.Request]:
     return [effect.message for effect in found if isinstance(effect, Send)]
 
 
-@pytest.mark.conformance(55)
+@pytest.mark.conformance(55, "H3")
 @pytest.mark.parametrize("state", [prospective(count=tally(rejected=(2,))), candidate(count=tally(rejected=(2,)))])
 def test_voters_that_have_not_answered_are_asked_for_votes(state: Prospective | Candidate) -> None:
     made = replica(state)
@@ -94,6 +94,7 @@ def test_an_only_voter_announces_itself_to_nobody() -> None:
     assert (done(made), state.begin_quorum_deadline_ms) == ([], NEVER_MS)
 
 
+@pytest.mark.conformance("H39")
 def test_a_resigned_leader_tells_voters_that_have_not_acknowledged() -> None:
     made = replica(resigned(), voters=voter_set(1, 2))
     say_end_quorum_epoch(made, resigned(), NOW)
@@ -146,6 +147,7 @@ def test_a_fetch_asks_for_as_much_and_waits_as_long_as_configured() -> None:
     assert [(message.size_bytes_max, message.wait_ms_max) for message in asked] == [(4_321, 77)] * 2
 
 
+@pytest.mark.conformance("H54")
 def test_a_fetch_waits_for_what_it_acknowledges() -> None:
     made = replica(follower())
     io = made.outbox.next_log_io()

@@ -14,6 +14,7 @@ from pykraft.errors import ErrorCode, ProtocolError
 from tests.core.replicas import NOW, answer, prospective, replica
 
 
+@pytest.mark.conformance("H56")
 def test_every_request_has_a_handler() -> None:
     answered_by_the_host = {messages.ApiVersionsRequest}
     assert set(REQUEST_HANDLERS) == set(get_args(messages.Request)) - answered_by_the_host

@@ -40,7 +40,7 @@ def asks(made: Replica, ms: int = 0) -> list[messages.Request]:
     return [effect.message for effect in done(made) if isinstance(effect, Send)]
 
 
-@pytest.mark.conformance(122)
+@pytest.mark.conformance(122, "H24")
 def test_a_snapshot_in_the_place_of_records_is_fetched() -> None:
     made = replica(follower())
     found = answer(made, fetched(snapshot=(30, 5)))
@@ -63,6 +63,7 @@ def test_nothing_is_asked_while_the_host_is_busy() -> None:
     assert asks(downloading(None)) == []
 
 
+@pytest.mark.conformance("H25")
 def test_the_bytes_from_its_position_on_are_asked_for_once() -> None:
     made = downloading(7)
     (request,) = asks(made)
@@ -72,7 +73,7 @@ def test_the_bytes_from_its_position_on_are_asked_for_once() -> None:
     assert asks(made) == []
 
 
-@pytest.mark.conformance(122)
+@pytest.mark.conformance(122, "H26")
 @pytest.mark.parametrize(("position", "is_last"), [(0, False), (14, False), (15, True)])
 def test_what_came_is_appended(position: int, is_last: bool) -> None:
     made = downloading(position)
@@ -99,7 +100,7 @@ def test_bytes_that_were_not_asked_for_make_no_sense(wrong: messages.FetchSnapsh
         answer(made, wrong)
 
 
-@pytest.mark.conformance(122)
+@pytest.mark.conformance(122, "H25")
 @pytest.mark.parametrize(
     ("error", "expected"),
     [(ErrorCode.SNAPSHOT_NOT_FOUND, []), (ErrorCode.POSITION_OUT_OF_RANGE, [AbandonDownload(snapshot_id=ID)])],
@@ -143,6 +144,7 @@ def test_who_does_not_fetch_a_snapshot_has_no_use_for_an_answer() -> None:
         assert answer(made, sliced(leader_id=None)) == []
 
 
+@pytest.mark.conformance("H25")
 def test_the_time_that_the_disk_took_is_not_the_leaders_fault() -> None:
     made = downloading(None)
     on_download_advanced(made, DownloadAdvanced(snapshot_id=ID, position=3), later(300))

@@ -149,7 +149,7 @@ def test_observers_and_logs_that_part_acknowledge_nothing(request_: messages.Fet
     assert state_of(made).fetched_voters == set()
 
 
-@pytest.mark.conformance(46)
+@pytest.mark.conformance(46, "H20")
 def test_an_observer_is_remembered_and_one_without_id_leaves_no_trace() -> None:
     made = leading()
     ask(made, fetch(at=(11, 5), replica=None))

@@ -48,7 +48,7 @@ def test_nothing_new_is_a_sign_of_life_too() -> None:
     assert state_of(made).has_fetched
 
 
-@pytest.mark.conformance(101, 144)
+@pytest.mark.conformance(101, 144, "H72")
 @pytest.mark.parametrize(
     ("batches", "count"),
     [
@@ -75,7 +75,7 @@ def test_only_batches_that_continue_this_log_in_epochs_up_to_its_own_are_appende
     assert state_of(made).has_fetched
 
 
-@pytest.mark.conformance(144)
+@pytest.mark.conformance(144, "H71")
 def test_bytes_that_are_no_batches_are_reported_and_those_before_them_appended() -> None:
     made = following()
     found = answer(made, fetched(batch(10, 11, 5), invalid="a crc at byte 80", high_watermark=11))
@@ -163,7 +163,7 @@ def test_only_a_follower_takes_records() -> None:
     assert made.log.end_offset == Offset(10)
 
 
-@pytest.mark.conformance(43)
+@pytest.mark.conformance(43, "H72")
 @pytest.mark.parametrize(
     ("state", "message"),
     [

@@ -46,7 +46,7 @@ def test_the_reason_and_the_leader_are_told(
     )
 
 
-@pytest.mark.conformance(121)
+@pytest.mark.conformance(121, "H23")
 def test_the_host_answers_with_bytes() -> None:
     found = only(ask(with_snapshot(leader()), fetch_snapshot(position=7, size_bytes_max=99)), ReplySnapshot)
     assert (found.message.error, found.message.snapshot_id, found.message.position) == (0, place(3, 1), 7)

@@ -57,7 +57,7 @@ def is_granted(made: Replica, *, epoch: int = 5, candidate: int = ASKING_VOTER, 
 @pytest.mark.parametrize("local_id", [VOTER, pytest.param(OBSERVER, marks=pytest.mark.conformance(60))])
 @pytest.mark.parametrize("voted_id", [None, pytest.param(2, marks=pytest.mark.conformance(57))])
 @pytest.mark.parametrize("asking_id", [ASKING_VOTER, ASKING_OBSERVER])
-@pytest.mark.conformance(56)
+@pytest.mark.conformance(56, "H4")
 def test_a_follower_grants_until_it_has_fetched(local_id: int, voted_id: int | None, asking_id: int) -> None:
     made = replica(follower(voted=voted_id), local_id=local_id)
     before = made.state
@@ -88,6 +88,7 @@ def test_a_higher_epoch_is_adopted_and_granted_without_a_vote(make: object, loca
     assert only(found, WriteElectionState).election == Election(epoch=Epoch(6))
 
 
+@pytest.mark.conformance("H6")
 @pytest.mark.parametrize(
     "make",
     [
@@ -104,7 +105,7 @@ def test_a_replica_without_a_living_leader_grants_and_stays_what_it_is(make: obj
     assert made.state is before
 
 
-@pytest.mark.conformance(59)
+@pytest.mark.conformance(59, "H7")
 @pytest.mark.parametrize("local_id", [VOTER, OBSERVER])
 @pytest.mark.parametrize("state", [unattached(), unattached(voted=3), unattached(leader_id=2), unattached(voted=8)])
 def test_whoever_is_unattached_grants_to_all_and_again(state: Unattached, local_id: int) -> None:
@@ -126,7 +127,7 @@ def test_an_older_epoch_is_fenced(name: str) -> None:
     assert made.state is before
 
 
-@pytest.mark.conformance(61)
+@pytest.mark.conformance(61, "H5")
 def test_a_leader_denies() -> None:
     assert not is_granted(replica(leader()), end=(99, 5))
 
@@ -161,14 +162,14 @@ def test_a_log_that_cannot_be_is_refused(epoch: int, end: tuple[int, int], error
     assert made.state is before
 
 
-@pytest.mark.conformance(64)
+@pytest.mark.conformance(64, "H6")
 @pytest.mark.parametrize("end", [(9, 3), (99, 2), (0, 0)])
 @pytest.mark.parametrize("name", STATES)
 def test_a_shorter_log_gets_none(name: str, end: tuple[int, int]) -> None:
     assert not is_granted(replica(STATES[name]()), end=end)
 
 
-@pytest.mark.conformance(73)
+@pytest.mark.conformance(73, "H2")
 @pytest.mark.parametrize("name", STATES)
 def test_neither_asking_nor_being_asked_writes_anything(name: str) -> None:
     made = replica(STATES[name]())
@@ -178,7 +179,7 @@ def test_neither_asking_nor_being_asked_writes_anything(name: str) -> None:
     assert "WriteElectionState" not in kinds(done(made))
 
 
-@pytest.mark.conformance(73)
+@pytest.mark.conformance(73, "H2")
 @pytest.mark.parametrize("state", [unattached(voted=3, leader_id=2), follower(voted=3)])
 def test_a_campaign_begins_and_ends_with_the_same_file(state: State) -> None:
     made = replica(state)
@@ -221,7 +222,7 @@ def test_a_leader_without_endpoints_is_kept_in_mind_from_campaign_to_campaign() 
     assert lost.leader_id == 9
 
 
-@pytest.mark.conformance(71)
+@pytest.mark.conformance(71, "H9")
 @pytest.mark.parametrize("granted", [True, False])
 def test_an_answer_that_names_the_leader_ends_the_campaign(granted: bool) -> None:
     made = replica(prospective(voted=3))

@@ -35,7 +35,7 @@ def propose(
     return done(made)
 
 
-@pytest.mark.conformance(101)
+@pytest.mark.conformance(101, "H47")
 def test_records_get_their_offsets_at_once_and_are_appended_when_they_need_not_linger() -> None:
     made = replica(leader())
     found = propose(made, handle=4, count=3)

@@ -49,7 +49,7 @@ def test_one_of_what_the_log_holds_is_remembered(state: State) -> None:
     assert made.log.snapshots == (place(4, 1),)
 
 
-@pytest.mark.conformance(107, 122)
+@pytest.mark.conformance(107, 122, "H26")
 @pytest.mark.parametrize("state", [follower(), unattached(), prospective(), candidate()])
 def test_one_that_holds_more_takes_the_place_of_the_log(state: State) -> None:
     made = committed(state)

@@ -45,7 +45,7 @@ def after(made: Replica, now: Instant) -> str:
     return f"{made.role} {made.epoch} {made.leader_id}"
 
 
-@pytest.mark.conformance(37, 68, 69, 90, 91, 92)
+@pytest.mark.conformance(37, 68, 69, 90, 91, 92, "H13", "H80", "H81", "H90")
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
@@ -111,6 +111,7 @@ def test_timeouts_of_nothing_come_to_rest(state: State) -> None:
         assert deadline_ms is not None
 
 
+@pytest.mark.conformance("H39")
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
@@ -144,6 +145,7 @@ def reason(found: list[Effect]) -> str:
     return only(found, Report).text
 
 
+@pytest.mark.conformance("H88")
 def test_a_leader_without_a_majority_resigns() -> None:
     made = replica(leader())
     poll(made, later(2_999))
@@ -194,7 +196,7 @@ def test_a_leader_appends_what_has_lingered_and_answers_who_has_waited() -> None
     assert only(found, AppendBatches).batches[0].handles == (1,)
 
 
-@pytest.mark.conformance(44, 45)
+@pytest.mark.conformance(44, 45, "H38")
 @pytest.mark.parametrize(
     ("state", "local_id", "voters", "is_graceful"),
     [
@@ -244,7 +246,7 @@ def test_when_to_wake_up(state: State, leaves: bool, expected: int) -> None:
     assert next_deadline_ms(made) == expected
 
 
-@pytest.mark.conformance(24)
+@pytest.mark.conformance(24, "H32")
 def test_what_lingers_and_who_waits_wakes_a_leader_up() -> None:
     state = leader()
     made = replica(state, config=RaftConfig(accumulated_batches_max=1))

@@ -93,7 +93,7 @@ GRANTS = {  # state: standard vote of the epoch to 3, pre-vote
 }
 
 
-@pytest.mark.conformance(26, 27, 56, 58, 59, 61, 62, 73, 88)
+@pytest.mark.conformance(26, 27, 56, 58, 59, 61, 62, 73, 88, "H4", "H5", "H6", "H12", "H37")
 @pytest.mark.parametrize("pre_vote", [False, True])
 @pytest.mark.parametrize("name", STATES)
 def test_who_grants_within_the_epoch(name: str, pre_vote: bool) -> None:
@@ -115,7 +115,7 @@ def test_a_shorter_log_gets_no_pre_vote(name: str) -> None:
     assert not told(ask(replica(STATES[name]()), vote(epoch=5, end=(9, 3), pre_vote=True))).vote_granted
 
 
-@pytest.mark.conformance(26)
+@pytest.mark.conformance(26, "H12")
 @pytest.mark.parametrize(
     ("end", "granted"), [((10, 3), True), ((11, 3), True), ((1, 4), True), ((9, 3), False), ((99, 2), False)]
 )
@@ -183,7 +183,7 @@ def test_the_answer_names_the_leader_on_the_listener_that_was_asked() -> None:
     assert told(done(made)).listeners == Listeners()
 
 
-@pytest.mark.conformance(72)
+@pytest.mark.conformance(72, "H8")
 def test_a_majority_of_pre_votes_opens_the_next_epoch() -> None:
     made = replica(prospective(leader_id=2, voted=3))
     answer(made, voted(leader_id=2))
@@ -216,6 +216,7 @@ def test_a_majority_of_votes_makes_a_leader() -> None:
     assert made.state.granting_voters == (1, 2)
 
 
+@pytest.mark.conformance("H13")
 def test_a_lost_candidacy_is_sat_out() -> None:
     made = replica(candidate(count=tally(rejected=(3,))))
     answer(made, voted(granted=False))

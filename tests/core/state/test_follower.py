@@ -35,7 +35,7 @@ def test_a_leader_without_endpoints_cannot_be_followed() -> None:
         Follower(epoch=EPOCH, leader_id=NodeId(2), leader_listeners=NO_LISTENERS, fetch_deadline_ms=0)
 
 
-@pytest.mark.conformance(90)
+@pytest.mark.conformance(90, "H80")
 def test_it_campaigns_when_its_time_is_over_and_a_fetch_gives_it_more() -> None:
     made = replica(follower())
     assert next_deadline_ms(made) == LATER_MS

@@ -14,7 +14,7 @@ from tests.core.replicas import LATER_MS, NOW, answer, ask, done, kinds, leader,
 from tests.core.said import ended, vote
 
 
-@pytest.mark.conformance(91)
+@pytest.mark.conformance(91, "H27")
 def test_it_waits_for_everybody_but_itself_and_no_stranger() -> None:
     made = replica(leader())
     moves.to_resigned(made, NOW)
@@ -26,7 +26,7 @@ def test_it_waits_for_everybody_but_itself_and_no_stranger() -> None:
     assert made.state.unacknowledged == {3}
 
 
-@pytest.mark.conformance(91)
+@pytest.mark.conformance(91, "H11")
 def test_its_time_is_over_whoever_has_answered() -> None:
     made = replica(resigned())
     assert next_deadline_ms(made) == LATER_MS

@@ -25,7 +25,7 @@ def asked(voted: ReplicaKey, candidate: ReplicaKey) -> bool:
     return message.vote_granted
 
 
-@pytest.mark.conformance(92, 94)
+@pytest.mark.conformance(92, 94, "H34")
 @pytest.mark.parametrize(
     ("voted", "candidate", "granted"),
     [
@@ -45,7 +45,7 @@ def test_a_vote_remembered_with_a_directory_is_for_that_one_only(
     assert asked(voted, candidate) is granted
 
 
-@pytest.mark.conformance(92)
+@pytest.mark.conformance(92, "H34")
 @pytest.mark.parametrize("voted", [None, 3])
 def test_it_waits_until_its_time_is_over(voted: int | None) -> None:
     made = replica(unattached(voted=voted, leader_id=2))
@@ -56,7 +56,7 @@ def test_it_waits_until_its_time_is_over(voted: int | None) -> None:
     assert made.role.startswith("prospective")
 
 
-@pytest.mark.conformance(92)
+@pytest.mark.conformance(92, "H34")
 def test_a_leader_without_endpoints_is_kept_in_mind() -> None:
     made = replica(unattached(leader_id=9))
     assert (made.leader_id, made.has_remote_leader, made.has_reachable_leader) == (9, True, False)

@@ -27,6 +27,7 @@ def test_of_a_former_term_nothing_is_expected() -> None:
     LingerIsBounded(world()).submitted(node(), truncates(0))
 
 
+@pytest.mark.conformance("H32")
 def test_a_longer_time_is_found() -> None:
     with pytest.raises(ViolationError, match="let operation 1 linger for 10 ms and 50 more"):
         lingered(60)

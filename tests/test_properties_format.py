@@ -1,0 +1,79 @@
+r"""The text of properties files is read as Java reads it.
+
+What `test_java_format` expects was compared with what ``java.util.Properties`` of JDK 17 makes of the same texts.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykraft.errors import ConfigError
+from pykraft.properties import parse_properties
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=b", {"a": "b"}),
+        ("a:b", {"a": "b"}),
+        ("a b", {"a": "b"}),
+        ("a\tb", {"a": "b"}),
+        ("a\fb", {"a": "b"}),
+        ("  a  =  b  ", {"a": "b  "}),
+        ("a = = b", {"a": "= b"}),
+        ("a==b", {"a": "=b"}),
+        ("a : = b", {"a": "= b"}),
+        ("a", {"a": ""}),
+        ("=b", {"": "b"}),
+        ("# a=b\n! c=d\n \t# e=f", {}),
+        ("\n\r\n\r a=b", {"a": "b"}),
+        ("a=b\rc=d\r\ne=f\ng=h", {"a": "b", "c": "d", "e": "f", "g": "h"}),
+        ("a=b\x0bc\x1cd\u2028e", {"a": "b\x0bc\x1cd\u2028e"}),
+        ("a=b\\\n   c", {"a": "bc"}),
+        ("a=b\\\r\n#c", {"a": "b#c"}),
+        ("a=b\\\n\nc=d", {"a": "b", "c": "d"}),
+        ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
+        ("a=b\\", {"a": "b"}),
+        ("a\\\n=b", {"a": "b"}),
+        ("\\\n#a=b", {}),
+        (r"a\=b=c", {"a=b": "c"}),
+        (r"a\:b\ c=d", {"a:b c": "d"}),
+        (r"\#a=b", {"#a": "b"}),
+        (r"a=\t\n\r\f\z\"\\", {"a": '\t\n\r\fz"\\'}),
+        (r"a=\u00fc\u00DF", {"a": "üß"}),
+        (r"a=\uD83D\uDE00", {"a": "\U0001f600"}),
+        ("a=1\nb=2\na=3", {"a": "3", "b": "2"}),
+        ("ü=ö", {"ü": "ö"}),
+        ("", {}),
+    ],
+)
+def test_java_format(text: str, expected: dict[str, str]) -> None:
+    assert parse_properties(text) == expected
+
+
+@pytest.mark.parametrize("value", [r"\u12", r"\uZZZZ", r"\u", r"\uD83D", r"\uDE00\uD83D"])
+def test_a_broken_unicode_escape_is_refused_with_its_key(value: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_properties(f"some.key={value}")
+    assert (caught.value.key, caught.value.value) == ("some.key", value)
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        properties = parse_properties(text)
+    except ConfigError:
+        return
+    "".join([*properties, *properties.values()]).encode("utf-8")
+
+
+@given(st.dictionaries(st.text(max_size=8), st.text(max_size=8)))
+def test_what_is_escaped_like_java_does_comes_back(properties: dict[str, str]) -> None:
+    def escaped(text: str) -> str:
+        units = text.encode("utf-16-be", "surrogatepass")
+        return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+    text = "\n".join(f"{escaped(key)}={escaped(value)}" for key, value in properties.items())
+    assert parse_properties(text) == properties
