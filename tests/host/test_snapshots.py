@@ -8,6 +8,7 @@ import pytest
 
 from pykraft.client.serde import bytes_serde
 from pykraft.errors import UsageError
+from pykraft.host.removal import lingering
 from pykraft.host.taking import TakenSnapshot
 from pykraft.snapshot.files import checkpoint_path, list_snapshots
 from pykraft.snapshot.reader import SnapshotReader
@@ -42,6 +43,10 @@ def take(cluster: Cluster, machine: Machine, snapshot_id: OffsetAndEpoch, *value
 
 def snapshots_of(machine: Machine) -> list[OffsetAndEpoch]:
     return list_snapshots(machine.fs, machine.config.partition_directory)
+
+
+def deleted_of(machine: Machine) -> list[str]:
+    return lingering(machine.fs, machine.config.partition_directory)
 
 
 def values_in(machine: Machine, snapshot_id: OffsetAndEpoch) -> list[bytes]:
@@ -111,7 +116,8 @@ def test_what_is_no_longer_needed_goes_and_the_log_with_it() -> None:
     for machine in cluster.machines.values():
         machine.crash()
         machine.config = replace(
-            machine.config, log=replace(machine.config.log, retention_age_ms_max=0, clean_interval_ms=500)
+            machine.config,
+            log=replace(machine.config.log, retention_age_ms_max=0, clean_interval_ms=500, delete_delay_ms=10_000),
         )
         machine.start()
     leader, _, snapshot_id = lagging(cluster)
@@ -120,6 +126,26 @@ def test_what_is_no_longer_needed_goes_and_the_log_with_it() -> None:
         cluster.run(300)
     assert snapshots_of(leader) == [snapshot_id]
     assert leader.running.log_start_offset == snapshot_id.offset
+    cluster.run(5_000)
+    assert len(deleted_of(leader)) == 1
+    cluster.run(6_000)
+    assert deleted_of(leader) == []
+
+
+@pytest.mark.conformance(107)
+def test_the_log_that_a_snapshot_replaced_lingers_too() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    away = cluster.others(leader)[0]
+    committed(cluster, leader, 2)
+    away.crash()
+    snapshot_id = committed(cluster, leader, 8)
+    take(cluster, leader, snapshot_id, b"state")
+    leader.running.raft.log.begin_at(snapshot_id)  # type: ignore[union-attr]
+    away.start()
+    cluster.run_until(lambda: away.running.log_start_offset == snapshot_id.offset)
+    cluster.settle()
+    assert f"{0:020d}.log.deleted" in deleted_of(away)
 
 
 @pytest.mark.conformance(105, 123)

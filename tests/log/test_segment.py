@@ -99,6 +99,16 @@ def test_a_removed_segment_leaves_no_file_and_is_still_readable() -> None:
     assert bytes(view.read(Offset(10), 1000)) == b"".join(bytes_of(batches))
 
 
+def test_a_retired_segment_has_other_names_and_is_still_readable() -> None:
+    fs = PageCacheFs()
+    batches = run_of(10, 2)
+    segment = segment_with(batches, fs)
+    view = segment.view(EPOCH_1)
+    segment.retire()
+    assert fs.listdir(DIRECTORY) == [f"{10:020d}.{suffix}.deleted" for suffix in ("index", "log", "timeindex")]
+    assert bytes(view.read(Offset(10), 1000)) == b"".join(bytes_of(batches))
+
+
 def test_an_index_is_full_one_time_entry_early() -> None:
     content = SegmentContent(Offset(0), SMALL)
     for at in range(500):

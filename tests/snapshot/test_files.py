@@ -21,7 +21,6 @@ from pykraft.snapshot.files import (
     parse_snapshot_file,
     part_path,
     remove_fetched_parts,
-    remove_retired,
     retire,
 )
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
@@ -99,8 +98,7 @@ def test_a_retired_snapshot_no_longer_counts_and_can_be_read_until_it_is_removed
     assert fs.listdir(DIRECTORY) == [f"{STEM}.checkpoint.deleted"]
     fs.lose_power()
     assert fs.listdir(DIRECTORY) == [f"{STEM}.checkpoint.deleted"]
-    assert remove_retired(fs, DIRECTORY) == 1
-    assert fs.listdir(DIRECTORY) == []
+    fs.remove(DIRECTORY / f"{STEM}.checkpoint.deleted")
     assert reader._inode.cached == data
 
 

@@ -115,17 +115,18 @@ def _leave_quarantine(parts: Parts, effect: effects.LeaveQuarantine, step: Step)
 
 def _install_snapshot(parts: Parts, effect: effects.InstallSnapshot, step: Step) -> None:
     parts.recent.begin_anew_at(effect.snapshot_id.offset)
-    _log_begins_at(parts, effect.snapshot_id)
+    _log_begins_at(parts, effect.snapshot_id, effect.io)
     _submit(parts, BeginAnew(io=effect.io, offset=effect.snapshot_id.offset), step)
 
 
 def _move_log_start(parts: Parts, effect: effects.MoveLogStart, step: Step) -> None:
-    _log_begins_at(parts, effect.snapshot_id)
+    _log_begins_at(parts, effect.snapshot_id, effect.io)
     _submit(parts, DeleteBefore(io=effect.io, offset=effect.snapshot_id.offset), step)
 
 
-def _log_begins_at(parts: Parts, snapshot_id: OffsetAndEpoch) -> None:
-    """Reads of what was before are stale; snapshots of it go."""
+def _log_begins_at(parts: Parts, snapshot_id: OffsetAndEpoch, io: Io) -> None:
+    """Reads of what was before are stale; snapshots of it go; the files of both, in time."""
+    parts.removal.retired_by(io)
     parts.reads.truncated()
     parts.scrubbing.truncated()
     parts.snapshots.retire_before(snapshot_id)

@@ -117,6 +117,7 @@ class Host:
             return
         self._parts.measurements.durable(io, now)
         self._parts.held.persisted(io)
+        self._parts.removal.persisted(io)
         self._put(Persisted(io=io), now)
 
     def on_tick(self, now: Instant) -> None:

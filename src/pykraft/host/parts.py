@@ -23,6 +23,7 @@ from pykraft.host.peers import Peers
 from pykraft.host.ports import Ports
 from pykraft.host.producers import Producers
 from pykraft.host.recent import RecentBatches
+from pykraft.host.removal import Removal
 from pykraft.host.scrubbing import Scrubbing
 from pykraft.host.snapshot_files import SnapshotFiles
 from pykraft.host.snapshots import Snapshots
@@ -61,6 +62,7 @@ class Parts:
     delivery: Delivery
     scrubbing: Scrubbing
     snapshots: Snapshots
+    removal: Removal
     taking: Taking
     measurements: Measurements
     ending: Ending
@@ -121,6 +123,13 @@ def assemble(
         ),
         scrubbing=scrubbing,
         snapshots=Snapshots(ports, inbox, snapshot_files, log),
+        removal=Removal(
+            ports,
+            snapshot_files.fs,
+            snapshot_files.directory,
+            delay_ms=config.log.delete_delay_ms,
+            is_to_look=view.start_offset > 0,
+        ),
         taking=Taking(ports, inbox, snapshot_files, log, recent),
         measurements=Measurements(),
         ending=Ending(),

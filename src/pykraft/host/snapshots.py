@@ -3,7 +3,8 @@
 Owns when the directory is cleaned: once a minute by default, while there is more than one snapshot. Invariant: nothing
 is removed before the core knows that the log begins behind it. A node without snapshots is never woken for them.
 
-It refuses to know how a snapshot is fetched (`pykraft.host.downloading`).
+It refuses to know how a snapshot is fetched (`pykraft.host.downloading`), and when the bytes of one that no longer
+counts are freed (`pykraft.host.removal`).
 
 Source: KIP-630; Kafka's ``KafkaRaftLog.maybeClean``, ``KafkaRaftClient.handleFetchSnapshotRequest``.
 """
@@ -21,7 +22,6 @@ from pykraft.host.ports import Ports
 from pykraft.host.snapshot_files import SnapshotFiles
 from pykraft.log.scrub import ScrubbableLog
 from pykraft.snapshot.catalog import Slice
-from pykraft.snapshot.files import remove_retired
 from pykraft.snapshot.retention import KeptSegment
 from pykraft.types import Instant, OffsetAndEpoch
 
@@ -103,4 +103,3 @@ class Snapshots:
         """On the bulk lane; a snapshot that came after this one was to go has taken it along."""
         if snapshot_id in self._files.catalog.ids:
             self._files.catalog.retire_before(snapshot_id)
-            remove_retired(self._files.fs, self._files.directory)

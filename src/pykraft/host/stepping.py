@@ -2,8 +2,8 @@
 
 Invariant: no step begins within another. A listener that proposes, or a send that fails at once, puts an event into
 the inbox, and the loop that is already running takes it. After the last event the next wake-up is what the core asks
-for, or the scrubbing of the log, its cleaning, or a listener that saves its state. Once the inbox is closed there are
-no steps.
+for, or the scrubbing of the log, its cleaning, the removal of files, or a listener that saves its state. Once the inbox
+is closed there are no steps.
 
 It refuses to know where events come from. Source: Kafka's ``KafkaRaftClient.poll``; dask's ``BaseWorker``.
 """
@@ -48,15 +48,17 @@ class Stepping:
         while (arrival := inbox.take()) is not None:
             self._carry_out(raft, raft.step(arrival.event, now), arrival, now)
         if not inbox.is_closed:
-            scrubbing, snapshots, delivery = self._parts.scrubbing, self._parts.snapshots, self._parts.delivery
-            scrubbing.poll(now, raft.log.end_offset)
-            snapshots.poll(now)
-            delivery.poll(now.mono_ms)
+            parts = self._parts
+            parts.scrubbing.poll(now, raft.log.end_offset)
+            parts.snapshots.poll(now)
+            parts.removal.poll(now)
+            parts.delivery.poll(now.mono_ms)
             wake_ms = raft.next_deadline_ms()
-            for other_ms in (scrubbing.next_deadline_ms, snapshots.next_deadline_ms, delivery.next_deadline_ms):
+            for part in (parts.scrubbing, parts.snapshots, parts.removal, parts.delivery):
+                other_ms = part.next_deadline_ms
                 if wake_ms is None or (other_ms is not None and other_ms < wake_ms):
                     wake_ms = other_ms
-            self._parts.ports.wake_at(wake_ms)
+            parts.ports.wake_at(wake_ms)
 
     def _carry_out(self, raft: Raft, effects: Sequence[Effect], arrival: Arrival | None, now: Instant) -> None:
         """All effects of one step; then whoever proposed to a leader that is none any more hears of it."""

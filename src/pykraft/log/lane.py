@@ -73,7 +73,7 @@ class RemoveQuarantine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginAnew:
-    """Remove the whole log, and go on empty at ``offset``: a frozen snapshot ends there."""
+    """Retire the whole log, and go on empty at ``offset``: a frozen snapshot ends there."""
 
     io: Io
     offset: Offset
@@ -81,7 +81,7 @@ class BeginAnew:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteBefore:
-    """Let the log begin at ``offset``, and remove whole segments before."""
+    """Let the log begin at ``offset``, and retire whole segments before."""
 
     io: Io
     offset: Offset

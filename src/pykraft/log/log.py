@@ -185,9 +185,9 @@ class Log:
         write_epochs(self._fs, self.path, self._epochs.entries)
 
     def delete_before(self, offset: Offset) -> None:
-        """Let the log begin at ``offset``, where a snapshot ends, and remove the segments before, oldest first.
+        """Let the log begin at ``offset``, where a snapshot ends, and retire the segments before, oldest first.
 
-        A crash in between leaves a log that begins at a segment which was not removed yet.
+        A crash in between leaves a log that begins at a segment which was not retired yet.
 
         Errors: StorageError.
         """
@@ -198,7 +198,7 @@ class Log:
         self._views = self._views[gone:]
         self._generation += 1
         for segment in self._segments[:gone]:
-            segment.remove()
+            segment.retire()
         self._unsynced = [segment for segment in self._unsynced if segment not in self._segments[:gone]]
         del self._segments[:gone]
         self._fs.sync_dir(self.path)
@@ -206,9 +206,9 @@ class Log:
         write_epochs(self._fs, self.path, self._epochs.entries)
 
     def begin_anew_at(self, offset: Offset) -> None:
-        """Remove everything, and go on empty at ``offset``, where a frozen snapshot ends; durable when it returns.
+        """Retire everything, and go on empty at ``offset``, where a frozen snapshot ends; durable when it returns.
 
-        1. The recovery point falls to 0, durably: nothing that goes now is damage; 2. all segments are removed, newest
+        1. The recovery point falls to 0, durably: nothing that goes now is damage; 2. all segments are retired, newest
         first, and the directory is synced; 3. an empty segment begins at ``offset``, durably; 4. readers see that one.
         A crash before 3 leaves less of the former log, or none: the next start finds the snapshot newer, and does this
         again.
@@ -221,7 +221,7 @@ class Log:
         assert self._point is not None, "only a damaged log has no recovery point"
         self._point.lower_to(Offset(0))
         for segment in reversed(self._segments):
-            segment.remove()
+            segment.retire()
         self._fs.sync_dir(self.path)
         segment = Segment(self._fs, self.path, SegmentContent(offset, self._config), self._config)
         segment.begin()

@@ -15,6 +15,8 @@ LOG: Final = ".log"
 OFFSET_INDEX: Final = ".index"
 TIME_INDEX: Final = ".timeindex"
 SEGMENT_SUFFIXES: Final = (LOG, OFFSET_INDEX, TIME_INDEX)
+DELETED: Final = ".deleted"
+"""Comes after the suffix of a file that no longer counts and is removed when nobody waits for the disk."""
 _OFFSET_MAX: Final = 2**63 - 1
 
 _SEGMENT_FILE: Final = re.compile(r"([0-9]{20})(\.log|\.index|\.timeindex)")
@@ -36,7 +38,7 @@ def parse_segment_file(name: str) -> tuple[Offset, str] | None:
 
 
 def leftover_kind(name: str) -> str | None:
-    """What Kafka left a segment's file behind for: deleted, cleaned or swap; None for any other name."""
+    """What a segment's file was left behind for: deleted, or Kafka's cleaned or swap; None for any other name."""
     match = _LEFTOVER.fullmatch(name)
     return match[1] if match else None
 

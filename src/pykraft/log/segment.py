@@ -17,7 +17,7 @@ from typing import Final
 from pykraft.log.config import LogConfig
 from pykraft.log.fs import Fs
 from pykraft.log.index import OFFSET_ENTRY, TIME_ENTRY, IndexFile, SegmentIndex
-from pykraft.log.paths import LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX, segment_file
+from pykraft.log.paths import DELETED, LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX, segment_file
 from pykraft.log.scan import scan_headers
 from pykraft.log.segment_view import SegmentView
 from pykraft.protocol.batch import BatchHeader
@@ -202,6 +202,17 @@ class Segment:
         self._close_index()
         for suffix in SEGMENT_SUFFIXES:
             self._fs.remove(self.path.with_suffix(suffix))
+
+    def retire(self) -> None:
+        """Let the files no longer count, the log first: as ``.deleted`` they wait for who removes them.
+
+        Durable after a sync of the directory. Freeing gigabytes takes a disk a while, and a rename does not.
+        Readers may still hold a view.
+        """
+        self._close_index()
+        for suffix in SEGMENT_SUFFIXES:
+            path = self.path.with_suffix(suffix)
+            self._fs.rename(path, path.with_name(path.name + DELETED))
 
     def _close_index(self) -> None:
         for file in self._index_files or ():

@@ -104,8 +104,7 @@ class Catalog:
     def retire_before(self, snapshot_id: OffsetAndEpoch) -> list[OffsetAndEpoch]:
         """Let all that are older no longer count: the log starts here now, by cleaning or by an install.
 
-        Who is in the midst of fetching one is told that it is gone. Returns them; their bytes are freed by
-        `pykraft.snapshot.files.remove_retired`.
+        Who is in the midst of fetching one is told that it is gone. Returns them; their bytes are freed later.
         """
         assert snapshot_id in self.ids
         index = self.ids.index(snapshot_id)

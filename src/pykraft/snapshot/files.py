@@ -95,22 +95,13 @@ def list_snapshots(fs: Fs, directory: Path) -> list[OffsetAndEpoch]:
 
 
 def retire(fs: Fs, directory: Path, snapshot_id: OffsetAndEpoch) -> None:
-    """Let a snapshot no longer count; who has it open may read on. Its bytes are freed by `remove_retired`.
+    """Let a snapshot no longer count; who has it open may read on. Its bytes are freed later.
 
     Errors: StorageError, also when there is no such snapshot.
     """
     path = checkpoint_path(directory, snapshot_id)
     fs.rename(path, path.with_name(path.name + FileKind.DELETED.value))
     fs.sync_dir(directory)
-
-
-def remove_retired(fs: Fs, directory: Path) -> int:
-    """Remove the files of snapshots that no longer count, and return how many there were.
-
-    A file of gigabytes takes the disk a while, so this belongs behind whatever cannot wait. Not durable: what comes
-    back with a loss of power is removed at the next start.
-    """
-    return _remove(fs, directory, lambda file: file.kind is FileKind.DELETED)
 
 
 def remove_fetched_parts(fs: Fs, directory: Path, *, but: Path | None = None) -> int:

@@ -1,0 +1,96 @@
+"""Files of segments and snapshots that no longer count: they linger for a while as ``.deleted``, then their bytes go.
+
+Owns when. Invariant: a file stays for the delay at least from when it was first seen under that name, so that who looks
+at the directory from outside can finish; and it is removed on the bulk lane, one file at a time: a disk that takes long
+to free gigabytes holds up neither a vote nor an append, and a read only by one file. What is left at the end of the
+process the next start removes.
+
+It refuses to know why a file no longer counts: whoever lets it go says after which storage job it has its new name.
+
+Source: Kafka's ``internal.metadata.delete.delay.millis``;
+``LogSegment.changeFileSuffixes``, ``Snapshots.markForDelete``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from pykraft.host.ports import Ports
+from pykraft.log.fs import Fs
+from pykraft.log.paths import leftover_kind
+from pykraft.snapshot.files import FileKind, parse_snapshot_file
+from pykraft.types import Instant, Io
+
+_NOW_MS: Final = 0
+
+
+class Removal:
+    """For the partition directory of one node."""
+
+    def __init__(self, ports: Ports, fs: Fs, directory: Path, *, delay_ms: int, is_to_look: bool = False) -> None:
+        """``is_to_look``: something may linger already, since a start put a snapshot into the place of the log."""
+        self._ports = ports
+        self._fs = fs
+        self._directory = directory
+        self._delay_ms = delay_ms
+        self._after: Io | None = None
+        self._is_to_look = is_to_look
+        self._is_busy = False
+        self._seen_ms: dict[str, int] = {}
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `poll` has something to do (mono ms); None while nothing lingers."""
+        if self._is_busy or not self._seen_ms:
+            return None
+        return min(self._seen_ms.values()) + self._delay_ms
+
+    def retired_by(self, io: Io) -> None:
+        """This job lets go of files, and is not durable yet."""
+        self._after = io
+
+    def persisted(self, io: Io) -> None:
+        """All jobs up to this one are durable."""
+        if self._after is not None and self._after <= io:
+            self._after = None
+            self._is_to_look = True
+
+    def poll(self, now: Instant) -> None:
+        """Look what lingers, or remove one file whose time has come."""
+        if self._is_busy:
+            return
+        due = [name for name, seen_ms in self._seen_ms.items() if seen_ms + self._delay_ms <= now.mono_ms]
+        if self._is_to_look:
+            self._is_to_look, self._is_busy = False, True
+            self._ports.submit_read(lambda: lingering(self._fs, self._directory), lambda names: self._saw(names, now))
+        elif due:
+            self._is_busy = True
+            self._ports.submit_read(lambda: self._remove(due[0]), lambda _: self._removed(due[0]))
+
+    def _saw(self, names: list[str], now: Instant) -> None:
+        self._seen_ms = {name: self._seen_ms.get(name, now.mono_ms) for name in names}
+        self._go_on()
+
+    def _removed(self, name: str) -> None:
+        self._seen_ms.pop(name, None)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._is_busy = False
+        self._ports.wake_at(_NOW_MS)
+
+    def _remove(self, name: str) -> None:
+        """On the bulk lane; somebody else may have been faster."""
+        if self._fs.exists(self._directory / name):
+            self._fs.remove(self._directory / name)
+
+
+def lingering(fs: Fs, directory: Path) -> list[str]:
+    """Names of the files in a partition directory that no longer count."""
+    return [name for name in fs.listdir(directory) if _is_deleted(name)]
+
+
+def _is_deleted(name: str) -> bool:
+    snapshot = parse_snapshot_file(name)
+    return leftover_kind(name) == "deleted" or (snapshot is not None and snapshot.kind is FileKind.DELETED)
