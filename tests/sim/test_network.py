@@ -19,7 +19,7 @@ class Recorder:
     """A process that writes down what it hears."""
 
     def __init__(self, node_id: int) -> None:
-        self.node_id = node_id
+        self.node_id = self.port = node_id
         self.heard: list[tuple[str, ConnectionId, bytes]] = []
 
     def accepted(self, connection: ConnectionId) -> None:

@@ -43,7 +43,7 @@ from pykraft.host.taking import TakenSnapshot
 from pykraft.log.fs import Fs
 from pykraft.log.lane import OrderedLane
 from pykraft.snapshot.writer import Serializer
-from pykraft.types import Buffer, Epoch, Instant, Io, NodeId, Offset, OffsetAndEpoch, VoterSet
+from pykraft.types import Buffer, Epoch, Instant, Io, NodeId, Offset, OffsetAndEpoch, Uuid, VoterSet
 
 R = TypeVar("R")
 
@@ -284,7 +284,7 @@ class Host:
             raft,
             parts.measurements,
             node_id=self.node_id,
-            directory_id=self._opened.directory.directory_id,
+            directory_id=self.directory_id,
             undecided_proposals=len(parts.producers),
             violations=parts.inbound.violations + parts.peers.violations,
             scrubbed_bytes=parts.scrubbing.scrubbed_bytes,
@@ -317,6 +317,11 @@ class Host:
     def node_id(self) -> NodeId | None:
         """Id of this node; None for an observer without one."""
         return self._opened.node_id
+
+    @property
+    def directory_id(self) -> Uuid:
+        """Directory id of this node's log directory."""
+        return self._opened.directory.directory_id
 
     @property
     def epoch(self) -> Epoch:

@@ -12,6 +12,12 @@ whole or known to be lost. The atlas counts copies on the platters as they reall
 - a *wiped* voter has forgotten its votes as well. It may come back only when the others have committed a record of
   an epoch in which it had no part: then none of its votes and none of its copies counts for anything any more.
 
+Where voters change, all this must hold for every voter set that is in force in some log, and for those that will be
+when what is asked for is done: without the voters that are to leave, and with those that are to join. A voter counts as
+harmed, too, when its entry in the set is not it any more: another directory id since its disk was replaced, or another
+address since it moved. A disk that was replaced needs no rule of its own: its node is another replica, and comes back
+at once.
+
 Observers promise nothing. What a disk did not promise (no sync, or a failed one) is no copy and is not counted; so
 a loss of power takes away no copy that counts, except those that a disk had lied about, which counted as lost before.
 
@@ -29,6 +35,7 @@ from pykraft.log.recovery_point import FILE_NAME as RECOVERY_POINT
 from pykraft.log.slots import parse_slots
 from pykraft.sim.inode import Inode
 from pykraft.sim.oracle import Platter
+from pykraft.types import Voter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,31 +53,42 @@ class Atlas:
         self._wiped: dict[int, int] = {}
         """Voters whose disk is new and that may not come back yet, and the highest epoch that they knew."""
         self._lossy: set[int] = set()
-        self._standing = {
-            node_id: Platter(node.disk, node.config.partition_directory, read=Inode.standing)
-            for node_id, node in world.nodes.items()
-        }
+        self._untrusted: set[int] = set()
+        """Nodes whose disks have lied: who leads may believe that they hold what they do not."""
+        self._standing = {node_id: _standing(node) for node_id, node in world.nodes.items()}
+
+    def joined(self, node: Node) -> None:
+        """A machine that was not there before."""
+        self._standing[int(node.node_id)] = _standing(node)
 
     def may_damage(self, node: Node) -> bool:
         """Whether this node may be harmed where it will notice."""
-        voters = self._world.voters()
-        if node not in voters:
-            return True
-        harmed = {int(voter.node_id) for voter in voters if self._is_harmed(voter)} | {int(node.node_id)}
-        return len(harmed) <= len(voters) - majority_of(len(voters))
+        return self._is_bearable(harmed=node)
 
     def may_lose(self, node: Node) -> bool:
         """Whether copies of this node may vanish without its notice."""
-        voters = self._world.voters()
-        if node not in voters:
-            return True
-        others = [voter for voter in voters if voter is not node and int(voter.node_id) not in self._wiped]
-        holding = sum(self._holds(other, node) for other in others)
-        return self.may_damage(node) and holding >= majority_of(len(voters))
+        members = self._world.members
+        for voters in members.in_force():
+            if int(node.node_id) not in voters.ids and not self._may_join(node):
+                continue
+            others = [each for each in members.nodes_of(voters) if each is not node]
+            holding = sum(self._holds(other, node) for other in others if int(other.node_id) not in self._wiped)
+            if holding < majority_of(len(voters)):
+                return False
+        return self.may_damage(node)
+
+    def may_join(self, node: Node) -> bool:
+        """Whether an operator may ask for this node to be a voter: never one that lost copies without notice."""
+        return int(node.node_id) not in self._untrusted and self._is_bearable(joining=node)
+
+    def may_leave(self, node: Node) -> bool:
+        """Whether an operator may ask for this voter to be removed."""
+        return self._is_bearable(leaving=node)
 
     def lossy(self, node: Node) -> None:
         """Something above the recovery point of this node is not there."""
         self._lossy.add(int(node.node_id))
+        self._untrusted.add(int(node.node_id))
 
     def has_lost(self, node: Node) -> bool:
         """Asked when a node starts: whether it may have forgotten what it promised; once the harm is gone, no more."""
@@ -81,7 +99,7 @@ class Atlas:
 
     def wiped(self, node: Node, epoch: int) -> None:
         """This node has a new disk, and knew this epoch; an observer comes back at once."""
-        if node in self._world.voters():
+        if any(int(node.node_id) in voters.ids for voters in self._world.members.in_force()):
             self._wiped[int(node.node_id)] = epoch
 
     def may_return(self, node: Node) -> bool:
@@ -106,6 +124,37 @@ class Atlas:
         slots = parse_slots(bytes(inode.synced)) if inode is not None else ()
         return int(slots[-1].payload) if slots else 0
 
+    def _is_bearable(
+        self, *, harmed: Node | None = None, joining: Node | None = None, leaving: Node | None = None
+    ) -> bool:
+        """Whether a majority of each set is whole if this is done, besides all that is under way."""
+        world = self._world
+        bad = {int(node.node_id) for node in world.nodes.values() if node is harmed or self._is_harmed(node)}
+        joining_ids = {node_id for node_id, node in world.nodes.items() if node is joining or self._may_join(node)}
+        leaving_ids = {node_id for node_id, node in world.nodes.items() if node is leaving or self._may_leave(node)}
+        concerned = int((harmed or joining or leaving or next(iter(world.nodes.values()))).node_id)
+        for voters in world.members.in_force():
+            lost = {int(voter.key.id) for voter in voters.voters if self._is_lost(voter)} | (bad & set(voters.ids))
+            left = set(voters.ids) - (leaving_ids - lost)
+            joined = (joining_ids & bad) - set(voters.ids)
+            if harmed is not None and concerned not in left | joined:
+                continue
+            if 2 * len(lost & left | joined) >= len(left | joined):
+                return False
+        return True
+
+    def _is_lost(self, voter: Voter) -> bool:
+        """Whether the node of this entry is another replica by now, or is not where the entry says."""
+        node = self._world.nodes[int(voter.key.id)]
+        return not voter.key.matches(node.key) or voter.listeners != node.config.advertised_listeners
+
+    def _may_join(self, node: Node) -> bool:
+        """Whether somebody may ask, or has asked, for this node to be a voter."""
+        return node.config.raft.auto_join or node in self._world.faults.joining
+
+    def _may_leave(self, node: Node) -> bool:
+        return node in self._world.faults.leaving
+
     def _is_harmed(self, voter: Node) -> bool:
         directory = self._partition(voter)
         is_quarantined = directory is not None and QUARANTINE in directory.cached.keys() | directory.synced.keys()
@@ -123,3 +172,8 @@ class Atlas:
 
     def _partition(self, node: Node) -> Directory | None:
         return node.disk.directory(node.config.partition_directory)
+
+
+def _standing(node: Node) -> Platter:
+    """What really stands on the platter of this node."""
+    return Platter(node.disk, node.config.partition_directory, read=Inode.standing)

@@ -28,6 +28,7 @@ from pykraft.host.ports import ConnectionId
 from pykraft.sim.clock import Clock
 from pykraft.sim.recorder import Recorder
 from pykraft.sim.scenario import Links
+from pykraft.sim.settings import node_at
 from pykraft.types import Buffer, Endpoint
 
 FRAME_LENGTH_SIZE_BYTES: Final = 4
@@ -41,6 +42,9 @@ class Station(Protocol):
     """One process on the network."""
 
     node_id: int
+    """0 for one that is no node, and has no place in a recording."""
+    port: int
+    """Where it is dialed."""
 
     def accepted(self, connection: ConnectionId) -> None:
         """Somebody connected."""
@@ -205,7 +209,7 @@ class Network:
         return frozenset(number for end in ends for _, _, number in end.outgoing)
 
     def dial(self, station: Station, endpoint: Endpoint) -> ConnectionId:
-        """Begin to connect: the port is the node's id."""
+        """Begin to connect: the port says to which node, and whether it is still there."""
         near = self._end(station, is_dialed=True)
         self._clock.after(self._latency_us(), lambda: self._establish(near, endpoint.port))
         return near.connection
@@ -216,8 +220,8 @@ class Network:
         if end is None or end.peer is None:
             return
         frame, number = b"".join(parts)[FRAME_LENGTH_SIZE_BYTES:], 0
-        if self._recorder is not None:
-            source_id, target_id = end.station.node_id, end.peer.station.node_id
+        source_id, target_id = end.station.node_id, end.peer.station.node_id
+        if self._recorder is not None and source_id and target_id:
             number = self._recorder.sent(self._clock.now_us, source_id, target_id, frame)
         slowness = self._slow.get(_direction(end), NOT_SLOW) if self._slow else NOT_SLOW
         latency_us = self._latency_us() + slowness.delay_us
@@ -236,12 +240,13 @@ class Network:
         if end is not None:
             self._close(end, is_abrupt=self._rng.random() < ABRUPT_PROBABILITY)
 
-    def _establish(self, near: End, target_id: int) -> None:
+    def _establish(self, near: End, port: int) -> None:
         if near.connection not in self._ends:
             return
+        target_id, source_id = node_at(port), near.station.node_id
         target = self._stations.get(target_id)
-        source_id = near.station.node_id
-        if target is None or (source_id, target_id) in self._cut or (target_id, source_id) in self._cut:
+        is_there = target is not None and target.port == port
+        if target is None or not is_there or {(source_id, target_id), (target_id, source_id)} & self._cut:
             del self._ends[near.connection]
             near.station.closed(near.connection)
             return
@@ -264,7 +269,7 @@ class Network:
         del end.outgoing[0]
         if end.outgoing or end.is_closed:
             self._clock.after(self._weather.latency_us_min, lambda: self._flow(end))
-        if self._recorder is not None:
+        if self._recorder is not None and number:
             self._recorder.arrived(self._clock.now_us, peer.station.node_id, number)
         peer.station.received(peer.connection, frame)
 

@@ -27,10 +27,10 @@ from pykraft.sim.clock import NodeClock
 from pykraft.sim.dialect import Dialect, Negotiation
 from pykraft.sim.disk import Interrupted, VirtualDisk
 from pykraft.sim.ledger import Ledger
-from pykraft.sim.settings import LISTENER
+from pykraft.sim.settings import LISTENER, node_at, port_of
 from pykraft.sim.spoken import LogEnd
 from pykraft.sim.wiretap import Wiretap
-from pykraft.types import Buffer, Endpoint, Io
+from pykraft.types import Buffer, Endpoint, Io, ReplicaKey
 
 if TYPE_CHECKING:
     from pykraft.sim.world import World
@@ -43,6 +43,7 @@ class Process:
 
     def __init__(self, world: World, node: Node) -> None:
         self.node_id = int(node.node_id)
+        self.port = port_of(node.config)
         self._world = world
         self._node = node
         self._queue: list[Job] = []
@@ -57,7 +58,9 @@ class Process:
         """When the last pause was over and made up for."""
         self.wiretap = Wiretap(lambda: node.disk.is_rotten)
         self._bulk = BulkLane(world, node, self)
-        self.host = Host.open(node.disk, self, node.config, rng=Random(node.rng.random()))
+        config = world.with_bootstrap(node.config)
+        self.bootstrap = config.bootstrap_servers
+        self.host = Host.open(node.disk, self, config, rng=Random(node.rng.random()))
 
     @property
     def is_lane_idle(self) -> bool:
@@ -144,7 +147,7 @@ class Process:
     def dial(self, endpoint: Endpoint) -> ConnectionId:
         """See `Ports`."""
         connection = self._world.network.dial(self, endpoint)
-        self.wiretap.dialed(connection, endpoint.port)
+        self.wiretap.dialed(connection, node_at(endpoint.port))
         return connection
 
     def send(self, connection: ConnectionId, parts: Sequence[Buffer]) -> None:
@@ -287,6 +290,10 @@ class Node:
         """Of the last process when it ended."""
         self.ledger = Ledger()
         """The log as the running process sees it."""
+        self.directory_id = config.directory_id
+        """Of the disk that it has; None until the first process of a newcomer."""
+        self.first_voters = config.voters
+        """Who votes as far as its configuration and its checkpoint say."""
         self._world = world
 
     @property
@@ -311,8 +318,14 @@ class Node:
         except StorageError as error:
             self.failed(error)
             return
+        self.directory_id = self.process.host.directory_id
         self._world.started(self)
         self.process.start()
+
+    @property
+    def key(self) -> ReplicaKey:
+        """Id and directory id."""
+        return ReplicaKey(self.node_id, self.directory_id)
 
     def interrupted(self, interruption: Interrupted, doing: str) -> None:
         """The process ended in the middle of something."""

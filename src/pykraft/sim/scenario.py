@@ -43,6 +43,18 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """Where the voter set stands when a world begins, and who else may come."""
+
+    dynamic_probability: float = 0.0
+    """Of worlds that begin at kraft.version 1, formatted with their voters; all others are configured with them."""
+    auto_join_probability: float = 0.0
+    """Of each node: that it asks by itself to be a voter when it is none."""
+    newcomers_max: int = 0
+    """Nodes that may come to a world that runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
     """From the start over the time of harm to the proof that all is well again."""
 
@@ -157,6 +169,7 @@ class Scenario:
 
     name: str = "default"
     cluster: Cluster = Cluster()
+    membership: Membership = Membership()
     course: Course = Course()
     quorum: Quorum = Quorum()
     links: Links = Links()

@@ -173,6 +173,7 @@ _MOST_OF: Final[Mapping[object, float]] = {
 _MOST: Final[Mapping[str, float]] = {
     "cluster.voters": VOTERS_MAX,
     "cluster.observers": VOTERS_MAX,
+    "membership.newcomers_max": VOTERS_MAX,
     "pace.skew_max": 0.9,
     "work.values_max": 1_000,
     "work.value_size_bytes_max": 100_000,

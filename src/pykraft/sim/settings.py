@@ -1,5 +1,7 @@
 """Configurations of the nodes of a world, drawn from its scenario; what they share and what is each one's own.
 
+A port tells whose it is: the id of the node, and a thousand more each time that the node moves to another address.
+
 By default files are small and timeouts short, so that much happens in little time.
 
 Source: Kafka ``RaftEventSimulationTest`` (timeouts), scaled down by five.
@@ -19,6 +21,8 @@ from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Uuid, Voter, 
 LISTENER = "CONTROLLER"
 SCRUB_INTERVAL_MS = 2_000
 """A log is read again some times in a world, not so often that starts and reads find no damage."""
+
+PORTS_APART = 1_000
 
 
 def node_configs(voter_count: int, observer_count: int, quorum: Quorum, rng: Random) -> list[NodeConfig]:
@@ -74,6 +78,39 @@ def with_snapshots(configs: Sequence[NodeConfig], snapshots: Snapshots, rng: Ran
     ]
 
 
-def listeners_of(node_id: int) -> Listeners:
-    """Where a node listens in the virtual network."""
-    return Listeners(((LISTENER, Endpoint(f"node-{node_id}", node_id)),))
+def listeners_of(node_id: int, moves: int = 0) -> Listeners:
+    """Where a node listens in the virtual network when it has moved so often."""
+    return Listeners(((LISTENER, Endpoint(f"node-{node_id}", node_id + moves * PORTS_APART)),))
+
+
+def node_at(port: int) -> int:
+    """The node whose port this is, or was."""
+    return port % PORTS_APART
+
+
+def moved(config: NodeConfig) -> NodeConfig:
+    """The same node at another address."""
+    assert config.node_id is not None
+    port = port_of(config)
+    listeners = listeners_of(config.node_id, port // PORTS_APART + 1)
+    return replace(config, listeners=listeners, advertised_listeners=listeners)
+
+
+def port_of(config: NodeConfig) -> int:
+    """Where this node listens."""
+    endpoint = config.advertised_listeners.get(LISTENER)
+    assert endpoint is not None
+    return endpoint.port
+
+
+def newcomer(like: NodeConfig, node_id: int) -> NodeConfig:
+    """A node that comes to a world that runs: it knows nobody but the bootstrap servers, and has a directory id yet."""
+    listeners = listeners_of(node_id)
+    return replace(
+        like,
+        node_id=NodeId(node_id),
+        directory_id=None,
+        listeners=listeners,
+        advertised_listeners=listeners,
+        voters=VoterSet(),
+    )

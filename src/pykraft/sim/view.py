@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pykraft.core.state import Follower
+from pykraft.core.state import Follower, Resigned
+from pykraft.types import VoterSet
 
 if TYPE_CHECKING:
     from pykraft.sim.node import Node
@@ -26,6 +27,7 @@ class View(NamedTuple):
     epoch: int
     leader_id: int | None
     high_watermark: int | None
+    """Of a leader that resigned the one that it had."""
     has_fetched: bool
     """True for a follower that has heard from its leader: it denies pre-votes."""
     is_settled: bool
@@ -34,6 +36,8 @@ class View(NamedTuple):
     log_start_offset: int = 0
     snapshots: tuple[OffsetAndEpoch, ...] = ()
     """What the host knows to be whole and durable, oldest first."""
+    voters: VoterSet = VoterSet()
+    """Who votes, in the node's eyes."""
 
     @property
     def is_up(self) -> bool:
@@ -44,6 +48,11 @@ class View(NamedTuple):
     def leads(self) -> bool:
         """True for a leader, not for one that resigned."""
         return self.role == "leader"
+
+    @property
+    def has_led(self) -> bool:
+        """True for a leader, and for one that resigned, perhaps in the event in which it committed."""
+        return self.role in {"leader", "resigned"}
 
     @property
     def is_prospective(self) -> bool:
@@ -62,10 +71,11 @@ def view_of(node: Node, disk: DurableElection) -> View:
         raft.role,
         raft.epoch,
         raft.leader_id,
-        raft.high_watermark,
+        raft.log.committed_end_offset or None if isinstance(state, Resigned) else raft.high_watermark,
         isinstance(state, Follower) and state.has_fetched,
         process.is_lane_idle,
         disk,
         raft.log.start_offset,
         raft.log.snapshots,
+        raft.voters,
     )

@@ -14,7 +14,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from pykraft.host.delivery import CommittedBatch
-from pykraft.log.lane import Job
+from pykraft.log.lane import AppendBatches, Job
 from pykraft.protocol.records import decode_values, read_header
 from pykraft.sim.history import Operation
 from pykraft.sim.invariants.invariant import Invariant
@@ -25,6 +25,7 @@ from pykraft.sim.view import DOWN, View, view_of
 from pykraft.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
+    from pykraft.sim.admin import Asked
     from pykraft.sim.node import Node
     from pykraft.sim.world import World
 
@@ -52,7 +53,7 @@ class Watch:
         now = view_of(node, self._world.durable_election(node))
         if was != now:
             self._views[node_id] = now
-            if now.leads and now.high_watermark is not None and now.high_watermark != was.high_watermark:
+            if now.has_led and now.high_watermark is not None and now.high_watermark != was.high_watermark:
                 self._commit(node, now.high_watermark)
             for oracle in self._changed:
                 oracle.changed(node, was, now)
@@ -76,6 +77,8 @@ class Watch:
 
     def submitted(self, node: Node, job: Job) -> None:
         """See `Invariant`."""
+        if isinstance(job, AppendBatches):
+            self._world.electorate.submitted(job)
         for oracle in self._asked["submitted"]:
             oracle.submitted(node, job)
 
@@ -126,6 +129,11 @@ class Watch:
         for oracle in self._asked["decided"]:
             oracle.decided(operation)
 
+    def answered(self, asked: Asked) -> None:
+        """See `Invariant`."""
+        for oracle in self._asked["answered"]:
+            oracle.answered(asked)
+
     def faults_ended(self) -> None:
         """See `Invariant`."""
         for oracle in self._asked["faults_ended"]:
@@ -152,6 +160,7 @@ class Watch:
             held = self._world.ledger(leader).entries
             first = bisect_right(held, known, key=lambda entry: entry.end_offset)
             self.committed.entries += takewhile(lambda entry: entry.end_offset <= high_watermark, held[first:])
+            self._world.members.committed_more()
 
     def _values(self, batch: CommittedBatch) -> list[bytes]:
         """Values of a batch; oracles hear of each batch the first time that it is delivered."""

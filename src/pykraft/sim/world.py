@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from pykraft.config import NodeConfig
 from pykraft.host.host import Host
 from pykraft.sim.application import Application
 from pykraft.sim.atlas import Atlas
@@ -19,6 +20,7 @@ from pykraft.sim.clock import Clock
 from pykraft.sim.faults import Faults
 from pykraft.sim.invariants import ALL, Invariant, ViolationError
 from pykraft.sim.ledger import Entry, Ledger
+from pykraft.sim.members import Members
 from pykraft.sim.network import Network, Weather
 from pykraft.sim.node import Node, Process
 from pykraft.sim.oracle import DurableElection, Platter
@@ -86,6 +88,8 @@ class World:
         self._platters = {
             node_id: Platter(node.disk, partition_directory(node)) for node_id, node in self.nodes.items()
         }
+        self.members = Members(self, self._dice(seed, "members"))
+        self.electorate = self.members.electorate
         self.atlas = Atlas(self)
         self.workload = Workload(self, self._dice(seed, "workload"))
         self.faults = Faults(self, self._dice(seed, "faults"))
@@ -143,8 +147,23 @@ class World:
         return [node.host for node in self.nodes.values() if node.host is not None]
 
     def voters(self) -> list[Node]:
-        """Nodes that vote, running or not."""
-        return [node for node in self.nodes.values() if node.node_id <= self.voter_count]
+        """Nodes of the newest voter set that is committed, running or not; those that have the directory id in it."""
+        return self.members.nodes_of(self.members.committed)
+
+    def join(self, config: NodeConfig) -> Node:
+        """Another machine; nothing runs on it yet."""
+        node = Node(self, config, self._dice(self.seed, f"node {config.node_id}"))
+        self.nodes[int(node.node_id)] = node
+        self._platters[int(node.node_id)] = Platter(node.disk, partition_directory(node))
+        self.atlas.joined(node)
+        self.faults.joined(node)
+        if self.recorder is not None:
+            self.recorder.nodes[int(node.node_id)] = False
+        return node
+
+    def with_bootstrap(self, config: NodeConfig) -> NodeConfig:
+        """What a process is started with: where voters may change, it is told where everybody is just now."""
+        return self.members.with_bootstrap(config)
 
     def newest_leader(self) -> Process | None:
         """The running leader of the highest epoch."""

@@ -20,7 +20,7 @@ from pykraft.core.messages import (
 from pykraft.core.outbox import Relies
 from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned
-from pykraft.types import NO_IO, Instant, NodeId, OffsetAndEpoch, ReplicaKey
+from pykraft.types import NO_IO, Endpoint, Instant, NodeId, OffsetAndEpoch, ReplicaKey
 
 
 def ask_for_votes(replica: Replica, state: Prospective | Candidate, now: Instant) -> None:
@@ -67,9 +67,14 @@ def say_end_quorum_epoch(replica: Replica, state: Resigned, now: Instant) -> Non
             _send_to_voter(replica, node_id, message, now)
 
 
-def send_fetch_to_bootstrap(replica: Replica, now: Instant) -> None:
-    """Ask any bootstrap server who leads, if nothing is being asked already."""
-    peer = replica.connections.choose(replica.bootstrap_peers(), replica.rng)
+def send_fetch_to_bootstrap(replica: Replica, now: Instant, leader: Endpoint | None = None) -> None:
+    """Ask any bootstrap server who leads, if nothing is being asked already; not the leader that is known to be there.
+
+    A leader that was given a rest is not asked under the name of a bootstrap server meanwhile: a Fetch that timed out
+    while it waited for the disk would leave together with that one.
+    """
+    peers = [peer for peer in replica.bootstrap_peers() if peer.id >= 0 or peer.endpoint != leader]
+    peer = replica.connections.choose(peers, replica.rng)
     if peer is not None:
         send(replica, peer, _fetch(replica), now, Relies.LOG)
 
@@ -84,7 +89,7 @@ def send_fetch_to_leader(replica: Replica, state: Follower, now: Instant) -> Non
         return
     endpoint = state.leader_listeners.get(replica.local.default_listener)
     if endpoint is None or replica.connections.is_backing_off(state.leader_id):
-        send_fetch_to_bootstrap(replica, now)
+        send_fetch_to_bootstrap(replica, now, endpoint)
         return
     leader, download = Peer(id=state.leader_id, endpoint=endpoint), state.download
     if download is None or download.is_asked:

@@ -18,6 +18,7 @@ from pykraft.sim.faults.clock import ClockFaults
 from pykraft.sim.faults.disk import DiskFaults
 from pykraft.sim.faults.harm import Act, Harm
 from pykraft.sim.faults.kinds import KINDS
+from pykraft.sim.faults.membership import MembershipFaults
 from pykraft.sim.faults.network import NetworkFaults
 from pykraft.sim.faults.process import ProcessFaults
 from pykraft.sim.faults.silent import SilentFaults
@@ -26,10 +27,12 @@ from pykraft.sim.faults.wipe import WipeFaults
 
 if TYPE_CHECKING:
     from collections import Counter
+    from collections.abc import Collection
 
     from pykraft.sim.disk import Interrupted
     from pykraft.sim.node import Node
     from pykraft.sim.world import World
+    from pykraft.types import VoterSet
 
 RETRY_US = 50_000
 """A node that may not start yet is tried again after that."""
@@ -47,6 +50,7 @@ class Faults:
         self._restarts = Random(rng.random())
         self._number = 0
         self._process = ProcessFaults(self._harm)
+        self._membership = MembershipFaults(self._harm)
         self._families = (
             self._process,
             NetworkFaults(self._harm),
@@ -55,12 +59,13 @@ class Faults:
             VersionFaults(self._harm),
             SilentFaults(self._harm),
             WipeFaults(self._harm),
+            self._membership,
         )
         self._kinds = _swarm(world, rng)
         self._acts: dict[str, Act] = {kind: act for each in self._families for kind, act in each.kinds.items()}
         self._period_us_max = rng.choice(self._harm.pace.period_us_max)
         for node in world.nodes.values():
-            node.disk.on_torn = partial(self._torn, node)
+            self.joined(node)
 
     @property
     def counts(self) -> Counter[str]:
@@ -71,6 +76,24 @@ class Faults:
     def states(self) -> dict[str, dict[str, int]]:
         """By kind: the roles of the nodes that it happened to, and how often."""
         return {kind: dict(sorted(roles.items())) for kind, roles in sorted(self._harm.states.items())}
+
+    @property
+    def joining(self) -> Collection[Node]:
+        """Nodes that somebody has asked to be voters."""
+        return self._membership.joining
+
+    @property
+    def leaving(self) -> Collection[Node]:
+        """Voters that somebody has asked to remove."""
+        return self._membership.leaving
+
+    def joined(self, node: Node) -> None:
+        """A machine to do harm to."""
+        node.disk.on_torn = partial(self._torn, node)
+
+    def voters_committed(self, was: VoterSet, now: VoterSet) -> None:
+        """Another voter set is committed."""
+        self._membership.voters_committed(was, now)
 
     def begin(self) -> None:
         """Plan the first one."""

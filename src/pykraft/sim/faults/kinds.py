@@ -1,7 +1,8 @@
 """Names of all kinds of faults, by family: what a scenario may give a weight, and what the report counts.
 
 A kind is counted when it happens, not when it is planned: an error of a disk when the disk gives it, an old Fetch
-when it arrives. ``torn write`` has a weight of its own in no scenario: it comes with a loss of power.
+when it arrives, a change of the voters when it is done. ``torn write`` and ``auto join`` have no weight of their own:
+the one comes with a loss of power, the other with a property of the node.
 """
 
 from __future__ import annotations
@@ -40,6 +41,22 @@ NETWORK: Final = (
     "reordered frames",
     "old fetch",
 )
-KINDS: Final = (*PROCESS, *CLOCK, *VERSION, *LOUD_DISK, *SILENT_DISK, *NETWORK)
-CONSEQUENCES: Final = ("torn write", "snapshot taken", "snapshot loaded", "snapshot installed", "log cleaned")
+MEMBERSHIP: Final = (
+    "new voter",
+    "promotion",
+    "removal",
+    "leader removal",
+    "replaced disk",
+    "moved voter",
+    "upgrade",
+)
+KINDS: Final = (*PROCESS, *CLOCK, *VERSION, *LOUD_DISK, *SILENT_DISK, *NETWORK, *MEMBERSHIP)
+CONSEQUENCES: Final = (
+    "torn write",
+    "snapshot taken",
+    "snapshot loaded",
+    "snapshot installed",
+    "log cleaned",
+    "auto join",
+)
 """Counted, and not drawn."""

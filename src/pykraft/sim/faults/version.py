@@ -27,6 +27,8 @@ class VersionFaults:
         self._harm.world.has_pre_votes = False
         if node.dialect is None:
             node.dialect = self._harm.rng.choice((KAFKA_3_8, KAFKA_3_9))
+            if self._harm.world.members.may_change:
+                node.dialect = KAFKA_3_9  # the first one that can have voters in the log
             self._harm.happened("old version", node)
             self._harm.note(node, f"is replaced by a program that speaks like {node.dialect.name}")
         else:

@@ -14,6 +14,7 @@ Source: Kafka ``RaftEventSimulationTest`` (recovery after the loss of one node's
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pykraft.sim.faults.harm import Act, Harm
@@ -36,7 +37,7 @@ class WipeFaults:
 
     def _wipe(self) -> bool:
         world, node = self._harm.world, self._harm.any_node()
-        if world.atlas.waiting or not world.atlas.may_damage(node):
+        if world.atlas.waiting or not world.atlas.may_damage(node) or self._is_replica_of_its_own(node):
             return False
         self._harm.happened("wiped disk", node)
         self._harm.note(node, "is given an empty disk")
@@ -45,8 +46,15 @@ class WipeFaults:
         world.watch.wiped(node)
         node.lose_power()
         node.disk.wipe()
+        if world.members.may_change:
+            node.config = replace(node.config, directory_id=None)
         world.clock.after(POLL_US, lambda: self._move_on(node))
         return True
+
+    def _is_replica_of_its_own(self, node: Node) -> bool:
+        """True when some voter set names its directory id: then ``replaced disk`` is what happens to it."""
+        sets = self._harm.world.members.in_force()
+        return any((entry := voters.get(node.node_id)) and entry.key.directory_id is not None for voters in sets)
 
     def _move_on(self, node: Node) -> None:
         """While the node has to wait, a leader that was elected with its vote is asked to resign."""

@@ -1,9 +1,10 @@
 """A leader that a majority does not fetch from gives up its leadership.
 
 Clients of a leader that is cut off would wait for ever, and it would call itself the leader of a cluster that has
-another one. Observers do not help it: their fetches commit nothing.
+another one. Observers do not help it: their fetches commit nothing. A leader that is no voter any more needs a majority
+without itself.
 
-Source: KIP-595 §Leader progress timeout; KAFKA-15489; Kafka ``LeaderState.timeUntilCheckQuorumExpiration``.
+Source: KIP-595 §Leader progress timeout; KIP-853; KAFKA-15489; Kafka ``LeaderState.timeUntilCheckQuorumExpiration``.
 """
 
 from __future__ import annotations
@@ -37,15 +38,16 @@ class LeaderWithoutMajorityResigns(Invariant):
         self._next_us: dict[int, int] = {}
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """Note when a leadership begins."""
-        if now.leads and (not was.leads or was.epoch != now.epoch):
+        """Note when a leadership begins, and when it goes on with other voters."""
+        if now.leads and (not was.leads or was.epoch != now.epoch or was.voters != now.voters):
             self._began_ms[int(node.node_id)] = node.clock.instant.mono_ms
 
     def after_event(self, node: Node, now: View) -> None:
         """Look when the voters of a leader fetched last."""
         now_us = self.world.clock.now_us
         node_id = int(node.node_id)
-        if not now.leads or self.world.voter_count == 1 or now_us < self._next_us.get(node_id, 0):
+        is_only = now.voters.ids == (node_id,)
+        if not now.leads or is_only or now_us < self._next_us.get(node_id, 0):
             return
         self._next_us[node_id] = now_us + LOOK_US
         if node.was_paused_since(now_us - PAUSE_US):
@@ -57,13 +59,14 @@ class LeaderWithoutMajorityResigns(Invariant):
         began_ms = self._began_ms[node_id]
         fetched_ms = sorted(
             (
-                began_ms if voter.fetched_mono_ms is None else voter.fetched_mono_ms
+                max(began_ms, voter.fetched_mono_ms or began_ms)
                 for voter_id, voter in state.progress.voters.items()
                 if voter_id != node_id
             ),
             reverse=True,
         )
-        silent_ms = node.clock.instant.mono_ms - fetched_ms[majority_of(self.world.voter_count) - 2]
+        others = majority_of(len(now.voters)) - (node_id in now.voters.ids)
+        silent_ms = node.clock.instant.mono_ms - fetched_ms[others - 1]
         if silent_ms > FETCH_TIMEOUTS * node.config.raft.fetch_timeout_ms + SLACK_MS:
             seen = f"leader {node.node_id} of epoch {now.epoch} leads on"
             raise self.violated(f"{seen}, no majority has fetched from it for {silent_ms} ms")

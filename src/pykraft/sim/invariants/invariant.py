@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pykraft.host.delivery import CommittedBatch
     from pykraft.log.lane import Job
+    from pykraft.sim.admin import Asked
     from pykraft.sim.history import Operation
     from pykraft.sim.node import Node
     from pykraft.sim.spoken import Spoken
@@ -81,6 +82,9 @@ class Invariant:
 
     def decided(self, operation: Operation) -> None:
         """A client has its answer."""
+
+    def answered(self, asked: Asked) -> None:
+        """An operator has an answer to a request for another voter set."""
 
     def stopped(self, node: Node, error: Exception | None) -> None:
         """A host gives up, or is done when there is no error."""

@@ -1,7 +1,8 @@
 """Every state is one that this kind of node may be in, and comes after one that it may come after.
 
 The moves are told anew here, as what is seen from outside between two events: whoever wants to be a candidate asked
-for pre-votes before, a leader was a candidate of the same epoch, and who resigned led. An observer only observes.
+for pre-votes before, a leader was a candidate of the same epoch, and who resigned led. An observer only observes; but a
+leader goes on when it has removed itself, and may resign then.
 
 Source: Kafka ``QuorumState`` (transitions); KIP-996; NoIllegalState and ValidRolesAndStates of Vanlightly's
 specification of KRaft.
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pykraft.sim.view import View
 
 OBSERVER_ROLES = frozenset({"unattached", "unattached-voted", "observer"})
+LEAVING_ROLES = frozenset({"leader", "resigned"})
 FIRST_ROLES = frozenset({"unattached", "unattached-voted", "follower", "observer", "candidate", "resigned"})
 """What a process may be when it begins, from what its disk remembers."""
 
@@ -35,12 +37,18 @@ class LegalMoves(Invariant):
         if not now.is_up:
             return
         who = f"node {node.node_id}, which was {was.role} in epoch {was.epoch}, is {now.role} in epoch {now.epoch}"
-        if node.node_id > self.world.voter_count and now.role not in OBSERVER_ROLES:
+        is_leaving = now.role in LEAVING_ROLES and not self._begins(was, now)
+        if not now.voters.is_voter(node.key) and now.role not in OBSERVER_ROLES and not is_leaving:
             raise self.violated(f"{who}, and it is no voter")
         if now.leads is not (now.leader_id == node.node_id) and now.role != "resigned":
             raise self.violated(f"{who}, and takes {now.leader_id} for the leader")
-        if self.world.voter_count > 1 and not self._may_follow(was, now):
+        if len(now.voters) > 1 and not self._may_follow(was, now):
             raise self.violated(who)
+
+    @staticmethod
+    def _begins(was: View, now: View) -> bool:
+        """True for a leadership that was none before."""
+        return now.leads and (was.role, was.epoch) != (now.role, now.epoch)
 
     def _may_follow(self, was: View, now: View) -> bool:
         if was.role == DOWN:

@@ -1,10 +1,12 @@
 """What is below the high watermark is durable on a majority: the same records, not just as many.
 
-What counts is what a power loss now could not take away, on voters that run and on voters that do not. A voter whose
-disk was replaced counts until it may come back: its word may still be on its way, and it has no vote without it.
+What counts is what a power loss now could not take away, on voters that run and on voters that do not, and the voter
+set that the leader's log holds at that time, whether that is committed or not: a leader that it does not name has no
+copy that counts. A voter whose disk was replaced counts, where no directory id tells the new one from the old, until it
+may come back: its word may still be on its way, and it has no vote without it.
 
-Source: Raft paper §5.3 (committed entries); Kafka ``RaftEventSimulationTest.MajorityReachedHighWatermark``, made
-stricter: Kafka compares log ends in memory. KIP-630: a snapshot stands for the records before its end.
+Source: Raft paper §5.3 (committed entries); KIP-853; Kafka ``RaftEventSimulationTest.MajorityReachedHighWatermark``,
+made stricter: Kafka compares log ends in memory. KIP-630: a snapshot stands for the records before its end.
 """
 
 from __future__ import annotations
@@ -31,17 +33,19 @@ class MajorityHoldsHighWatermark(Invariant):
         """Look when a leader's high watermark moved beyond all before it."""
         del was
         high_watermark = now.high_watermark
-        if not now.leads or high_watermark is None or high_watermark <= self._checked:
+        if not now.has_led or high_watermark is None or high_watermark <= self._checked:
             return
         self._checked = high_watermark
         last = self.world.ledger(node).at(high_watermark - 1)
-        voters = self.world.voters()
+        voters = self.world.members.voters_of(node)
         away = self.world.atlas.waiting
         holding = [
             int(voter.node_id)
-            for voter in voters
+            for voter in self.world.members.nodes_of(voters)
             if voter.node_id in away or (last is not None and self.world.durably_holds(voter, last))
         ]
         if last is None or len(holding) < majority_of(len(voters)):
             seen = f"leader {node.node_id} of epoch {now.epoch} calls {high_watermark} committed"
-            raise self.violated(f"{seen}, of {len(voters)} voters only {holding} have its last batch on disk")
+            raise self.violated(
+                f"{seen}, of the voters {[*map(int, voters.ids)]} only {holding} have its last batch on disk"
+            )

@@ -42,7 +42,7 @@ class NoLastingProspective(Invariant):
     def after_event(self, node: Node, now: View) -> None:
         """See how long it has been."""
         node_id = int(node.node_id)
-        if not self._is_quiet or not now.is_prospective or node_id > self.world.voter_count:
+        if not self._is_quiet or not now.is_prospective or node_id not in now.voters.ids:
             return
         lasted_us = self.world.clock.now_us - self._since_us.setdefault(node_id, self.world.clock.now_us)
         if lasted_us > ELECTION_TIMEOUTS * self.world.scenario.quorum.election_timeout_ms * 1_000:

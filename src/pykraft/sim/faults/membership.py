@@ -1,0 +1,265 @@
+"""Voters that come, go, move, and get another disk: what an operator of a dynamic quorum does, again and again.
+
+Each of these takes a while, since leaders come and go meanwhile, and refuse when another change is under way. The
+operator asks until it is done, or until the faults end; it asks for several changes at a time, which a leader has to
+refuse. What it does not do is to leave the quorum without a majority of voters that are whole and can be reached: for
+that it asks the atlas.
+
+- *new voter*: a node with an empty disk, formatted without initial controllers, starts, catches up, and is added.
+- *promotion*: an observer is added.
+- *removal*, *leader removal*: a voter goes on as an observer, and may come back.
+- *replaced disk*: a voter comes back with nothing but another directory id, as an observer; the old one is removed,
+  the new one added.
+- *moved voter*: a voter starts at another address, and tells its leader.
+- *upgrade*: kraft.version goes from 0 to 1, and the configured voters into the log.
+
+A node with ``controller.quorum.auto.join.enable`` needs no operator to be added, and comes back when it was removed.
+
+Source: KIP-853, KIP-1186; Kafka's ``RaftEventSimulationTest`` has none of this.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from pykraft.core.messages import AddVoterRequest, RemoveVoterRequest
+from pykraft.errors import ErrorCode
+from pykraft.sim.admin import Admin, Asked
+from pykraft.sim.faults.harm import Act, Harm
+from pykraft.sim.format import replace_disk
+from pykraft.sim.settings import moved
+from pykraft.types import ReplicaKey, VoterSet
+
+if TYPE_CHECKING:
+    from pykraft.sim.node import Node, Process
+
+RETRY_US: Final = 150_000
+CORRECTION_US: Final = 1_000_000
+TIMEOUT_MS: Final = 500
+UPGRADED: Final = 1
+
+
+class MembershipFaults:
+    """One table of kinds."""
+
+    def __init__(self, harm: Harm) -> None:
+        self._harm = harm
+        self._admin: Admin | None = None
+        self._newcomers = 0
+        self._adding: Counter[Node] = Counter()
+        self._removing: Counter[Node] = Counter()
+        self._asked: list[tuple[Node, Asked]] = []
+        self.kinds: dict[str, Act] = {
+            "new voter": self._come,
+            "promotion": self._promote,
+            "removal": partial(self._leave, "removal", leads=False),
+            "leader removal": partial(self._leave, "leader removal", leads=True),
+            "replaced disk": self._replace,
+            "moved voter": self._move,
+            "upgrade": self._upgrade,
+        }
+
+    @property
+    def joining(self) -> Collection[Node]:
+        """Nodes that may become voters because of what was asked."""
+        open_adds = (
+            node for node, asked in self._asked if asked.is_open and isinstance(asked.message, AddVoterRequest)
+        )
+        return {*open_adds, *+self._adding}
+
+    @property
+    def leaving(self) -> Collection[Node]:
+        """Voters that may be removed because of what was asked."""
+        open_removals = (node for node, asked in self._asked if asked.is_open and not _is_add(asked))
+        return {*open_removals, *+self._removing}
+
+    def stop(self) -> None:
+        """Nobody asks for more."""
+        self._adding.clear()
+        self._removing.clear()
+        if self._harm.world.members.may_change:
+            self._correct_addresses()
+
+    def _correct_addresses(self) -> None:
+        """Who has no leader, and was told of other addresses than there are now, is started with the right ones."""
+        world = self._harm.world
+        for node in world.nodes.values():
+            process = node.process
+            if process is not None and process.host.leader_id is None:
+                if process.bootstrap != world.members.addresses():
+                    self._harm.note(node, "is started anew with the present addresses")
+                    node.kill()
+        world.clock.after(CORRECTION_US, self._correct_addresses)
+
+    def voters_committed(self, was: VoterSet, now: VoterSet) -> None:
+        """Who joined without being asked, did so by itself."""
+        nodes = self._harm.world.nodes
+        for voter in now.voters:
+            node = nodes[int(voter.key.id)]
+            if not was.is_voter(voter.key) and was.get(voter.key.id) is None and node not in self.joining:
+                self._harm.happened("auto join", node)
+
+    def _come(self) -> bool:
+        world = self._harm.world
+        if self._newcomers >= world.scenario.membership.newcomers_max:
+            return False
+        self._newcomers += 1
+        node = world.members.newcomer()
+        self._harm.note(node, "is a new node")
+        node.start()
+        self._begin_to_add("new voter", node)
+        return True
+
+    def _promote(self) -> bool:
+        world = self._harm.world
+        voting = world.voters()
+        others = [node for node in world.nodes.values() if node not in voting and node not in self.joining]
+        if not others or not world.members.may_change:
+            return False
+        self._begin_to_add("promotion", self._harm.rng.choice(others))
+        return True
+
+    def _leave(self, kind: str, *, leads: bool) -> bool:
+        world, leader = self._harm.world, self._harm.world.newest_leader()
+        choice = [node for node in world.voters() if (node.process is leader) is leads and node not in self.leaving]
+        if not choice or leader is None or not world.members.may_change:
+            return False
+        node = self._harm.rng.choice(choice)
+        if not world.atlas.may_leave(node):
+            return False
+        self._begin_to_remove(kind, node, node.key, lambda: None)
+        return True
+
+    def _replace(self) -> bool:
+        """1. An empty disk; 2. the old directory id is removed; 3. the new one is added."""
+        world = self._harm.world
+        choice = [node for node in world.voters() if self._is_known_by_key(node) and world.atlas.may_damage(node)]
+        if not choice:
+            return False
+        node = self._harm.rng.choice(choice)
+        key = node.key
+        self._harm.note(node, "is given an empty disk, and another directory id")
+        self._harm.happened("replaced disk", node)
+        replace_disk(node)
+        if node.key != key:
+            world.watch.wiped(node)
+        if not node.config.raft.auto_join:
+            self._begin_to_remove("removal", node, key, lambda: self._begin_to_add("promotion", node))
+        return True
+
+    def _move(self) -> bool:
+        """The node tells its leader by itself; until then it counts as one that cannot be reached."""
+        world = self._harm.world
+        choice = [node for node in world.voters() if self._is_known_by_key(node) and world.atlas.may_damage(node)]
+        if not choice:
+            return False
+        node = self._harm.rng.choice(choice)
+        self._harm.happened("moved voter", node)
+        node.config = moved(node.config)
+        self._harm.note(node, f"moves to {node.config.advertised_listeners.entries[0][1]}")
+        if node.process is not None:
+            node.kill()
+        return True
+
+    def _upgrade(self) -> bool:
+        if self._harm.world.electorate.records:
+            return False
+        self._ask_for_upgrade()
+        return True
+
+    def _ask_for_upgrade(self) -> None:
+        """Until all voters have told their directory ids to one leader."""
+        world, leader = self._harm.world, self._harm.world.newest_leader()
+        if world.members.committed_record is not None:
+            return
+        self._harm.later(RETRY_US, self._ask_for_upgrade)
+        if leader is None or leader.is_paused:
+            return
+        node = world.nodes[leader.node_id]
+
+        def told(error: Exception | None) -> None:
+            self._harm.note(node, f"is asked for kraft.version 1: {error or 'it is in the log'}")
+            if error is None and leader.host.kraft_version == UPGRADED:
+                self._harm.happened("upgrade", node)
+
+        world.touch(node)
+        if leader.host.kraft_version < UPGRADED:
+            leader.host.upgrade_kraft_version(
+                UPGRADED, epoch=leader.host.epoch, now=node.clock.instant, on_outcome=told
+            )
+
+    def _begin_to_add(self, kind: str, node: Node) -> None:
+        self._adding[node] += 1
+        self._add(kind, node)
+
+    def _add(self, kind: str, node: Node) -> None:
+        """Ask until it is a voter."""
+        world = self._harm.world
+        leader = world.newest_leader()
+        if leader is None or node.directory_id is None or not world.atlas.may_join(node):
+            self._harm.later(RETRY_US, lambda: self._add(kind, node))
+            return
+        message = AddVoterRequest(
+            voter=node.key, listeners=node.config.advertised_listeners, timeout_ms=TIMEOUT_MS, ack_when_committed=True
+        )
+
+        def then(asked: Asked) -> None:
+            if asked.answer not in {ErrorCode.NONE, ErrorCode.DUPLICATE_VOTER}:
+                self._harm.later(RETRY_US, lambda: self._add(kind, node))
+                return
+            self._adding[node] -= 1
+            if asked.answer == ErrorCode.NONE:
+                self._harm.happened(kind, node)
+
+        self._ask(leader, node, message, then)
+
+    def _begin_to_remove(self, kind: str, node: Node, key: ReplicaKey, done: Callable[[], None]) -> None:
+        self._removing[node] += 1
+        self._remove(kind, node, key, done)
+
+    def _remove(self, kind: str, node: Node, key: ReplicaKey, done: Callable[[], None]) -> None:
+        """Ask until it is none."""
+        world = self._harm.world
+        leader = world.newest_leader()
+        if leader is None or not world.atlas.may_leave(node):
+            self._harm.later(RETRY_US, lambda: self._remove(kind, node, key, done))
+            return
+
+        def then(asked: Asked) -> None:
+            if asked.answer not in {ErrorCode.NONE, ErrorCode.VOTER_NOT_FOUND}:
+                self._harm.later(RETRY_US, lambda: self._remove(kind, node, key, done))
+                return
+            self._removing[node] -= 1
+            if asked.answer == ErrorCode.NONE:
+                self._harm.happened(kind, node)
+            done()
+
+        self._ask(leader, node, RemoveVoterRequest(voter=key), then)
+
+    def _ask(
+        self, leader: Process, node: Node, message: AddVoterRequest | RemoveVoterRequest, then: Callable[[Asked], None]
+    ) -> None:
+        if self._admin is None:
+            self._admin = Admin(self._harm.world)
+        self._asked = [(each, asked) for each, asked in self._asked if asked.is_open]
+
+        def told(asked: Asked) -> None:
+            what = "be a voter" if _is_add(asked) else "be no voter any more"
+            outcome = asked.answer.name if asked.answer is not None else "nobody knows"
+            self._harm.note(node, f"is to {what}, says the operator to {leader.node_id}: {outcome}")
+            if not self._harm.is_over:
+                then(asked)
+
+        self._asked.append((node, self._admin.ask(leader, message, told)))
+
+    def _is_known_by_key(self, node: Node) -> bool:
+        """True when every voter set that counts knows the directory id of this node, or does not have it."""
+        entries = (voters.get(node.node_id) for voters in self._harm.world.members.in_force())
+        return all(entry is None or entry.key.directory_id is not None for entry in entries)
+
+
+def _is_add(asked: Asked) -> bool:
+    return isinstance(asked.message, AddVoterRequest)
