@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from pykraft.sim.node import Node, Process
-from pykraft.sim.scenario import Cluster, Quorum, Scenario
+from pykraft.sim.scenario import Cluster, Membership, Quorum, Scenario
 from pykraft.sim.world import World
 
 SEED_OF_THREE = 8
@@ -18,17 +19,33 @@ def calm_world(seed: int = SEED_OF_THREE) -> World:
     return World(seed, scenario=THREE)
 
 
-def started_world(seed: int = SEED_OF_THREE) -> World:
-    """All nodes run; the rest is up to the test."""
-    world = calm_world(seed)
+def dynamic_world(seed: int = SEED_OF_THREE, *, observers: int = 0, newcomers: int = 0) -> World:
+    """The same, and its three voters are formatted, not configured."""
+    cluster = Cluster(voters=(3,), observers=(observers,))
+    membership = Membership(dynamic_probability=1, newcomers_max=newcomers)
+    return World(seed, scenario=replace(THREE, cluster=cluster, membership=membership))
+
+
+def started(world: World) -> World:
+    """All its nodes run."""
     for node in world.nodes.values():
         node.start()
     return world
 
 
+def started_world(seed: int = SEED_OF_THREE) -> World:
+    """All nodes run; the rest is up to the test."""
+    return started(calm_world(seed))
+
+
 def led_world(seed: int = SEED_OF_THREE) -> tuple[World, Process]:
     """A leader is elected and has committed the first record of its epoch everywhere."""
-    world = started_world(seed)
+    return led(calm_world(seed))
+
+
+def led(world: World) -> tuple[World, Process]:
+    """The same of any world in which nothing runs yet."""
+    started(world)
     run_until(world, lambda: len(committed_nodes(world)) == len(world.nodes))
     leader = world.newest_leader()
     assert leader is not None

@@ -27,8 +27,8 @@ JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.host.parts": (20, "all parts of a node, put together"),
     "pykraft.rpc.codec": (15, "the table of all RPCs"),
     "pykraft.sim.faults.faults": (14, "the table of all families of faults"),
-    "pykraft.sim.invariants": (50, "the table of all invariants"),
-    "pykraft.sim.world": (16, "all parts of a world, put together"),
+    "pykraft.sim.invariants": (55, "the table of all invariants"),
+    "pykraft.sim.world": (18, "all parts of a world, put together"),
 }
 """Modules whose one idea is to join many: how many, and why."""
 

@@ -21,11 +21,11 @@ from pykraft.sim.electorate import Electorate, VoterRecord
 from pykraft.sim.faults.kinds import MEMBERSHIP
 from pykraft.sim.format import format_directory, format_voters
 from pykraft.sim.ledger import Entry
+from pykraft.sim.node import Node
 from pykraft.sim.settings import LISTENER, newcomer
 from pykraft.types import KRAFT_VERSIONS, Endpoint, NodeId, Voter, VoterSet
 
 if TYPE_CHECKING:
-    from pykraft.sim.node import Node
     from pykraft.sim.world import World
 
 
@@ -91,13 +91,14 @@ class Members:
         """A machine that was not there before, formatted to join the others."""
         node_id = max(self._world.nodes) + 1
         like = next(iter(self._world.nodes.values())).config
-        node = self._world.join(self._able_to_join(newcomer(like, node_id)))
+        node = Node(self._world, self._able_to_join(newcomer(like, node_id)), Random(self._rng.random()))
+        self._world.join(node)
         format_directory(node)
         format_voters(node, None)
         return node
 
     def with_bootstrap(self, config: NodeConfig) -> NodeConfig:
-        """A configuration that names the addresses of all nodes, if that is needed to find the leader."""
+        """What a process is started with: where voters may change, it is told where everybody is just now."""
         return replace(config, bootstrap_servers=self.addresses()) if self.may_change else config
 
     def addresses(self) -> tuple[Endpoint, ...]:

@@ -58,7 +58,7 @@ class Process:
         """When the last pause was over and made up for."""
         self.wiretap = Wiretap(lambda: node.disk.is_rotten)
         self._bulk = BulkLane(world, node, self)
-        config = world.with_bootstrap(node.config)
+        config = world.members.with_bootstrap(node.config)
         self.bootstrap = config.bootstrap_servers
         self.host = Host.open(node.disk, self, config, rng=Random(node.rng.random()))
 

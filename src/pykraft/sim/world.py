@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from pykraft.config import NodeConfig
 from pykraft.host.host import Host
 from pykraft.sim.application import Application
 from pykraft.sim.atlas import Atlas
@@ -150,20 +149,14 @@ class World:
         """Nodes of the newest voter set that is committed, running or not; those that have the directory id in it."""
         return self.members.nodes_of(self.members.committed)
 
-    def join(self, config: NodeConfig) -> Node:
+    def join(self, node: Node) -> None:
         """Another machine; nothing runs on it yet."""
-        node = Node(self, config, self._dice(self.seed, f"node {config.node_id}"))
         self.nodes[int(node.node_id)] = node
         self._platters[int(node.node_id)] = Platter(node.disk, partition_directory(node))
         self.atlas.joined(node)
         self.faults.joined(node)
         if self.recorder is not None:
             self.recorder.nodes[int(node.node_id)] = False
-        return node
-
-    def with_bootstrap(self, config: NodeConfig) -> NodeConfig:
-        """What a process is started with: where voters may change, it is told where everybody is just now."""
-        return self.members.with_bootstrap(config)
 
     def newest_leader(self) -> Process | None:
         """The running leader of the highest epoch."""

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from pykraft.sim.faults.clock import ClockFaults
 from pykraft.sim.faults.disk import DiskFaults
-from pykraft.sim.faults.kinds import CLOCK, CONSEQUENCES, KINDS, LOUD_DISK, NETWORK, PROCESS, SILENT_DISK, VERSION
+from pykraft.sim.faults.kinds import (
+    CLOCK,
+    CONSEQUENCES,
+    KINDS,
+    LOUD_DISK,
+    MEMBERSHIP,
+    NETWORK,
+    PROCESS,
+    SILENT_DISK,
+    VERSION,
+)
+from pykraft.sim.faults.membership import MembershipFaults
 from pykraft.sim.faults.network import NetworkFaults
 from pykraft.sim.faults.process import ProcessFaults
 from pykraft.sim.faults.silent import SilentFaults
@@ -23,6 +34,7 @@ def test_names_and_acts_are_the_same() -> None:
     assert [*SilentFaults(harm).kinds, *WipeFaults(harm).kinds] == list(SILENT_DISK)
     assert list(ClockFaults(harm).kinds) == list(CLOCK)
     assert list(VersionFaults(harm).kinds) == list(VERSION)
+    assert list(MembershipFaults(harm).kinds) == list(MEMBERSHIP)
 
 
 def test_names_are_given_once() -> None:

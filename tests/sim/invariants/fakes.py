@@ -15,8 +15,21 @@ from pykraft.sim.history import Operation
 from pykraft.sim.ledger import Entry, Ledger
 from pykraft.sim.oracle import DurableElection
 from pykraft.sim.scenario import DEFAULT
+from pykraft.sim.settings import listeners_of
 from pykraft.sim.view import DOWN, View
-from pykraft.types import Epoch, Instant, Io, LeaderChange, NodeId, Offset, OffsetAndEpoch
+from pykraft.types import (
+    Epoch,
+    Instant,
+    Io,
+    LeaderChange,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    ReplicaKey,
+    Uuid,
+    Voter,
+    VoterSet,
+)
 
 
 def node(node_id: int = 1, *, is_damaged: bool = False, is_rotten: bool = False, ms: int = 0, **host: Any) -> Any:
@@ -25,6 +38,7 @@ def node(node_id: int = 1, *, is_damaged: bool = False, is_rotten: bool = False,
     process = SimpleNamespace(host=running, wiretap=SimpleNamespace(open_fetches={})) if host else None
     return SimpleNamespace(
         node_id=node_id,
+        key=ReplicaKey(NodeId(node_id), Uuid(bytes([node_id]) * 16)),
         host=running,
         process=process,
         is_damaged=is_damaged,
@@ -32,6 +46,13 @@ def node(node_id: int = 1, *, is_damaged: bool = False, is_rotten: bool = False,
         clock=SimpleNamespace(instant=Instant(mono_ms=ms, wall_ms=ms)),
         config=SimpleNamespace(raft=RaftConfig(append_linger_ms=10, fetch_timeout_ms=500)),
         was_paused_since=lambda at_us: False,
+    )
+
+
+def voters_of(count: int) -> VoterSet:
+    """Static voters from 1 on."""
+    return VoterSet.of(
+        Voter(key=ReplicaKey(NodeId(node_id)), listeners=listeners_of(node_id)) for node_id in range(1, count + 1)
     )
 
 
@@ -43,6 +64,7 @@ def view(role: str = "follower", epoch: int = 1, **fields: Any) -> View:
         leader_id=fields.pop("disk_leader_id", None),
     )
     known = {"leader_id": None, "high_watermark": None, "has_fetched": False, "is_settled": False, **fields}
+    known.setdefault("voters", voters_of(3))
     return View(role=role, epoch=epoch, disk=disk, **known)
 
 
@@ -60,6 +82,9 @@ class World:
         self.committed = Ledger()
         self.election = DurableElection(**election)
         self.atlas = SimpleNamespace(waiting={})
+        self.members = SimpleNamespace(
+            voters_of=lambda _: voters_of(voters), nodes_of=lambda found: [node(int(each)) for each in found.ids]
+        )
         self.platters: dict[int, list[Entry]] = {}
         self.snapshots: dict[int, tuple[OffsetAndEpoch, ...]] = {}
         self.ledgers: dict[int, Ledger] = {}

@@ -13,7 +13,7 @@ from pykraft.core.state import Leader
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.check_quorum import LeaderWithoutMajorityResigns
 from pykraft.types import Epoch, Listeners, NodeId, Offset, ReplicaKey, Voter, VoterSet
-from tests.sim.invariants.fakes import BEFORE, node, view, world
+from tests.sim.invariants.fakes import BEFORE, node, view, voters_of, world
 
 
 def leader(ms: int, *fetched_ms: int | None) -> Any:
@@ -38,8 +38,9 @@ def leader(ms: int, *fetched_ms: int | None) -> Any:
 
 def looked(voters: int, at: Any) -> None:
     made = LeaderWithoutMajorityResigns(world(voters))
-    made.changed(node(1, ms=100), BEFORE, view("leader"))
-    made.after_event(at, view("leader"))
+    leads = view("leader", voters=voters_of(voters))
+    made.changed(node(1, ms=100), BEFORE, leads)
+    made.after_event(at, leads)
 
 
 @pytest.mark.parametrize("fetched_ms", [(1_500, None), (1_500, 2_900), (None, 1_500)])

@@ -7,7 +7,8 @@ import pytest
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.legal_moves import LegalMoves
 from pykraft.sim.view import View
-from tests.sim.invariants.fakes import BEFORE, node, view, world
+from pykraft.types import VoterSet
+from tests.sim.invariants.fakes import BEFORE, node, view, voters_of, world
 
 LEADER = view("leader", 2, leader_id=1)
 
@@ -57,8 +58,16 @@ def test_an_observer_only_observes() -> None:
         made.changed(node(4), BEFORE, view("prospective", 2))
 
 
+def test_a_leader_that_is_no_voter_any_more_leads_on_and_resigns_and_no_other_one_leads() -> None:
+    made, others = LegalMoves(world()), VoterSet(voters_of(3).voters[1:])
+    made.changed(node(1), LEADER, LEADER._replace(voters=others))
+    made.changed(node(1), LEADER, view("resigned", LEADER.epoch, leader_id=1, voters=others))
+    with pytest.raises(ViolationError, match="and it is no voter"):
+        made.changed(node(1), view("candidate", LEADER.epoch), LEADER._replace(voters=others))
+
+
 def test_an_only_voter_does_it_all_at_once_and_old_versions_need_not_ask() -> None:
-    LegalMoves(world(1)).changed(node(1), BEFORE, LEADER)
+    LegalMoves(world(1)).changed(node(1), BEFORE, view("leader", 2, leader_id=1, voters=voters_of(1)))
     where = world()
     where.has_pre_votes = False
     LegalMoves(where).changed(node(1), view("unattached", 1), view("candidate", 2))

@@ -29,7 +29,7 @@ def test_what_a_majority_has_on_disk_may_be_committed(platters: dict[int, list[E
 
 @pytest.mark.parametrize("platters", [{1: LOG}, {1: LOG, 2: LOG[:1]}, {1: LOG, 2: [entry(0), entry(1, crc=7)]}])
 def test_what_only_a_minority_has_on_disk_is_found(platters: dict[int, list[Entry]]) -> None:
-    with pytest.raises(ViolationError, match=r"calls 2 committed, of 3 voters only \[1\] have"):
+    with pytest.raises(ViolationError, match=r"calls 2 committed, of the voters \[1, 2, 3\] only \[1\] have"):
         committed(platters)
 
 

@@ -88,10 +88,10 @@ class MembershipFaults:
         world = self._harm.world
         for node in world.nodes.values():
             process = node.process
-            if process is not None and process.host.leader_id is None:
-                if process.bootstrap != world.members.addresses():
-                    self._harm.note(node, "is started anew with the present addresses")
-                    node.kill()
+            is_lost = process is not None and process.host.leader_id is None
+            if is_lost and process is not None and process.bootstrap != world.members.addresses():
+                self._harm.note(node, "is started anew with the present addresses")
+                node.kill()
         world.clock.after(CORRECTION_US, self._correct_addresses)
 
     def voters_committed(self, was: VoterSet, now: VoterSet) -> None:
