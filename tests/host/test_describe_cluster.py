@@ -51,6 +51,12 @@ def test_a_leader_that_is_no_voter_is_named_too() -> None:
     assert [(one["broker_id"], one["port"]) for one in body["brokers"]] == [(1, 9001), (2, 9002), (3, 9003), (4, 9004)]
 
 
+def test_a_leader_that_was_moved_is_where_it_says() -> None:
+    here = Listeners(((LISTENER, Endpoint("node2", 9999)),))
+    body = answer({"endpoint_type": 2}, announced=here)
+    assert [(one["broker_id"], one["port"]) for one in body["brokers"]] == [(1, 9001), (2, 9999), (3, 9003)]
+
+
 def test_voters_that_are_not_reached_on_the_listener_are_left_out() -> None:
     here = Listeners((("OTHER", Endpoint("node4", 9004)),))
     body = answer({"endpoint_type": 2}, leader_id=4, listener="OTHER", announced=here)

@@ -312,6 +312,7 @@ def test_before_the_start_the_disk_says_how_things_are() -> None:
 def test_describe_cluster_names_the_leader() -> None:
     cluster = Cluster()
     leader = cluster.leader()
+    cluster.run_until_committed(1)
     parts = encode_request(ApiKey.DESCRIBE_CLUSTER, 2, 9, None, {"endpoint_type": 2})
     machine = cluster.others(leader)[0]
     machine.running.on_accepted(ConnectionId(99), LISTENER, cluster.now)

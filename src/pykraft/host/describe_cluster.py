@@ -29,7 +29,8 @@ def describe_cluster(
 ) -> Body:
     """The nodes that are reached on this listener, for ``--bootstrap-controller`` of Kafka's tools.
 
-    They are the voters, and the leader, which is none any more while its own removal is not committed.
+    They are the voters, and the leader, which is none any more while its own removal is not committed. Where it is, it
+    told itself: its entry may still say where it was before it was moved.
 
     Who asks for brokers gets MISMATCHED_ENDPOINT_TYPE: there are none. Without a leader it is LEADER_NOT_AVAILABLE.
     """
@@ -43,7 +44,8 @@ def describe_cluster(
     if leader is None:
         return _refusal(ErrorCode.LEADER_NOT_AVAILABLE, "it knows no leader", wanted, cluster_id)
     leader_id, listeners = leader
-    told.setdefault(leader_id, listeners)
+    if listeners.get(listener) is not None or leader_id not in told:
+        told[leader_id] = listeners
     reached = {node_id: endpoint for node_id, each in told.items() if (endpoint := each.get(listener)) is not None}
     if leader_id not in reached:
         text = f"it does not know where its leader, node {leader_id}, is reached on listener {listener}"
