@@ -18,8 +18,9 @@ from pykraft.client.observer import Start
 from pykraft.errors import ProtocolError, QuorumUnavailableError, UsageError
 from pykraft.local.ports import HOST, free_ports
 from pykraft.protocol.batch import seal_batch
-from pykraft.types import Offset
+from pykraft.types import Epoch, Offset
 from tests.client.logs import ScriptedLog
+from tests.snapshot.snapshots import ID, small_batches
 
 
 @contextmanager
@@ -158,6 +159,51 @@ def test_follow_goes_on_until_there_were_enough() -> None:
         log.answer = grow  # type: ignore[assignment]
         result = call("--bootstrap-controller", bootstrap, "--follow", "--from", "2", "--max-records", "6")
     assert [line.split("\t")[0] for line in result.output.splitlines()] == ["2", "3", "4", "5", "6", "7"]
+
+
+def cleaned_log() -> ScriptedLog:
+    """Begins behind the snapshot 157-3 of forty records."""
+    log = ScriptedLog()
+    log.epoch = Epoch(4)
+    log.clean(ID, small_batches())
+    log.append(b"after")
+    return log
+
+
+def test_what_only_a_snapshot_holds_is_left_out() -> None:
+    with served(cleaned_log()) as bootstrap:
+        result = call("--bootstrap-controller", bootstrap)
+        below = call("--bootstrap-controller", bootstrap, "--from", "3")
+    assert result.output == "157\t4\t1970-01-01T00:00:01.000Z\tafter\n"
+    assert isinstance(below.exception, UsageError)
+    assert str(below.exception).startswith("offset 3 is not there: committed are the offsets from 157 to 158")
+
+
+def test_what_only_a_snapshot_holds_is_printed_on_request() -> None:
+    with served(cleaned_log()) as bootstrap:
+        words = ("--bootstrap-controller", bootstrap, "--load-snapshot")
+        text = call(*words, "--print-control").output.splitlines()
+        first = call(*words, "--json", "--max-records", "1").output
+    assert len(text) == 41
+    assert text[0] == "<157\t3\t1970-01-01T00:00:00.005Z\t" + "\\x01" * 38
+    assert text[-1] == "157\t4\t1970-01-01T00:00:01.000Z\tafter"
+    assert json.loads(first) == {
+        "snapshot": "00000000000000000157-0000000003",
+        "epoch": 3,
+        "timestamp": 5,
+        "valueBase64": base64.b64encode(b"\1" * 38).decode(),
+    }
+
+
+def test_a_snapshot_of_everything_is_a_good_end() -> None:
+    log = cleaned_log()
+    log.batches.clear()
+    log.high_watermark = ID.offset
+    with served(log) as bootstrap:
+        text = call("--bootstrap-controller", bootstrap, "--load-snapshot").output
+        nothing = call("--bootstrap-controller", bootstrap)
+    assert len(text.splitlines()) == 40
+    assert (nothing.exit_code, nothing.output) == (0, "")
 
 
 def test_ctrl_c_is_a_good_end(monkeypatch: pytest.MonkeyPatch) -> None:

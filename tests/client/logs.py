@@ -11,12 +11,12 @@ from contextlib import AsyncExitStack
 
 from pykraft.client.leader_fetch import Patience
 from pykraft.config import TEST_TOPIC_ID, TEST_TOPIC_NAME
-from pykraft.core.messages import FetchResponse
+from pykraft.core.messages import FetchResponse, FetchSnapshotResponse
 from pykraft.errors import ErrorCode
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import encode_batch, encode_control_batch, read_header
 from pykraft.protocol.schema import Body
-from pykraft.rpc import fetch
+from pykraft.rpc import fetch, fetch_snapshot, parts
 from pykraft.rpc.context import RpcContext
 from pykraft.types import Endpoint, Epoch, LeaderChange, Listeners, NodeId, Offset, OffsetAndEpoch, Uuid
 from tests.client.scripted import Answer, ScriptedNode, run
@@ -35,16 +35,23 @@ class ScriptedLog:
         self.high_watermark: int | None = 0
         self.log_start_offset = 0
         self.snapshot_id: OffsetAndEpoch | None = None
+        """The newest snapshot; `oldest_epoch` is the epoch of the oldest, behind which the log starts."""
+        self.oldest_epoch = Epoch(0)
+        self.snapshot = b""
         self.batches: list[bytes] = []
         self.answer: Callable[[int, Body], Answer] = self.serve
         """Answers a fetch of a node; a test may put its own in front."""
+        self.answer_slice: Callable[[int, Body], Answer] = self.serve_slice
         self._context = RpcContext(
             cluster_id=None, topic_name=TEST_TOPIC_NAME, topic_id=topic_id, default_listener="CONTROLLER"
         )
-        self.nodes = {i: ScriptedNode({ApiKey.FETCH: self._script(i)}) for i in (1, 2, 3)}
+        self.nodes = {i: ScriptedNode(self._scripts(i)) for i in (1, 2, 3)}
 
-    def _script(self, node_id: int) -> Callable[[Body], Answer]:
-        return lambda body: self.answer(node_id, body)
+    def _scripts(self, node_id: int) -> dict[ApiKey, Callable[[Body], Answer]]:
+        return {
+            ApiKey.FETCH: lambda body: self.answer(node_id, body),
+            ApiKey.FETCH_SNAPSHOT: lambda body: self.answer_slice(node_id, body),
+        }
 
     @property
     def leader(self) -> ScriptedNode:
@@ -57,7 +64,13 @@ class ScriptedLog:
 
     @property
     def end_offset(self) -> Offset:
-        return read_header(self.batches[-1]).end_offset if self.batches else Offset(0)
+        return read_header(self.batches[-1]).end_offset if self.batches else Offset(self.log_start_offset)
+
+    def clean(self, snapshot_id: OffsetAndEpoch, snapshot: bytes) -> None:
+        """The log begins behind this snapshot, which ends where it ends now or before."""
+        self.snapshot_id, self.oldest_epoch, self.snapshot = snapshot_id, snapshot_id.epoch, snapshot
+        self.log_start_offset = snapshot_id.offset
+        self.batches = [batch for batch in self.batches if read_header(batch).end_offset > snapshot_id.offset]
 
     def append(self, *values: bytes, is_committed: bool = True) -> None:
         """One batch of the present epoch at the end."""
@@ -84,8 +97,8 @@ class ScriptedLog:
         [asked] = body["topics"][0]["partitions"]
         error = self._error(node_id, asked["current_leader_epoch"])
         offset, epoch = asked["fetch_offset"], asked["last_fetched_epoch"]
-        diverging = None if error else self._diverging(offset, epoch)
-        is_snapshot = not error and diverging is None and self.snapshot_id is not None and offset == 0
+        is_snapshot = not error and self._is_snapshot_due(offset, epoch)
+        diverging = None if error or is_snapshot else self._diverging(offset, epoch)
         has_records = not error and diverging is None and not is_snapshot
         records = b"".join(batch for batch in self.batches if read_header(batch).end_offset > offset)
         return self.body(
@@ -121,6 +134,34 @@ class ScriptedLog:
         fetch.put_records(body, records)
         return body
 
+    def serve_slice(self, node_id: int, body: Body) -> Answer:
+        """What a correct node answers to FetchSnapshot."""
+        [asked] = body["topics"][0]["partitions"]
+        error = self._error(node_id, asked["current_leader_epoch"])
+        if not error and parts.snapshot_id_of(asked["snapshot_id"]) != self.snapshot_id:
+            error = ErrorCode.SNAPSHOT_NOT_FOUND
+        return self.slice(asked["position"], body["max_bytes"], error=error)
+
+    def slice(self, position: int, size_bytes: int, *, error: int = 0) -> Body:
+        """An answer with these bytes of the snapshot."""
+        assert self.snapshot_id is not None
+        message = FetchSnapshotResponse(
+            error=error,
+            epoch=self.epoch,
+            leader_id=None if self.leader_id is None else NodeId(self.leader_id),
+            snapshot_id=self.snapshot_id,
+            size_bytes=len(self.snapshot),
+            position=position,
+        )
+        body = fetch_snapshot.response_to_wire(message, 1, self._context)
+        fetch_snapshot.put_records(body, b"" if error else self.snapshot[position : position + size_bytes])
+        return body
+
+    def _is_snapshot_due(self, offset: int, epoch: int) -> bool:
+        start = self.log_start_offset
+        is_before = offset < start or epoch < self.oldest_epoch or (offset == start and epoch != self.oldest_epoch)
+        return self.snapshot_id is not None and (offset == 0 or is_before)
+
     def _error(self, node_id: int, epoch: int) -> int:
         if epoch < self.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
@@ -130,7 +171,7 @@ class ScriptedLog:
 
     def _diverging(self, offset: int, epoch: int) -> OffsetAndEpoch | None:
         """Where this log parts from one that ends there; None when it does not."""
-        if offset == 0:
+        if offset == 0 or (offset, epoch) == (self.log_start_offset, self.oldest_epoch):
             return None
         headers = [read_header(batch) for batch in self.batches]
         end = max((header.end_offset for header in headers if header.epoch <= epoch), default=0)

@@ -11,7 +11,7 @@ from pykraft.client.observer import FetchLimits, Observer, Start
 from pykraft.errors import ErrorCode, ProtocolError, QuorumUnavailableError, UsageError
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
-from pykraft.types import Endpoint, Epoch, Offset, OffsetAndEpoch
+from pykraft.types import Endpoint, Offset
 from tests.client.logs import HASTY, PATIENT, ScriptedLog, with_log
 from tests.client.scripted import Answer, until
 
@@ -224,19 +224,6 @@ def test_committed_records_that_are_gone_are_an_error() -> None:
             log.lead(1)
             log.append(b"another")
             with pytest.raises(ProtocolError, match="but offset 2 was committed: it has lost records"):
-                await anext(observer)
-
-    with_log(main)
-
-
-def test_records_that_are_only_in_a_snapshot_are_told() -> None:
-    async def main(log: ScriptedLog) -> None:
-        log.append(b"a")
-        log.snapshot_id = OffsetAndEpoch(Offset(1), Epoch(1))
-        async with observing(log) as observer:
-            with pytest.raises(
-                UsageError, match="snapshot 00000000000000000001-0000000001, which holds all below offset 1"
-            ):
                 await anext(observer)
 
     with_log(main)

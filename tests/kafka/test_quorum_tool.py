@@ -9,12 +9,14 @@ from __future__ import annotations
 import base64
 import json
 import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from pykraft.cli.main import pykraft
+from pykraft.client.serde import bytes_serde
 from pykraft.errors import QuorumUnavailableError, UsageError
 from pykraft.local.child import Child, Children
 from pykraft.local.cluster import Cluster
@@ -23,7 +25,11 @@ from pykraft.local.kafka.peer import JavaNode
 from pykraft.local.logs import read_stream, wait_for_end_offset
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.waiting import wait_until
+from pykraft.log.os_fs import OsFs
 from pykraft.protocol.records import decode_records, scan
+from pykraft.snapshot.files import parse_snapshot_file
+from pykraft.snapshot.reader import SnapshotReader
+from pykraft.types import OffsetAndEpoch
 from tests.kafka.controller import JavaController
 
 pytestmark = pytest.mark.kafka
@@ -139,7 +145,7 @@ def test_both_tools_show_the_same_of_kafkas_quorum_and_ours_reads_its_log(
     ]
 
 
-def test_what_only_a_snapshot_holds_is_told_and_the_log_after_it_is_read(
+def test_a_snapshot_of_kafkas_is_loaded_or_the_log_is_read_from_its_begin(
     kafka: Kafka, children: Children, tmp_path: Path
 ) -> None:
     often = {"metadata.log.max.record.bytes.between.snapshots": "100"}
@@ -149,15 +155,24 @@ def test_what_only_a_snapshot_holds_is_told_and_the_log_after_it_is_read(
     wait_until(lambda: len(list(controller.partition.glob("*.checkpoint"))) > 1, "a snapshot", alive=[process])
     bootstrap = ("--bootstrap-controller", f"{HOST}:{controller.controller_port}")
 
-    from_0 = ours("tail", *bootstrap)
-    assert isinstance(from_0.exception, UsageError)
-    assert re.fullmatch(
-        r"offset 0 is only served as part of the snapshot (\d{20}-\d{10}), which holds all below offset \d+ and cannot "
-        r"be read yet; begin at offset 1 or later",
-        str(from_0.exception),
-    )
-    lines = ours("tail", *bootstrap, "--from", "1", "--print-control", "--max-records", "5").output.splitlines()
-    assert [int(line.split("\t")[0]) for line in lines] == [1, 2, 3, 4, 5]
+    # The log is still whole, but Kafka gives whoever begins at 0 its snapshot.
+    from_0 = ours("tail", *bootstrap, "--print-control", "--max-records", "5").output.splitlines()
+    assert [int(line.split("\t")[0]) for line in from_0] == [0, 1, 2, 3, 4]
+    loaded = ours("tail", *bootstrap, "--load-snapshot", "--json").output.splitlines()
+    name = json.loads(loaded[0])["snapshot"]
+    of_it = [json.loads(line) for line in loaded if "snapshot" in json.loads(line)]
+    with closing(SnapshotReader.of(OsFs(), controller.partition, id_in(name), bytes_serde)) as reader:
+        values = [value for batch in reader for value in batch.records]
+    assert [base64.b64decode(each["valueBase64"]) for each in of_it] == values
+    offsets = [json.loads(line)["offset"] for line in loaded[len(of_it) :]]
+    assert offsets == list(range(id_in(name).offset, id_in(name).offset + len(offsets)))
+
+
+def id_in(name: str) -> OffsetAndEpoch:
+    """The snapshot of this name."""
+    found = parse_snapshot_file(f"{name}.checkpoint")
+    assert found is not None
+    return found.snapshot_id
 
 
 def test_a_test_raft_server_is_read_and_cannot_be_described(kafka: Kafka, children: Children, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykraft.client.leader_fetch import Patience
-from pykraft.errors import ForeignClusterError, QuorumUnavailableError
+from pykraft.errors import ForeignClusterError, QuorumUnavailableError, UsageError
 from pykraft.protocol.batch import scan
 from pykraft.spark import live
 from pykraft.spark.live import Extent, LiveQuorum, first_since
@@ -67,3 +67,14 @@ def test_nobody_there_is_told(node: OneNode, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(QuorumUnavailableError, match=r"127\.0\.0\.1:1"):
         nobody.extent()
     assert nobody.find_cluster_id() is None
+
+
+def test_a_log_that_begins_behind_a_snapshot_is_read_from_there(late_node: OneNode) -> None:
+    quorum = LiveQuorum([late_node.endpoint])
+    assert quorum.extent() == Extent(start_offset=Offset(100), end_offset=Offset(103))
+    for start, bases in ((100, [100, 101, 102]), (101, [101, 102])):
+        data = b"".join(quorum.chunks(Offset(start), Offset(103)))
+        assert [header.base_offset for _, header in scan(data)] == bases
+    assert quorum.batch_at(Offset(100)).is_control
+    with pytest.raises(UsageError, match="offset 99 is not there: committed are the offsets from 100 to 103"):
+        quorum.batch_at(Offset(99))

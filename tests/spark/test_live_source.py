@@ -71,6 +71,18 @@ def test_bounds(given: dict[str, str], offsets: range, node: OneNode) -> None:
     assert query(node, **given) == list(offsets)
 
 
+def test_what_only_a_snapshot_holds_is_told_and_never_left_out_without_a_word(late_node: OneNode) -> None:
+    assert query(late_node) == [100, 101, 102]
+    assert query(late_node, startingOffsets="101") == [101, 102]
+    assert [row for rows in stream(late_node) for row in rows] == [100, 101, 102]
+    told = "offset 99 is not there any more, the log begins at 100: what came before is only in a snapshot"
+    with pytest.raises(UsageError, match=told):
+        query(late_node, startingOffsets="99")
+    reader = LiveStreamReader(options(late_node))
+    with pytest.raises(UsageError, match=told):
+        reader.latestOffset({"cluster": CLUSTER_ID, "offset": 99}, ReadAllAvailable())
+
+
 def test_rows_of_batches(node: OneNode) -> None:
     assert query(node, "base_offset", rows="batches") == [0, 1, 3]
     assert query(node, "base_offset", rows="batches", startingOffsets="2") == [1, 3]

@@ -4,7 +4,8 @@ Owns the two renderings and how it ends: at the high watermark of its start, aft
 because nobody reads its output any more; all of these are good ends. It refuses to know how a quorum is read
 (`pykraft.client.observer`).
 
-A line is: offset, tab, epoch, tab, time of the append (UTC), tab, value. What does not print is escaped.
+A line is: offset, tab, epoch, tab, time of the append (UTC), tab, value. What does not print is escaped. A record of a
+snapshot has no offset of its own; it stands below the end of the snapshot, and is shown as ``<157``.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -32,12 +34,16 @@ from pykraft.errors import ProtocolError, UsageError
 from pykraft.host.delivery import CommittedBatch
 from pykraft.log.dump_batches import control_json
 from pykraft.protocol.records import Record, decode_records, decode_values
-from pykraft.types import Offset
+from pykraft.snapshot.files import stem_of
+from pykraft.snapshot.reader import SnapshotReader
+from pykraft.types import Offset, OffsetAndEpoch
 
 OFFSET_MAX: Final = 2**63 - 1
 _COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
 
 Render: TypeAlias = Callable[[CommittedBatch, Record], str]
+RenderState: TypeAlias = Callable[[OffsetAndEpoch, int, bytes], str]
+"""Of a record of a snapshot: which one, wall ms, value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +54,13 @@ class Wanted:
     is_followed: bool
     records_max: int | None
     with_control: bool
+    with_snapshot: bool
     render: Render
+    render_state: RenderState
+
+
+class _EnoughError(Exception):
+    """No more lines are wanted."""
 
 
 @click.command(short_help="Print the records of a live quorum.")
@@ -57,22 +69,25 @@ class Wanted:
 @click.option("--follow", "-f", is_flag=True, help="Go on with what will be committed; Ctrl-C ends it.")
 @click.option("--max-records", type=click.IntRange(min=1), help="End after so many records.")
 @click.option("--print-control", is_flag=True, help="Print the records of Raft itself, too.")
+@click.option("--load-snapshot", is_flag=True, help="Print what only a snapshot holds any more, too, before the rest.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, values in base64.")
 @click.option("--command-config", type=click.Path(path_type=Path), help="Properties for the client, as Kafka's.")
 @click.option("--timeout", type=float, help=f"Seconds to wait when nobody leads.  [default: {TIMEOUT_S:g}]")
-def tail(
+def tail(  # noqa: PLR0913 - one argument for each option
     *,
     bootstrap_controller: str,
     start: str,
     follow: bool,
     max_records: int | None,
     print_control: bool,
+    load_snapshot: bool,
     as_json: bool,
     command_config: Path | None,
     timeout: float | None,
 ) -> None:
     """Print committed records, one a line: offset, epoch, time, value. Without --follow it ends where the log ends now.
 
+    The earliest record is the first that the log still has; with --load-snapshot the newest snapshot comes before it.
     It reads as an observer without an id: the quorum does not count it, and a leader that dies is replaced.
     """
     options = client_options(
@@ -87,7 +102,9 @@ def tail(
         is_followed=follow,
         records_max=max_records,
         with_control=print_control,
+        with_snapshot=load_snapshot,
         render=json_line if as_json else text_line,
+        render_state=json_state_line if as_json else text_state_line,
     )
     try:
         asyncio.run(_print(options, wanted))
@@ -109,21 +126,55 @@ def parse_start(text: str) -> Start | Offset:
 
 async def _print(options: ClientOptions, wanted: Wanted) -> None:
     patience = Patience(timeout_ms=options.timeout_ms, request_timeout_ms=options.request_timeout_ms)
-    observer = Observer(options.bootstrap, start=wanted.start, client_id=options.client_id, patience=patience)
+    paper = _Paper(wanted)
+    observer = Observer(
+        options.bootstrap,
+        start=wanted.start,
+        client_id=options.client_id,
+        patience=patience,
+        load_snapshot=paper.load_snapshot if wanted.with_snapshot else None,
+    )
     async with observer:
         first_offset = await observer.begin()
-        end_offset = None if wanted.is_followed else observer.high_watermark
-        left = wanted.records_max
-        if end_offset is not None and first_offset >= end_offset:
-            return
-        async for batch in observer:
-            lines = list(_lines(batch, first_offset, wanted))[:left]
-            if lines:
-                click.echo("\n".join(lines))
-            if left is not None:
-                left -= len(lines)
-            if left == 0 or (end_offset is not None and batch.end_offset >= end_offset):
-                return
+        if not wanted.is_followed:
+            paper.end_offset = observer.high_watermark
+        with suppress(_EnoughError):
+            paper.end_at(first_offset)
+            async for batch in observer:
+                paper.put(_lines(batch, first_offset, wanted), batch.end_offset)
+
+
+class _Paper:
+    """Where lines go until there were enough. ``end_offset`` None: the end of the log is no end."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.end_offset: Offset | None = None
+        self._wanted = wanted
+        self._left = wanted.records_max
+
+    def load_snapshot(self, reader: SnapshotReader[bytes]) -> None:
+        """Print a snapshot, which stands for all that came before its end. Errors: as `put`."""
+        for batch in reader:
+            at, wall_ms = reader.snapshot_id, batch.append_timestamp_ms
+            self.put(self._wanted.render_state(at, wall_ms, value) for value in batch.records)
+        self.end_at(reader.snapshot_id.offset)
+
+    def put(self, lines: Iterable[str], end_offset: Offset | None = None) -> None:
+        """Print these lines, after which the log is printed up to this offset. Errors: _EnoughError."""
+        printed = list(islice(lines, self._left))
+        if printed:
+            click.echo("\n".join(printed))
+        if self._left is not None:
+            self._left -= len(printed)
+        if self._left == 0:
+            raise _EnoughError
+        if end_offset is not None:
+            self.end_at(end_offset)
+
+    def end_at(self, offset: Offset) -> None:
+        """All below this offset is printed. Errors: _EnoughError when nothing else was wanted."""
+        if self.end_offset is not None and offset >= self.end_offset:
+            raise _EnoughError
 
 
 def _lines(batch: CommittedBatch, first_offset: Offset, wanted: Wanted) -> Iterator[str]:
@@ -175,6 +226,17 @@ def json_line(batch: CommittedBatch, record: Record) -> str:
         shown["keyBase64"] = base64.b64encode(record.key).decode("ascii")
     shown["valueBase64"] = None if record.value is None else base64.b64encode(record.value).decode("ascii")
     return _COMPACT.encode(shown)
+
+
+def text_state_line(snapshot_id: OffsetAndEpoch, wall_ms: int, value: bytes) -> str:
+    """One record of a snapshot for people."""
+    return f"<{snapshot_id.offset}\t{snapshot_id.epoch}\t{in_utc(wall_ms)}\t{printable(value)}"
+
+
+def json_state_line(snapshot_id: OffsetAndEpoch, wall_ms: int, value: bytes) -> str:
+    """One record of a snapshot for programs: without an offset, with the name of the snapshot."""
+    shown = {"snapshot": stem_of(snapshot_id), "epoch": snapshot_id.epoch, "timestamp": wall_ms}
+    return _COMPACT.encode(shown | {"valueBase64": base64.b64encode(value).decode("ascii")})
 
 
 def in_utc(wall_ms: int) -> str:

@@ -1,4 +1,4 @@
-"""Fetches of a client without an id, answered by whoever leads.
+"""Fetches of a client without an id, of records and of snapshots, answered by whoever leads.
 
 Owns one connection, to the node that is thought to lead, and the time for which nobody may be of use. Invariant: what
 comes back is the answer of the leader of the highest epoch that is known, without an error; whatever else nodes do
@@ -16,11 +16,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias, TypeVar
 
 from pykraft.client.connection import Caller, Connection, connect
 from pykraft.client.leader_search import LeaderSearch
-from pykraft.core.messages import FetchRequest, FetchResponse, TopLevelError
+from pykraft.core.messages import (
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    TopLevelError,
+)
 from pykraft.errors import ErrorCode, ForeignClusterError, QuorumUnavailableError, UnreachableError, error_name
 from pykraft.rpc.codec import Answer
 from pykraft.rpc.context import RpcContext
@@ -29,7 +35,10 @@ from pykraft.types import EPOCH_MAX, Buffer, Endpoint, Epoch, Uuid
 
 TRIES_WITHOUT_PAUSE: Final = 2
 _LISTENER: Final = "LEADER"
-_OF_A_LEADER: Final = frozenset({ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE})
+_OF_A_LEADER: Final = {
+    FetchResponse: frozenset({ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE}),
+    FetchSnapshotResponse: frozenset({ErrorCode.NONE, ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE}),
+}
 _NOT_OUR_LOG: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 """What a broker of Kafka says, which keeps other topics."""
 _NOT_THE_LEADER: Final = frozenset(
@@ -40,6 +49,11 @@ _NOT_THE_LEADER: Final = frozenset(
         ErrorCode.BROKER_NOT_AVAILABLE,
     }
 )
+
+
+_Request: TypeAlias = FetchRequest | FetchSnapshotRequest
+_Response: TypeAlias = FetchResponse | FetchSnapshotResponse
+R = TypeVar("R", FetchResponse, FetchSnapshotResponse)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,17 +119,31 @@ class LeaderFetch:
             if self._tries > TRIES_WITHOUT_PAUSE:
                 await self.pause()
             self._tries += 1
-            node = self._search.whom
-            try:
-                request = request_in(self._search.epoch)
-                answer = await self._exchange(node, request)
-                message = self._judge(node, answer, request.epoch)
-                if message is not None:
-                    return message, answer.records
-            except UnreachableError as error:
-                self._search.failed(node, error.problem)
-                if self._search.is_nobody_there and not self._was_heard:
-                    raise QuorumUnavailableError(f"no node answers: {self._search.story}") from None
+            found = await self._try(request_in, FetchResponse)
+            if found is not None:
+                return found
+
+    async def ask_for_snapshot(
+        self, request_in: Callable[[Epoch], FetchSnapshotRequest]
+    ) -> tuple[FetchSnapshotResponse, Buffer] | None:
+        """The leader's answer and bytes; None when it did not answer, or leads no more.
+
+        There is one try: a fetch of records finds the leader, and its snapshot, anew. Kafka is silent when it has no
+        such snapshot any more.
+
+        Errors: as `ask`.
+        """
+        return await self._try(request_in, FetchSnapshotResponse)
+
+    @property
+    def epoch(self) -> Epoch:
+        """The highest epoch that is known of."""
+        return self._search.epoch
+
+    @property
+    def story(self) -> str:
+        """What was wrong with each node since the last answer of a leader."""
+        return self._search.story
 
     def accept(self) -> None:
         """The last answer was of use: all is well."""
@@ -130,7 +158,24 @@ class LeaderFetch:
         """Wait a little, so that nobody is asked again and again without a pause."""
         await asyncio.sleep(self._patience.retry_backoff_ms / 1_000)
 
-    def _judge(self, node: Endpoint, answer: Answer, asked_epoch: Epoch) -> FetchResponse | None:
+    async def _try(self, request_in: Callable[[Epoch], _Request], kind: type[R]) -> tuple[R, Buffer] | None:
+        """One try with the node to ask next; None when it was of no use. Errors: as `ask`."""
+        node = self._search.whom
+        try:
+            request = request_in(self._search.epoch)
+            answer = await self._exchange(node, request)
+            message = self._judge(node, answer, request.epoch)
+        except UnreachableError as error:
+            self._search.failed(node, error.problem)
+            if self._search.is_nobody_there and not self._was_heard:
+                raise QuorumUnavailableError(f"no node answers: {self._search.story}") from None
+            return None
+        if message is None:
+            return None
+        assert isinstance(message, kind), "an answer is of the kind of its request"
+        return message, answer.records
+
+    def _judge(self, node: Endpoint, answer: Answer, asked_epoch: Epoch) -> _Response | None:
         """The answer if it is a leader's; None when the node does not lead, and what it knows is noted.
 
         Errors: UnreachableError for an answer of no use, ForeignClusterError.
@@ -139,21 +184,22 @@ class LeaderFetch:
         if isinstance(message, TopLevelError):
             self._refused(node, message.error)
             return None
-        assert isinstance(message, FetchResponse), "the answer to a fetch is read as one"
+        assert isinstance(message, _Response), "the answer to a fetch is read as one"
         if message.error in _NOT_OUR_LOG:
             raise UnreachableError(node, f"it answers Fetch with {error_name(message.error)}: is it a controller?")
-        if message.epoch > EPOCH_MAX:
-            raise UnreachableError(node, f"it speaks of epoch {message.epoch}, which no quorum reaches")
+        epoch = asked_epoch if message.epoch is None else message.epoch
+        if epoch > EPOCH_MAX:
+            raise UnreachableError(node, f"it speaks of epoch {epoch}, which no quorum reaches")
         self._was_heard = True
         if message.error in _NOT_THE_LEADER:
             known = "no leader" if message.leader_id is None else f"node {message.leader_id} as the leader"
-            problem = f"it knows {known} in epoch {message.epoch} ({error_name(message.error)})"
-            self._search.redirected(node, message.epoch, message.listeners.get(_LISTENER), problem)
+            problem = f"it knows {known} in epoch {epoch} ({error_name(message.error)})"
+            self._search.redirected(node, epoch, message.listeners.get(_LISTENER), problem)
             return None
-        if message.error not in _OF_A_LEADER:
+        if message.error not in _OF_A_LEADER[type(message)]:
             raise UnreachableError(node, f"it answers Fetch with {error_name(message.error)}")
-        if message.epoch != asked_epoch:
-            raise UnreachableError(node, f"it answers for epoch {message.epoch} a fetch of epoch {asked_epoch}")
+        if epoch != asked_epoch:
+            raise UnreachableError(node, f"it answers for epoch {epoch} a fetch of epoch {asked_epoch}")
         self._search.led(node)
         return message
 
@@ -173,7 +219,7 @@ class LeaderFetch:
             self._topics_left = len(self._topics)
             raise UnreachableError(node, f"it keeps none of the topics {names}")
 
-    async def _exchange(self, node: Endpoint, request: FetchRequest) -> Answer:
+    async def _exchange(self, node: Endpoint, request: _Request) -> Answer:
         """One request to this node, over the connection that stands if it is to it. Errors: UnreachableError."""
         connection, self._connection = self._connection, None
         if connection is not None and connection.endpoint != node:
@@ -183,7 +229,8 @@ class LeaderFetch:
         timeout_ms = self._patience.request_timeout_ms
         if connection is None:
             connection = await connect(node, caller, timeout_ms=timeout_ms)
-        answer = await connection.ask(request, caller, timeout_ms=request.wait_ms_max + timeout_ms)
+        wait_ms = request.wait_ms_max if isinstance(request, FetchRequest) else 0
+        answer = await connection.ask(request, caller, timeout_ms=wait_ms + timeout_ms)
         self._connection = connection
         return answer
 

@@ -1,4 +1,4 @@
-"""Reads the committed batches of a live quorum, as a replica without an id and without a disk.
+"""Reads the committed batches of a live quorum, as a replica without an id and without a log of its own.
 
 Owns one connection, to whoever leads, and at most so many bytes that are not yet given out. Invariant: an observer
 gives out each committed batch from where it began, once and in order, whatever happens to leaders and connections; see
@@ -13,6 +13,14 @@ gives out each committed batch from where it began, once and in order, whatever 
 The epoch of the record before an offset in the middle of a log is not known. The leader's own epoch is named instead:
 a leader's log holds every offset below its end in that epoch's eyes.
 
+A leader that has snapshots sends whoever begins at offset 0 or at the log start to one of them. There are two ways on:
+
+* An observer with ``load_snapshot`` fetches the snapshot, hands it over, and goes on where it ends. That also happens
+  when the log was cleaned beyond its place.
+* Any other one begins at the first record that the log still has, as Kafka's consumers do: what only a snapshot holds
+  is left out. At offset 0 there is only the first leader's LeaderChange to be left out. At a later log start the epoch
+  of the record before it is named, which is found by bisection: see `pykraft.client.log_start`.
+
 It ends with an error when nobody was heard of for the time that it may wait; it may be asked to go on then, and does.
 It refuses to know what is in a batch.
 
@@ -22,24 +30,32 @@ Source: KIP-595 §Fetch, KIP-1166 (the high watermark in the request); Kafka's o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
 from pykraft.client.leader_fetch import PATIENCE, LeaderFetch, Patience
+from pykraft.client.log_start import epoch_before, probe
+from pykraft.client.serde import bytes_serde
+from pykraft.client.snapshot_fetch import SnapshotFetch
 from pykraft.client.window import Window
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, TEST_TOPIC_ID, TEST_TOPIC_NAME
 from pykraft.core.messages import FetchRequest, FetchResponse
 from pykraft.errors import ErrorCode, ProtocolError, UsageError
 from pykraft.host.delivery import CommittedBatch
+from pykraft.log.os_fs import OsFs
 from pykraft.rpc.fetched import read_batches
+from pykraft.snapshot.files import stem_of
+from pykraft.snapshot.reader import SnapshotReader
 from pykraft.types import Buffer, Endpoint, Epoch, Offset, OffsetAndEpoch, Uuid
 
 TOPICS: Final = ((TEST_TOPIC_NAME, TEST_TOPIC_ID), (METADATA_TOPIC_NAME, METADATA_TOPIC_ID))
 """Topics in which quorums keep their logs, tried in turn: pykraft's and TestRaftServer's, and that of Kafka."""
-FAR_OFFSET: Final = Offset(2**60)
+LoadSnapshot: TypeAlias = Callable[[SnapshotReader[bytes]], Awaitable[None] | None]
+"""Given a snapshot that takes the place of all that came before it; the reader is closed when the call is done."""
 
 
 class Start(Enum):
@@ -77,8 +93,12 @@ class Observer:
         client_id: str = "pykraft-observer",
         patience: Patience = PATIENCE,
         limits: FetchLimits = FETCH_LIMITS,
+        load_snapshot: LoadSnapshot | None = None,
     ) -> None:
         """``bootstrap`` holds some nodes of the quorum; with ``cluster_id`` nodes of another cluster are refused.
+
+        With ``load_snapshot`` the earliest place is the newest snapshot, where there is one, and any offset below the
+        high watermark is a place to begin.
 
         Errors: UsageError for an empty list or a negative offset.
         """
@@ -91,6 +111,8 @@ class Observer:
         self._leader = LeaderFetch(
             bootstrap, topics=topics, cluster_id=cluster_id, client_id=client_id, patience=patience
         )
+        self._load_snapshot = load_snapshot
+        self._snapshots = SnapshotFetch(self._leader, patience, size_bytes_max=limits.size_bytes_max)
         self._window: Window | None = None
 
     async def __aenter__(self) -> Self:
@@ -102,7 +124,8 @@ class Observer:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Let go of the connection, and of what was fetched of a snapshot."""
+        self._snapshots.close()
         await self._leader.close()
 
     @property
@@ -121,7 +144,7 @@ class Observer:
         Errors: UsageError for an offset that the log does not hold; QuorumUnavailableError, ForeignClusterError.
         """
         while self._window is None:
-            answer, _ = await self._leader.ask(self._probe)
+            answer, _ = await self._leader.ask(probe)
             if answer.high_watermark is None:
                 self._leader.reject("it leads, and does not know yet what is committed")
                 continue
@@ -153,6 +176,9 @@ class Observer:
         known = window.end_offset, window.high_watermark
         begun_s = asyncio.get_running_loop().time()
         answer, records = await self._leader.ask(lambda epoch: self._request(window, epoch))
+        if answer.snapshot_id is not None:
+            await self._instead_of_records(window, answer, answer.snapshot_id)
+            return
         problem = self._take_in(window, answer, records)
         if problem is not None:
             self._leader.reject(problem)
@@ -167,8 +193,6 @@ class Observer:
         offset = window.end_offset
         if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             raise UsageError(f"offset {offset} is no longer in the log: it begins at offset {answer.log_start_offset}")
-        if answer.snapshot_id is not None:
-            raise _only_in_a_snapshot(offset, answer.snapshot_id, answer.log_start_offset)
         if answer.diverging is not None:
             if window.drop_held():
                 return None
@@ -187,17 +211,42 @@ class Observer:
             window.commit_to(answer.high_watermark)
         return problem
 
-    def _probe(self, epoch: Epoch) -> FetchRequest:
-        """A fetch beyond any log: the answer says where the log begins and what is committed."""
-        return FetchRequest(
-            replica=None,
-            epoch=epoch,
-            fetch_offset=FAR_OFFSET,
-            last_fetched_epoch=epoch,
-            wait_ms_max=0,
-            size_bytes_max=0,
-            high_watermark=-1,
-        )
+    async def _instead_of_records(self, window: Window, answer: FetchResponse, snapshot_id: OffsetAndEpoch) -> None:
+        """The leader names a snapshot in the place of the records that were asked for. Errors: as `__anext__`."""
+        self._leader.accept()
+        offset, log_start_offset = window.end_offset, Offset(max(0, answer.log_start_offset))
+        if window.drop_held():
+            return
+        if self._load_snapshot is not None:
+            await self._load(snapshot_id)
+        elif window.end_epoch is None and log_start_offset == 0:
+            self._go_on_at(Offset(1))
+        elif window.end_epoch is None and (offset == log_start_offset or self._start is Start.EARLIEST):
+            self._go_on_at(log_start_offset, await epoch_before(self._leader, log_start_offset))
+        else:
+            raise UsageError(
+                f"offset {offset} is no longer in the log, which begins at offset {log_start_offset}: what came before "
+                f"is only in the snapshot {stem_of(snapshot_id)}; begin at a later offset, or load snapshots"
+            )
+
+    async def _load(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Fetch a snapshot, hand it over, and go on where it ends. Errors: as `__anext__`; those of the caller."""
+        assert self._load_snapshot is not None
+        path = await self._snapshots.fetch(snapshot_id)
+        if path is None:
+            return
+        with closing(SnapshotReader(OsFs(), path, snapshot_id, bytes_serde)) as reader:
+            waiting = self._load_snapshot(reader)
+            if waiting is not None:
+                await waiting
+        path.unlink()
+        self._go_on_at(snapshot_id.offset, snapshot_id.epoch)
+
+    def _go_on_at(self, offset: Offset, last_epoch: Epoch | None = None) -> None:
+        """Another place to read from; what was known to be committed is so for ever."""
+        known = self.high_watermark
+        self._window = Window(offset, last_epoch)
+        self._window.commit_to(Offset(max(offset, known or 0)))
 
     def _request(self, window: Window, epoch: Epoch) -> FetchRequest:
         """The fetch of what follows; one that begins in the middle of a log names the leader's own epoch."""
@@ -213,22 +262,15 @@ class Observer:
 
     def _first_offset(self, log_start_offset: Offset, high_watermark: Offset) -> Offset:
         """Where to begin. Errors: UsageError when the log does not hold it."""
+        loads = self._load_snapshot is not None
         match self._start:
             case Start.EARLIEST:
-                return log_start_offset
+                return Offset(0) if loads else log_start_offset
             case Start.LATEST:
                 return high_watermark
-        if not log_start_offset <= self._start <= high_watermark:
+        if not (0 if loads else log_start_offset) <= self._start <= high_watermark:
             raise UsageError(
                 f"offset {self._start} is not there: committed are the offsets from {log_start_offset} "
                 f"to {high_watermark}, the last one excluded"
             )
         return self._start
-
-
-def _only_in_a_snapshot(offset: Offset, snapshot_id: OffsetAndEpoch, log_start_offset: Offset) -> UsageError:
-    return UsageError(
-        f"offset {offset} is only served as part of the snapshot {snapshot_id.offset:020}-{snapshot_id.epoch:010}, "
-        f"which holds all below offset {snapshot_id.offset} and cannot be read yet; begin at offset "
-        f"{max(offset, log_start_offset) + 1} or later"
-    )

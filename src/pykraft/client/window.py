@@ -18,14 +18,17 @@ from pykraft.types import Buffer, Epoch, Offset
 
 
 class Window:
-    """Begins at ``next_offset``, which may lie within a batch: that batch is then the first one, whole."""
+    """Begins at ``next_offset``, which may lie within a batch: that batch is then the first one, whole.
 
-    def __init__(self, next_offset: Offset) -> None:
+    Not when ``last_epoch`` is given, that of the record before it: then a batch begins there.
+    """
+
+    def __init__(self, next_offset: Offset, last_epoch: Epoch | None = None) -> None:
         self.next_offset = next_offset
         """Where what is given out next begins."""
         self.high_watermark: Offset | None = None
         """All below is committed for ever; None until a leader said so."""
-        self._last_epoch: Epoch | None = None
+        self._last_epoch = last_epoch
         self._held: deque[tuple[BatchHeader, Buffer]] = deque()
         self._held_size_bytes = 0
 

@@ -57,13 +57,13 @@ class SnapshotFile:
 
 def checkpoint_path(directory: Path, snapshot_id: OffsetAndEpoch) -> Path:
     """Where the whole snapshot is."""
-    return directory / f"{_stem(snapshot_id)}.checkpoint"
+    return directory / f"{stem_of(snapshot_id)}.checkpoint"
 
 
 def part_path(directory: Path, snapshot_id: OffsetAndEpoch, *, leader_epoch: Epoch | None = None) -> Path:
     """Where the snapshot grows: one that is written here, or one that is fetched from the leader of this epoch."""
     source = "" if leader_epoch is None else f"-{leader_epoch:010d}"
-    return directory / f"{_stem(snapshot_id)}{source}.checkpoint.part"
+    return directory / f"{stem_of(snapshot_id)}{source}.checkpoint.part"
 
 
 def parse_snapshot_file(name: str) -> SnapshotFile | None:
@@ -148,5 +148,6 @@ def _remove(fs: Fs, directory: Path, is_unwanted: Callable[[SnapshotFile], bool]
     return count
 
 
-def _stem(snapshot_id: OffsetAndEpoch) -> str:
+def stem_of(snapshot_id: OffsetAndEpoch) -> str:
+    """What a snapshot is called, in names of files and in words."""
     return f"{snapshot_id.offset:020d}-{snapshot_id.epoch:010d}"

@@ -148,7 +148,10 @@ def find_end(quorum: LiveQuorum, extent: Extent, bound: Bound) -> Offset:
 def check_is_there(offset: Offset, extent: Extent) -> None:
     """Refuse what the log no longer holds. Errors: UsageError."""
     if offset < extent.start_offset:
-        raise UsageError(f"offset {offset} is not there any more, the log begins at {extent.start_offset}")
+        raise UsageError(
+            f"offset {offset} is not there any more, the log begins at {extent.start_offset}: what came before is only "
+            "in a snapshot, which this source does not read. Begin at earliest; a stream anew, with another checkpoint"
+        )
 
 
 def average_size_bytes(quorum: LiveQuorum, offset: Offset) -> float:

@@ -1,0 +1,205 @@
+"""An observer where a snapshot stands in the place of records: it loads it, or begins behind it, or says why not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from pykraft.client.observer import FetchLimits, Observer, Start
+from pykraft.errors import StorageError, UsageError
+from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.records import decode_values
+from pykraft.snapshot.reader import SnapshotReader
+from pykraft.types import Epoch, Offset, OffsetAndEpoch
+from tests.client.logs import PATIENT, ScriptedLog, with_log
+from tests.client.scripted import until
+from tests.client.test_observer import observing, offset_asked, values_of
+from tests.snapshot.snapshots import ID, content, small_batches
+
+SMALL_SLICES = FetchLimits(wait_ms_max=20, size_bytes_max=5_000)
+STATE = [value for batch in content(small_batches())[1:-1] for value in batch]
+
+
+class Loaded:
+    """Takes snapshots, and remembers what was in them; the second kind of call is awaited."""
+
+    def __init__(self) -> None:
+        self.ids: list[OffsetAndEpoch] = []
+        self.values: list[bytes] = []
+        self.reader: SnapshotReader[bytes] | None = None
+
+    def take(self, reader: SnapshotReader[bytes]) -> None:
+        self.reader = reader
+        self.ids.append(reader.snapshot_id)
+        self.values = [value for batch in reader for value in batch.records]
+
+    async def take_slowly(self, reader: SnapshotReader[bytes]) -> None:
+        await asyncio.to_thread(list, reader)  # it lets others run
+        self.take(reader)
+
+
+def loading(log: ScriptedLog, loaded: Loaded, start: Start | int = Start.EARLIEST, *, slowly: bool = False) -> Observer:
+    where = start if isinstance(start, Start) else Offset(start)
+    take = loaded.take_slowly if slowly else loaded.take
+    return Observer(log.bootstrap, start=where, patience=PATIENT, limits=SMALL_SLICES, load_snapshot=take)
+
+
+def cleaned(log: ScriptedLog, values: Sequence[bytes] = (b"after",)) -> None:
+    """A leader of epoch 5 whose log begins behind the snapshot 157-3."""
+    log.epoch = Epoch(5)
+    log.clean(ID, small_batches())
+    for value in values:
+        log.append(value)
+
+
+@pytest.mark.parametrize("slowly", [False, True])
+def test_the_snapshot_is_loaded_first_and_the_log_follows(*, slowly: bool) -> None:
+    async def main(log: ScriptedLog) -> None:
+        cleaned(log)
+        loaded = Loaded()
+        async with loading(log, loaded, slowly=slowly) as observer:
+            assert await observer.begin() == 0
+            assert await values_of(observer, 1) == [b"after"]
+            assert (loaded.ids, loaded.values) == ([ID], STATE)
+            assert observer.next_offset == 158
+            assert len(log.leader.requests(ApiKey.FETCH_SNAPSHOT)) == -(-len(log.snapshot) // 5_000)
+            [asked] = log.leader.requests(ApiKey.FETCH)[-1]["topics"][0]["partitions"]
+            assert (asked["fetch_offset"], asked["last_fetched_epoch"]) == (157, 3)
+
+    with_log(main)
+
+
+def test_a_log_without_a_snapshot_is_read_from_its_begin() -> None:
+    async def main(log: ScriptedLog) -> None:
+        log.append(b"a")
+        loaded = Loaded()
+        async with loading(log, loaded) as observer:
+            assert await values_of(observer, 1) == [b"a"]
+        assert loaded.ids == []
+
+    with_log(main)
+
+
+@pytest.mark.parametrize("start", [0, 3, 156])
+def test_with_a_snapshot_every_offset_is_there(start: int) -> None:
+    async def main(log: ScriptedLog) -> None:
+        cleaned(log)
+        loaded = Loaded()
+        async with loading(log, loaded, start) as observer:
+            assert await observer.begin() == start
+            assert await values_of(observer, 1) == [b"after"]
+        assert loaded.ids == [ID]
+
+    with_log(main)
+
+
+def test_where_the_log_holds_the_records_no_snapshot_is_loaded() -> None:
+    async def main(log: ScriptedLog) -> None:
+        cleaned(log, (b"a", b"b"))
+        loaded = Loaded()
+        async with loading(log, loaded, 158) as observer:
+            assert await values_of(observer, 1) == [b"b"]
+        assert loaded.ids == []
+
+    with_log(main)
+
+
+def test_who_falls_behind_the_log_start_gets_the_snapshot() -> None:
+    async def main(log: ScriptedLog) -> None:
+        log.append(b"a")
+        log.append(b"never committed", is_committed=False)
+        loaded = Loaded()
+        async with loading(log, loaded) as observer:
+            assert await values_of(observer, 1) == [b"a"]
+            coming = asyncio.ensure_future(anext(observer))
+            await until(lambda: offset_asked(log) == 2)
+            log.batches.clear()
+            cleaned(log)
+            assert decode_values((await coming).data) == [b"after"]
+        assert loaded.ids == [ID]
+
+    with_log(main)
+
+
+def test_what_the_callers_loading_raises_is_raised_and_the_place_kept() -> None:
+    async def main(log: ScriptedLog) -> None:
+        cleaned(log)
+        readers: list[SnapshotReader[bytes]] = []
+
+        def take(reader: SnapshotReader[bytes]) -> None:
+            readers.append(reader)
+            if len(readers) == 1:
+                raise RuntimeError("not now")
+
+        async with Observer(log.bootstrap, patience=PATIENT, limits=SMALL_SLICES, load_snapshot=take) as observer:
+            with pytest.raises(RuntimeError, match="not now"):
+                await anext(observer)
+            with pytest.raises(StorageError, match="Bad file descriptor"):
+                next(iter(readers[0]))
+            assert await values_of(observer, 1) == [b"after"]
+        assert [each.snapshot_id for each in readers] == [ID, ID]
+
+    with_log(main)
+
+
+def test_without_loading_the_earliest_record_is_the_first_that_the_log_still_has() -> None:
+    async def main(log: ScriptedLog) -> None:
+        cleaned(log, (b"a", b"b"))
+        async with observing(log) as observer:
+            assert await observer.begin() == 157
+            assert await values_of(observer, 2) == [b"a", b"b"]
+
+    with_log(main)
+
+
+def test_without_loading_the_log_start_may_be_named() -> None:
+    async def main(log: ScriptedLog) -> None:
+        cleaned(log)
+        async with observing(log, 157) as observer:
+            assert await values_of(observer, 1) == [b"after"]
+
+    with_log(main)
+
+
+def test_of_a_log_that_is_whole_only_the_first_leaders_change_is_left_out() -> None:
+    async def main(log: ScriptedLog) -> None:
+        log.append_leader_change()
+        log.append(b"a")
+        log.snapshot_id = OffsetAndEpoch(Offset(1), Epoch(1))
+        async with observing(log) as observer:
+            assert await observer.begin() == 0
+            batch = await anext(observer)
+            assert (batch.base_offset, batch.values()) == (1, [b"a"])
+
+    with_log(main)
+
+
+def test_a_log_that_is_cleaned_while_the_first_fetch_is_under_way_begins_later() -> None:
+    async def main(log: ScriptedLog) -> None:
+        log.append(b"a")
+        async with observing(log) as observer:
+            assert await observer.begin() == 0
+            log.batches.clear()
+            cleaned(log)
+            assert await values_of(observer, 1) == [b"after"]
+
+    with_log(main)
+
+
+def test_without_loading_who_falls_behind_the_log_start_is_told_what_to_do() -> None:
+    async def main(log: ScriptedLog) -> None:
+        log.append(b"a")
+        async with observing(log) as observer:
+            assert await values_of(observer, 1) == [b"a"]
+            log.batches.clear()
+            cleaned(log)
+            with pytest.raises(
+                UsageError,
+                match=r"offset 1 is no longer in the log, which begins at offset 157: what came before is only in the "
+                r"snapshot 00000000000000000157-0000000003; begin at a later offset, or load snapshots",
+            ):
+                await anext(observer)
+
+    with_log(main)
