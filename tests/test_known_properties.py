@@ -120,6 +120,29 @@ def test_what_has_no_effect_is_not_held() -> None:
         assert read(idle.number.key, str(idle.default)).config == node_config(MINIMAL).config
 
 
+@pytest.mark.conformance("H51", "H80", "H81", "H82", "H83", "H84", "H86")
+@pytest.mark.parametrize(
+    "old",
+    [
+        "broker.id",
+        "quorum.voters",
+        "quorum.fetch.timeout.ms",
+        "quorum.election.timeout.ms",
+        "quorum.election.backoff.max.ms",
+        "quorum.append.linger.ms",
+        "quorum.request.timeout.ms",
+        "quorum.retry.backoff.ms",
+    ],
+)
+def test_what_kip_595_called_it_means_the_same(old: str) -> None:
+    new = ALIASES[old]
+    others = {key: value for key, value in MINIMAL.items() if key != new}
+    by_old, by_new = (node_config({**others, name: MINIMAL.get(new, "7")}) for name in (old, new))
+    assert by_old.config == by_new.config
+    assert by_old.warnings == (f"property {old} is now called {new}",)
+    assert new in MINIMAL or by_new.config != node_config(MINIMAL).config
+
+
 @pytest.mark.conformance("H52")
 @pytest.mark.parametrize(
     ("key", "warnings"), [("verbose", ("property verbose is not known and has no effect",)), ("quorum.verbose", ())]

@@ -20,6 +20,7 @@ def test_any_other_cluster_id_is_refused(text: str) -> None:
         parse_cluster_id(text)
 
 
+@pytest.mark.conformance("H17", "H18")
 @pytest.mark.parametrize("text", ["b8tRS7h4TJ2Vt43Dp85v2A", "4-e97nI7eHPYKfEDtW8rtQ", "-AAAAAAAAAAAAAAAAAAAAA"])
 def test_a_directory_id_may_hold_and_begin_with_a_hyphen(text: str) -> None:
     assert uuid_text(parse_directory_id(text)) == text

@@ -68,6 +68,7 @@ def test_defaults_are_those_of_kafkas_test_server(
     assert (config.cluster_id, config.directory_id, config.node_id) == (TEST_CLUSTER_ID, None, 1)
 
 
+@pytest.mark.conformance("H17", "H19")
 def test_options_count_before_properties(config_path: Path, served: list[tuple[NodeConfig, ServerOptions]]) -> None:
     options = ["--replica-directory-id", DIRECTORY_ID, "--cluster-id", "my-cluster.1", "--throughput", "-1"]
     options += ["--record-size", "100", "--ack-fd", "7", "--loop", "asyncio"]

@@ -189,7 +189,7 @@ def test_proposals_whose_claims_fit_into_a_batch_do_fit(sizes: list[list[int]]) 
     assert not values or batch_size_bytes(values) <= BATCH_SIZE_BYTES_MAX
 
 
-@pytest.mark.conformance(9, 113)
+@pytest.mark.conformance(9, 113, "H48")
 @given(st.integers(1, 40), st.integers(-300, 300))
 def test_a_proposal_that_fits_only_alone_may_go_and_one_byte_more_may_not(count: int, slack: int) -> None:
     values = [b"x" * 100] * (count - 1)
