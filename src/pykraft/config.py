@@ -29,6 +29,10 @@ METADATA_TOPIC_NAME = "__cluster_metadata"
 METADATA_TOPIC_ID = Uuid(bytes(15) + b"\1")
 TOPICS = {TEST_TOPIC_NAME: TEST_TOPIC_ID, METADATA_TOPIC_NAME: METADATA_TOPIC_ID}
 """Topics that a properties file can name, with their ids."""
+TRANSFER_TIMEOUT_MS = 1_000
+"""How long a leader waits for its successor's log unless it is told otherwise; it takes no records meanwhile."""
+TRANSFER_TIMEOUT_MS_MAX = 60_000
+"""No leader waits any longer."""
 
 
 @dataclass(frozen=True, slots=True)

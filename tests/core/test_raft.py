@@ -110,6 +110,11 @@ REQUESTS = [
     messages.RemoveVoterRequest(voter=key(9)),
     messages.DescribeQuorumRequest(),
     *(
+        messages.UpdateFeaturesRequest(kraft_version=level, validate_only=validate_only)
+        for level in (-1, 0, 1, 2)
+        for validate_only in (False, True)
+    ),
+    *(
         messages.TransferLeadershipRequest(target_id=NodeId(target_id), timeout_ms=timeout_ms)
         for target_id in (-1, 1, 2, 9)
         for timeout_ms in (-1, 0, 2**31 - 1)

@@ -64,7 +64,7 @@ class Desk:
             snapshot_files=snapshot_files((3, 1)),
             view=LogView(start_offset=Offset(0), end_offset=Offset(5)),
             leader=lambda: None,
-            voters=VoterSet,
+            membership=lambda: (VoterSet(), 0),
         )
         self.parts.inbound.on_accepted(ConnectionId(1), LISTENER)
 

@@ -32,6 +32,7 @@ class Desk:
         self.ports = FakePorts()
         self.inbox = Inbox()
         self.held = HeldMessages()
+        self.kraft_version = 0
         self.inbound = Inbound(
             self.ports,
             self.inbox,
@@ -39,6 +40,7 @@ class Desk:
             context=CONTEXT,
             describe_cluster=lambda *_: {"cluster_id": "described"},
             kraft_versions=kraft_versions,
+            kraft_version=lambda: self.kraft_version,
         )
         self.inbound.on_accepted(ONE, LISTENER)
 
@@ -272,6 +274,15 @@ def test_who_is_never_to_vote_tells_no_level_of_kraft_version() -> None:
     desk.ask(ApiKey.API_VERSIONS, 4, {})
     ((_, body),) = desk.answers(ApiKey.API_VERSIONS, 4)
     assert (body["error_code"], body["supported_features"]) == (0, [])
+
+
+@pytest.mark.parametrize(("level", "version", "found"), [(0, 4, []), (1, 2, []), (1, 3, [1]), (1, 4, [1])])
+def test_api_versions_tells_the_level_in_force(level: int, version: int, found: list[int]) -> None:
+    desk = Desk()
+    desk.kraft_version = level
+    desk.ask(ApiKey.API_VERSIONS, version, {})
+    ((_, body),) = desk.answers(ApiKey.API_VERSIONS, version)
+    assert [one["max_version_level"] for one in body.get("finalized_features", [])] == found
 
 
 @pytest.mark.conformance(147)

@@ -19,7 +19,7 @@ def test_all_parts_begin_where_the_recovered_log_ends() -> None:
         snapshot_files=snapshot_files((3, 1)),
         view=LogView(start_offset=Offset(3), end_offset=Offset(9), snapshots=[OffsetAndEpoch(Offset(3), Epoch(1))]),
         leader=lambda: (NodeId(2), NO_LISTENERS),
-        voters=VoterSet,
+        membership=lambda: (VoterSet(), 0),
     )
     assert (parts.recent.start_offset, parts.recent.end_offset) == (9, 9)
     assert parts.delivery.high_watermark == 3
@@ -39,7 +39,7 @@ def test_who_leads_is_asked_at_the_time_of_the_question() -> None:
         snapshot_files=snapshot_files(),
         view=LogView(start_offset=Offset(0), end_offset=Offset(0)),
         leader=lambda: leaders[-1],
-        voters=VoterSet,
+        membership=lambda: (VoterSet(), 0),
     )
     parts.inbound.on_accepted(ConnectionId(1), LISTENER)
     request = encode_request(ApiKey.DESCRIBE_CLUSTER, 2, 9, None, {"endpoint_type": 2})

@@ -20,7 +20,7 @@ from pykraft.protocol.api import (
     encode_response,
 )
 from pykraft.protocol.frame import FrameReader, frame
-from pykraft.protocol.messages import APIS
+from pykraft.protocol.messages import APIS, ApiKey
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 FILES = sorted(GOLDEN.glob("*/frames/*.txt"))
@@ -57,7 +57,8 @@ OTHERS = [path for path in FILES if path not in OURS]
 
 
 def test_the_recordings_are_there() -> None:
-    assert {int(path.name.split("-")[0]) for path in OURS} == set(APIS)
+    never_recorded = {ApiKey.UPDATE_FEATURES, ApiKey.TRANSFER_LEADERSHIP}
+    assert {int(path.name.split("-")[0]) for path in OURS} == set(APIS) - never_recorded
     assert len(OURS) == 101
     assert len(OTHERS) > 30
 

@@ -25,7 +25,7 @@ from pykraft.protocol.api import (
 from pykraft.rpc import codec
 from pykraft.rpc.context import Refusal, RpcContext
 from pykraft.rpc.fetched import read_batches
-from pykraft.types import Uuid
+from pykraft.types import NodeId, Uuid
 from tests.core.replicas import key as replica_key
 from tests.core.said import add_voter, begin, end, fetch, fetch_snapshot, update_voter, vote
 from tests.rpc.wires import CONTEXT, answered, asked, body_of
@@ -146,7 +146,9 @@ def test_an_error_above_the_partition_can_be_written_for_every_rpc(key: int) -> 
 WITH_CLUSTER_ID: list[messages.Request] = [
     *(make() for make in (vote, begin, end, fetch, fetch_snapshot, add_voter, update_voter)),
     messages.RemoveVoterRequest(voter=replica_key(3)),
+    messages.TransferLeadershipRequest(target_id=NodeId(3), timeout_ms=9),
 ]
+WITHOUT_CLUSTER_ID = {messages.DescribeQuorumRequest, messages.ApiVersionsRequest, messages.UpdateFeaturesRequest}
 
 
 @pytest.mark.conformance(33)
@@ -165,4 +167,4 @@ def test_the_cluster_id_is_ours_or_not_named_in_every_request_that_has_one(messa
 
 def test_every_request_that_has_a_cluster_id_is_in_that_list() -> None:
     listed = {type(message) for message in WITH_CLUSTER_ID}
-    assert listed == set(get_args(messages.Request)) - {messages.DescribeQuorumRequest, messages.ApiVersionsRequest}
+    assert listed == set(get_args(messages.Request)) - WITHOUT_CLUSTER_ID

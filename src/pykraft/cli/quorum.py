@@ -19,7 +19,9 @@ import click
 
 from pykraft.cli.client_options import ClientOptions
 from pykraft.cli.printable import printable
+from pykraft.cli.quorum_leadership import transfer
 from pykraft.cli.quorum_options import admin_of, joined, with_options
+from pykraft.cli.quorum_upgrade import upgrade
 from pykraft.cli.quorum_voters import add_controller, remove_controller
 from pykraft.client.quorum import Quorum, Replica
 from pykraft.errors import UsageError
@@ -47,6 +49,8 @@ def quorum(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 -
 
 quorum.add_command(add_controller)
 quorum.add_command(remove_controller)
+quorum.add_command(transfer)
+quorum.add_command(upgrade)
 
 
 @quorum.command()

@@ -27,10 +27,11 @@ from enum import Enum
 from types import TracebackType
 from typing import Final, Self
 
+from pykraft.client.arguments import INT32_MAX, whole_number
 from pykraft.client.bootstrap import ENDPOINTS_MAX, can_be_dialed
 from pykraft.client.connection import Caller, Connection, connect
 from pykraft.client.quorum import Quorum, quorum_of
-from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
+from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, TRANSFER_TIMEOUT_MS, TRANSFER_TIMEOUT_MS_MAX
 from pykraft.core.messages import (
     AddVoterRequest,
     ChangeVoterResponse,
@@ -39,6 +40,9 @@ from pykraft.core.messages import (
     RemoveVoterRequest,
     Request,
     Response,
+    TransferLeadershipRequest,
+    TransferLeadershipResponse,
+    UpdateFeaturesRequest,
 )
 from pykraft.errors import (
     ErrorCode,
@@ -52,7 +56,7 @@ from pykraft.errors import (
 from pykraft.protocol.messages import ApiKey
 from pykraft.rpc.context import RpcContext
 from pykraft.server.names import Names
-from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey
+from pykraft.types import Endpoint, Epoch, Listeners, NodeId, ReplicaKey
 
 TIMEOUT_MS: Final = 15_000
 REQUEST_TIMEOUT_MS: Final = 5_000
@@ -159,16 +163,42 @@ class Admin:
         """
         await self._change(RemoveVoterRequest(voter=voter), f"removing voter {voter.id}")
 
+    async def upgrade_kraft_version(self, level: int, *, validate_only: bool = False) -> None:
+        """Move static voters into the log (level 1); returns when that is committed, and cannot be undone.
+
+        ``validate_only`` asks whether it could be. Asking for the level in force changes nothing.
+
+        Errors: RefusedError with the leader's reason; as `describe_quorum`.
+        Source: KIP-853, KIP-584 §UpdateFeatures.
+        """
+        message = UpdateFeaturesRequest(kraft_version=level, validate_only=validate_only)
+        await self._change(message, f"kraft.version {level}")
+
+    async def transfer_leadership(self, to: int, *, timeout_ms: int = TRANSFER_TIMEOUT_MS) -> Epoch:
+        """Let this voter lead; returns the epoch that it leads. The leader waits ``timeout_ms`` for its log.
+
+        Errors: RefusedError with the leader's reason, or who leads instead; UsageError when the leader is no pykraft;
+        as `describe_quorum`.
+        """
+        target_id = NodeId(whole_number("to", to, least=0, most=INT32_MAX))
+        whole_number("timeout_ms", timeout_ms, least=0, most=TRANSFER_TIMEOUT_MS_MAX)
+        message = TransferLeadershipRequest(target_id=target_id, timeout_ms=timeout_ms)
+        _, answer = await self._ask_leader(message, longer_ms=timeout_ms)
+        assert isinstance(answer, TransferLeadershipResponse)
+        if answer.error:
+            raise RefusedError(f"transferring the leadership to node {to}", answer.error, answer.error_message)
+        return answer.epoch
+
     async def _change(self, message: Request, what: str) -> None:
         _, answer = await self._ask_leader(message)
         assert isinstance(answer, ChangeVoterResponse)
         if answer.error:
             raise RefusedError(what, answer.error, answer.error_message)
 
-    async def _ask_leader(self, message: Request) -> tuple[Cluster, Response]:
-        """Search for the leader, and its answer. Errors: as `describe_quorum`."""
+    async def _ask_leader(self, message: Request, *, longer_ms: int = 0) -> tuple[Cluster, Response]:
+        """Search for the leader, and its answer, which may take longer than others. Errors: as `describe_quorum`."""
         loop = asyncio.get_running_loop()
-        self._deadline_s = loop.time() + self._limits.timeout_ms / 1_000
+        self._deadline_s = loop.time() + (self._limits.timeout_ms + longer_ms) / 1_000
         problems: dict[Endpoint, str] = {}
         was_somebody_there = False
         while True:
@@ -178,7 +208,7 @@ class Admin:
                 try:
                     cluster = await self._cluster_at(node)
                     was_somebody_there = True
-                    return cluster, await self._answer_of_leader(cluster, node, message)
+                    return cluster, await self._answer_of_leader(cluster, node, message, longer_ms)
                 except UnreachableError as error:
                     if node not in problems or loop.time() < self._deadline_s:  # else only our own time was over
                         problems[node] = (
@@ -228,7 +258,7 @@ class Admin:
                 self._nodes.append(endpoint)
         return found
 
-    async def _answer_of_leader(self, cluster: Cluster, node: Endpoint, message: Request) -> Response:
+    async def _answer_of_leader(self, cluster: Cluster, node: Endpoint, message: Request, longer_ms: int) -> Response:
         """The answer of the leader that ``node`` named. Errors: UnreachableError, also of one that does not lead."""
         leader = node
         if self._kind is NodeKind.CONTROLLER:
@@ -238,13 +268,17 @@ class Admin:
                 raise UnreachableError(node, f"it does not know where its leader, node {cluster.leader_id}, is reached")
             leader = cluster.nodes[cluster.leader_id]
         connection = await self._connection(leader)
+        if not connection.offers(message):
+            name = type(message).__name__.removesuffix("Request")
+            raise UsageError(f"{leader} leads, and does not offer {name}: it is another program, or an older one")
+        timeout_ms = self._timeout_ms(longer_ms)
         try:
-            answer = (await connection.ask(message, self._me(), timeout_ms=self._timeout_ms())).message
+            answer = (await connection.ask(message, self._me(), timeout_ms=timeout_ms)).message
         except UnreachableError:
             del self._connections[leader]
             raise
         code = answer.error
-        is_change = isinstance(answer, ChangeVoterResponse)
+        is_change = isinstance(answer, ChangeVoterResponse | TransferLeadershipResponse)
         if code in (_LEADS_NOT if is_change else _ASK_ANOTHER):
             raise UnreachableError(leader, f"it does not lead ({error_name(code)})")
         if code and not is_change:
@@ -261,10 +295,10 @@ class Admin:
             self._connections[endpoint] = connection
         return connection
 
-    def _timeout_ms(self) -> int:
+    def _timeout_ms(self, longer_ms: int = 0) -> int:
         """The time that one request may take, the rest of the search's at most."""
         left_ms = math.ceil((self._deadline_s - asyncio.get_running_loop().time()) * 1_000)
-        return max(1, min(self._limits.request_timeout_ms, left_ms))
+        return max(1, min(self._limits.request_timeout_ms + longer_ms, left_ms))
 
     def _me(self) -> Caller:
         """Who asks; made in the loop that asks."""

@@ -59,6 +59,10 @@ class Connection:
         self._versions: dict[int, Versions] = {}
         self._next_wire_id = 0
 
+    def offers(self, message: Request) -> bool:
+        """True when the other end has the API of this request, in whatever version."""
+        return codec.api_key_of(message) in self._versions
+
     async def ask(self, message: Request, caller: Caller, *, timeout_ms: int) -> Answer:
         """Send a request of the quorum's protocol, in the newest version that both ends speak; its answer.
 

@@ -28,7 +28,7 @@ from pykraft.client.snapshot import Snapshot, begin_snapshot
 from pykraft.client.subscriptions import Subscriptions
 from pykraft.client.thread import OwnThread, Place, SameLoop
 from pykraft.client.watch import LeaderWatch
-from pykraft.config import NodeConfig
+from pykraft.config import TRANSFER_TIMEOUT_MS, TRANSFER_TIMEOUT_MS_MAX, NodeConfig
 from pykraft.errors import NotRunningError, OutcomeUnknownError, ShutdownTimeoutError, UsageError
 from pykraft.host.host import Host
 from pykraft.host.metrics import Metrics
@@ -132,9 +132,10 @@ class Node(Generic[T]):
         ``epoch`` is that of the leadership which they belong to; by default whatever epoch this node leads now.
         Cancelling the wait does not take the records back.
 
-        Errors: NotLeaderError names the leader; BufferFullError: wait and try again; RecordBatchTooLargeError: divide
-        them; OutcomeUnknownError: the leadership was lost meanwhile; NotRunningError; UsageError; whatever the serde
-        raises. Only after OutcomeUnknownError, and NotRunningError while it waited, may they be in the log.
+        Errors: NotLeaderError names the leader; BufferFullError (also LeadershipTransferError): wait and try again;
+        RecordBatchTooLargeError: divide them; OutcomeUnknownError: the leadership was lost meanwhile; NotRunningError;
+        UsageError; whatever the serde raises. Only after OutcomeUnknownError, and NotRunningError while it waited, may
+        they be in the log.
         """
         values = serialized(self._serde, records)
         wanted = None if epoch is None else Epoch(epoch_number(epoch))
@@ -182,6 +183,23 @@ class Node(Generic[T]):
         """
         resigned = Epoch(epoch_number(epoch))
         await self._ask(lambda host: host.resign(resigned, now()))
+
+    async def transfer_leadership(self, to: int, *, timeout_ms: int = TRANSFER_TIMEOUT_MS) -> None:
+        """Let this voter lead in the place of this node; returns when it does.
+
+        Nothing is taken meanwhile (LeadershipTransferError). When the voter is not there with the whole log after
+        ``timeout_ms``, this node goes on to lead.
+
+        Errors: NotLeaderError; RefusedError says why it was not begun, or who leads instead; NotRunningError;
+        UsageError.
+        """
+        target_id = NodeId(whole_number("to", to, least=0, most=INT32_MAX))
+        whole_number("timeout_ms", timeout_ms, least=0, most=TRANSFER_TIMEOUT_MS_MAX)
+
+        def act(host: Host, answer: Answer[None]) -> None:
+            host.transfer_leadership(target_id, epoch=host.epoch, timeout_ms=timeout_ms, now=now(), on_outcome=answer)
+
+        await self._life.ask(act)
 
     async def create_snapshot(self, offset: int, epoch: int) -> Snapshot[T] | None:
         """Begin a snapshot of the application's state as of this offset (exclusive), where a committed batch ends.

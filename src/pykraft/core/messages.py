@@ -225,7 +225,7 @@ class RemoveVoterRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeVoterResponse:
-    """Answer to AddRaftVoter and RemoveRaftVoter."""
+    """Answer to AddRaftVoter, RemoveRaftVoter and UpdateFeatures."""
 
     error: int
     error_message: str | None = None
@@ -249,6 +249,14 @@ class UpdateVoterResponse:
     epoch: Epoch
     leader_id: NodeId | None
     listeners: Listeners = NO_LISTENERS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateFeaturesRequest:
+    """An operator wants kraft.version at this level, or to know whether that could be (KIP-584)."""
+
+    kraft_version: int
+    validate_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,6 +307,7 @@ Request: TypeAlias = (
     | AddVoterRequest
     | RemoveVoterRequest
     | UpdateVoterRequest
+    | UpdateFeaturesRequest
     | TransferLeadershipRequest
     | ApiVersionsRequest
 )
@@ -342,6 +351,7 @@ __all__ = [
     "TopLevelError",
     "TransferLeadershipRequest",
     "TransferLeadershipResponse",
+    "UpdateFeaturesRequest",
     "UpdateVoterRequest",
     "UpdateVoterResponse",
     "VoteRequest",

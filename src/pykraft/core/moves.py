@@ -63,6 +63,7 @@ def to_follower(replica: Replica, epoch: Epoch, leader_id: NodeId, listeners: Li
 
 def to_prospective(replica: Replica, now: Instant) -> None:
     """Ask for pre-votes; an only voter has its majority at once."""
+    state = replica.state
     assert replica.local.id is not None
     new = Prospective(
         epoch=replica.epoch,
@@ -72,6 +73,7 @@ def to_prospective(replica: Replica, now: Instant) -> None:
         high_watermark=replica.high_watermark,
         election_deadline_ms=replica.draw_election_deadline_ms(now),
         tally=Tally.begin(replica.voters.ids, replica.local.id),
+        leader_has_left=isinstance(state, Follower) and state.leader_has_left,
     )
     become(replica, new)
     if new.tally.is_won:

@@ -38,4 +38,14 @@ class Removal:
     is_answered: bool = False
 
 
-VoterChange: TypeAlias = Addition | Removal
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upgrade:
+    """The static voters, written into the log at ``offset``. Deadline in mono ms."""
+
+    request_id: int
+    deadline_ms: int
+    offset: Offset
+    is_answered: bool = False
+
+
+VoterChange: TypeAlias = Addition | Removal | Upgrade

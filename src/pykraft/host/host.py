@@ -62,7 +62,7 @@ class Host:
             snapshot_files=opened.snapshot_files,
             view=opened.view,
             leader=lambda: raft.serving_leader if (raft := self._stepping.raft) else None,
-            voters=lambda: self.voters,
+            membership=lambda: (self.voters, self.kraft_version),
         )
         self._stepping = Stepping(self._parts)
 

@@ -80,8 +80,9 @@ class Inbound:
         context: RpcContext,
         describe_cluster: Describe,
         kraft_versions: VersionRange | None,
+        kraft_version: Callable[[], int],
     ) -> None:
-        """``kraft_versions`` are None for a node that is never to become a voter."""
+        """``kraft_versions`` are None for a node that is never to become a voter; ``kraft_version`` tells the level."""
         self.violations = 0
         """Connections that were closed for what came on them."""
         self._ports = ports
@@ -90,6 +91,7 @@ class Inbound:
         self._context = context
         self._describe_cluster = describe_cluster
         self._kraft_versions = kraft_versions
+        self._kraft_version = kraft_version
         self._requesters: dict[ConnectionId, _Requester] = {}
         self._requests: dict[int, _Request] = {}
         self._next_request_id = 1
@@ -134,7 +136,8 @@ class Inbound:
     def _handle(self, requester: _Requester, header: RequestHeader, data: Buffer) -> None:
         """Answer a request, or pass it on. Errors: ProtocolError when there is no answer to it."""
         if header.api_key == ApiKey.API_VERSIONS:
-            self._answer(self._note(requester, header), _answer_api_versions(header, data, self._kraft_versions))
+            levels, level = self._kraft_versions, self._kraft_version()
+            self._answer(self._note(requester, header), _answer_api_versions(header, data, levels, level))
         elif header.api_key == ApiKey.DESCRIBE_CLUSTER:
             body = self._describe_cluster(decode_request_body(header, data), requester.listener)
             answer = encode_response(header.api_key, header.api_version, header.correlation_id, body)
@@ -174,11 +177,11 @@ class Inbound:
         self._ports.close(requester.connection)
 
 
-def _answer_api_versions(header: RequestHeader, data: Buffer, levels: VersionRange | None) -> list[Buffer]:
+def _answer_api_versions(header: RequestHeader, data: Buffer, levels: VersionRange | None, level: int) -> list[Buffer]:
     """The APIs that are served; in version 0 to a client whose version is unknown."""
     if header.api_version not in API_VERSIONS[ApiKey.API_VERSIONS]:
         return encode_unsupported_version(header.correlation_id, API_VERSIONS.items())
-    body = api_versions.response_to_wire(header.api_version, API_VERSIONS, levels)
+    body = api_versions.response_to_wire(header.api_version, API_VERSIONS, levels, level)
     try:
         decode_request_body(header, data)
     except ProtocolError:

@@ -77,11 +77,11 @@ def assemble(
     snapshot_files: SnapshotFiles,
     view: LogView,
     leader: Callable[[], tuple[NodeId, Listeners] | None],
-    voters: Callable[[], VoterSet],
+    membership: Callable[[], tuple[VoterSet, int]],
 ) -> Parts:
     """The parts of a node whose recovered log is as ``view`` shows it now.
 
-    ``leader`` and ``voters`` tell at any time who leads, and where, and who votes, as far as the core knows.
+    ``leader`` and ``membership`` tell at any time who leads, and where; who votes, and the level of kraft.version.
     """
     inbox, held = Inbox(), HeldMessages()
     recent = RecentBatches(end_offset=view.end_offset)
@@ -104,9 +104,10 @@ def assemble(
             held,
             context=context,
             describe_cluster=lambda request, listener: describe_cluster(
-                request, cluster_id=config.cluster_id, listener=listener, leader=leader(), voters=voters()
+                request, cluster_id=config.cluster_id, listener=listener, leader=leader(), voters=membership()[0]
             ),
             kraft_versions=KRAFT_VERSIONS if config.may_vote else None,
+            kraft_version=lambda: membership()[1],
         ),
         peers=Peers(
             ports,

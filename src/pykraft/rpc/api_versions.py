@@ -20,6 +20,7 @@ from pykraft.rpc.context import RpcContext
 from pykraft.types import VersionRange
 
 SOFTWARE_NAME = "pykraft"
+FEATURES_VERSION = 3
 FEATURES_FROM_ZERO_VERSION = 4
 KRAFT_VERSION_FEATURE = "kraft.version"
 
@@ -46,8 +47,10 @@ def answer_from_wire(body: Body, context: RpcContext) -> ApiVersionsResponse:
     return ApiVersionsResponse(error=body["error_code"], kraft_version=next(levels, None))
 
 
-def response_to_wire(version: int, served: Mapping[ApiKey, Versions], kraft_version: VersionRange | None) -> Body:
-    """The body of an answer: the APIs that a listener serves, and the levels of kraft.version.
+def response_to_wire(
+    version: int, served: Mapping[ApiKey, Versions], kraft_version: VersionRange | None, level: int = 0
+) -> Body:
+    """The body of an answer: the APIs that a listener serves, the levels of kraft.version, and the one in force.
 
     None for a node that is never to become a voter: a leader adds nobody who does not tell.
     """
@@ -57,6 +60,9 @@ def response_to_wire(version: int, served: Mapping[ApiKey, Versions], kraft_vers
     if version >= FEATURES_FROM_ZERO_VERSION or kraft_version.min_version > 0:
         low, high = kraft_version.min_version, kraft_version.max_version
         body["supported_features"] = [{"name": KRAFT_VERSION_FEATURE, "min_version": low, "max_version": high}]
+    if level > 0 and version >= FEATURES_VERSION:
+        found = {"name": KRAFT_VERSION_FEATURE, "min_version_level": level, "max_version_level": level}
+        body["finalized_features"] = [found]
     return body
 
 

@@ -28,6 +28,8 @@ from pykraft.rpc import (
     fetch,
     fetch_snapshot,
     remove_raft_voter,
+    transfer_leadership,
+    update_features,
     update_raft_voter,
     vote,
 )
@@ -81,6 +83,8 @@ RPCS: Mapping[int, Rpc] = {
     ApiKey.ADD_RAFT_VOTER: _rpc(messages.AddVoterRequest, add_raft_voter),
     ApiKey.REMOVE_RAFT_VOTER: _rpc(messages.RemoveVoterRequest, remove_raft_voter),
     ApiKey.UPDATE_RAFT_VOTER: _rpc(messages.UpdateVoterRequest, update_raft_voter),
+    ApiKey.UPDATE_FEATURES: _rpc(messages.UpdateFeaturesRequest, update_features),
+    ApiKey.TRANSFER_LEADERSHIP: _rpc(messages.TransferLeadershipRequest, transfer_leadership),
 }
 """The APIs that the core answers."""
 

@@ -195,6 +195,17 @@ def test_a_campaign_begins_and_ends_with_the_same_file(state: State) -> None:
     assert {effect.election for effect in found if isinstance(effect, WriteElectionState)} == {file}
 
 
+def test_a_denial_of_who_may_not_have_heard_the_goodbye_is_asked_for_again() -> None:
+    made = replica(replace(prospective(leader_id=2), leader_has_left=True, tally=tally(voters=(1, 2, 3))))
+    for peer_id in (2, 3):
+        answer(made, voted(granted=False), peer_id=peer_id)
+        assert made.connections.is_backing_off(peer_id)
+    assert isinstance(made.state, Prospective)
+    assert made.state.tally.unanswered == (2, 3)
+    answer(made, voted(), peer_id=3)
+    assert isinstance(made.state, Candidate)
+
+
 @pytest.mark.conformance(66)
 def test_a_candidate_that_hears_of_software_without_pre_votes_goes_on() -> None:
     made = replica(candidate())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pykraft.config import TRANSFER_TIMEOUT_MS_MAX
 from pykraft.core.effects import AnswerWish, AppendBatches, Effect, RejectProposal, Reply, ReplyFetch
 from pykraft.core.events import Proposed, TransferRequested
 from pykraft.core.messages import (
@@ -15,7 +16,7 @@ from pykraft.core.messages import (
 )
 from pykraft.core.on.propose import on_proposed
 from pykraft.core.on.timer import next_deadline_ms, poll
-from pykraft.core.on.transfer import TRANSFER_TIMEOUT_MS_MAX, on_transfer_requested
+from pykraft.core.on.transfer import on_transfer_requested
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader, Resigned, State
 from pykraft.core.voter_change import Removal

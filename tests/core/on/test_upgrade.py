@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.core.effects import AnswerWish, AppendBatches
+from pykraft.core import messages
+from pykraft.core.effects import AnswerWish, AppendBatches, Effect, Reply
 from pykraft.core.events import UpgradeRequested
+from pykraft.core.messages import ChangeVoterResponse, UpdateFeaturesRequest
 from pykraft.core.on.upgrade import on_upgrade_requested
+from pykraft.core.on.voter_changes import end_change
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
-from pykraft.errors import NotLeaderError, UsageError
-from pykraft.types import Epoch, KRaftVersion, KRaftVoters, ReplicaKey, VersionRange, Voter, VoterSet
+from pykraft.core.voter_change import Upgrade
+from pykraft.errors import ErrorCode, NotLeaderError, UsageError
+from pykraft.types import Epoch, KRaftVersion, KRaftVoters, Offset, ReplicaKey, VersionRange, Voter, VoterSet
 from tests.core.on.test_voter_changes import dynamic
-from tests.core.replicas import NOW, done, follower, key, leader, listeners, only, replica
+from tests.core.replicas import NOW, ask, done, follower, key, kinds, leader, listeners, only, replica
 
 
 def voter(node_id: int, *, level_max: int = 1, is_known: bool = True) -> Voter:
@@ -74,3 +78,50 @@ def test_what_is_refused(made: Replica, epoch: int, version: int, kind: type[Exc
     assert isinstance(error, kind)
     assert text in str(error)
     assert not is_written
+
+
+def asked(made: Replica, level: int = 1, *, validate_only: bool = False) -> list[Effect]:
+    return ask(made, UpdateFeaturesRequest(kraft_version=level, validate_only=validate_only))
+
+
+def answer_of(found: list[Effect]) -> tuple[int, str | None]:
+    message = only(found, Reply).message
+    assert isinstance(message, ChangeVoterResponse)
+    return message.error, message.error_message
+
+
+def test_an_operator_hears_of_it_when_it_is_committed() -> None:
+    made = told()
+    assert "Reply" not in kinds(asked(made))
+    state = made.state
+    assert isinstance(state, Leader)
+    assert state.change == Upgrade(request_id=7, deadline_ms=NOW.mono_ms + 2_000, offset=Offset(10))
+    assert answer_of(ask(made, messages.RemoveVoterRequest(voter=key(3))))[0] == ErrorCode.REQUEST_TIMED_OUT
+    assert answer_of(asked(made))[0] == ErrorCode.REQUEST_TIMED_OUT, "the level is there, and in doubt"
+    state.high_watermark = Offset(12)
+    end_change(made, state, NOW)
+    assert answer_of(done(made)) == (ErrorCode.NONE, None)
+    assert answer_of(asked(made)) == (ErrorCode.NONE, None), "it is there already"
+
+
+def test_a_dry_run_writes_nothing() -> None:
+    made = told()
+    assert answer_of(asked(made, validate_only=True)) == (ErrorCode.NONE, None)
+    assert (made.kraft_version, made.log.end_offset) == (0, 10)
+
+
+@pytest.mark.parametrize(
+    ("made", "level", "error", "text"),
+    [
+        (replica(follower()), 1, ErrorCode.NOT_CONTROLLER, "this node does not lead"),
+        (
+            told(),
+            2,
+            ErrorCode.INVALID_UPDATE_VERSION,
+            "voter 1 supports kraft.version 0 to 1, not 2",
+        ),
+        (dynamic(), 0, ErrorCode.INVALID_UPDATE_VERSION, "kraft.version is 1 and cannot go back to 0"),
+    ],
+)
+def test_what_an_operator_is_told(made: Replica, level: int, error: ErrorCode, text: str) -> None:
+    assert answer_of(asked(made, level)) == (error, text)

@@ -14,6 +14,7 @@ from pykraft.core.on.add_voter import on_add_voter_request
 from pykraft.core.on.describe import on_describe_quorum_request
 from pykraft.core.on.remove_voter import on_remove_voter_request
 from pykraft.core.on.transfer import on_transfer_leadership_request
+from pykraft.core.on.upgrade import on_update_features_request
 from pykraft.core.replica import Replica
 from pykraft.types import Instant
 
@@ -21,5 +22,6 @@ OPERATOR_HANDLERS: Mapping[type[messages.Request], Callable[[Replica, RequestRec
     messages.DescribeQuorumRequest: on_describe_quorum_request,
     messages.AddVoterRequest: on_add_voter_request,
     messages.RemoveVoterRequest: on_remove_voter_request,
+    messages.UpdateFeaturesRequest: on_update_features_request,
     messages.TransferLeadershipRequest: on_transfer_leadership_request,
 }

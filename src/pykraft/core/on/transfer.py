@@ -15,8 +15,8 @@ Source: Raft dissertation §3.10; KIP-595 §EndQuorumEpoch.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
+from pykraft.config import TRANSFER_TIMEOUT_MS_MAX
 from pykraft.core.appending import append_planned
 from pykraft.core.effects import AnswerWish, Report
 from pykraft.core.events import RequestReceived, TransferRequested
@@ -29,9 +29,6 @@ from pykraft.core.state import Leader
 from pykraft.core.transfer import Transfer
 from pykraft.errors import ErrorCode, NotLeaderError, PykraftError, RefusedError, UsageError
 from pykraft.types import Instant, NodeId, ReplicaKey
-
-TRANSFER_TIMEOUT_MS_MAX: Final = 60_000
-"""A leader takes nothing while it waits for its successor, so it does not wait any longer."""
 
 
 def on_transfer_leadership_request(

@@ -104,6 +104,9 @@ def would_grant_pre_vote(replica: Replica, message: VoteRequest) -> bool:
 def on_vote_response(replica: Replica, event: ResponseReceived, message: VoteResponse, now: Instant) -> None:
     """Count an answer of the running campaign; anything that is not part of one is ignored.
 
+    A leader says goodbye to all at once, and whom it names first may be quicker than the goodbye to the others: a
+    denial is not counted then, and the voter is asked again after a pause.
+
     Effects: WriteElectionState and what follows when the campaign is decided.
     Source: KIP-595 §Vote, KIP-996; KafkaRaftClient.handleVoteResponse.
     """
@@ -114,6 +117,9 @@ def on_vote_response(replica: Replica, event: ResponseReceived, message: VoteRes
     if not isinstance(state, Prospective | Candidate) or voter_id not in state.tally.voters:
         return
     if isinstance(state, Candidate) and voter_id not in state.tally.unanswered:
+        return
+    if isinstance(state, Prospective) and state.leader_has_left and not message.vote_granted:
+        replica.connections.back_off(event.peer_id, now.mono_ms)
         return
     tally = state.tally.record(voter_id, granted=message.vote_granted)
     replica.state = replace(state, tally=tally)

@@ -25,3 +25,5 @@ class Prospective:
     high_watermark: Offset | None = None
     election_deadline_ms: int
     tally: Tally
+    leader_has_left: bool = False
+    """True when the leader itself said goodbye: who denies a pre-vote has not heard it yet, and is asked again."""

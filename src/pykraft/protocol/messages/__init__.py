@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 from pykraft.protocol.messages import (
     add_raft_voter,
@@ -20,10 +21,15 @@ from pykraft.protocol.messages import (
     fetch,
     fetch_snapshot,
     remove_raft_voter,
+    transfer_leadership,
+    update_features,
     update_raft_voter,
     vote,
 )
 from pykraft.protocol.schema import Message, Versions
+
+PRIVATE_KEY_MIN: Final = 30_000
+"""APIs from this key on are pykraft's own, far from any that Kafka will have."""
 
 
 class ApiKey(IntEnum):
@@ -35,11 +41,13 @@ class ApiKey(IntEnum):
     BEGIN_QUORUM_EPOCH = 53
     END_QUORUM_EPOCH = 54
     DESCRIBE_QUORUM = 55
+    UPDATE_FEATURES = 57
     FETCH_SNAPSHOT = 59
     DESCRIBE_CLUSTER = 60
     ADD_RAFT_VOTER = 80
     REMOVE_RAFT_VOTER = 81
     UPDATE_RAFT_VOTER = 82
+    TRANSFER_LEADERSHIP = 30_001
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +65,13 @@ APIS: dict[int, Api] = {
     ApiKey.BEGIN_QUORUM_EPOCH: Api(begin_quorum_epoch.REQUEST, begin_quorum_epoch.RESPONSE),
     ApiKey.END_QUORUM_EPOCH: Api(end_quorum_epoch.REQUEST, end_quorum_epoch.RESPONSE),
     ApiKey.DESCRIBE_QUORUM: Api(describe_quorum.REQUEST, describe_quorum.RESPONSE),
+    ApiKey.UPDATE_FEATURES: Api(update_features.REQUEST, update_features.RESPONSE),
     ApiKey.FETCH_SNAPSHOT: Api(fetch_snapshot.REQUEST, fetch_snapshot.RESPONSE),
     ApiKey.DESCRIBE_CLUSTER: Api(describe_cluster.REQUEST, describe_cluster.RESPONSE),
     ApiKey.ADD_RAFT_VOTER: Api(add_raft_voter.REQUEST, add_raft_voter.RESPONSE),
     ApiKey.REMOVE_RAFT_VOTER: Api(remove_raft_voter.REQUEST, remove_raft_voter.RESPONSE),
     ApiKey.UPDATE_RAFT_VOTER: Api(update_raft_voter.REQUEST, update_raft_voter.RESPONSE),
+    ApiKey.TRANSFER_LEADERSHIP: Api(transfer_leadership.REQUEST, transfer_leadership.RESPONSE),
 }
 
 API_VERSIONS: dict[ApiKey, Versions] = {ApiKey(key): api.request.versions for key, api in APIS.items()}

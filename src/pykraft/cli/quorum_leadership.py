@@ -1,0 +1,62 @@
+"""``pykraft quorum transfer``: who leads, decided by an operator.
+
+Owns the verb and its lines. Kafka has no such command; it works between pykraft nodes, and the successor may be any
+voter. It refuses to know what a leader waits for (`pykraft.core.on.transfer`).
+
+Source: Raft dissertation §3.10.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any, Final
+
+import click
+
+from pykraft.cli.quorum_options import admin_of, joined, with_options
+from pykraft.config import TRANSFER_TIMEOUT_MS, TRANSFER_TIMEOUT_MS_MAX
+from pykraft.errors import UsageError
+
+CATCH_UP_S_MAX: Final = TRANSFER_TIMEOUT_MS_MAX / 1_000
+
+
+@click.command()
+@with_options
+@click.option("--to", "target_id", required=True, type=click.IntRange(0, 2**31 - 1), help="The voter that is to lead.")
+@click.option(
+    "--catch-up",
+    "catch_up_s",
+    type=float,
+    default=TRANSFER_TIMEOUT_MS / 1_000,
+    show_default=True,
+    help="Seconds that the leader waits, and takes nothing, for the voter to have its whole log.",
+)
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
+@click.pass_obj
+def transfer(
+    before: dict[str, Any],
+    /,
+    *,
+    target_id: int,
+    catch_up_s: float,
+    as_json: bool,
+    **after: Any,  # noqa: ANN401 - as click has them
+) -> None:
+    """Let a voter lead. The present leader hands over only when the voter is there with its whole log."""
+    if not 0 <= catch_up_s <= CATCH_UP_S_MAX:
+        raise UsageError(f"--catch-up {catch_up_s:g}: 0 to {CATCH_UP_S_MAX:g} seconds")
+    options = joined(before, after)
+
+    async def ask() -> int:
+        async with admin_of(options) as admin:
+            return await admin.transfer_leadership(target_id, timeout_ms=round(catch_up_s * 1_000))
+
+    begun_s = time.monotonic()
+    epoch = asyncio.run(ask())
+    took_ms = round((time.monotonic() - begun_s) * 1_000)
+    if as_json:
+        click.echo(json.dumps({"leaderId": target_id, "leaderEpoch": epoch, "tookMs": took_ms}))
+    else:
+        click.echo(f"Node {target_id} leads epoch {epoch}, after {took_ms} ms")

@@ -1,0 +1,63 @@
+"""``pykraft quorum upgrade``: the feature kraft.version goes up, and with it the voters move into the log.
+
+Owns the verb, with the options and lines of Kafka's ``kafka-features upgrade``. Invariant: nothing is raised that was
+not named. It refuses to know what a level means (`pykraft.core.on.upgrade`).
+
+Source: KIP-584, KIP-853 §Upgrade; Kafka's ``FeatureCommand``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any, Final
+
+import click
+
+from pykraft.cli.quorum_options import admin_of, joined, with_options
+from pykraft.errors import UsageError
+from pykraft.rpc.api_versions import KRAFT_VERSION_FEATURE
+
+_FEATURE: Final = re.compile(r"([a-z.]+)=([0-9]{1,4})")
+
+
+@click.command()
+@with_options
+@click.option("--feature", metavar="NAME=LEVEL", required=True, help="What is to be raised: kraft.version=1.")
+@click.option("--dry-run", is_flag=True, help="Ask the leader whether it could be, and change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
+@click.pass_obj
+def upgrade(
+    before: dict[str, Any],
+    /,
+    *,
+    feature: str,
+    dry_run: bool,
+    as_json: bool,
+    **after: Any,  # noqa: ANN401 - as click has them
+) -> None:
+    """Move static voters into the log: kraft.version=1. There is no way back. All voters must run and support it."""
+    level = level_of(feature)
+    options = joined(before, after)
+
+    async def ask() -> None:
+        async with admin_of(options) as admin:
+            await admin.upgrade_kraft_version(level, validate_only=dry_run)
+
+    asyncio.run(ask())
+    if as_json:
+        click.echo(json.dumps({"feature": KRAFT_VERSION_FEATURE, "level": level, "dryRun": dry_run}))
+    else:
+        done = "can be upgraded" if dry_run else "was upgraded"
+        click.echo(f"{KRAFT_VERSION_FEATURE} {done} to {level}.")
+
+
+def level_of(feature: str) -> int:
+    """The level of kraft.version that ``NAME=LEVEL`` names. Errors: UsageError."""
+    found = _FEATURE.fullmatch(feature)
+    if found is None:
+        raise UsageError(f"--feature {feature[:100]!r}: NAME=LEVEL, as kraft.version=1")
+    if found[1] != KRAFT_VERSION_FEATURE:
+        raise UsageError(f"--feature {found[1]}: the one feature of a pykraft quorum is {KRAFT_VERSION_FEATURE}")
+    return int(found[2])

@@ -1,0 +1,68 @@
+"""UpdateFeatures between core and wire: the one feature of a quorum is kraft.version, and its level only goes up.
+
+A request for anything else never reaches the core. The results of single features, which the answer has below version
+2, repeat the one above them.
+
+Source: KIP-584, KIP-778, KAFKA-16538; Kafka's ``QuorumController.updateFeatures``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pykraft.core.messages import ChangeVoterResponse, UpdateFeaturesRequest
+from pykraft.errors import ErrorCode
+from pykraft.protocol.schema import Body
+from pykraft.rpc.api_versions import KRAFT_VERSION_FEATURE
+from pykraft.rpc.context import Refusal, RpcContext
+
+TIMEOUT_MS: Final = 60_000
+UPGRADE: Final = 1
+"""The type of an update that only goes up; 2 and 3 are downgrades, safe and unsafe ones."""
+RESULTS_VERSION_MAX: Final = 1
+
+
+def request_to_wire(message: UpdateFeaturesRequest, version: int, context: RpcContext) -> Body:
+    """The body of a request; version 0 cannot carry one that is to change nothing."""
+    del version, context
+    update = {"feature": KRAFT_VERSION_FEATURE, "max_version_level": message.kraft_version}
+    return {"timeout_ms": TIMEOUT_MS, "feature_updates": [update], "validate_only": message.validate_only}
+
+
+def request_from_wire(body: Body, context: RpcContext) -> UpdateFeaturesRequest | Refusal:
+    """A request for the core; or INVALID_REQUEST without exactly one update, INVALID_UPDATE_VERSION for another one."""
+    del context
+    updates = body["feature_updates"]
+    if len(updates) != 1:
+        return _refuse(ErrorCode.INVALID_REQUEST, f"one feature is updated at a time, not {len(updates)}")
+    (update,) = updates
+    if update["feature"] != KRAFT_VERSION_FEATURE:
+        text = f"the feature {update['feature'][:100]} is not known here, only {KRAFT_VERSION_FEATURE} is"
+        return _refuse(ErrorCode.INVALID_UPDATE_VERSION, text)
+    if update.get("upgrade_type", UPGRADE) != UPGRADE or update.get("allow_downgrade", False):
+        text = f"{KRAFT_VERSION_FEATURE} cannot be downgraded"
+        return _refuse(ErrorCode.INVALID_UPDATE_VERSION, text)
+    return UpdateFeaturesRequest(
+        kraft_version=update["max_version_level"], validate_only=body.get("validate_only", False)
+    )
+
+
+def response_to_wire(message: ChangeVoterResponse, version: int, context: RpcContext) -> Body:
+    """The body of an answer."""
+    del context
+    body: Body = {"error_code": message.error, "error_message": message.error_message}
+    if version <= RESULTS_VERSION_MAX and not message.error:
+        body["results"] = [{"feature": KRAFT_VERSION_FEATURE}]
+    return body
+
+
+def response_from_wire(body: Body, context: RpcContext) -> ChangeVoterResponse:
+    """An answer for whoever asked: of the errors of feature and request the first that is one."""
+    del context
+    answers = (body, *body.get("results", ()))
+    worst = next((answer for answer in answers if answer["error_code"]), body)
+    return ChangeVoterResponse(error=worst["error_code"], error_message=worst["error_message"])
+
+
+def _refuse(error: ErrorCode, text: str) -> Refusal:
+    return Refusal(error, {"error_code": error, "error_message": text})
