@@ -36,6 +36,8 @@ class Asked:
     message: AddVoterRequest | RemoveVoterRequest
     process: Process
     then: Callable[[Asked], None]
+    since: int
+    """What was committed when it was asked (exclusive): it is carried out above that, if ever."""
     answer: ErrorCode | None = None
     """None while nobody knows, and for ever when the connection broke."""
 
@@ -67,7 +69,7 @@ class Admin:
         self, process: Process, message: AddVoterRequest | RemoveVoterRequest, then: Callable[[Asked], None]
     ) -> Asked:
         """Ask the node of this process; ``then`` is called with the answer, or when the connection breaks."""
-        asked = Asked(message=message, process=process, then=then)
+        asked = Asked(message=message, process=process, then=then, since=self._world.committed.end_offset)
         endpoint = self._world.nodes[process.node_id].config.advertised_listeners.get(LISTENER)
         assert endpoint is not None
         self._asked[self._world.network.dial(self, endpoint)] = asked

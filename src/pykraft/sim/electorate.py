@@ -42,12 +42,16 @@ class Electorate:
         """By offset, then epoch."""
         self._known: set[Entry] = set()
 
-    def submitted(self, job: AppendBatches) -> None:
-        """Read the control batches that are to be appended."""
+    def submitted(self, job: AppendBatches) -> list[VoterRecord]:
+        """Read the control batches that are to be appended; returns the voter sets in them."""
+        appended = [Entry.of(header) for header, _ in job.batches if header.is_control]
+        if not appended:
+            return []
         for header, data in job.batches:
             if header.is_control and (entry := Entry.of(header)) not in self._known:
                 self._known.add(entry)
                 self._read(entry, data)
+        return [record for record in self.records if record.entry in appended]
 
     def newest(self, holds: Callable[[Entry], bool]) -> VoterRecord | None:
         """The newest voter set in a log that holds these batches; None when it has none."""

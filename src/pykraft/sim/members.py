@@ -23,7 +23,7 @@ from pykraft.sim.format import format_directory, format_voters
 from pykraft.sim.ledger import Entry
 from pykraft.sim.node import Node
 from pykraft.sim.settings import LISTENER, newcomer
-from pykraft.types import KRAFT_VERSIONS, Endpoint, NodeId, Voter, VoterSet
+from pykraft.types import KRAFT_VERSIONS, Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 
 if TYPE_CHECKING:
     from pykraft.sim.world import World
@@ -55,6 +55,11 @@ class Members:
         """Nodes that vote by this set: a replaced disk is not the one that the set names."""
         found = (self._world.nodes[int(voter.key.id)] for voter in voters.voters)
         return [node for node, voter in zip(found, voters.voters, strict=True) if voter.key.matches(node.key)]
+
+    def replaced_in(self, voters: VoterSet) -> list[ReplicaKey]:
+        """Voters of this set whose disk is another one by now."""
+        keys = (voter.key for voter in voters.voters)
+        return [key for key in keys if not key.matches(self._world.nodes[int(key.id)].key)]
 
     def voters_of(self, node: Node) -> VoterSet:
         """The set in force in the log of a node as its process sees it, or the one that it began with."""

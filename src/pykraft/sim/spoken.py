@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pykraft.protocol.api import RequestHeader, decode_request_body, decode_request_header, decode_response
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
-from pykraft.types import Buffer
+from pykraft.types import ZERO_UUID, Buffer
 
 FRAME_LENGTH_SIZE_BYTES = 4
 EPOCH_FIELDS = {
@@ -49,6 +49,8 @@ class VoteAsked:
     candidate_log: LogEnd
     voter_log: LogEnd | None = None
     is_voter_damaged: bool = False
+    voter_directory_id: bytes | None = None
+    """Which disk of the voter is asked; None for any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +92,7 @@ def vote_asked(
 ) -> VoteAsked:
     """The question in this Vote request, put to a voter whose log ends there, and may be known to be damaged."""
     partition = decode_request_body(header, frame)["topics"][0]["partitions"][0]
+    directory_id = bytes(partition.get("voter_directory_id", ZERO_UUID))
     return VoteAsked(
         version=header.api_version,
         epoch=partition["replica_epoch"],
@@ -98,6 +101,7 @@ def vote_asked(
         candidate_log=LogEnd(epoch=partition["last_offset_epoch"], offset=partition["last_offset"]),
         voter_log=voter_log,
         is_voter_damaged=is_voter_damaged,
+        voter_directory_id=directory_id if directory_id != ZERO_UUID else None,
     )
 
 

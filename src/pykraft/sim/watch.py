@@ -26,6 +26,7 @@ from pykraft.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
     from pykraft.sim.admin import Asked
+    from pykraft.sim.electorate import VoterRecord
     from pykraft.sim.node import Node
     from pykraft.sim.world import World
 
@@ -78,9 +79,15 @@ class Watch:
     def submitted(self, node: Node, job: Job) -> None:
         """See `Invariant`."""
         if isinstance(job, AppendBatches):
-            self._world.electorate.submitted(job)
+            for record in self._world.electorate.submitted(job):
+                self._voters_appended(node, record)
         for oracle in self._asked["submitted"]:
             oracle.submitted(node, job)
+
+    def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
+        """See `Invariant`."""
+        for oracle in self._asked["voters_written"]:
+            oracle.voters_written(node, record, committed_end)
 
     def persisted(self, node: Node) -> None:
         """See `Invariant`."""
@@ -152,6 +159,13 @@ class Watch:
     def _overriding(self, hook: str) -> list[Invariant]:
         """The oracles that override this."""
         return [oracle for oracle in self.oracles if getattr(type(oracle), hook) is not getattr(Invariant, hook)]
+
+    def _voters_appended(self, node: Node, record: VoterRecord) -> None:
+        """A voter set is about to be appended; who leads has written it, perhaps as the last thing that it did."""
+        host = node.host
+        if host is None or host.raft is None or host.leader_id != node.node_id:
+            return
+        self.voters_written(node, record, min(host.raft.log.committed_end_offset, record.entry.base_offset))
 
     def _commit(self, leader: Node, high_watermark: int) -> None:
         """What a leader counts as committed beyond what is known."""

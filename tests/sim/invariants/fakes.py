@@ -11,6 +11,7 @@ from pykraft.host.delivery import CommittedBatch
 from pykraft.log.lane import AppendBatches, BeginAnew, Truncate
 from pykraft.protocol.batch import read_header
 from pykraft.protocol.records import encode_batch, encode_control_batch
+from pykraft.sim.electorate import VoterRecord
 from pykraft.sim.history import Operation
 from pykraft.sim.ledger import Entry, Ledger
 from pykraft.sim.oracle import DurableElection
@@ -38,7 +39,8 @@ def node(node_id: int = 1, *, is_damaged: bool = False, is_rotten: bool = False,
     process = SimpleNamespace(host=running, wiretap=SimpleNamespace(open_fetches={})) if host else None
     return SimpleNamespace(
         node_id=node_id,
-        key=ReplicaKey(NodeId(node_id), Uuid(bytes([node_id]) * 16)),
+        key=ReplicaKey(NodeId(node_id), directory_of(node_id)),
+        directory_id=directory_of(node_id),
         host=running,
         process=process,
         is_damaged=is_damaged,
@@ -54,6 +56,23 @@ def voters_of(count: int) -> VoterSet:
     return VoterSet.of(
         Voter(key=ReplicaKey(NodeId(node_id)), listeners=listeners_of(node_id)) for node_id in range(1, count + 1)
     )
+
+
+def directory_of(node_id: int) -> Uuid:
+    return Uuid(bytes([node_id]) * 16)
+
+
+def keyed(*node_ids: int) -> VoterSet:
+    """Voters with their directory ids."""
+    return VoterSet.of(
+        Voter(key=ReplicaKey(NodeId(node_id), directory_of(node_id)), listeners=listeners_of(node_id))
+        for node_id in node_ids
+    )
+
+
+def voter_record(offset: int, voters: VoterSet, *, epoch: int = 1, **fields: Any) -> VoterRecord:
+    """A voter set in a batch of its own."""
+    return VoterRecord(entry=entry(offset, epoch=epoch), offset=offset, voters=voters, **fields)
 
 
 def view(role: str = "follower", epoch: int = 1, **fields: Any) -> View:
@@ -82,8 +101,13 @@ class World:
         self.committed = Ledger()
         self.election = DurableElection(**election)
         self.atlas = SimpleNamespace(waiting={})
+        self.electorate = SimpleNamespace(records=[])
         self.members = SimpleNamespace(
-            voters_of=lambda _: voters_of(voters), nodes_of=lambda found: [node(int(each)) for each in found.ids]
+            voters_of=lambda _: self.electorate.records[-1].voters if self.electorate.records else voters_of(voters),
+            record_of=lambda _: self.electorate.records[-1] if self.electorate.records else None,
+            is_committed=lambda found: self.committed.at(found.base_offset) == found,
+            nodes_of=lambda found: [node(int(each)) for each in found.ids],
+            replaced_in=lambda _: [],
         )
         self.platters: dict[int, list[Entry]] = {}
         self.snapshots: dict[int, tuple[OffsetAndEpoch, ...]] = {}

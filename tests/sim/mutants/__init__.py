@@ -17,12 +17,24 @@ from tests.sim.mutants import (
     election,
     high_watermark,
     host,
+    membership,
     recovery,
     replication,
 )
 from tests.sim.mutants.mutant import Mutant, planted
 
-FAMILIES = (election, campaign, replication, durability, recovery, high_watermark, host, delivery, corruption)
+FAMILIES = (
+    election,
+    campaign,
+    replication,
+    durability,
+    recovery,
+    high_watermark,
+    host,
+    delivery,
+    corruption,
+    membership,
+)
 MUTANTS: Mapping[str, Mutant] = {mutant.name: mutant for family in FAMILIES for mutant in family.MUTANTS}
 
 __all__ = ["MUTANTS", "Mutant", "planted"]

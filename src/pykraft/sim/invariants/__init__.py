@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pykraft.sim.invariants.acknowledged import AcknowledgedIsCommitted
 from pykraft.sim.invariants.append_epoch import AppendedEpochIsKnown
+from pykraft.sim.invariants.caught_up import NewVoterHasCaughtUp
+from pykraft.sim.invariants.change_told import ChangeIsCommittedWhenTold
 from pykraft.sim.invariants.check_quorum import LeaderWithoutMajorityResigns
 from pykraft.sim.invariants.committed import CommittedAlike
 from pykraft.sim.invariants.committed_cut import CommittedIsNeverCut
@@ -15,6 +17,7 @@ from pykraft.sim.invariants.delivered_committed import DeliveredIsCommitted
 from pykraft.sim.invariants.duplicates import NoDuplicates
 from pykraft.sim.invariants.durable import PersistedIsDurable
 from pykraft.sim.invariants.durable_stays import AcknowledgedSurvivesRestart
+from pykraft.sim.invariants.elected import LeaderHasItsVotes
 from pykraft.sim.invariants.fetch_durable import FetchIsDurableFirst
 from pykraft.sim.invariants.healing import Healing
 from pykraft.sim.invariants.high_watermark import MonotonicHighWatermark
@@ -22,19 +25,25 @@ from pykraft.sim.invariants.in_order import DeliveredOnceInOrder
 from pykraft.sim.invariants.invariant import Invariant, ViolationError
 from pykraft.sim.invariants.leader_completeness import LeaderCompleteness
 from pykraft.sim.invariants.legal_moves import LegalMoves
+from pykraft.sim.invariants.level_first import LevelBeforeVoters
 from pykraft.sim.invariants.linearizable import Linearizable
 from pykraft.sim.invariants.linger import LingerIsBounded
 from pykraft.sim.invariants.log_matching import LogMatching
 from pykraft.sim.invariants.log_start import LogStartIsSnapshot
+from pykraft.sim.invariants.log_voters import VotersAreOfTheLog
 from pykraft.sim.invariants.majority import MajorityHoldsHighWatermark
 from pykraft.sim.invariants.monotonic_epoch import MonotonicEpoch
 from pykraft.sim.invariants.new_epoch import EpochBeginsWithCandidate
+from pykraft.sim.invariants.one_change import OneChangeInDoubt
 from pykraft.sim.invariants.one_fetch import OneFetchInFlight
+from pykraft.sim.invariants.one_voter import VotersChangeByOne
+from pykraft.sim.invariants.own_epoch import OwnEpochBeforeVoters
 from pykraft.sim.invariants.phantoms import NoPhantoms
 from pykraft.sim.invariants.prospective import NoLastingProspective
 from pykraft.sim.invariants.quarantine import DamagedTakesNoPart
 from pykraft.sim.invariants.real_damage import DamageIsReal
 from pykraft.sim.invariants.rejected import RejectedStaysOut
+from pykraft.sim.invariants.removed_leader import RemovedLeaderResigns
 from pykraft.sim.invariants.returns_whole import DamagedReturnsWhole
 from pykraft.sim.invariants.served import ServedIsSound
 from pykraft.sim.invariants.single_leader import SingleLeader
@@ -45,6 +54,7 @@ from pykraft.sim.invariants.told_leader import LeaderIsToldInTime
 from pykraft.sim.invariants.up_to_date import CandidateIsUpToDate
 from pykraft.sim.invariants.vote import OneVote
 from pykraft.sim.invariants.vote_kept import VotesAreForCandidates
+from pykraft.sim.invariants.vote_key import VotesAreOfTheDisk
 
 ALL: tuple[type[Invariant], ...] = (
     # elections
@@ -59,6 +69,17 @@ ALL: tuple[type[Invariant], ...] = (
     EpochBeginsWithCandidate,
     StableLeadership,
     LeaderWithoutMajorityResigns,
+    LeaderHasItsVotes,
+    VotesAreOfTheDisk,
+    # voters
+    VotersAreOfTheLog,
+    OneChangeInDoubt,
+    VotersChangeByOne,
+    OwnEpochBeforeVoters,
+    LevelBeforeVoters,
+    NewVoterHasCaughtUp,
+    RemovedLeaderResigns,
+    ChangeIsCommittedWhenTold,
     # logs
     LogMatching,
     LeaderCompleteness,

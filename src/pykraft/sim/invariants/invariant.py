@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pykraft.host.delivery import CommittedBatch
     from pykraft.log.lane import Job
     from pykraft.sim.admin import Asked
+    from pykraft.sim.electorate import VoterRecord
     from pykraft.sim.history import Operation
     from pykraft.sim.node import Node
     from pykraft.sim.spoken import Spoken
@@ -58,6 +59,12 @@ class Invariant:
 
     def submitted(self, node: Node, job: Job) -> None:
         """A host asks for a storage job; the node's ledger does not hold it yet."""
+
+    def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
+        """A leader has written this voter set behind its log; ``committed_end`` is what it knows to be committed.
+
+        Its ledger does not hold it yet.
+        """
 
     def persisted(self, node: Node) -> None:
         """Every storage job of this node is done; or it has recovered, and there was none."""

@@ -3,7 +3,8 @@
 What counts is what a power loss now could not take away, on voters that run and on voters that do not, and the voter
 set that the leader's log holds at that time, whether that is committed or not: a leader that it does not name has no
 copy that counts. A voter whose disk was replaced counts, where no directory id tells the new one from the old, until it
-may come back: its word may still be on its way, and it has no vote without it.
+may come back: its word may still be on its way, and it has no vote without it. Where one does, the last word of the
+old disk counts for what it says.
 
 Source: Raft paper §5.3 (committed entries); KIP-853; Kafka ``RaftEventSimulationTest.MajorityReachedHighWatermark``,
 made stricter: Kafka compares log ends in memory. KIP-630: a snapshot stands for the records before its end.
@@ -18,8 +19,10 @@ from pykraft.sim.invariants.invariant import Invariant
 
 if TYPE_CHECKING:
     from pykraft.sim.node import Node
+    from pykraft.sim.spoken import Spoken
     from pykraft.sim.view import View
     from pykraft.sim.world import World
+    from pykraft.types import ReplicaKey
 
 
 class MajorityHoldsHighWatermark(Invariant):
@@ -28,6 +31,13 @@ class MajorityHoldsHighWatermark(Invariant):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._checked = 0
+        self._told: dict[ReplicaKey, tuple[int, int]] = {}
+        """Epoch and offset of the last Fetch of each disk."""
+
+    def before_send(self, node: Node, spoken: Spoken) -> None:
+        """Remember what is acknowledged."""
+        if spoken.fetched is not None:
+            self._told[node.key] = (spoken.epoch, spoken.fetched.offset)
 
     def changed(self, node: Node, was: View, now: View) -> None:
         """Look when a leader's high watermark moved beyond all before it."""
@@ -44,8 +54,14 @@ class MajorityHoldsHighWatermark(Invariant):
             for voter in self.world.members.nodes_of(voters)
             if voter.node_id in away or (last is not None and self.world.durably_holds(voter, last))
         ]
+        holding += [int(key.id) for key in self.world.members.replaced_in(voters) if self._has_told(key, now)]
         if last is None or len(holding) < majority_of(len(voters)):
             seen = f"leader {node.node_id} of epoch {now.epoch} calls {high_watermark} committed"
             raise self.violated(
                 f"{seen}, of the voters {[*map(int, voters.ids)]} only {holding} have its last batch on disk"
             )
+
+    def _has_told(self, key: ReplicaKey, leader: View) -> bool:
+        """Whether a disk that is there no more has acknowledged as much to this leader."""
+        epoch, offset = self._told.get(key, (0, 0))
+        return epoch == leader.epoch and offset >= (leader.high_watermark or 0)

@@ -1,0 +1,220 @@
+"""Bugs of voters that change: sets that count too early, too late or too long, and disks that are not who they say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pykraft.core import appending, moves
+from pykraft.core.effects import AnswerWish
+from pykraft.core.events import RequestReceived, UpgradeRequested
+from pykraft.core.membership import Membership
+from pykraft.core.messages import ChangeVoterResponse, RemoveVoterRequest
+from pykraft.core.on import add_voter, remove_voter, requests, timer, upgrade, voter_changes
+from pykraft.core.on.requests import reply
+from pykraft.core.progress import Progress, ReplicaProgress
+from pykraft.core.replica import Replica
+from pykraft.core.state import Leader
+from pykraft.errors import ErrorCode
+from pykraft.log import directory
+from pykraft.types import Instant, KRaftVersion, KRaftVoters, Offset, Uuid, VoterSet
+from tests.sim.mutants.mutant import Mutant
+from tests.sim.mutants.patch import Patch
+
+
+def two_changes_at_once(patch: Patch) -> None:
+    """A leader begins another change of the voters while the one before is not committed."""
+    patch.everywhere(voter_changes.why_in_doubt, lambda replica, leader: voter_changes.ACCEPTED)
+    why_not_now = voter_changes.why_not_now
+
+    def why(replica: Replica, leader: Leader) -> voter_changes.Refusal:
+        known, leader.change = leader.change, None
+        refusal = why_not_now(replica, leader)
+        leader.change = known
+        return refusal
+
+    patch.everywhere(why_not_now, why)
+
+
+def removed_leader_counts_itself(patch: Patch) -> None:
+    """A leader that has removed itself takes its own log for one of the majority."""
+    advance = appending.advance_high_watermark
+
+    def advance_with_itself(replica: Replica, leader: Leader) -> None:
+        assert replica.local.key is not None
+        known = leader.progress.voters
+        leader.progress.voters = {leader.leader_id: ReplicaProgress(key=replica.local.key), **known}
+        advance(replica, leader)
+        leader.progress.voters = known
+
+    patch.everywhere(advance, advance_with_itself)
+
+
+def cut_voters_stay_in_force(patch: Patch) -> None:
+    """A voter set that was cut off with the end of the log counts all the same."""
+
+    def truncate_to(self: Membership, end_offset: Offset) -> None:
+        voters, level = self.voters, self.kraft_version
+        self._sets.truncate_to(end_offset)
+        self._levels.truncate_to(end_offset)
+        self.voters, self.kraft_version = voters, level
+
+    patch.setattr(Membership, "truncate_to", truncate_to)
+
+
+def voters_change_before_the_own_epoch_is_committed(patch: Patch) -> None:
+    """A new leader changes the voters before a record of its own epoch is committed."""
+
+    def with_committed(rule: Any) -> Any:
+        def ruled(replica: Replica, leader: Leader) -> Any:
+            known = leader.high_watermark
+            leader.high_watermark = replica.log.committed_end_offset if known is None else known
+            refusal = rule(replica, leader)
+            leader.high_watermark = known
+            return refusal
+
+        return ruled
+
+    patch.everywhere(voter_changes.why_not_now, with_committed(voter_changes.why_not_now))
+    patch.everywhere(voter_changes.why_in_doubt, with_committed(voter_changes.why_in_doubt))
+
+
+def a_new_disk_keeps_the_directory_id(patch: Patch) -> None:
+    """The directory id is made of what every disk of a node has in common, so a new disk is the old voter."""
+    patch.setattr(directory, "_fresh_id", lambda random_uuid: Uuid(b"the node's own id"[:16]))
+
+
+def voters_count_when_they_are_committed(patch: Patch) -> None:
+    """A voter set is in force when it is committed, as any other record, and not when it is appended."""
+
+    def voters(self: Replica) -> VoterSet:
+        found = self.membership.voters_at(Offset(self.log.committed_end_offset - 1))
+        return found if found is not None else self.membership._static
+
+    patch.setattr(Replica, "voters", property(voters))
+
+
+def votes_ignore_directory_ids(patch: Patch) -> None:
+    """A node answers for its id, whichever disk it has."""
+    patch.everywhere(requests.is_addressed_to, lambda replica, voter: voter is None or voter.id == replica.local.id)
+
+
+def nobody_waits_for_a_new_voter_to_catch_up(patch: Patch) -> None:
+    """An observer becomes a voter as soon as it has fetched something, however little."""
+    patch.setattr(add_voter, "_has_caught_up", lambda leader, key, now: leader.progress.observer(key) is not None)
+
+
+def upgrade_needs_no_directory_ids(patch: Patch) -> None:
+    """An upgrade takes the voters as they were configured, before all of them have told their directory ids."""
+
+    def on_upgrade_requested(replica: Replica, event: UpgradeRequested, now: Instant) -> None:
+        leader = replica.state
+        if isinstance(leader, Leader) and leader.high_watermark is not None and replica.kraft_version == 0:
+            records = (KRaftVersion(event.version), KRaftVoters(leader.volatile_voters))
+            voter_changes.write_membership(replica, leader, records, now)
+        replica.outbox.add(AnswerWish(handle=event.handle, error=None))
+
+    patch.everywhere(upgrade.on_upgrade_requested, on_upgrade_requested)
+
+
+def removed_leader_leads_on(patch: Patch) -> None:
+    """A leader does not notice that it is removed, and leads on for ever."""
+    patch.setattr(timer, "is_removed", lambda replica, leader: False)
+
+
+def a_change_is_told_when_it_is_appended(patch: Patch) -> None:
+    """An operator hears that a voter is removed before that is committed."""
+    known = remove_voter.on_remove_voter_request
+
+    def on_remove_voter_request(
+        replica: Replica, event: RequestReceived, message: RemoveVoterRequest, now: Instant
+    ) -> None:
+        known(replica, event, message, now)
+        leader = replica.state
+        if isinstance(leader, Leader) and leader.change is not None and not leader.change.is_answered:
+            leader.change = replace(leader.change, is_answered=True)
+            reply(replica, event.request_id, ChangeVoterResponse(error=ErrorCode.NONE))
+
+    patch.everywhere(known, on_remove_voter_request)
+
+
+def static_voters_are_changed(patch: Patch) -> None:
+    """A leader changes voters at kraft.version 0, where nobody else looks for them in the log."""
+
+    def why_not_now(replica: Replica, leader: Leader) -> voter_changes.Refusal:
+        if leader.change is not None or leader.high_watermark is None:
+            return ErrorCode.REQUEST_TIMED_OUT, None
+        return voter_changes.ACCEPTED if replica.kraft_version == 0 else voter_changes.why_in_doubt(replica, leader)
+
+    patch.everywhere(voter_changes.why_not_now, why_not_now)
+    without = VoterSet.without
+
+    def without_id(self: VoterSet, key: Any) -> VoterSet | None:
+        voter = self.get(key.id)
+        return without(self, voter.key if voter is not None and voter.key.directory_id is None else key)
+
+    patch.setattr(VoterSet, "without", without_id)
+
+
+def silent_voters_go_with_the_removed_one(patch: Patch) -> None:
+    """A removal takes away voters, too, that have never fetched from this leader."""
+    write = voter_changes.write_voters
+
+    def write_voters(replica: Replica, leader: Leader, voters: VoterSet, now: Instant) -> Offset:
+        heard = {key for key, each in leader.progress.voters.items() if each.end_offset is not None}
+        heard.add(leader.leader_id)
+        kept = VoterSet(tuple(each for each in voters.voters if each.key.id in heard))
+        return write(replica, leader, kept if len(kept) else voters, now)
+
+    patch.setattr(remove_voter, "write_voters", write_voters)
+
+
+def a_new_voter_counts_as_whole(patch: Patch) -> None:
+    """A leader takes for granted that a voter that it adds has all of its log."""
+    change_voters = Progress.change_voters
+
+    def change(self: Progress, voters: VoterSet) -> None:
+        before = set(self.voters)
+        known = [each.end_offset for each in self.voters.values() if each.end_offset is not None]
+        ends = [each.leader_end_offset for each in self.voters.values() if each.leader_end_offset is not None]
+        change_voters(self, voters)
+        for node_id in self.voters.keys() - before:
+            self.voters[node_id].end_offset = max(known + ends, default=None)
+
+    patch.setattr(Progress, "change_voters", change)
+
+
+def bootstrap_voters_are_not_copied(patch: Patch) -> None:
+    """The first leader of a formatted quorum does not write the voters of its checkpoint into the log."""
+    patch.setattr(moves, "_bootstrap_records", lambda replica: ())
+
+
+MUTANTS = (
+    Mutant(plant=two_changes_at_once, source="Raft dissertation §4.1", scenario="churn"),
+    Mutant(plant=removed_leader_counts_itself, source="Raft dissertation §4.2.2", scenario="churn"),
+    Mutant(plant=cut_voters_stay_in_force, source="Raft dissertation §4.1; KIP-853", scenario="churn"),
+    Mutant(
+        plant=voters_change_before_the_own_epoch_is_committed,
+        source="Ongaro, raft-dev, July 2015: the flaw in the dissertation's own rule",
+        scenario="churn",
+    ),
+    Mutant(plant=a_new_disk_keeps_the_directory_id, source="KAFKA-14077; KIP-853 §Directory id", scenario="churn"),
+    Mutant(
+        plant=voters_count_when_they_are_committed,
+        source="etcd (until a majority has applied it, the old configuration counts)",
+        scenario="churn",
+    ),
+    Mutant(plant=votes_ignore_directory_ids, source="KIP-853 §Directory id; KAFKA-14077", scenario="churn"),
+    Mutant(plant=nobody_waits_for_a_new_voter_to_catch_up, source="Raft dissertation §4.2.1", scenario="churn"),
+    Mutant(plant=upgrade_needs_no_directory_ids, source="KAFKA-16538", scenario="churn"),
+    Mutant(plant=removed_leader_leads_on, source="Raft dissertation §4.2.2", scenario="churn"),
+    Mutant(plant=a_change_is_told_when_it_is_appended, source="KIP-853 §RemoveRaftVoter", scenario="churn"),
+    Mutant(plant=static_voters_are_changed, source="KIP-853 §kraft.version", scenario="churn"),
+    Mutant(
+        plant=silent_voters_go_with_the_removed_one,
+        source="two voters at a time: Raft dissertation §4.1",
+        scenario="churn",
+    ),
+    Mutant(plant=a_new_voter_counts_as_whole, source="ours, nearly: progress of who joins", scenario="churn"),
+    Mutant(plant=bootstrap_voters_are_not_copied, source="KIP-853 §Bootstrapping", scenario="churn"),
+)
