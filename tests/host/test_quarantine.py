@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
+from pykraft.client.serde import bytes_serde
+from pykraft.errors import CorruptionError
+from pykraft.host.loading import Loader
+from pykraft.host.taking import TakenSnapshot
 from pykraft.log.quarantine_file import FILE_NAME
-from pykraft.types import NodeId
+from pykraft.snapshot.files import checkpoint_path
+from pykraft.snapshot.reader import SnapshotReader
+from pykraft.types import NodeId, OffsetAndEpoch
 from tests.host.cluster import Cluster, Machine
 from tests.host.fakes import FakeListener, config
 from tests.host.test_host import same_logs
+from tests.snapshot.snapshots import write
 
 VALUES = [b"value %d" % at for at in range(30)]
 
@@ -203,6 +211,59 @@ def test_a_node_that_is_killed_in_quarantine_stays_in_it() -> None:
     hurt.start()
     cluster.heal()
     check_healed(cluster, hurt)
+
+
+def test_a_snapshot_that_holds_more_than_a_damaged_log_stays_and_takes_no_place() -> None:
+    """It holds committed records only; what the replica acknowledged behind it is still to be fetched."""
+    cluster = filled()
+    hurt = cluster.others(cluster.leader())[0]
+    end_offset = hurt.running.log_end_offset
+    answers: list[object] = []
+    snapshot_id = OffsetAndEpoch(end_offset, hurt.running.epoch)
+    hurt.running.create_snapshot(snapshot_id, bytes_serde, answers.append)
+    cluster.settle()
+    taken = answers.pop()
+    assert isinstance(taken, TakenSnapshot)
+    taken.append([b"state"], answers.append)
+    taken.freeze(answers.append)
+    cluster.settle()
+    hurt.crash()
+    damage(hurt)
+    hurt.start()
+    assert hurt.running.quarantine is not None
+    assert 0 < hurt.running.log_end_offset < end_offset
+    assert hurt.running.raft is not None
+    assert hurt.running.raft.log.snapshots == (snapshot_id,)
+    taken_in: list[bytes] = []
+    hurt.running.register(FakeListener(), loader=Loader(bytes_serde, partial(read_into, taken_in)))
+    check_healed(cluster, hurt)
+    assert (hurt.running.log_start_offset, taken_in) == (0, [b"state"])
+
+
+def read_into(taken_in: list[bytes], reader: SnapshotReader[bytes]) -> None:
+    taken_in += [value for batch in reader for value in batch.records]
+    reader.close()
+
+
+def test_a_damaged_snapshot_and_a_damaged_log_are_two_things() -> None:
+    """The log ends before the snapshot now, and does not hold the same any more: the node does not start."""
+    cluster = filled()
+    hurt = cluster.others(cluster.leader())[0]
+    directory = hurt.config.partition_directory
+    snapshot_id = OffsetAndEpoch(hurt.running.log_end_offset, hurt.running.epoch)
+    hurt.crash()
+    write(hurt.fs, [b"state"], directory=directory, snapshot_id=snapshot_id)
+    path = checkpoint_path(directory, snapshot_id)
+    content = bytearray(hurt.fs.read(path))
+    content[-1] ^= 1
+    hurt.fs.write(path, bytes(content))
+    hurt.start()
+    assert [text for text in hurt.alarms if "DAMAGED SNAPSHOT" in text]
+    hurt.crash()
+    hurt.fs.rename(path.with_name(path.name + ".damaged"), path)
+    damage(hurt)
+    with pytest.raises(CorruptionError, match="before the snapshot does"):
+        hurt.start()
 
 
 def test_a_note_that_cannot_be_read_is_a_note_all_the_same() -> None:

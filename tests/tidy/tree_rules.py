@@ -23,7 +23,7 @@ JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.client.node": (13, "the one face of an embedded node"),
     "pykraft.core.on.dispatch": (16, "the table of all messages"),
     "pykraft.host.host": (16, "the one face of all parts"),
-    "pykraft.host.open": (16, "all that a start reads, in its order"),
+    "pykraft.host.open": (17, "all that a start reads, in its order"),
     "pykraft.host.parts": (21, "all parts of a node, put together"),
     "pykraft.protocol.messages": (14, "the registry of all RPCs"),
     "pykraft.rpc.codec": (17, "the table of all RPCs"),

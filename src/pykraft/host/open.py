@@ -6,8 +6,9 @@ the repair, and leaves nothing open. The steps:
 
 1. check the configuration; 2. lock the directory and check whose it is; 3. read the election; 4. recover the log;
 5. note damage below its recovery point in the file ``quarantine``: the node then runs without the damaged part, and
-takes no part in elections until it has that back; 6. put a snapshot that holds more than a sound log into its place: an
-install was cut short, or records that the snapshot holds were not synced yet; 7. bring the snapshots into order.
+takes no part in elections until it has that back; 6. read the newest snapshot through, and set a damaged one aside that
+the log can do without; 7. put a snapshot that holds more than a sound log into its place: an install was cut short, or
+records that the snapshot holds were not synced yet; 8. bring the snapshots into order.
 
 It refuses to know time: the core is built by `Opened.raft` when the node starts, since recovery may take longer
 than an election timeout.
@@ -30,6 +31,7 @@ from pykraft.core.replica import LocalReplica
 from pykraft.errors import ConfigError, CorruptionError
 from pykraft.host.membership import membership_at_start
 from pykraft.host.snapshot_files import SnapshotFiles, real_snapshots
+from pykraft.host.sound_snapshots import set_damaged_aside
 from pykraft.log.config import LogConfig
 from pykraft.log.directory import Directory
 from pykraft.log.fs import Fs
@@ -99,7 +101,7 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
     """Open or create the directory of a node.
 
     Errors: ConfigError; ForeignDirectoryError for the directory of another node or cluster; CorruptionError for a
-    damaged meta.properties or quorum-state; StorageError, also when another process holds the lock.
+    damaged meta.properties, quorum-state or snapshot; StorageError, also when another process holds the lock.
     """
     _check(config)
     with ExitStack() as undo:
@@ -128,6 +130,7 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
         notes = list(recovery.notes)
         epoch = max(log.last_epoch, election.epoch if election else log.last_epoch)
         quarantine = _quarantine(file, recovery, epoch, notes)
+        alarms = (*_alarms(quarantine), *set_damaged_aside(fs, log))
         view = _view(fs, log, quarantine, notes)
         snapshot_files = SnapshotFiles.open(
             fs,
@@ -150,7 +153,7 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
         election=election,
         membership=membership,
         notes=tuple(notes),
-        alarms=_alarms(quarantine),
+        alarms=alarms,
     )
 
 

@@ -29,7 +29,7 @@ from pykraft.protocol.records import decode_control
 from pykraft.types import EpochStart, Offset, SnapshotFooter, SnapshotHeader
 
 READS_MAX: Final = 3
-_SNAPSHOT_ADVICE: Final = "remove this snapshot if a later one is sound; else give the replica an empty directory"
+_SNAPSHOT_ADVICE: Final = "put the snapshot of this name, or a later one, of another replica in its place"
 
 
 def read_recovery_point(fs: Fs, directory: Path, findings: Findings) -> Offset | None:

@@ -30,7 +30,7 @@ CHUNK_SIZE_BYTES: Final = 1024 * 1024
 """What is read from a file at once."""
 BATCH_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
 """The largest batch that is read: twice what Kafka writes at most."""
-REPAIR: Final = "remove this snapshot if a later one is sound; else give the replica an empty directory"
+REPAIR: Final = "put the snapshot of this name, or a later one, of another replica in its place"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from pykraft.errors import CorruptionError
 from pykraft.log.fs import Fs
 from pykraft.snapshot.files import clean_at_start, in_order, retire
 from pykraft.snapshot.head import read_head
 from pykraft.snapshot.reader import RawReader
 from pykraft.snapshot.retention import KeptSegment, KeptSnapshot, Retention, expired
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
+
+NO_TIMESTAMP: Final = -(2**63)
+"""Wall ms of the last record of a snapshot whose header cannot be read: before all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +95,7 @@ class Catalog:
     def expired(
         self, retention: Retention, segments: Sequence[KeptSegment], *, mono_ms: int, wall_ms: int
     ) -> list[OffsetAndEpoch]:
-        """Which snapshots are no longer needed; see `pykraft.snapshot.retention.expired`.
-
-        Errors: CorruptionError when the header of one cannot be read.
-        """
+        """Which snapshots are no longer needed; see `pykraft.snapshot.retention.expired`."""
         if len(self.ids) < 2:
             return []
         since_mono_ms = mono_ms - retention.interval_ms
@@ -123,13 +125,20 @@ class Catalog:
     def _fact(self, snapshot_id: OffsetAndEpoch) -> KeptSnapshot:
         """Size and time of a snapshot; its header is read once."""
         if snapshot_id not in self._facts:
-            size_bytes, head = read_head(self._fs, self._directory, snapshot_id)
-            self._facts[snapshot_id] = KeptSnapshot(
-                snapshot_id=snapshot_id,
-                size_bytes=size_bytes,
-                last_contained_log_timestamp=head.last_contained_log_timestamp,
-            )
+            self._facts[snapshot_id] = self._read_fact(snapshot_id)
         return self._facts[snapshot_id]
+
+    def _read_fact(self, snapshot_id: OffsetAndEpoch) -> KeptSnapshot:
+        """A damaged one is of no use to anybody, and counts as old as can be; the newest is kept all the same."""
+        try:
+            size_bytes, head = read_head(self._fs, self._directory, snapshot_id)
+        except CorruptionError:
+            return KeptSnapshot(snapshot_id=snapshot_id, size_bytes=0, last_contained_log_timestamp=NO_TIMESTAMP)
+        return KeptSnapshot(
+            snapshot_id=snapshot_id,
+            size_bytes=size_bytes,
+            last_contained_log_timestamp=head.last_contained_log_timestamp,
+        )
 
     def _close(self, snapshot_id: OffsetAndEpoch) -> None:
         served = self._served.pop(snapshot_id, None)

@@ -1,0 +1,92 @@
+"""The newest snapshot is read through before a node relies on it; a damaged one is set aside if the log is enough.
+
+Owns the judgement at a start. Invariant: nothing that only the damaged file had is given up. The log is enough when
+its sound part reaches from an older sound snapshot, or from offset 0, to where the damaged one ends: it then holds,
+record by record, all that the snapshot stood for. Otherwise the node does not start, and says what mends it:
+
+1. The log begins behind the snapshot: it is the only copy here of what came before, and the log alone would lead a
+   quorum whose others cannot be helped, and an application without its state.
+2. The log ends before the snapshot does: an install may have been cut short, and the log may miss what was
+   acknowledged once.
+3. It is the checkpoint of formatting, which says who votes.
+
+What is set aside keeps its bytes, as ``.damaged``: it may be whole for somebody who can read what we cannot.
+
+It refuses to know who reads the snapshots later on. Source: a rule of ours; Kafka finds out when it loads one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from pykraft.errors import CorruptionError
+from pykraft.log.fs import Fs
+from pykraft.log.log import Log
+from pykraft.snapshot.batches import read_batches
+from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path, list_snapshots
+from pykraft.types import Offset, OffsetAndEpoch
+
+DAMAGED: Final = ".damaged"
+"""Comes after the name of a snapshot that was set aside."""
+
+
+def set_damaged_aside(fs: Fs, log: Log) -> list[str]:
+    """Read snapshots from the newest to the first sound one; returns a sentence for each that was set aside.
+
+    Errors: CorruptionError for a damaged one that is needed; StorageError.
+    """
+    found = [each for each in list_snapshots(fs, log.path) if each.offset >= log.start_offset]
+    damages: list[tuple[OffsetAndEpoch, CorruptionError]] = []
+    while found and (damage := _damage(fs, log.path, found[-1])) is not None:
+        damages.append((found.pop(), damage))
+    sound_offset = found[-1].offset if found else Offset(0)
+    for snapshot_id, damage in damages:
+        if (reason := _reason_to_keep(log, snapshot_id, sound_offset)) is not None:
+            raise CorruptionError(
+                damage.path,
+                position=damage.position,
+                expected=damage.expected,
+                found=damage.found,
+                repair=f"{reason}: put the file of this name of another replica in its place, or a later one of its "
+                "snapshots; pykraft verify tells whether that one is sound",
+            )
+    return _set_aside(fs, log.path, damages)
+
+
+def _damage(fs: Fs, directory: Path, snapshot_id: OffsetAndEpoch) -> CorruptionError | None:
+    """What is wrong with this snapshot."""
+    path = checkpoint_path(directory, snapshot_id)
+    try:
+        with closing(fs.open(path)) as file:
+            for _ in read_batches(path, file, snapshot_id.epoch):
+                pass
+    except CorruptionError as error:
+        return error
+    return None
+
+
+def _reason_to_keep(log: Log, snapshot_id: OffsetAndEpoch, sound_offset: Offset) -> str | None:
+    """Why the node cannot do without this snapshot, when the sound one before it ends at ``sound_offset``."""
+    if snapshot_id == BOOTSTRAP_ID:
+        return "it says who votes"
+    if sound_offset < log.start_offset:
+        return f"the log begins at offset {log.start_offset}, and what came before is nowhere else here"
+    if log.end_offset < snapshot_id.offset:
+        return f"the log ends at offset {log.end_offset}, before the snapshot does"
+    return None
+
+
+def _set_aside(fs: Fs, directory: Path, damages: Sequence[tuple[OffsetAndEpoch, CorruptionError]]) -> list[str]:
+    for snapshot_id, _ in damages:
+        path = checkpoint_path(directory, snapshot_id)
+        fs.rename(path, path.with_name(path.name + DAMAGED))
+    if damages:
+        fs.sync_dir(directory)
+    return [
+        f"DAMAGED SNAPSHOT, set aside as {DAMAGED} since the log holds the same: {damage.path} at position "
+        f"{damage.position}: expected {damage.expected}, found {damage.found}"
+        for _, damage in damages
+    ]
