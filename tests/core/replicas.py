@@ -13,7 +13,7 @@ from pykraft.config import RaftConfig
 from pykraft.core import effects, messages
 from pykraft.core.accumulation import Accumulation
 from pykraft.core.effects import Effect
-from pykraft.core.election import Tally
+from pykraft.core.election import NEVER_MS, Tally
 from pykraft.core.events import RequestReceived, ResponseReceived
 from pykraft.core.log_view import LogView
 from pykraft.core.membership import Membership
@@ -138,6 +138,7 @@ def follower(
         voted=None if voted is None else key(voted),
         high_watermark=Offset(4),
         fetch_deadline_ms=LATER_MS,
+        update_deadline_ms=NEVER_MS,
         has_fetched=has_fetched,
     )
 

@@ -67,6 +67,7 @@ def initial_state(
             leader_listeners=voters.listeners(leader_id),
             voted=voted,
             fetch_deadline_ms=now.mono_ms + config.fetch_timeout_ms,
+            update_deadline_ms=now.mono_ms + config.fetch_timeout_ms,
         )
     return Unattached(epoch=election.epoch, leader_id=leader_id, voted=voted, election_deadline_ms=deadline_ms)
 

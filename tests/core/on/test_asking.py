@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pykraft.config import RaftConfig
@@ -15,13 +17,12 @@ from pykraft.core.on.asking import (
     send_fetch_to_bootstrap,
     send_fetch_to_leader,
 )
-from pykraft.core.state import Candidate, Follower, Prospective
+from pykraft.core.state import Candidate, Prospective
 from pykraft.core.transitions import write_election
 from pykraft.types import Endpoint, Listeners, NodeId, Offset, Voter, VoterSet
 from tests.core.replicas import (
     END,
     EPOCH,
-    LATER_MS,
     NOW,
     candidate,
     done,
@@ -160,12 +161,7 @@ def test_a_fetch_waits_for_what_it_acknowledges() -> None:
 def test_while_the_leader_cannot_be_asked_a_bootstrap_server_is(cause: str) -> None:
     state = follower()
     if cause == "has no endpoint":
-        state = Follower(
-            epoch=EPOCH,
-            leader_id=NodeId(2),
-            leader_listeners=Listeners((("OTHER", Endpoint("n2", 1)),)),
-            fetch_deadline_ms=LATER_MS,
-        )
+        state = replace(state, leader_listeners=Listeners((("OTHER", Endpoint("n2", 1)),)))
     made = replica(state, bootstrap=BOOTSTRAP)
     if cause == "backs off":
         made.connections.back_off(2, NOW.mono_ms)

@@ -32,7 +32,9 @@ DUE = Instant(mono_ms=LATER_MS, wall_ms=0)
 
 def test_a_leader_without_endpoints_cannot_be_followed() -> None:
     with pytest.raises(AssertionError):
-        Follower(epoch=EPOCH, leader_id=NodeId(2), leader_listeners=NO_LISTENERS, fetch_deadline_ms=0)
+        Follower(
+            epoch=EPOCH, leader_id=NodeId(2), leader_listeners=NO_LISTENERS, fetch_deadline_ms=0, update_deadline_ms=0
+        )
 
 
 @pytest.mark.conformance(90, "H80")

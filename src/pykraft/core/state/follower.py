@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from pykraft.core.election import NEVER_MS
 from pykraft.types import Epoch, Instant, Listeners, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 
 
@@ -40,7 +39,7 @@ class Follower:
     has_fetched: bool = False
     leader_has_left: bool = False
     """True once the leader said goodbye: what it answered before that may arrive late, and is no sign of life."""
-    update_deadline_ms: int = NEVER_MS
+    update_deadline_ms: int
     """When the leader may next be told, or asked, something about this replica's membership (mono ms; KIP-853)."""
     has_updated: bool = False
     """True once this leader has taken, or cannot take, this voter's listeners and range."""
