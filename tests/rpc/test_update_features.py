@@ -31,8 +31,9 @@ def test_requests_and_answers(version: int) -> None:
 @pytest.mark.parametrize(
     ("version", "updates", "error", "text"),
     [
-        (2, [], ErrorCode.INVALID_REQUEST, "one feature is updated at a time, not 0"),
-        (2, [update(), update("x")], ErrorCode.INVALID_REQUEST, "one feature is updated at a time, not 2"),
+        (2, [], ErrorCode.INVALID_REQUEST, "one update is made at a time, not 0"),
+        (2, [update(), update()], ErrorCode.INVALID_REQUEST, "one update is made at a time, not 2"),
+        (2, [update(), update("x")], ErrorCode.INVALID_UPDATE_VERSION, "the feature x is not known here"),
         (2, [update("metadata.version")], ErrorCode.INVALID_UPDATE_VERSION, "metadata.version is not known here"),
         (2, [update("x" * 3_000)], ErrorCode.INVALID_UPDATE_VERSION, "x" * 100 + " is not known here"),
         (2, [update(upgrade_type=2)], ErrorCode.INVALID_UPDATE_VERSION, "cannot be downgraded"),

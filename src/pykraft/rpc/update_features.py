@@ -1,6 +1,7 @@
 """UpdateFeatures between core and wire: the one feature of a quorum is kraft.version, and its level only goes up.
 
-A request for anything else never reaches the core. The results of single features, which the answer has below version
+A request for anything else never reaches the core: so ``kafka-features upgrade --release-version``, which names all
+features of a release, raises nothing. The results of single features, which the answer has below version
 2, repeat the one above them.
 
 Source: KIP-584, KIP-778, KAFKA-16538; Kafka's ``QuorumController.updateFeatures``.
@@ -33,12 +34,13 @@ def request_from_wire(body: Body, context: RpcContext) -> UpdateFeaturesRequest 
     """A request for the core; or INVALID_REQUEST without exactly one update, INVALID_UPDATE_VERSION for another one."""
     del context
     updates = body["feature_updates"]
-    if len(updates) != 1:
-        return _refuse(ErrorCode.INVALID_REQUEST, f"one feature is updated at a time, not {len(updates)}")
-    (update,) = updates
-    if update["feature"] != KRAFT_VERSION_FEATURE:
-        text = f"the feature {update['feature'][:100]} is not known here, only {KRAFT_VERSION_FEATURE} is"
+    strange = next((update["feature"] for update in updates if update["feature"] != KRAFT_VERSION_FEATURE), None)
+    if strange is not None:
+        text = f"the feature {strange[:100]} is not known here, only {KRAFT_VERSION_FEATURE} is"
         return _refuse(ErrorCode.INVALID_UPDATE_VERSION, text)
+    if len(updates) != 1:
+        return _refuse(ErrorCode.INVALID_REQUEST, f"one update is made at a time, not {len(updates)}")
+    (update,) = updates
     if update.get("upgrade_type", UPGRADE) != UPGRADE or update.get("allow_downgrade", False):
         text = f"{KRAFT_VERSION_FEATURE} cannot be downgraded"
         return _refuse(ErrorCode.INVALID_UPDATE_VERSION, text)

@@ -1,0 +1,67 @@
+"""A leader of ours hands over to a node of Kafka's that its operator names: the messages are Kafka's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pykraft.cli.main import pykraft
+from pykraft.client.journal_check import check_journal, stretches
+from pykraft.errors import UsageError
+from pykraft.local.child import Children
+from pykraft.local.cluster import PykraftNode
+from pykraft.local.journal_keeper import JournalKeeper
+from pykraft.local.kafka.java import Kafka
+from pykraft.local.kafka.peer import STOPPED_BY_SIGTERM, JavaNode
+from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
+from pykraft.local.ports import HOST, free_ports
+from pykraft.local.waiting import wait_until
+from tests.processes.elections import wait_for_known_leader
+
+pytestmark = pytest.mark.kafka
+
+JAVA = 3
+RECORDS = 100
+
+
+def test_kafkas_node_leads_when_it_is_named(kafka: Kafka, children: Children, tmp_path: Path) -> None:
+    ports = dict(zip((1, 2, JAVA), free_ports(3), strict=True))
+    journal = JournalKeeper(tmp_path / "journal.jsonl")
+    ours = {
+        i: PykraftNode(children, journal, tmp_path / f"n{i}", node_id=i, ports=ports, throughput=200) for i in (1, 2)
+    }
+    java = JavaNode(kafka, children, tmp_path / f"n{JAVA}", node_id=JAVA, ports=ports, throughput=200)
+    bootstrap = ",".join(f"{HOST}:{ports[i]}" for i in ours)
+
+    def transfer(to: int) -> Result:
+        words = ["quorum", "--bootstrap-controller", bootstrap, "--timeout", "5", "transfer", "--to", str(to)]
+        return CliRunner().invoke(pykraft, words)
+
+    for node in ours.values():
+        node.start()
+    led = journal.wait_for_leader(since=0)
+    journal.wait_for_acknowledged(RECORDS, since=0)
+    java.start()
+    wait_for_end_offset(java.partition, RECORDS, java.process)
+
+    done = wait_until(lambda: found if (found := transfer(JAVA)).exit_code == 0 else None, "Kafka's node to catch up")
+    assert done.stdout.startswith(f"Node {JAVA} leads epoch ")
+    known = wait_for_known_leader(java.partition, java.process, after_epoch=led.epoch)
+    assert known.id == JAVA
+    for node in ours.values():
+        assert wait_for_known_leader(node.partition, node.process, after_epoch=led.epoch) == known
+    wait_for_end_offset(ours[1].partition, read_stream(java.partition).end_offset + RECORDS, java.process)
+
+    foreign = transfer(1)
+    assert isinstance(foreign.exception, UsageError), foreign
+    assert "leads, and does not offer TransferLeadership" in str(foreign.exception)
+    assert {node.process.stop() for node in ours.values()} == {0}
+    assert java.process.stop() == STOPPED_BY_SIGTERM
+
+    partitions = {1: ours[1].partition, 2: ours[2].partition, JAVA: java.partition}
+    streams = {f"node {node_id}": read_stream(partition) for node_id, partition in partitions.items()}
+    require_identical(streams, end_offset=journal.end_offset)
+    verdict = check_journal(journal.acknowledgements(), stretches(streams["node 1"].data))
+    assert verdict.is_clean, verdict
