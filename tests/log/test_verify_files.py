@@ -12,7 +12,8 @@ from pykraft.log.os_fs import OsFs
 from pykraft.log.quorum_state import ElectionStore
 from pykraft.log.recovery_point import RecoveryPoint
 from pykraft.log.slots import SLOT_SIZE_BYTES
-from pykraft.protocol.records import encode_control_batch
+from pykraft.protocol.batch import crc_of, read_header
+from pykraft.protocol.records import encode_batch, encode_control_batch
 from pykraft.types import ControlRecord, Election, Epoch, EpochStart, NodeId, Offset, SnapshotFooter, SnapshotHeader
 from tests.log.data_directory import damage, flip, look, segments
 
@@ -25,6 +26,22 @@ def test_an_epoch_that_is_changed_differs_from_the_checkpoint(node: Path) -> Non
     assert damage(node) == [
         ("leader-epoch-checkpoint", "0: epoch 0 from offset 0 on, as in the log / epoch 1 from offset 0 on")
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0\n0\n", "epoch 1 from offset 0 on, as in the log / no further epoch"),
+        ("0\n1\n2 30\n", "epoch 1 from offset 0 on, as in the log / epoch 2 from offset 30 on"),
+        ("0\n2\n1 0\n2 30\n", None),
+        ("0\n3\n1 0\n2 30\n3 60\n", None),
+    ],
+)
+def test_a_checkpoint_begins_where_the_log_does_and_may_be_ahead_of_it(
+    node: Path, text: str, expected: str | None
+) -> None:
+    (node / "leader-epoch-checkpoint").write_text(text)
+    assert damage(node) == ([("leader-epoch-checkpoint", f"0: {expected}")] if expected else [])
 
 
 def test_a_wrong_epoch_checkpoint_is_named(node: Path) -> None:
@@ -119,3 +136,36 @@ def test_damaged_snapshots_are_named(kafkas: Path) -> None:
     ends: list[ControlRecord] = [SnapshotHeader(5), SnapshotFooter()]
     path.write_bytes(encode_control_batch(ends, base_offset=Offset(0), epoch=Epoch(2), timestamp_ms=5))
     assert damage(kafkas) == [(path.name, "0: epoch 1 in the name, as at offset 106 of the log / epoch 2")]
+
+
+def control(base_offset: int, *records: ControlRecord) -> bytes:
+    return encode_control_batch(list(records), base_offset=Offset(base_offset), epoch=Epoch(2), timestamp_ms=5)
+
+
+def data(base_offset: int, *, is_control: bool = False) -> bytes:
+    """A batch of a record that is the application's, whatever its header says."""
+    made = bytearray(encode_batch([b"x"], base_offset=Offset(base_offset), epoch=Epoch(2), timestamp_ms=5))
+    if is_control:
+        made[21:23] = struct.pack(">h", 0x20)
+        made[17:21] = struct.pack(">I", crc_of(made, 0, read_header(made)))
+    return bytes(made)
+
+
+@pytest.mark.parametrize(
+    ("batches", "expected"),
+    [
+        ([control(0, SnapshotHeader(5)), data(1), control(2, SnapshotFooter())], None),
+        ([control(0, SnapshotHeader(5)), data(2), control(3, SnapshotFooter())], "offset 1 / offset 2"),
+        ([data(0), control(1, SnapshotFooter())], "0: a batch with a SnapshotHeader / another one"),
+        ([data(0, is_control=True), control(1, SnapshotFooter())], "0: a batch with a SnapshotHeader / another one"),
+        ([control(0, SnapshotHeader(5)), data(1)], "a batch with the SnapshotFooter / another one: it was cut off"),
+    ],
+)
+def test_a_snapshot_is_one_row_of_batches_from_its_header_to_its_footer(
+    node: Path, batches: list[bytes], expected: str | None
+) -> None:
+    path = node / f"{60:020d}-{2:010d}.checkpoint"
+    path.write_bytes(b"".join(batches))
+    found = damage(node)
+    assert [name for name, _ in found] == ([path.name] if expected else [])
+    assert all(expected in text for _, text in found if expected)

@@ -12,7 +12,8 @@ from pykraft.log.index import OFFSET_ENTRY, TIME_ENTRY
 from pykraft.log.os_fs import OsFs
 from pykraft.log.verify import verify
 from pykraft.log.verify_findings import Findings
-from tests.log.data_directory import FIRST, damage, look, segments
+from tests.log.data_directory import FIRST, batch_size, damage, flip, look, segments
+from tests.log.logs import batch
 
 
 def rewrite(layout: struct.Struct, change: Callable[[list[tuple[int, int]]], None]) -> Callable[[Path], None]:
@@ -79,13 +80,51 @@ def test_missing_indexes_and_indexes_without_a_log_are_notes(node: Path) -> None
     assert {note.path.name for note in report.findings.notes} == {f"{FIRST}.index", "00000000000000000999.index"}
 
 
+def at_the_end_of(node: Path, act: Callable[[], object]) -> Callable[[int], None]:
+    """What a node does while its last segment is looked at; progress is told once for each segment."""
+    left = [len(segments(node))]
+
+    def on_progress(_: int) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            act()
+
+    return on_progress
+
+
 def test_an_entry_that_is_written_meanwhile_is_no_damage(node: Path) -> None:
     """A segment that is closed gets its last time entry, and its log does not grow."""
     path = node / (segments(node)[-1].stem + ".timeindex")
     whole = path.read_bytes()
     path.write_bytes(bytes(480))
+    close = at_the_end_of(node, lambda: path.write_bytes(whole))
+    assert verify(OsFs(), node, on_progress=close).findings == Findings()
+    path.write_bytes(bytes(480))
+    tear = at_the_end_of(node, lambda: path.write_bytes(whole + b"\1"))
+    assert [one.expected for one in verify(OsFs(), node, on_progress=tear).findings.damage] == [
+        "whole entries of 12 bytes"
+    ]
 
-    def close_segment(count: int) -> None:
+
+def test_entries_of_what_is_appended_meanwhile_are_no_damage(node: Path) -> None:
+    last = segments(node)[-1]
+    end = last.stat().st_size
+    index, times = last.with_suffix(".index"), last.with_suffix(".timeindex")
+    new = [(index, OFFSET_ENTRY.pack(60 - int(last.stem), end)), (times, TIME_ENTRY.pack(1_000_060, 60))]
+    _, data = batch(60, epoch=2, size_bytes=100, time=60)
+    before = {path: path.read_bytes() for path in (last, index, times)}
+    for path, entry in new:
+        path.write_bytes(before[path] + entry)
+    assert {name for name, _ in damage(node)} == {index.name, times.name}, "of nothing that is there"
+    grow = at_the_end_of(node, lambda: last.write_bytes(before[last] + data))
+    assert verify(OsFs(), node, on_progress=grow).findings == Findings()
+
+
+def test_a_damaged_batch_is_not_blamed_on_its_index_entries(node: Path) -> None:
+    path = segments(node)[0]
+    whole, size = path.read_bytes(), batch_size(path)
+    assert len((node / f"{FIRST}.index").read_bytes()) > 2 * OFFSET_ENTRY.size
+    for position in range(0, len(whole) - size, size):
+        flip(path, position + size - 1)
+        assert [name for name, _ in damage(node)] == [path.name], position
         path.write_bytes(whole)
-
-    assert verify(OsFs(), node, on_progress=close_segment).findings == Findings()

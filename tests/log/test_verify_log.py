@@ -5,6 +5,13 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+import pytest
+
+from pykraft.log.os_fs import OsFs
+from pykraft.log.recovery_point import RecoveryPoint
+from pykraft.log.verify import verify
+from pykraft.log.verify_log import LogSummary
+from pykraft.types import Offset
 from tests.log.data_directory import batch_size, damage, flip, look, segments
 from tests.log.logs import batch
 
@@ -110,3 +117,45 @@ def test_a_cut_last_batch_without_a_recovery_point_is_a_note(node: Path) -> None
     assert "being written" in look(node).findings.notes[0].text
     flip(path, 80)
     assert [name for name, _ in damage(node)] == [path.name]
+
+
+def test_damage_is_found_without_indexes_too(node: Path) -> None:
+    path = segments(node)[0]
+    path.with_suffix(".index").unlink()
+    path.with_suffix(".timeindex").unlink()
+    size = batch_size(path)
+    data = path.read_bytes()
+    path.write_bytes(data[: size + 90] + b"?" + data[size + 91 :])
+    assert [each for each in damage(node) if "CRC" in each[1]] == damage(node) != []
+    path.write_bytes(data[: size + 8] + b"\xff" * 60 + data[size + 68 :])
+    (found,) = look(node).findings.damage
+    assert (found.path, found.position) == (path, size)
+
+
+def test_a_hole_between_segments_above_the_recovery_point_is_a_tail(node: Path) -> None:
+    first, second, third = segments(node)
+    RecoveryPoint.create(OsFs(), node, Offset(int(second.stem))).close()
+    for each in node.glob(f"{second.stem}.*"):
+        each.unlink()
+    report = look(node)
+    assert report.findings.damage == []
+    (note,) = report.findings.notes
+    assert note.path == third
+    assert f"expected a segment that begins at offset {second.stem.lstrip('0')}" in note.text
+    assert report.partitions[0].log.size_bytes == first.stat().st_size
+
+
+def test_progress_is_told_within_a_segment_too(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pykraft.log.verify_log.PROGRESS_SIZE_BYTES", 1_000)
+    seen: list[int] = []
+    verify(OsFs(), node, on_progress=seen.append)
+    assert sum(seen) == sum(path.stat().st_size for path in segments(node))
+    assert len(seen) > 2 * len(segments(node))
+    assert max(seen) < 1_000 + 2 * batch_size(segments(node)[0])
+
+
+def test_a_log_without_segments_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg")
+    report = look(tmp_path)
+    assert (report.findings.damage, report.findings.notes) == ([], [])
+    assert report.partitions[0].log == LogSummary()

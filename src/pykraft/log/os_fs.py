@@ -164,8 +164,7 @@ class OsFs:
             if path.is_dir():
                 return
             raise StorageError(path, "is no directory", repair="name a directory, or one that can be created")
-        if path.parent != path:
-            self.mkdir(path.parent)
+        self.mkdir(path.parent)  # and so on up to one that exists: the root does
         with _storage(path, "create the directory"):
             path.mkdir(exist_ok=True)
         self.sync_dir(path.parent)

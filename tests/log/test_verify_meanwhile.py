@@ -1,0 +1,121 @@
+"""A directory may change, or become unreadable, while it is looked at: only what stays wrong is called damage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pykraft.errors import StorageError
+from pykraft.log.os_fs import OsFile, OsFs
+from pykraft.log.verify import LOOKS_MAX, Report, verify
+from tests.log.data_directory import damage, flip, look, segments
+
+CHECKPOINT = "leader-epoch-checkpoint"
+
+
+class MeddledFs(OsFs):
+    """Before a file or a directory is read, somebody may change it, or say that it cannot be read."""
+
+    def __init__(self, meddle: Callable[[Path], None]) -> None:
+        self._meddle = meddle
+
+    def open(self, path: Path, *, create: bool = False, write: bool = False) -> OsFile:
+        self._meddle(path)
+        return super().open(path, create=create, write=write)
+
+    def read(self, path: Path) -> bytes:
+        self._meddle(path)
+        return super().read(path)
+
+    def listdir(self, path: Path) -> list[str]:
+        self._meddle(path)
+        return super().listdir(path)
+
+
+def looked(directory: Path, meddle: Callable[[Path], None]) -> Report:
+    return verify(MeddledFs(meddle), directory, on_progress=lambda count: None)
+
+
+def unreadable(wanted: Path) -> Callable[[Path], None]:
+    def meddle(path: Path) -> None:
+        if path == wanted:
+            raise StorageError(path, "cannot be read: Input/output error")
+
+    return meddle
+
+
+def begin_epoch(node: Path, epoch: int) -> None:
+    """The node is in another epoch, as its checkpoint says; its log ends where it did."""
+    path = node / CHECKPOINT
+    path.write_text(f"0\n{epoch}\n" + "".join(f"{each} {30 * (each - 1)}\n" for each in range(1, epoch + 1)))
+
+
+def test_a_segment_that_goes_away_in_a_truncation_is_no_error(node: Path) -> None:
+    last = segments(node)[-1]
+    gone = [last, last.with_suffix(".index"), last.with_suffix(".timeindex"), node / "recovery-point"]
+
+    def truncate(path: Path) -> None:
+        if path == last and last.exists():
+            begin_epoch(node, 3)
+            for each in gone:
+                each.unlink()
+
+    report = looked(node, truncate)
+    assert report.findings.damage == []
+    (partition,) = report.partitions
+    assert (partition.log.segments_count, partition.recovery_point) == (2, None)
+
+
+def test_what_cannot_be_read_while_nothing_changes_is_an_error(node: Path) -> None:
+    for path in (segments(node)[1], node / CHECKPOINT):
+        with pytest.raises(StorageError, match=f"{path.name}.*Input/output error"):
+            looked(node, unreadable(path))
+
+
+def test_a_directory_that_never_rests_is_told_with_its_damage(node: Path) -> None:
+    flip(segments(node)[0], 80)
+    epochs = iter(range(3, 3 + LOOKS_MAX))
+
+    def go_on(path: Path) -> None:
+        if path == segments(node)[0]:
+            begin_epoch(node, next(epochs))
+
+    findings = looked(node, go_on).findings
+    assert next(epochs, None) is None, "it was looked at as often as that"
+    assert [one.path for one in findings.damage] == [segments(node)[0]]
+    assert any("changed while it was looked at" in note.text for note in findings.notes)
+
+
+@pytest.fixture
+def checkpoint(kafkas: Path) -> Path:
+    (path, *_) = sorted(kafkas.glob("*.checkpoint"))
+    return path
+
+
+def test_a_snapshot_that_a_running_node_removes_is_no_error(kafkas: Path, checkpoint: Path) -> None:
+    def retire(path: Path) -> None:
+        if path == checkpoint:
+            checkpoint.unlink(missing_ok=True)
+
+    assert looked(kafkas, retire).findings.damage == []
+    assert not checkpoint.exists()
+
+
+def test_a_snapshot_that_is_there_and_cannot_be_read_is_an_error(kafkas: Path, checkpoint: Path) -> None:
+    with pytest.raises(StorageError, match=checkpoint.name):
+        looked(kafkas, unreadable(checkpoint))
+
+
+def test_a_file_with_the_name_of_a_partition_is_a_strange_file(node: Path) -> None:
+    path = node.parent / "orders-3"
+    path.write_bytes(b"x")
+    (note,) = look(node.parent).findings.notes
+    assert (note.path, "no file of Kafka's" in note.text) == (path, True)
+    assert damage(node.parent) == []
+
+
+def test_a_partition_that_cannot_be_listed_is_an_error(node: Path) -> None:
+    with pytest.raises(StorageError, match="Input/output error"):
+        looked(node.parent, unreadable(node))
