@@ -7,10 +7,13 @@ minute later, with an empty disk again, it is one that can get nothing else.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pykraft.errors import UsageError
 from pykraft.local.child import Child, Children
 from pykraft.local.kafka.java import Kafka, Main
 from pykraft.local.logs import Stream, read_stream, wait_for_end_offset
@@ -24,7 +27,7 @@ from pykraft.types import Endpoint, KRaftVoters, OffsetAndEpoch
 from tests.kafka.controller import JavaController
 from tests.kafka.dump import dump_log
 from tests.kafka.observer import NODE_ID, MetadataObserver
-from tests.kafka.test_quorum_tool import REPLICATION, STATUS, masked_status, shown, wait_for_controller
+from tests.kafka.test_quorum_tool import REPLICATION, STATUS, masked_status, ours, shown, wait_for_controller
 from tests.kafka.test_voter_tool import refusal
 
 pytestmark = pytest.mark.kafka
@@ -89,17 +92,7 @@ def test_an_observer_installs_kafkas_snapshot_and_knows_who_votes(
     controls = [decode_control(each) for each in followed if next(scan(each))[1].is_control]
     assert not any(isinstance(record, KRaftVoters) for records in controls for record in records)
 
-    # Only the snapshot told it of the voters, and it tells Kafka's tool, which is given no other node.
-    itself = ("--bootstrap-controller", f"{HOST}:{observer.port}")
-    mine, theirs = shown(kafka, *itself, *STATUS)
-    assert masked_status(mine) == masked_status(theirs)
-    assert f'CurrentObservers:       [{{"id": {NODE_ID}, "directoryId": "{observer.directory_id}"}}]' in theirs
-    mine, _ = shown(kafka, *itself, *REPLICATION)
-    assert [row.split("\t")[6].strip() for row in mine.splitlines()] == ["Status", "Leader", "Observer"]
-    add = ("--command-config", str(observer.config), "add-controller")
-    error, text = refusal(kafka.run(Main.QUORUM, *itself, *add))
-    assert error == "InvalidRequest"
-    assert "doesn't support the finalized version 1" in text
+    check_tools(kafka, observer)
 
     assert process.stop() == 0
     stopped_at = read_stream(observer.partition).end_offset
@@ -118,3 +111,44 @@ def test_an_observer_installs_kafkas_snapshot_and_knows_who_votes(
     installed_again = wait_for_install(controller, observer, process)
     assert installed_again.offset > installed.offset
     wait_for_end_offset(observer.partition, installed_again.offset + RECORDS, process)
+
+    check_tail(controller, cleaned_after=installed.offset)
+
+
+def check_tools(kafka: Kafka, observer: MetadataObserver) -> None:
+    """Kafka's tool and ours, given no other node: only the snapshot told it of the voters."""
+    itself = ("--bootstrap-controller", f"{HOST}:{observer.port}")
+    mine, theirs = shown(kafka, *itself, *STATUS)
+    assert masked_status(mine) == masked_status(theirs)
+    assert f'CurrentObservers:       [{{"id": {NODE_ID}, "directoryId": "{observer.directory_id}"}}]' in theirs
+    mine, _ = shown(kafka, *itself, *REPLICATION)
+    assert [row.split("\t")[6].strip() for row in mine.splitlines()] == ["Status", "Leader", "Observer"]
+    add = ("--command-config", str(observer.config), "add-controller")
+    error, text = refusal(kafka.run(Main.QUORUM, *itself, *add))
+    assert error == "InvalidRequest"
+    assert "doesn't support the finalized version 1" in text
+
+
+def check_tail(controller: JavaController, *, cleaned_after: int) -> None:
+    """A log that begins behind a snapshot is read from its first record on, or with the snapshot before it."""
+    lines = tailed(controller, "--load-snapshot", "--follow", "--max-records", "20")
+    state = [line for line in lines if "snapshot" in line]
+    assert 0 < len(state) < 20
+    newest = f"{lines[len(state)]['offset']:020}-{state[0]['epoch']:010}"
+    assert {line["snapshot"] for line in state} == {newest}, "the log follows where the snapshot ends"
+    first_offset = tailed(controller, "--max-records", "1")[0]["offset"]
+    assert cleaned_after < first_offset <= lines[len(state)]["offset"]
+    below = ours("tail", *bootstrap(controller), "--from", str(first_offset - 1))
+    assert isinstance(below.exception, UsageError)
+    assert f"offset {first_offset - 1} is not there" in str(below.exception)
+
+
+def bootstrap(controller: JavaController) -> tuple[str, str]:
+    return "--bootstrap-controller", f"{HOST}:{controller.controller_port}"
+
+
+def tailed(controller: JavaController, *words: str) -> list[dict[str, Any]]:
+    """What ``pykraft tail`` prints of the controller's log, records of Raft included."""
+    result = ours("tail", *bootstrap(controller), "--print-control", "--json", *words)
+    assert result.exit_code == 0, result.exception
+    return [json.loads(line) for line in result.output.splitlines()]

@@ -11,13 +11,16 @@ from pykraft.cli.storage import storage
 from pykraft.local.kafka.java import Kafka, Main
 from pykraft.local.voters import write_properties
 from pykraft.log.meta import parse_meta
+from pykraft.protocol.records import decode_control, scan
+from pykraft.types import ControlRecord, SnapshotHeader, Uuid, uuid_text
+from tests.kafka.dump import dump_log
 
 pytestmark = pytest.mark.kafka
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 
 
-def config(folder: Path) -> Path:
+def config(folder: Path, **changes: str) -> Path:
     values = {
         "process.roles": "controller",
         "node.id": "1",
@@ -26,6 +29,7 @@ def config(folder: Path) -> Path:
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
         "controller.quorum.voters": "1@127.0.0.1:9093",
         "log.dirs": f"{folder}/a,{folder}/b",
+        **changes,
     }
     return write_properties(folder / "node.properties", values)
 
@@ -91,3 +95,49 @@ def test_what_kafka_formatted_is_formatted_for_us(kafka: Kafka, tmp_path: Path) 
     assert status == 0
     assert sorted(line.rpartition(" with ")[0] for line in text.splitlines()) == sorted(lines)
     assert [without_dates(meta) for meta in metas] == contents
+
+
+OTHER = f"2@127.0.0.1:9094:{uuid_text(Uuid(bytes(range(16, 32))))}"
+
+
+@pytest.mark.conformance(142, 150)
+@pytest.mark.parametrize("listed", [False, True], ids=["standalone", "initial-controllers"])
+def test_both_write_the_same_first_voters_and_kafka_reads_ours(kafka: Kafka, tmp_path: Path, *, listed: bool) -> None:
+    voters = {"controller.quorum.voters": "", "controller.quorum.bootstrap.servers": "127.0.0.1:9093"}
+    own = uuid_text(Uuid(bytes(range(1, 17))))
+    how = ["-I", f"1@127.0.0.1:9093:{own},{OTHER}"] if listed else ["-s"]
+
+    (tmp_path / "theirs").mkdir()
+    path = config(tmp_path / "theirs", **voters)
+    status, text = theirs(kafka, "format", "-c", path, "-t", CLUSTER, *how)
+    assert status == 0
+    assert "Formatting dynamic metadata voter directory" in text
+    meta = tmp_path / "theirs/a/meta.properties"
+    directory_id = parse_meta(meta, meta.read_bytes()).directory_id
+    assert directory_id is not None
+    if listed:
+        assert uuid_text(directory_id) == own
+
+    (tmp_path / "ours").mkdir()
+    path = config(tmp_path / "ours", **voters)
+    own_id = [] if listed else ["--replica-directory-id", uuid_text(directory_id)]
+    status, text = ours("format", "-c", path, "-t", CLUSTER, *how, *own_id)
+    assert status == 0
+    assert "Formatting dynamic metadata voter directory" in text
+    name = "00000000000000000000-0000000000.checkpoint"
+    mine = tmp_path / "ours/a/__raft_performance_test-0" / name
+    assert controls(mine) == controls(tmp_path / "theirs/a/__cluster_metadata-0" / name)
+    dump = dump_log(kafka, [mine], "--cluster-metadata-decoder")
+    assert dump.complaints == []
+    assert (dump.files[mine].records_count, len(dump.files[mine].batches)) == (4, 2)
+
+
+def controls(path: Path) -> list[ControlRecord]:
+    """What is in a checkpoint of Raft's own records, without the times."""
+    data = path.read_bytes()
+    found = [
+        record
+        for position, header in scan(data)
+        for record in decode_control(data[position : position + header.size_bytes])
+    ]
+    return [SnapshotHeader(0) if isinstance(each, SnapshotHeader) else each for each in found]
