@@ -71,6 +71,7 @@ LOG_NUMBERS = (
     Number("pykraft.log.clean.interval.ms", "clean_interval_ms", 1, INT64_MAX),
     Number("metadata.log.max.record.bytes.between.snapshots", "snapshot_record_bytes_max", 1, INT64_MAX),
     Number("metadata.log.max.snapshot.interval.ms", "snapshot_interval_ms", 0, INT64_MAX),
+    Number("pykraft.snapshot.max.bytes", "snapshot_size_bytes_max", 1, INT64_MAX),
     Number("internal.metadata.delete.delay.millis", "delete_delay_ms", 0, INT64_MAX),
     Number("pykraft.log.scrub.bytes.per.second", "scrub_bytes_per_s_max", 0, INT32_MAX),
     Number("pykraft.log.scrub.interval.ms", "scrub_interval_ms", 1, INT64_MAX),
@@ -130,6 +131,7 @@ class LogSettings:
     clean_interval_ms: int = 60_000
     snapshot_record_bytes_max: int = 20_971_520
     snapshot_interval_ms: int = 3_600_000
+    snapshot_size_bytes_max: int = INT64_MAX
     delete_delay_ms: int = 60_000
     scrub_bytes_per_s_max: int = 1_048_576
     scrub_interval_ms: int = 86_400_000

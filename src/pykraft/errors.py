@@ -8,6 +8,7 @@
         BufferFullError        retry later: the leader cannot write as fast as it is asked to
           LeadershipTransferError  retry in a moment: the leader hands over
         RecordBatchTooLargeError  the records of one append do not fit into one batch
+        SnapshotTooLargeError  the application's state does not fit into a snapshot
         NotRunningError        the node was not started yet, or has ended
         ForeignClusterError    nodes of another cluster than the one that is meant
       OutcomeUnknownError      the leadership was lost after an append: the next leader keeps the records or drops them
@@ -120,6 +121,10 @@ class LeadershipTransferError(BufferFullError):
 
 class RecordBatchTooLargeError(UsageError):
     """The records of one append are one batch, and do not fit into one; nothing was appended."""
+
+
+class SnapshotTooLargeError(UsageError):
+    """A snapshot would be larger than this node may write; nothing is left of it."""
 
 
 class NotRunningError(UsageError):

@@ -129,6 +129,7 @@ _MEANINGS: Mapping[str, str] = {
     "metadata.max.retention.ms": "how long they are kept while there is a later snapshot; below 0: for ever",
     "metadata.log.max.record.bytes.between.snapshots": "the application is asked for a snapshot after so many bytes",
     "metadata.log.max.snapshot.interval.ms": "or so long after the last one, if records came; 0: time does not count",
+    "pykraft.snapshot.max.bytes": "largest snapshot that is taken here; with Java nodes in the quorum 2147483647",
     "internal.metadata.delete.delay.millis": "how long the files of what was deleted stay, as .deleted",
     "index.interval.bytes": "bytes of log between two index entries",
     "segment.index.bytes": "most bytes of one index",

@@ -267,6 +267,24 @@ def test_a_place_where_none_may_be_taken_now_is_passed_by(
     assert "not here; the application is asked again later" in caplog.text
 
 
+def test_a_state_that_is_too_large_ends_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """All replicas have it: all would end."""
+
+    async def main() -> None:
+        async with Node(often(tmp_path, snapshot_size_bytes_max=100), text_serde) as node:
+            saving = Saving()
+            node.register(saving)
+            await node.wait_for_leader()
+            await node.propose(["one" * 100])
+            await saving.sees("one" * 100)
+            await node.propose(["two"])
+            await saving.sees("one" * 100, "two")
+
+    run(main)
+    assert "grows beyond 100 bytes: none is taken, and the log grows on" in caplog.text
+    assert not list(tmp_path.glob("**/*.checkpoint"))
+
+
 def test_one_listener_of_a_node_saves(tmp_path: Path) -> None:
     node = Node(often(tmp_path), text_serde)
     saving = Saving()

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from pykraft.client.serde import bytes_serde
 from pykraft.errors import UsageError
+from pykraft.host.inbox import Inbox
 from pykraft.host.removal import lingering
+from pykraft.host.snapshot_files import SnapshotFiles
+from pykraft.host.snapshots import Snapshots
 from pykraft.host.taking import TakenSnapshot
+from pykraft.log.os_fs import OsFs
+from pykraft.snapshot.catalog import Slice
 from pykraft.snapshot.files import checkpoint_path, list_snapshots
 from pykraft.snapshot.reader import SnapshotReader
+from pykraft.snapshot.retention import Retention
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 from tests.host.cluster import Cluster, Machine
+from tests.host.fakes import FakeLog, FakePorts, at
 
 
 def committed(cluster: Cluster, machine: Machine, count: int) -> OffsetAndEpoch:
@@ -146,6 +154,22 @@ def test_the_log_that_a_snapshot_replaced_lingers_too() -> None:
     cluster.run_until(lambda: away.running.log_start_offset == snapshot_id.offset)
     cluster.settle()
     assert f"{0:020d}.log.deleted" in deleted_of(away)
+
+
+@pytest.mark.conformance(121)
+def test_a_snapshot_beyond_what_java_can_read_is_served_at_any_position(tmp_path: Path) -> None:
+    snapshot_id = OffsetAndEpoch(Offset(5), Epoch(1))
+    file = OsFs().open(checkpoint_path(tmp_path, snapshot_id), create=True)
+    file.truncate(2**33)
+    file.pwrite([b"end"], 2**33)
+    file.close()
+    files = SnapshotFiles.open(OsFs(), tmp_path, log_start_offset=Offset(0), leader_epoch=None, retention=Retention())
+    ports, answers = FakePorts(), list[object]()
+    snapshots = Snapshots(ports, Inbox(), files, FakeLog())
+    snapshots.read(snapshot_id, 2**33, 100, at(0), answers.append)
+    ports.finish_read()
+    assert answers == [Slice(b"end", 2**33 + 3)]
+    snapshots.close()
 
 
 @pytest.mark.conformance(105, 123)

@@ -53,13 +53,13 @@ class Snapshot(Generic[T]):
         They are taken a few at a time, so a generator may make any number of them.
 
         Errors: UsageError after `freeze`, `close` or an error; RecordBatchTooLargeError for a record above 8 MiB;
-        NotRunningError; whatever the serde raises. After an error nothing more is written.
+        SnapshotTooLargeError; NotRunningError; whatever the serde raises. After an error nothing more is written.
         """
         async for piece in _pieces(records):
             await self._append(piece)
 
     async def freeze(self) -> int:
-        """Make the snapshot count; returns its size in bytes. Errors: UsageError, NotRunningError."""
+        """Make the snapshot count; returns its size in bytes. Errors: as `append`."""
         size_bytes: int = await self._node.ask(lambda _, answer: self._taken.freeze(answer))
         self.is_frozen = True
         return size_bytes

@@ -28,7 +28,7 @@ from pykraft.client.serde import Serde
 from pykraft.client.snapshot import begin_snapshot
 from pykraft.client.state_reader import StateReader
 from pykraft.client.thread import Call, Place
-from pykraft.errors import NotRunningError, UsageError
+from pykraft.errors import NotRunningError, SnapshotTooLargeError, UsageError
 from pykraft.host.delivery import CommittedBatch, Registration
 from pykraft.host.host import Host
 from pykraft.host.loading import Loader
@@ -227,8 +227,11 @@ class Subscription(Generic[T]):
         method: Callable[[], Any] = getattr(self.listener, SAVE_SNAPSHOT)
         async with snapshot:
             records = method()
-            await snapshot.append(await records if isawaitable(records) else records)
-            await snapshot.freeze()
+            try:
+                await snapshot.append(await records if isawaitable(records) else records)
+                await snapshot.freeze()
+            except SnapshotTooLargeError as error:  # all replicas have this state: none of them should end
+                logger.error("%s: none is taken, and the log grows on", error)  # noqa: TRY400 - it is the operator's
 
     async def _run(self) -> None:
         """Make one call after the other."""

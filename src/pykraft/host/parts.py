@@ -131,7 +131,7 @@ def assemble(
             delay_ms=config.log.delete_delay_ms,
             is_to_look=view.start_offset > 0,
         ),
-        taking=Taking(ports, inbox, snapshot_files, log, recent),
+        taking=Taking(ports, inbox, snapshot_files, log, recent, size_bytes_max=config.log.snapshot_size_bytes_max),
         measurements=Measurements(),
         ending=Ending(),
     )

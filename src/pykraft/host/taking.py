@@ -34,13 +34,22 @@ class Taking:
     """All snapshots that are being taken on one node."""
 
     def __init__(
-        self, ports: Ports, inbox: Inbox, files: SnapshotFiles, log: ReadableLog, recent: RecentBatches
+        self,
+        ports: Ports,
+        inbox: Inbox,
+        files: SnapshotFiles,
+        log: ReadableLog,
+        recent: RecentBatches,
+        *,
+        size_bytes_max: int,
     ) -> None:
+        """``size_bytes_max`` limits the file of each."""
         self._ports = ports
         self._inbox = inbox
         self._files = files
         self._log = log
         self._recent = recent
+        self._size_bytes_max = size_bytes_max
         self._under_way: set[OffsetAndEpoch] = set()
 
     def begin(
@@ -85,6 +94,7 @@ class Taking:
                 last_contained_log_timestamp=header.max_timestamp,
                 kraft_version=level,
                 voters=voters,
+                size_bytes_max=self._size_bytes_max,
             )
 
         self._ports.submit_read(create, lambda made: self._created(made, snapshot_id, then))

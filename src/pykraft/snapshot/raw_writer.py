@@ -19,15 +19,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from pykraft.errors import UsageError
+from pykraft.errors import SnapshotTooLargeError, UsageError
 from pykraft.log.fs import File, Fs
 from pykraft.snapshot.files import checkpoint_path, part_path
 from pykraft.types import Buffer, OffsetAndEpoch
 
 SIZE_BYTES_MAX: Final = 2**63 - 1
 """The largest snapshot that the protocol can speak of."""
-JAVA_SIZE_BYTES_MAX: Final = 2**31 - 1
-"""The largest snapshot that Kafka's nodes can read: the limit to set in a quorum that has such."""
 SYNC_INTERVAL_BYTES: Final = 4 * 1024 * 1024
 """A part is synced whenever it grew by so much: a log's own sync may have to wait for all that is not synced yet."""
 
@@ -71,13 +69,13 @@ class RawWriter:
     def append(self, parts: Sequence[Buffer]) -> None:
         """Write these at the end; durable when frozen.
 
-        Errors: UsageError after `freeze`, `close` or an error, and above the size limit; StorageError. After an error
-        the writer is done for.
+        Errors: UsageError after `freeze`, `close` or an error; SnapshotTooLargeError; StorageError. After an error the
+        writer is done for.
         """
         self.require_open()
         self._is_open = False
         if self._size_bytes + sum(map(len, parts)) > self._size_bytes_max:
-            raise UsageError(f"the snapshot {self.path.name} grows beyond {self._size_bytes_max} bytes, the limit here")
+            raise SnapshotTooLargeError(f"the snapshot {self.path.name} grows beyond {self._size_bytes_max} bytes")
         added_bytes = self._file.pwrite(parts, self._size_bytes)
         self._size_bytes += added_bytes
         self._unsynced_bytes += added_bytes

@@ -84,6 +84,16 @@ def test_what_came_is_appended(position: int, is_last: bool) -> None:
 
 
 @pytest.mark.conformance(122)
+def test_positions_have_64_bits() -> None:
+    made = downloading(2**33)
+    (request,) = asks(made)
+    assert isinstance(request, messages.FetchSnapshotRequest)
+    assert request.position == 2**33
+    found = answer(made, sliced(position=2**33, size_bytes=2**33 + 10))
+    assert found == [AppendDownload(snapshot_id=ID, position=2**33, is_last=True)]
+
+
+@pytest.mark.conformance(122)
 @pytest.mark.parametrize(
     "wrong",
     [

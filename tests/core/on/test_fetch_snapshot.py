@@ -51,6 +51,8 @@ def test_the_host_answers_with_bytes() -> None:
     found = only(ask(with_snapshot(leader()), fetch_snapshot(position=7, size_bytes_max=99)), ReplySnapshot)
     assert (found.message.error, found.message.snapshot_id, found.message.position) == (0, place(3, 1), 7)
     assert (found.request_id, found.size_bytes_max) == (7, 99)
+    beyond = only(ask(with_snapshot(leader()), fetch_snapshot(position=2**33)), ReplySnapshot)
+    assert (beyond.message.error, beyond.message.position) == (0, 2**33)
 
 
 @pytest.mark.conformance(121)
