@@ -118,3 +118,31 @@ def test_a_node_that_stops_transfers_nothing_any_more() -> None:
     told: list[Exception | None] = []
     host.transfer_leadership(NodeId(2), epoch=host.epoch, timeout_ms=500, now=cluster.now, on_outcome=told.append)
     assert [type(error) for error in told] == [NotRunningError]
+
+
+@pytest.mark.conformance(137)
+def test_a_static_quorum_is_upgraded_once_its_voters_told_who_they_are() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    cluster.run_until_committed(1)
+    host = leader.running
+    told: list[Exception | None] = []
+
+    def upgrade(version: int, *, validate_only: bool = False) -> Exception | None:
+        host.upgrade_kraft_version(
+            version, epoch=host.epoch, now=cluster.now, on_outcome=told.append, validate_only=validate_only
+        )
+        return told.pop()
+
+    assert "supports kraft.version" in str(upgrade(1))
+    cluster.run_until(lambda: upgrade(1, validate_only=True) is None)
+    assert (host.kraft_version, host.voters.ids) == (0, (1, 2, 3))
+    assert upgrade(1) is None
+    cluster.run_until(lambda: all(machine.running.kraft_version == 1 for machine in cluster.up))
+    for machine in cluster.up:
+        keys = {voter.key.directory_id for voter in machine.running.voters.voters}
+        assert keys == {config(node_id).directory_id for node_id in (1, 2, 3)}
+    assert isinstance(upgrade(0), UsageError)
+    host.shutdown(5_000, cluster.now)
+    cluster.run_until(lambda: bool(leader.stops), limit_ms=2_000)
+    assert isinstance(upgrade(1), NotRunningError)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pykraft.client.serde import bytes_serde
-from pykraft.errors import UsageError
+from pykraft.errors import ErrorCode, UsageError
 from pykraft.host.inbox import Inbox
 from pykraft.host.removal import lingering
 from pykraft.host.snapshot_files import SnapshotFiles
@@ -184,3 +184,35 @@ def test_a_snapshot_is_of_the_committed_log(offset: int, epoch: int) -> None:
         each.running.create_snapshot(wanted, bytes_serde, answers.append)
         cluster.settle()
         assert isinstance(answers[0], UsageError) or (offset < 0 and answers[0] is None)
+
+
+@pytest.mark.conformance(121)
+def test_what_is_asked_of_a_snapshot_that_is_not_there_has_its_error() -> None:
+    cluster = Cluster()
+    leader = cluster.leader()
+    snapshot_id = committed(cluster, leader, 4)
+    take(cluster, leader, snapshot_id, b"state")
+    answers: list[object] = []
+    absent = OffsetAndEpoch(Offset(3), snapshot_id.epoch)
+    for wanted, position in ((absent, 0), (snapshot_id, 1_000_000), (snapshot_id, 0)):
+        leader.running._parts.snapshots.read(wanted, position, 10, cluster.now, answers.append)
+        cluster.settle()
+    assert answers[:2] == [ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE]
+    assert isinstance(answers[2], Slice)
+
+
+@pytest.mark.conformance(110)
+def test_what_is_still_needed_stays_and_what_is_gone_takes_nothing_along() -> None:
+    cluster = Cluster()
+    for machine in cluster.machines.values():
+        machine.crash()
+        machine.config = replace(machine.config, log=replace(machine.config.log, clean_interval_ms=500))
+        machine.start()
+    leader, _, snapshot_id = lagging(cluster)
+    before = snapshots_of(leader)
+    cluster.run(1_200)
+    assert snapshots_of(leader) == before != [snapshot_id]
+    leader.running._parts.snapshots.retire_before(OffsetAndEpoch(Offset(5), snapshot_id.epoch))
+    cluster.settle()
+    assert snapshots_of(leader) == before
+    assert leader.running.log_start_offset == 0

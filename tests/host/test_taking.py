@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pykraft.client.serde import bytes_serde
-from pykraft.errors import NotRunningError, UsageError
+from pykraft.errors import NotRunningError, StorageError, UsageError
 from pykraft.host.taking import TakenSnapshot
 from pykraft.snapshot.head import read_head
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
@@ -77,6 +77,40 @@ def test_what_is_only_in_files_is_looked_up_there() -> None:
     cluster.run_until(lambda: machine.running.high_watermark == machine.running.log_end_offset)
     assert isinstance(begin(cluster, machine, 4, epoch), UsageError)
     assert isinstance(begin(cluster, machine, 5, epoch), TakenSnapshot)
+
+
+def test_what_cannot_be_read_in_files_is_not_taken() -> None:
+    cluster = Cluster()
+    machine, _ = committed(cluster)
+    machine.crash()
+    machine.start()
+    cluster.run_until(lambda: machine.running.high_watermark == machine.running.log_end_offset)
+    path = machine.config.partition_directory / f"{0:020d}.log"
+    log = machine.fs.read(path)
+    machine.fs.write(path, log[:16] + b"\0" + log[17:])  # the magic byte of the first batch
+    refused = begin(cluster, machine, 1, 1)
+    assert isinstance(refused, UsageError)
+    assert "the log before offset 1 cannot be read now" in str(refused)
+    machine.fs.write(path, log)
+    assert isinstance(begin(cluster, machine, 1, 1), TakenSnapshot)
+
+
+@pytest.mark.parametrize(
+    "call", [lambda taken, then: taken.append([b"x" * 500_000] * 20, then), lambda taken, then: taken.freeze(then)]
+)
+def test_a_disk_that_fails_is_no_answer_to_the_application(
+    call: Callable[[TakenSnapshot, Callable[[object], None]], None],
+) -> None:
+    cluster = Cluster()
+    machine, epoch = committed(cluster)
+    taken = begin(cluster, machine, 5, epoch)
+    assert isinstance(taken, TakenSnapshot)
+    machine.fs.fail = lambda _, path: path.name.endswith(".part")
+    answers: list[object] = []
+    call(taken, answers.append)
+    with pytest.raises(StorageError, match=r"\.part"):
+        cluster.settle()
+    assert answers == []
 
 
 @pytest.mark.conformance(105)
