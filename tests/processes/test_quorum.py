@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import http.server
-import os
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -15,32 +13,17 @@ from pathlib import Path
 import pytest
 
 from pykraft.local.child import Children
-from pykraft.local.cluster import QUICK, SOURCES, Cluster
+from pykraft.local.cluster import QUICK, Cluster
 from pykraft.local.ports import HOST, free_ports
+from tests.processes.commands import Finished, assert_one_line, run
 
 pytestmark = pytest.mark.processes
-
-Finished = subprocess.CompletedProcess[str]
-
-
-def run(*arguments: str) -> Finished:
-    command = [sys.executable, "-m", "pykraft", *arguments]
-    environment = os.environ | {"PYTHONPATH": str(SOURCES)}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
 def ask(bootstrap: str, *options: str) -> list[Finished]:
     """Both commands, with the same words."""
     asked = ("--bootstrap-controller", bootstrap, "--timeout", "1", *options)
     return [run("quorum", *asked, "describe", "--status"), run("tail", *asked)]
-
-
-def assert_one_line(done: Finished, code: int, words: str) -> None:
-    assert done.returncode == code, done
-    assert done.stdout == ""
-    assert done.stderr.startswith("pykraft: ")
-    assert done.stderr.count("\n") == 1
-    assert words in done.stderr
 
 
 def test_a_quorum_is_described_until_it_loses_its_majority(children: Children, tmp_path: Path) -> None:

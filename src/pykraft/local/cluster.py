@@ -139,14 +139,14 @@ class Cluster:
         self._folder = folder
         self._throughput = throughput
         self._record_size_bytes = record_size_bytes
-        self._properties = properties or {}
+        self.properties = properties or {}
         self.journal = JournalKeeper(folder / "journal.jsonl")
         self.nodes: dict[int, PykraftNode] = {}
         """By id; whoever is here is a replica, and is asked and checked with the others."""
         ports = dict(enumerate(free_ports(size), start=1))
         bootstrap = [Endpoint(HOST, port) for port in ports.values()] if is_dynamic else []
         for node_id in ports:
-            self.nodes[node_id] = self._node(node_id, ports, self._properties, bootstrap)
+            self.nodes[node_id] = self._node(node_id, ports, self.properties, bootstrap)
         if is_dynamic:
             self._format()
 
@@ -156,7 +156,7 @@ class Cluster:
         Errors: LocalQuorumError.
         """
         assert node_id not in self.nodes
-        own = {**self._properties, **(properties or {})}
+        own = {**self.properties, **(properties or {})}
         node = self._node(node_id, {node_id: free_ports(1)[0]}, own, self.endpoints)
         node.format("--no-initial-controllers")
         self.nodes[node_id] = node

@@ -1,0 +1,223 @@
+"""A quorum under load whose voters change, while nodes are killed with -9.
+
+Owns the changes as an operator makes them: asked again until the quorum says that it is done. Invariant: what every
+node acknowledged is outside of all nodes, in the cluster's journal. It refuses to know in which order changes come.
+
+A change that is asked while a node dies has an unknown outcome. It is asked once more, and then it is either done, or
+the answer is that it was done before: DUPLICATE_VOTER or VOTER_NOT_FOUND, which leaders give only when no change is
+under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable, Mapping
+from random import Random
+from threading import Thread
+from typing import Final, TypeAlias
+
+from pykraft.cli.quorum_voters import described_node
+from pykraft.client.admin import Admin, Limits
+from pykraft.client.journal_check import Verdict
+from pykraft.client.quorum import Quorum
+from pykraft.errors import ErrorCode, PykraftError, QuorumUnavailableError, RefusedError
+from pykraft.local.cluster import Cluster, PykraftNode
+from pykraft.local.ports import HOST, free_ports
+from pykraft.local.voters import joiner_properties, write_properties
+from pykraft.local.waiting import wait_until
+from pykraft.types import Endpoint, Listeners, ReplicaKey
+
+Act: TypeAlias = Callable[[Admin], Awaitable[None]]
+
+NOTHING: Final[Mapping[str, str]] = {}
+ATTEMPTS: Final = 20
+PATIENT: Final = Limits(timeout_ms=20_000, request_timeout_ms=5_000)
+DONE_BEFORE: Final = (ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND)
+ACKNOWLEDGED_BEFORE_KILL_MAX: Final = 100
+"""A victim dies when so many more records were acknowledged after a change was asked for."""
+RECORDS_BETWEEN: Final = 200
+
+
+class ChangingQuorum:
+    """All nodes are in ``cluster.nodes``, voters or not; they all run whenever a change is asked for."""
+
+    def __init__(self, cluster: Cluster, rng: Random, tell: Callable[[str], None] = print) -> None:
+        self.cluster = cluster
+        self._rng = rng
+        self._tell = tell
+
+    @property
+    def nodes(self) -> dict[int, PykraftNode]:
+        """All of them, by id."""
+        return self.cluster.nodes
+
+    @property
+    def bootstrap(self) -> str:
+        """For a command line."""
+        return ",".join(map(str, self.cluster.endpoints))
+
+    @property
+    def leader(self) -> PykraftNode:
+        """Who leads in the eyes of the quorum."""
+        return self.nodes[self.describe().leader_id]
+
+    def describe(self) -> Quorum:
+        """The quorum as its leader sees it."""
+
+        async def ask() -> Quorum:
+            async with Admin(self.cluster.endpoints, limits=PATIENT) as admin:
+                return await admin.describe_quorum()
+
+        return asyncio.run(ask())
+
+    def voters(self) -> dict[int, ReplicaKey]:
+        """Who votes, by id."""
+        return {int(voter.key.id): voter.key for voter in self.describe().voters}
+
+    def works(self) -> None:
+        """Wait until the quorum has acknowledged more."""
+        self.cluster.journal.wait_for_acknowledged(RECORDS_BETWEEN, since=self.cluster.journal.mark())
+
+    def join(self, node_id: int, properties: Mapping[str, str] = NOTHING) -> PykraftNode:
+        """A new node with an empty directory watches the quorum."""
+        node = self.cluster.join(node_id, properties)
+        self.start(node)
+        return node
+
+    def start(self, node: PykraftNode) -> None:
+        """Start a node, the first time or again, and wait until it serves."""
+        node.start()
+        self.cluster.journal.wait_for_started(node.node_id, since=node.start_mark, process=node.process)
+
+    def upgrade(self, victim: PykraftNode | None = None) -> None:
+        """Move static voters into the log, once all of them have told who they are."""
+        self.change("upgrade", lambda admin: admin.upgrade_kraft_version(1), victim)
+
+    def add(self, node: PykraftNode, victim: PykraftNode | None = None) -> None:
+        """Make it a voter, once it has caught up."""
+        key, listeners = identity(node)
+        self.change(f"add {node.node_id}", lambda admin: admin.add_voter(key, listeners), victim)
+        assert self.voters()[node.node_id] == key
+
+    def remove(self, key: ReplicaKey, victim: PykraftNode | None = None) -> None:
+        """Take a voter out; its node goes on as an observer."""
+        self.change(f"remove {key.id}", lambda admin: admin.remove_voter(key), victim)
+        assert key not in self.voters().values()
+
+    def replace_disk(self, node: PykraftNode, properties: Mapping[str, str] = NOTHING) -> ReplicaKey:
+        """The node dies, and comes back with an empty directory and a new directory id; returns its former key."""
+        former, _ = identity(node)
+        node.process.kill()
+        shutil.rmtree(node.partition.parent)
+        self.configure(node, properties)
+        node.format("--no-initial-controllers")
+        self.start(node)
+        return former
+
+    def move(self, node: PykraftNode, victim: PykraftNode | None = None) -> None:
+        """The node is started at another port, which its entry in the voter set then has."""
+        node.process.kill()
+        node.port = free_ports(1)[0]
+        self.configure(node)
+        self.start(node)
+        self._tell(f"move {node.node_id} to {node.port}")
+        self._kill(victim)
+        self.wait_for(
+            lambda quorum: any(Endpoint(HOST, node.port) in dict(each.listeners).values() for each in quorum.voters),
+            f"the entry of node {node.node_id} to have its new port",
+        )
+
+    def configure(self, node: PykraftNode, properties: Mapping[str, str] = NOTHING) -> None:
+        """Write its properties anew, with where the others are now; they hold from its next start on."""
+        values = joiner_properties(
+            node.partition.parent,
+            node_id=node.node_id,
+            port=node.port,
+            bootstrap=self.cluster.endpoints,
+            extra={**self.cluster.properties, **properties},
+        )
+        write_properties(node.config, values)
+
+    def change(self, what: str, act: Act, victim: PykraftNode | None) -> None:
+        """Ask until it is done; the victim is killed once, while it is asked for, and started again."""
+        for _ in range(ATTEMPTS):
+            asking = _Asking(self.cluster.endpoints, act)
+            self._kill(victim)
+            victim = None
+            error = asking.result()
+            self._tell(f"{what}: {'done' if error is None else error}")
+            if error is None or (isinstance(error, RefusedError) and error.code in DONE_BEFORE):
+                return
+            if not isinstance(error, RefusedError | QuorumUnavailableError):
+                raise error
+            self.works()
+        raise AssertionError(f"{what} was not done in {ATTEMPTS} attempts")
+
+    def wait_for_voter(self, node: PykraftNode) -> None:
+        """Wait until it votes, with the directory that it has now."""
+        key, _ = identity(node)
+        self.wait_for(
+            lambda quorum: key in [voter.key for voter in quorum.voters], f"node {node.node_id} to become a voter"
+        )
+
+    def wait_for(self, look: Callable[[Quorum], bool], what: str) -> None:
+        """Wait until the quorum is described like this."""
+
+        def see() -> bool:
+            try:
+                return look(self.describe())
+            except PykraftError:
+                return False
+
+        wait_until(see, what, timeout_s=60, alive=[node.process for node in self.nodes.values()])
+
+    def finish(self) -> Verdict:
+        """End the load, let all catch up, stop; all logs are compared with each other and with the journal."""
+        self.cluster.end_load()
+        end_offset = self.cluster.wait_until_caught_up()
+        statuses = self.cluster.stop()
+        assert statuses == dict.fromkeys(self.nodes, 0), statuses
+        return self.cluster.check(caught_up_offset=end_offset)
+
+    def _kill(self, victim: PykraftNode | None) -> None:
+        """Kill it a moment from now, by the load's own clock, and start it again."""
+        if victim is None:
+            return
+        count = self._rng.randrange(ACKNOWLEDGED_BEFORE_KILL_MAX)
+        if count:
+            self.cluster.journal.wait_for_acknowledged(count, since=self.cluster.journal.mark())
+        victim.process.kill()
+        self._tell(f"killed {victim.node_id}")
+        self.start(victim)
+
+
+def identity(node: PykraftNode) -> tuple[ReplicaKey, Listeners]:
+    """Who it is and where it listens, as an operator's command finds it out."""
+    return described_node(node.config)
+
+
+class _Asking:
+    """One request that is under way."""
+
+    def __init__(self, endpoints: list[Endpoint], act: Act) -> None:
+        self._endpoints = endpoints
+        self._act = act
+        self._error: Exception | None = None
+        self._thread = Thread(target=self._run, name="asking", daemon=True)
+        self._thread.start()
+
+    def result(self) -> Exception | None:
+        """Wait for the answer; the error if it is one."""
+        self._thread.join()
+        return self._error
+
+    def _run(self) -> None:
+        async def ask() -> None:
+            async with Admin(self._endpoints, limits=PATIENT) as admin:
+                await self._act(admin)
+
+        try:
+            asyncio.run(ask())
+        except Exception as error:  # noqa: BLE001 - told by result
+            self._error = error

@@ -1,0 +1,27 @@
+"""`pykraft` commands as processes of their own, as an operator runs them; what they said."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from pykraft.local.cluster import SOURCES
+
+Finished = subprocess.CompletedProcess[str]
+
+
+def run(*arguments: str) -> Finished:
+    """Run a command to its end."""
+    command = [sys.executable, "-m", "pykraft", *arguments]
+    environment = os.environ | {"PYTHONPATH": str(SOURCES)}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def assert_one_line(done: Finished, code: int, words: str) -> None:
+    """It ended with this status, and with one line that has these words."""
+    assert done.returncode == code, done
+    assert done.stdout == ""
+    assert done.stderr.startswith("pykraft: ")
+    assert done.stderr.count("\n") == 1
+    assert words in done.stderr
