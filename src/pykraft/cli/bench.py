@@ -9,6 +9,7 @@ import click
 
 from pykraft.cli.bench_join import bench_join
 from pykraft.cli.bench_raft import bench_raft
+from pykraft.cli.bench_transfer import bench_transfer
 
 
 @click.group()
@@ -18,3 +19,4 @@ def bench() -> None:
 
 bench.add_command(bench_raft)
 bench.add_command(bench_join)
+bench.add_command(bench_transfer)

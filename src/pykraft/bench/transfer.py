@@ -1,0 +1,134 @@
+"""Leadership is given from voter to voter under load: how long that takes, and how long nothing is acknowledged.
+
+Owns the course of that. Told are, of each transfer, the time from the request until the leader that was asked knows
+that the other one leads, and the longest pause between two acknowledgements around it; a connection and the search for
+the leader are part of the first. Invariant: what is told was checked: the logs of all replicas are identical, and
+nothing that was acknowledged is missing. It refuses to know what is printed.
+
+Source: Raft dissertation §3.10.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import inf
+from pathlib import Path
+from typing import Final
+
+from pykraft.bench.options import NODES_MAX, RATE_MAX, RUNS_MAX, require, require_folder
+from pykraft.client.admin import Admin
+from pykraft.client.journal import Acknowledged
+from pykraft.errors import LocalQuorumError, RefusedError
+from pykraft.local.child import Children
+from pykraft.local.cluster import Cluster
+from pykraft.server.workload import RECORD_SIZE_BYTES_MAX, TELLING_SIZE_BYTES_MIN
+from pykraft.types import Endpoint
+
+CATCH_UP_MS: Final = 10_000
+TOOK_MS_END: Final = 200
+"""The median must stay below it."""
+SETTLING_S: Final = 1.0
+"""Of load between two transfers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferOptions:
+    """What is asked for."""
+
+    nodes: int = 5
+    runs: int = 15
+    records_per_s: int = 2_000
+    record_size_bytes: int = 100
+    folder: Path
+
+    def __post_init__(self) -> None:
+        require("--nodes", self.nodes, 2, NODES_MAX)
+        require("--runs", self.runs, 1, RUNS_MAX)
+        require("--throughput", self.records_per_s, 1, RATE_MAX)
+        require("--record-size", self.record_size_bytes, TELLING_SIZE_BYTES_MIN, RECORD_SIZE_BYTES_MAX)
+        require_folder(self.folder)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transferred:
+    """What came of it: a number for each transfer, in ms."""
+
+    took_ms: tuple[float, ...]
+    pause_ms: tuple[float, ...]
+    """Of acknowledgements, the longest one around each transfer; the load lingers, so it is never 0."""
+    missed: int
+    """Transfers that ended with another leader than was meant, or none: they count in no figure."""
+    acknowledged: int
+
+    @property
+    def median_took_ms(self) -> float:
+        """The middle one; infinite when none succeeded."""
+        return statistics.median(self.took_ms) if self.took_ms else inf
+
+
+def failures(transferred: Transferred) -> list[str]:
+    """Which limits it passed, in words."""
+    if transferred.median_took_ms < TOOK_MS_END:
+        return []
+    return [f"the median of the transfers took {transferred.median_took_ms:.0f} ms, {TOOK_MS_END} ms or more"]
+
+
+def transfer(children: Children, folder: Path, options: TransferOptions) -> Transferred:
+    """Do it, in this empty folder.
+
+    Errors: LocalQuorumError when the quorum fails.
+    """
+    cluster = Cluster(
+        children,
+        folder,
+        size=options.nodes,
+        throughput=options.records_per_s,
+        record_size_bytes=options.record_size_bytes,
+    )
+    journal, settling = cluster.journal, max(1, int(options.records_per_s * SETTLING_S))
+    leader_id = int(cluster.start().node)
+    journal.wait_for_acknowledged(settling, since=0)
+    took_ms, pause_ms = [], []
+    for _ in range(options.runs):
+        target_id = leader_id % options.nodes + 1
+        begun_s, mark = time.monotonic(), journal.mark()
+        is_transferred = asyncio.run(_is_transferred(cluster.endpoints, target_id))
+        took_s = time.monotonic() - begun_s
+        journal.wait_for_acknowledged(settling, since=mark, except_by=leader_id if is_transferred else None)
+        if is_transferred:
+            took_ms.append(took_s * 1_000)
+            pause_ms.append(longest_pause_ms(journal.acknowledgements(), journal.acknowledgements(since=mark)))
+        leader_id = journal.leader_id()
+    cluster.end_load()
+    end_offset = cluster.wait_until_caught_up()
+    cluster.stop()
+    verdict = cluster.check(caught_up_offset=end_offset)
+    if not verdict.is_clean:
+        raise LocalQuorumError(f"the log is not what was acknowledged: {verdict}")
+    return Transferred(
+        took_ms=tuple(took_ms),
+        pause_ms=tuple(pause_ms),
+        missed=options.runs - len(took_ms),
+        acknowledged=verdict.acknowledged,
+    )
+
+
+def longest_pause_ms(known: Sequence[Acknowledged], late: Sequence[Acknowledged]) -> float:
+    """The longest pause from the last acknowledgement before the ``late`` ones on; those are the end of ``known``."""
+    before = known[: len(known) - len(late)]
+    times_ms = sorted(one.wall_ms for one in (*before[-1:], *late))
+    return max((after - ahead for ahead, after in pairwise(times_ms)), default=0)
+
+
+async def _is_transferred(endpoints: Sequence[Endpoint], target_id: int) -> bool:
+    async with Admin(endpoints) as admin:
+        try:
+            await admin.transfer_leadership(target_id, timeout_ms=CATCH_UP_MS)
+        except RefusedError:
+            return False
+    return True
