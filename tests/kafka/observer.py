@@ -16,8 +16,10 @@ from pykraft.local.cluster import SOURCES, server_command
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.voters import write_properties
 from pykraft.log.meta import FILE_NAME, parse_meta
+from pykraft.protocol.messages import ApiKey
 from pykraft.types import uuid_text
 from tests.kafka.controller import JavaController
+from tests.processes.wire import Wire
 
 NODE_ID = 9
 
@@ -51,6 +53,15 @@ class MetadataObserver:
         directory_id = parse_meta(path, path.read_bytes()).directory_id
         assert directory_id is not None
         return uuid_text(directory_id)
+
+    def voters(self) -> list[int]:
+        """Ids of the voters as this node itself knows them; none while it knows no leader, or does not serve yet."""
+        try:
+            with Wire(self.port) as wire:
+                told = wire.ask(ApiKey.DESCRIBE_CLUSTER, 2, {"endpoint_type": 2})
+        except ConnectionRefusedError:
+            return []
+        return [] if told["error_code"] else sorted(each["broker_id"] for each in told["brokers"])
 
     def start(self) -> Child:
         """Start it, the first time or again."""

@@ -117,6 +117,7 @@ def test_an_observer_installs_kafkas_snapshot_and_knows_who_votes(
 
 def check_tools(kafka: Kafka, observer: MetadataObserver) -> None:
     """Kafka's tool and ours, given no other node: only the snapshot told it of the voters."""
+    assert observer.voters() == [1]
     itself = ("--bootstrap-controller", f"{HOST}:{observer.port}")
     mine, theirs = shown(kafka, *itself, *STATUS)
     assert masked_status(mine) == masked_status(theirs)
