@@ -10,6 +10,8 @@ from pykraft.log.log import Log
 from pykraft.snapshot.bootstrap import write_bootstrap
 from pykraft.snapshot.files import checkpoint_path, list_snapshots
 from pykraft.types import Offset, OffsetAndEpoch
+from tests.host.cluster import Cluster
+from tests.host.test_snapshots import lagging
 from tests.log.logs import DIRECTORY, fill, open_log, run_of
 from tests.log.page_cache_fs import PageCacheFs
 from tests.snapshot.snapshots import id_of, write
@@ -116,6 +118,37 @@ def test_the_checkpoint_of_formatting_is_needed_while_it_is_the_newest() -> None
         directory.look()
     write(directory.fs, [b"state"], directory=DIRECTORY, snapshot_id=id_of(10, 1))
     assert directory.look() == []
+
+
+@pytest.mark.parametrize("repair", ["copied", "fetched"])
+def test_both_repairs_that_the_error_names_work(repair: str) -> None:
+    cluster = Cluster()
+    leader, away, snapshot_id = lagging(cluster)
+    away.fs = type(away.fs)()
+    away.start()
+    cluster.run_until(lambda: away.running.log_start_offset == snapshot_id.offset)
+    leader.propose(b"behind")
+    cluster.run_until_committed(snapshot_id.offset + 1, away)
+    away.leave()
+    path = checkpoint_path(away.config.partition_directory, snapshot_id)
+    away.fs.write(path, away.fs.read(path)[:-1])
+    with pytest.raises(CorruptionError, match="or remove the snapshots and the segments here, but not recovery-point"):
+        away.start()
+    if repair == "copied":
+        away.fs.write(path, leader.fs.read(checkpoint_path(leader.config.partition_directory, snapshot_id)))
+        away.start()
+        assert away.running.quarantine is None
+        assert away.running.log_end_offset == snapshot_id.offset + 1
+    else:
+        for name in away.fs.listdir(path.parent):
+            if name.startswith("0"):
+                away.fs.remove(path.parent / name)
+        away.start()
+        assert away.running.quarantine is not None
+        cluster.run_until(lambda: away.running.quarantine is None)
+        assert away.running.log_start_offset == snapshot_id.offset
+    leader.propose(b"after")
+    cluster.run_until_committed(snapshot_id.offset + 2, away)
 
 
 def test_what_ends_before_the_log_begins_is_of_no_interest() -> None:

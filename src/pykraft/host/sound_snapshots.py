@@ -31,6 +31,12 @@ from pykraft.types import Offset, OffsetAndEpoch
 
 DAMAGED: Final = ".damaged"
 """Comes after the name of a snapshot that was set aside."""
+COPY: Final = "put the file of this name of another replica in its place, or a later one of its snapshots"
+FETCH: Final = (
+    "; or remove the snapshots and the segments here, but not recovery-point: the node then fetches everything, and "
+    "does not vote before it has it"
+)
+"""Without its log a node that knows how far it was synced is in quarantine; see `pykraft.log.log_scan`."""
 
 
 def set_damaged_aside(fs: Fs, log: Log) -> list[str]:
@@ -50,8 +56,7 @@ def set_damaged_aside(fs: Fs, log: Log) -> list[str]:
                 position=damage.position,
                 expected=damage.expected,
                 found=damage.found,
-                repair=f"{reason}: put the file of this name of another replica in its place, or a later one of its "
-                "snapshots; pykraft verify tells whether that one is sound",
+                repair=f"{reason}: {COPY}{FETCH if 0 < snapshot_id.offset <= log.end_offset else ''}",
             )
     return _set_aside(fs, log.path, damages)
 
@@ -71,7 +76,7 @@ def _damage(fs: Fs, directory: Path, snapshot_id: OffsetAndEpoch) -> CorruptionE
 def _reason_to_keep(log: Log, snapshot_id: OffsetAndEpoch, sound_offset: Offset) -> str | None:
     """Why the node cannot do without this snapshot, when the sound one before it ends at ``sound_offset``."""
     if snapshot_id == BOOTSTRAP_ID:
-        return "it says who votes"
+        return "it says who votes, and another replica has the same"
     if sound_offset < log.start_offset:
         return f"the log begins at offset {log.start_offset}, and what came before is nowhere else here"
     if log.end_offset < snapshot_id.offset:
