@@ -4,46 +4,42 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
+from pykraft.client import Node
 from pykraft.client.observer import FetchLimits, Observer, Start
-from pykraft.errors import StorageError, UsageError
+from pykraft.client.state_reader import StateReader
+from pykraft.errors import UsageError
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import decode_values
-from pykraft.snapshot.reader import SnapshotReader
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 from tests.client.logs import PATIENT, ScriptedLog, with_log
+from tests.client.nodes import alone
 from tests.client.scripted import until
 from tests.client.test_observer import observing, offset_asked, values_of
 from tests.snapshot.snapshots import ID, content, small_batches
 
 SMALL_SLICES = FetchLimits(wait_ms_max=20, size_bytes_max=5_000)
-STATE = [value for batch in content(small_batches())[1:-1] for value in batch]
+STATE = [value for batch in content(small_batches()) for value in batch if isinstance(value, bytes)]
 
 
 class Loaded:
-    """Takes snapshots, and remembers what was in them; the second kind of call is awaited."""
+    """Takes snapshots, and remembers what was in them."""
 
     def __init__(self) -> None:
         self.ids: list[OffsetAndEpoch] = []
         self.values: list[bytes] = []
-        self.reader: SnapshotReader[bytes] | None = None
 
-    def take(self, reader: SnapshotReader[bytes]) -> None:
-        self.reader = reader
+    async def take(self, reader: StateReader[bytes]) -> None:
         self.ids.append(reader.snapshot_id)
-        self.values = [value for batch in reader for value in batch.records]
-
-    async def take_slowly(self, reader: SnapshotReader[bytes]) -> None:
-        await asyncio.to_thread(list, reader)  # it lets others run
-        self.take(reader)
+        self.values = [value async for batch in reader for value in batch.records]
 
 
-def loading(log: ScriptedLog, loaded: Loaded, start: Start | int = Start.EARLIEST, *, slowly: bool = False) -> Observer:
+def loading(log: ScriptedLog, loaded: Loaded, start: Start | int = Start.EARLIEST) -> Observer:
     where = start if isinstance(start, Start) else Offset(start)
-    take = loaded.take_slowly if slowly else loaded.take
-    return Observer(log.bootstrap, start=where, patience=PATIENT, limits=SMALL_SLICES, load_snapshot=take)
+    return Observer(log.bootstrap, start=where, patience=PATIENT, limits=SMALL_SLICES, load_snapshot=loaded.take)
 
 
 def cleaned(log: ScriptedLog, values: Sequence[bytes] = (b"after",)) -> None:
@@ -54,12 +50,11 @@ def cleaned(log: ScriptedLog, values: Sequence[bytes] = (b"after",)) -> None:
         log.append(value)
 
 
-@pytest.mark.parametrize("slowly", [False, True])
-def test_the_snapshot_is_loaded_first_and_the_log_follows(*, slowly: bool) -> None:
+def test_the_snapshot_is_loaded_first_and_the_log_follows() -> None:
     async def main(log: ScriptedLog) -> None:
         cleaned(log)
         loaded = Loaded()
-        async with loading(log, loaded, slowly=slowly) as observer:
+        async with loading(log, loaded) as observer:
             assert await observer.begin() == 0
             assert await values_of(observer, 1) == [b"after"]
             assert (loaded.ids, loaded.values) == ([ID], STATE)
@@ -126,9 +121,9 @@ def test_who_falls_behind_the_log_start_gets_the_snapshot() -> None:
 def test_what_the_callers_loading_raises_is_raised_and_the_place_kept() -> None:
     async def main(log: ScriptedLog) -> None:
         cleaned(log)
-        readers: list[SnapshotReader[bytes]] = []
+        readers: list[StateReader[bytes]] = []
 
-        def take(reader: SnapshotReader[bytes]) -> None:
+        def take(reader: StateReader[bytes]) -> None:
             readers.append(reader)
             if len(readers) == 1:
                 raise RuntimeError("not now")
@@ -136,8 +131,8 @@ def test_what_the_callers_loading_raises_is_raised_and_the_place_kept() -> None:
         async with Observer(log.bootstrap, patience=PATIENT, limits=SMALL_SLICES, load_snapshot=take) as observer:
             with pytest.raises(RuntimeError, match="not now"):
                 await anext(observer)
-            with pytest.raises(StorageError, match="Bad file descriptor"):
-                next(iter(readers[0]))
+            with pytest.raises(UsageError, match="the reader is closed"):
+                await anext(aiter(readers[0]))
             assert await values_of(observer, 1) == [b"after"]
         assert [each.snapshot_id for each in readers] == [ID, ID]
 
@@ -203,3 +198,24 @@ def test_without_loading_who_falls_behind_the_log_start_is_told_what_to_do() -> 
                 await anext(observer)
 
     with_log(main)
+
+
+def test_a_node_of_our_own_serves_its_snapshot(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Node(alone(tmp_path), own_thread=True) as node:
+            await node.wait_for_leader()
+            last = await node.propose([b"a", b"b"])
+            loaded = Loaded()
+            snapshot = await node.create_snapshot(last.base_offset + 2, last.epoch)
+            assert snapshot is not None
+            async with snapshot:
+                await snapshot.append(STATE)
+                await snapshot.freeze()
+            await node.propose([b"after"])
+            async with Observer([node.endpoint], patience=PATIENT, load_snapshot=loaded.take) as observer:
+                assert await values_of(observer, 1) == [b"after"]
+            assert (loaded.ids, loaded.values) == ([snapshot.snapshot_id], STATE)
+            async with Observer([node.endpoint], patience=PATIENT) as observer:
+                assert await values_of(observer, 2) == [b"a", b"b", b"after"]
+
+    asyncio.run(main())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from pykraft.client.serde import text_serde
-from pykraft.client.state_reader import StateReader
+from pykraft.client.state_reader import StateReader, read_by, read_in_a_thread
 from pykraft.errors import CorruptionError, DeserializeError, UsageError
 from pykraft.snapshot.files import checkpoint_path
 from pykraft.snapshot.reader import SnapshotReader
@@ -40,7 +41,7 @@ class Reading:
         return answers[0]
 
 
-def opened(*values: bytes, damage_at: int | None = None) -> StateReader[str]:
+def opened(*values: bytes, damage_at: int | None = None, node: Reading | None = None) -> StateReader[str]:
     fs = PageCacheFs()
     fs.mkdir(DIRECTORY)
     write(fs, values)
@@ -48,7 +49,7 @@ def opened(*values: bytes, damage_at: int | None = None) -> StateReader[str]:
     reader = SnapshotReader.of(fs, DIRECTORY, ID, text_serde)
     if damage_at is not None:
         fs.open(path, write=True).pwrite([b"damage"], damage_at)
-    return StateReader(Reading(), reader)
+    return StateReader(read_by(node or Reading()), reader)
 
 
 async def records(reader: StateReader[str]) -> list[str]:
@@ -65,9 +66,8 @@ def test_all_of_it_is_given_once_or_more_often() -> None:
 
 
 def test_a_piece_is_about_a_mebibyte() -> None:
-    reader = opened(*(b"%d" % number * 300_000 for number in range(10)))
-    node = reader._node
-    assert isinstance(node, Reading)
+    node = Reading()
+    reader = opened(*(b"%d" % number * 300_000 for number in range(10)), node=node)
     assert len(asyncio.run(records(reader))) == 10
     assert 3 <= node.reads <= 6
 
@@ -87,9 +87,8 @@ def test_it_is_closed_when_the_call_is_done() -> None:
 
 def test_a_piece_that_is_being_read_is_read_to_its_end() -> None:
     async def main() -> None:
-        reader = opened(b"one")
-        node = reader._node
-        assert isinstance(node, Reading)
+        node = Reading()
+        reader = opened(b"one", node=node)
         node.may_read.clear()
         reading = asyncio.create_task(records(reader))
         await node.is_asked.wait()
@@ -98,6 +97,19 @@ def test_a_piece_that_is_being_read_is_read_to_its_end() -> None:
         assert await reading == ["one"]
 
     asyncio.run(main())
+
+
+def test_who_has_no_node_reads_in_a_thread() -> None:
+    threads: list[str] = []
+
+    def told() -> list[Any]:
+        threads.append(threading.current_thread().name)
+        return []
+
+    assert asyncio.run(read_in_a_thread(told)) == []
+    assert threads != [threading.current_thread().name]
+    with pytest.raises(UsageError, match="no"):
+        asyncio.run(read_in_a_thread(lambda: UsageError("no")))
 
 
 def test_what_is_damaged_or_cannot_be_decoded_is_told_and_not_given() -> None:

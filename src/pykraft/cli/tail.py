@@ -30,12 +30,12 @@ from pykraft.cli.client_options import TIMEOUT_S, ClientOptions, client_options
 from pykraft.cli.printable import printable
 from pykraft.client.leader_fetch import Patience
 from pykraft.client.observer import Observer, Start
+from pykraft.client.state_reader import StateReader
 from pykraft.errors import ProtocolError, UsageError
 from pykraft.host.delivery import CommittedBatch
 from pykraft.log.dump_batches import control_json
 from pykraft.protocol.records import Record, decode_records, decode_values
 from pykraft.snapshot.files import stem_of
-from pykraft.snapshot.reader import SnapshotReader
 from pykraft.types import Offset, OffsetAndEpoch
 
 OFFSET_MAX: Final = 2**63 - 1
@@ -152,9 +152,9 @@ class _Paper:
         self._wanted = wanted
         self._left = wanted.records_max
 
-    def load_snapshot(self, reader: SnapshotReader[bytes]) -> None:
+    async def load_snapshot(self, reader: StateReader[bytes]) -> None:
         """Print a snapshot, which stands for all that came before its end. Errors: as `put`."""
-        for batch in reader:
+        async for batch in reader:
             at, wall_ms = reader.snapshot_id, batch.append_timestamp_ms
             self.put(self._wanted.render_state(at, wall_ms, value) for value in batch.records)
         self.end_at(reader.snapshot_id.offset)

@@ -41,6 +41,7 @@ from pykraft.client.leader_fetch import PATIENCE, LeaderFetch, Patience
 from pykraft.client.log_start import epoch_before, probe
 from pykraft.client.serde import bytes_serde
 from pykraft.client.snapshot_fetch import SnapshotFetch
+from pykraft.client.state_reader import StateReader, read_in_a_thread
 from pykraft.client.window import Window
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, TEST_TOPIC_ID, TEST_TOPIC_NAME
 from pykraft.core.messages import FetchRequest, FetchResponse
@@ -54,7 +55,7 @@ from pykraft.types import Buffer, Endpoint, Epoch, Offset, OffsetAndEpoch, Uuid
 
 TOPICS: Final = ((TEST_TOPIC_NAME, TEST_TOPIC_ID), (METADATA_TOPIC_NAME, METADATA_TOPIC_ID))
 """Topics in which quorums keep their logs, tried in turn: pykraft's and TestRaftServer's, and that of Kafka."""
-LoadSnapshot: TypeAlias = Callable[[SnapshotReader[bytes]], Awaitable[None] | None]
+LoadSnapshot: TypeAlias = Callable[[StateReader[bytes]], Awaitable[None] | None]
 """Given a snapshot that takes the place of all that came before it; the reader is closed when the call is done."""
 
 
@@ -235,7 +236,7 @@ class Observer:
         path = await self._snapshots.fetch(snapshot_id)
         if path is None:
             return
-        with closing(SnapshotReader(OsFs(), path, snapshot_id, bytes_serde)) as reader:
+        with closing(StateReader(read_in_a_thread, SnapshotReader(OsFs(), path, snapshot_id, bytes_serde))) as reader:
             waiting = self._load_snapshot(reader)
             if waiting is not None:
                 await waiting

@@ -2,15 +2,16 @@
 
 Owns the way from the file to the listener. Invariant: however large the snapshot is, the application's loop never
 waits for the disk, and about a piece of it is in memory; what is damaged is never given out. It refuses to know which
-snapshot it is, and why it is given.
+snapshot it is, why it is given, and where files are read: in the node's lane of reads, or in any thread.
 
 Source: Kafka's ``SnapshotReader`` and ``RecordsSnapshotReader``, which read on the IO thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from typing import Final, Generic, NoReturn, TypeVar
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Final, Generic, NoReturn, TypeAlias, TypeVar
 
 from pykraft.client.life import Answer, Asked
 from pykraft.errors import PykraftError, UsageError
@@ -23,11 +24,36 @@ PIECE_SIZE_BYTES: Final = 1024 * 1024
 """About so many bytes of batches are read at once, at least one batch."""
 
 
+Piece: TypeAlias = list[SnapshotBatch[T]]
+Elsewhere: TypeAlias = Callable[[Callable[[], Piece[T] | PykraftError]], Awaitable[Piece[T]]]
+"""Runs a read where the loop does not wait for it, and returns or raises what that returned."""
+
+
+def read_by(node: Asked) -> Elsewhere[T]:
+    """Where a node reads its files. Errors of the reads: NotRunningError, too."""
+
+    async def run(read: Callable[[], Piece[T] | PykraftError]) -> Piece[T]:
+        def act(host: Host, answer: Answer[Piece[T]]) -> None:
+            host.read(read, answer)
+
+        return await node.ask(act)
+
+    return run
+
+
+async def read_in_a_thread(read: Callable[[], Piece[T] | PykraftError]) -> Piece[T]:
+    """For who has no node."""
+    piece = await asyncio.to_thread(read)
+    if isinstance(piece, PykraftError):
+        raise piece
+    return piece
+
+
 class StateReader(Generic[T]):
     """``async for batch in reader``, once or more often; closed when the listener's call is done."""
 
-    def __init__(self, node: Asked, reader: SnapshotReader[T]) -> None:
-        self._node = node
+    def __init__(self, elsewhere: Elsewhere[T], reader: SnapshotReader[T]) -> None:
+        self._elsewhere = elsewhere
         self._reader: SnapshotReader[T] | None = reader
         self._is_reading = False
         self.snapshot_id: OffsetAndEpoch = reader.snapshot_id
@@ -56,13 +82,9 @@ class StateReader(Generic[T]):
         if self._reader is None:
             raise UsageError("the reader is closed: its batches are there only during the call of the listener")
         batches = iter(self._reader)
-
-        def act(host: Host, answer: Answer[list[SnapshotBatch[T]]]) -> None:
-            host.read(lambda: _piece(batches), answer)
-
         while True:
             self._is_reading = True
-            piece = await self._node.ask(act)
+            piece = await self._elsewhere(lambda: _piece(batches))
             self._is_reading = False
             if not piece:
                 return
@@ -83,9 +105,9 @@ class StateReader(Generic[T]):
         self._reader = None
 
 
-def _piece(batches: Iterator[SnapshotBatch[T]]) -> list[SnapshotBatch[T]] | PykraftError:
+def _piece(batches: Iterator[SnapshotBatch[T]]) -> Piece[T] | PykraftError:
     """The next batches, none at the end; or why not."""
-    piece: list[SnapshotBatch[T]] = []
+    piece: Piece[T] = []
     try:
         for batch in batches:
             piece.append(batch)

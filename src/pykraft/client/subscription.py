@@ -26,7 +26,7 @@ from pykraft.client.listener import BEGIN_SHUTDOWN, LOAD_BOOTSTRAP, LOAD_SNAPSHO
 from pykraft.client.reader import LOG_START, Batch, Reader
 from pykraft.client.serde import Serde
 from pykraft.client.snapshot import begin_snapshot
-from pykraft.client.state_reader import StateReader
+from pykraft.client.state_reader import StateReader, read_by
 from pykraft.client.thread import Call, Place
 from pykraft.errors import NotRunningError, SnapshotTooLargeError, UsageError
 from pykraft.host.delivery import CommittedBatch, Registration
@@ -202,7 +202,7 @@ class Subscription(Generic[T]):
             reader.close()
 
     async def _handle_load(self, name: str, opened: SnapshotReader[T]) -> None:
-        reader = StateReader(self._owner, opened)
+        reader = StateReader(read_by(self._owner), opened)
         try:
             method = getattr(self.listener, name, None)
             if method is None:
