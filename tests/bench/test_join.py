@@ -53,7 +53,7 @@ def test_snapshots_that_differ_are_told(tmp_path: Path) -> None:
     one.write_bytes(b"x" * 10)
     other.write_bytes(b"x" * 9 + b"y")
     with pytest.raises(LocalQuorumError, match=r"one and .*other differ"):
-        bench._require_same(one, other)
+        bench.require_same(one, other)
 
 
 def test_a_folder_without_room_for_the_snapshot_is_refused(tmp_path: Path) -> None:

@@ -105,6 +105,19 @@ class ChangingQuorum:
         self.change(f"remove {key.id}", lambda admin: admin.remove_voter(key), victim)
         assert key not in self.voters().values()
 
+    def transfer(self, node_id: int, victim: PykraftNode | None = None) -> None:
+        """Ask once that this voter leads; whether it does or not, the quorum works on."""
+
+        async def act(admin: Admin) -> None:
+            await admin.transfer_leadership(node_id)
+
+        asking = _Asking(self.cluster.endpoints, act)
+        self._kill(victim)
+        error = asking.result()
+        self._tell(f"transfer to {node_id}: {'done' if error is None else error}")
+        if error is not None and not isinstance(error, RefusedError | QuorumUnavailableError):
+            raise error
+
     def replace_disk(self, node: PykraftNode, properties: Mapping[str, str] = NOTHING) -> ReplicaKey:
         """The node dies, and comes back with an empty directory and a new directory id; returns its former key."""
         former, _ = identity(node)
@@ -117,16 +130,20 @@ class ChangingQuorum:
 
     def move(self, node: PykraftNode, victim: PykraftNode | None = None) -> None:
         """The node is started at another port, which its entry in the voter set then has."""
-        node.process.kill()
         node.port = free_ports(1)[0]
-        self.configure(node)
-        self.start(node)
+        self.restart(node)
         self._tell(f"move {node.node_id} to {node.port}")
         self._kill(victim)
         self.wait_for(
             lambda quorum: any(Endpoint(HOST, node.port) in dict(each.listeners).values() for each in quorum.voters),
             f"the entry of node {node.node_id} to have its new port",
         )
+
+    def restart(self, node: PykraftNode) -> None:
+        """Kill it, and start it with where the others are now."""
+        node.process.kill()
+        self.configure(node)
+        self.start(node)
 
     def configure(self, node: PykraftNode, properties: Mapping[str, str] = NOTHING) -> None:
         """Write its properties anew, with where the others are now; they hold from its next start on."""

@@ -3,9 +3,9 @@
     python -m tests.processes.churn [--rounds N] [--seed N]
 
 A quorum of three begins; a round adds a node, removes a voter or the leader, replaces a disk, moves a voter to another
-port, or just kills somebody. While a change is under way a node dies, mostly: the leader, or anybody. At the end
-nothing that was acknowledged may be missing, all logs must be identical, and the voters must be those that were asked
-for. Exit status 0 when all that holds.
+port, lets another node lead, or just kills somebody. While a change is under way a node dies, mostly: the leader, or
+anybody. At the end nothing that was acknowledged may be missing, all logs must be identical, and the voters must be
+those that were asked for. Exit status 0 when all that holds.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class Churn:
             "remove_leader": len(self.wanted) > VOTERS_MIN,
             "replace_disk": True,
             "move": True,
+            "transfer": True,
             "kill": True,
         }
         name = self.rng.choice([name for name, is_possible in changes.items() if is_possible])
@@ -79,9 +80,14 @@ class Churn:
         self._voter(node)
 
     def _move(self) -> None:
-        """Node 1 stays where it is: others find the quorum there."""
-        movable = sorted(set(self.wanted) - {1})
-        self.quorum.move(self.quorum.nodes[self.rng.choice(movable)], self._victim())
+        """Observers are told where everybody is now; voters hear of their leader by themselves."""
+        self.quorum.move(self.quorum.nodes[self.rng.choice(sorted(self.wanted))], self._victim())
+        for node_id in set(self.quorum.nodes) - set(self.wanted):
+            self.quorum.restart(self.quorum.nodes[node_id])
+
+    def _transfer(self) -> None:
+        """Somebody else is to lead, or the same node."""
+        self.quorum.transfer(self.rng.choice(sorted(self.wanted)), self._victim())
 
     def _kill(self) -> None:
         victim = self.quorum.nodes[self.rng.choice(sorted(self.quorum.nodes))]
@@ -95,6 +101,7 @@ class Churn:
     def _no_voter(self, node_id: int) -> None:
         self.quorum.remove(self.wanted[node_id], self._victim())
         del self.wanted[node_id]
+        self.quorum.restart(self.quorum.nodes[node_id])
 
     def _victim(self) -> PykraftNode | None:
         if self.rng.random() > VICTIM_SHARE:

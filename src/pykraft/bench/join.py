@@ -119,7 +119,7 @@ def join(children: Children, folder: Path, options: JoinOptions) -> Joined:
         is_dynamic=True,
     )
     voters = [*cluster.nodes.values()]
-    snapshot_id = _give_snapshot(voters, options.snapshot_mib * 2**20)
+    snapshot_id = give_snapshot(voters, options.snapshot_mib * 2**20)
     leader = cluster.nodes[cluster.start().node]
     journal = cluster.journal
     journal.wait_for_acknowledged(int(options.records_per_s * WARM_UP_S), since=0, timeout_s=ACKNOWLEDGE_TIMEOUT_S)
@@ -150,7 +150,7 @@ def join(children: Children, folder: Path, options: JoinOptions) -> Joined:
     verdict = cluster.check(caught_up_offset=end_offset)
     if not verdict.is_clean:
         raise LocalQuorumError(f"the log is not what was acknowledged: {verdict}")
-    _require_same(checkpoint_path(leader.partition, snapshot_id), whole)
+    require_same(checkpoint_path(leader.partition, snapshot_id), whole)
     return Joined(
         snapshot_size_bytes=whole.stat().st_size,
         download_s=fetched_s - begun_s,
@@ -164,7 +164,7 @@ def join(children: Children, folder: Path, options: JoinOptions) -> Joined:
     )
 
 
-def _give_snapshot(nodes: list[PykraftNode], size_bytes: int) -> OffsetAndEpoch:
+def give_snapshot(nodes: list[PykraftNode], size_bytes: int) -> OffsetAndEpoch:
     """A checkpoint of about this size in the directory of each node; their logs begin behind it."""
     first = nodes[0].partition
     count = max(1, size_bytes // STATE_RECORD_SIZE_BYTES)
@@ -194,7 +194,7 @@ def _memory_mib(node: PykraftNode) -> float:
     return usage_of(node.process.pid, node.process.name).memory_mib
 
 
-def _require_same(one: Path, other: Path) -> None:
+def require_same(one: Path, other: Path) -> None:
     """Errors: LocalQuorumError when the files differ."""
     with one.open("rb") as ours, other.open("rb") as theirs:
         while (chunk := ours.read(CHUNK_SIZE_BYTES)) == theirs.read(CHUNK_SIZE_BYTES):

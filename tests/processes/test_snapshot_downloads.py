@@ -1,0 +1,66 @@
+"""A node joins through a snapshot; it is killed in the midst, and then its leader: it goes on, and gets all of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pykraft.bench.join import give_snapshot, require_same
+from pykraft.local.child import Children
+from pykraft.local.cluster import QUICK, Cluster, PykraftNode
+from pykraft.local.waiting import wait_until
+from pykraft.snapshot.files import checkpoint_path, part_path
+from pykraft.types import Epoch, OffsetAndEpoch
+
+SNAPSHOT_SIZE_BYTES = 48 * 1024 * 1024
+SLOWLY = {"controller.quorum.fetch.snapshot.max.bytes": "131072"}
+
+
+def wait_for_part(node: PykraftNode, snapshot_id: OffsetAndEpoch, leader_epoch: Epoch, size_bytes: int) -> int:
+    """Wait until so much of it was fetched from the leader of this epoch; stop the node there. The file's number."""
+    path = part_path(node.partition, snapshot_id, leader_epoch=leader_epoch)
+    wait_until(
+        lambda: path.exists() and path.stat().st_size >= size_bytes,
+        f"{size_bytes} bytes of the snapshot in {path.name}",
+        alive=[node.process],
+    )
+    node.process.pause()
+    return path.stat().st_ino
+
+
+@pytest.mark.processes
+def test_a_download_goes_on_after_a_kill_and_begins_anew_with_another_leader(
+    children: Children, tmp_path: Path
+) -> None:
+    cluster = Cluster(children, tmp_path, throughput=500, properties={**QUICK, **SLOWLY}, is_dynamic=True)
+    journal = cluster.journal
+    snapshot_id = give_snapshot([*cluster.nodes.values()], SNAPSHOT_SIZE_BYTES)
+    led = cluster.start()
+    leader = cluster.nodes[led.node]
+    joiner = cluster.join(9)
+    whole = checkpoint_path(joiner.partition, snapshot_id)
+
+    joiner.start()
+    first = wait_for_part(joiner, snapshot_id, led.epoch, SNAPSHOT_SIZE_BYTES // 8)
+    joiner.process.kill()
+    joiner.start()
+    assert wait_for_part(joiner, snapshot_id, led.epoch, SNAPSHOT_SIZE_BYTES // 4) == first
+
+    mark = journal.mark()
+    leader.process.kill()
+    assert not whole.exists()
+    joiner.process.resume()
+    journal.wait_for_acknowledged(500, since=mark, except_by=leader.node_id)
+    leader.start()
+    journal.wait_for_started(leader.node_id, since=mark, process=leader.process)
+    wait_until(whole.exists, "the snapshot to be fetched", alive=[joiner.process])
+    assert whole.stat().st_ino != first
+    assert not [*joiner.partition.glob("*.part")]
+
+    cluster.end_load()
+    end_offset = cluster.wait_until_caught_up()
+    assert cluster.stop() == dict.fromkeys(cluster.nodes, 0)
+    assert cluster.check(caught_up_offset=end_offset).is_clean
+    require_same(checkpoint_path(leader.partition, snapshot_id), whole)
+    assert not [node for node in cluster.nodes.values() if "Traceback" in node.log_path.read_text()]
