@@ -30,6 +30,11 @@ class Clock:
         now_ms = self.now_us // 1_000
         return Instant(mono_ms=now_ms, wall_ms=WALL_START_MS + now_ms)
 
+    @property
+    def happened(self) -> int:
+        """How many things were done so far."""
+        return self._planned - len(self._agenda)
+
     def after(self, delay_us: int, act: Callable[[], None]) -> None:
         """Do this later; at the same time as others, in the order of planning."""
         assert delay_us >= 0

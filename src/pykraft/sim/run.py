@@ -37,6 +37,8 @@ class Failure:
     trace: tuple[str, ...]
     at_us: int = 0
     """Virtual time of the failure."""
+    events: int = 0
+    """What happened until then: frames, turns of disks, alarms, calls of clients, decisions to do harm."""
     voters: int = 0
     observers: int = 0
     harm: tuple[tuple[int, str], ...] = ()
@@ -77,6 +79,7 @@ def simulate(
             story=story,
             trace=tuple(world.trace.lines),
             at_us=world.clock.now_us,
+            events=world.clock.happened,
             voters=world.voter_count,
             observers=world.observer_count,
             harm=tuple(world.faults.done),

@@ -65,6 +65,8 @@ class Course:
     """Bound of the time from the end of the faults until every node has been given all that is asked for."""
     progress_records: int = 30
     """Records that must commit, and reach every node, after the faults."""
+    variant: int = 0
+    """Other dice for network, machines and work, under the same plan of harm: what a shrunk run may need."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +149,8 @@ class Pace:
     shutdown_ms: int = 300
     only: tuple[int, ...] | None = None
     """Numbers of the decisions to do harm that are carried out, None for all: what a shrunk run keeps."""
+    skip: float = 0.0
+    """The part of the time before each decision that is not carried out that is left out with it."""
     storm_restarts_max: int = 8
     pause_us_max: tuple[int, ...] = (20_000, 300_000, 2_000_000)
     stall_us_max: tuple[int, ...] = (20_000, 300_000, 2_000_000)

@@ -47,6 +47,8 @@ class Outcome:
     virtual_ms: int
     states: dict[str, dict[str, int]] = field(default_factory=dict)
     """By kind of fault: the roles of the nodes that it happened to."""
+    events: int = 0
+    """What happened in all: frames, turns of disks, alarms, calls of clients, decisions to do harm."""
 
 
 class World:
@@ -62,14 +64,14 @@ class World:
         recorder: Recorder | None = None,
     ) -> None:
         """``tell`` is given each line of the trace, ``recorder`` what the page of a run is made of."""
-        rng = self._dice(seed, "cluster")
+        rng, variant = self._dice(seed, "cluster"), scenario.course.variant
         self.seed = seed
         self.scenario = scenario
         self.recorder = recorder
         self.clock = Clock()
         self.trace = Trace(self.clock, tell, recorder)
         weather = Weather.draw(scenario.links, self._dice(seed, "weather"))
-        self.network = Network(self.clock, self._dice(seed, "network"), weather, recorder)
+        self.network = Network(self.clock, self._dice(seed, "network", variant), weather, recorder)
         self.voter_count = rng.choice(scenario.cluster.voters)
         self.observer_count = rng.choice(scenario.cluster.observers)
         settings = self._dice(seed, "settings")
@@ -81,7 +83,7 @@ class World:
             configs = with_snapshots(configs, scenario.snapshots, taking)
         self._taking = {int(config.node_id or 0): Random(taking.random()) for config in configs}
         self.nodes = {
-            int(config.node_id or 0): Node(self, config, self._dice(seed, f"node {config.node_id}"))
+            int(config.node_id or 0): Node(self, config, self._dice(seed, f"node {config.node_id}", variant))
             for config in configs
         }
         self._platters = {
@@ -90,7 +92,7 @@ class World:
         self.members = Members(self, self._dice(seed, "members"))
         self.electorate = self.members.electorate
         self.atlas = Atlas(self)
-        self.workload = Workload(self, self._dice(seed, "workload"))
+        self.workload = Workload(self, self._dice(seed, "workload", variant))
         self.faults = Faults(self, self._dice(seed, "faults"))
         if recorder is not None:
             recorder.nodes = {node_id: node_id <= self.voter_count for node_id in self.nodes}
@@ -139,6 +141,7 @@ class World:
             states=self.faults.states,
             digest=self.trace.digest,
             virtual_ms=self.clock.now_us // 1_000,
+            events=self.clock.happened,
         )
 
     def hosts(self) -> list[Host]:
@@ -236,11 +239,6 @@ class World:
         """When this node takes its next snapshot is drawn from these."""
         return self._taking[node.node_id]
 
-    def allows(self, decision: int) -> bool:
-        """Whether this decision to do harm is carried out."""
-        only = self.scenario.pace.only
-        return only is None or decision in only
-
     def turn(self) -> None:
         """The next event, then the invariants. Errors: ViolationError, or whatever a host raised."""
         if not self.clock.advance():
@@ -276,9 +274,9 @@ class World:
             self.recorder.under_way = self.network.under_way()
 
     @staticmethod
-    def _dice(seed: int, part: str) -> Random:
+    def _dice(seed: int, part: str, variant: int = 0) -> Random:
         """Each part has its own, by its name: a world with a node less has the same network."""
-        return Random(f"{seed} {part}")
+        return Random(f"{seed} {part} {variant}" if variant else f"{seed} {part}")
 
     def _committed(self) -> int:
         return max(self._ends.values(), default=0)

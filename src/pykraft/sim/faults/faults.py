@@ -138,14 +138,22 @@ class Faults:
         self._harm.happened("torn write", node, role=node.last_role)
 
     def _plan(self) -> None:
-        if self._kinds:
-            self._harm.later(self._draws.randint(self._harm.pace.period_us_min, self._period_us_max), self._turn)
+        pace = self._harm.pace
+        if not self._kinds or (pace.only is not None and self._number > max(pace.only, default=-1)):
+            return
+        delay_us = self._draws.randint(pace.period_us_min, self._period_us_max)
+        self._harm.later(delay_us if self._is_next else round(delay_us * (1 - pace.skip)), self._turn)
+
+    @property
+    def _is_next(self) -> bool:
+        """Whether the next decision is carried out."""
+        only = self._harm.pace.only
+        return only is None or self._number in only
 
     def _turn(self) -> None:
         (kind,) = self._draws.choices(list(self._kinds), list(self._kinds.values()))
         self._harm.rng = Random(self._draws.random())
-        only = self._harm.pace.only
-        if only is None or self._number in only:
+        if self._is_next:
             self.done.append((self._number, kind))  # before it: what it breaks at once, it has done
             if not self._acts[kind]():
                 self.done.pop()
