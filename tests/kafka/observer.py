@@ -1,11 +1,10 @@
-"""A `pykraft server` that observes Kafka's controllers: formatted as an operator would, with a disk that can be lost.
+"""A `pykraft server` that observes Kafka's controllers, formatted as an operator would.
 
 Owns its folder, properties and process. It refuses to know what it fetched.
 """
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -25,7 +24,7 @@ NODE_ID = 9
 
 
 class MetadataObserver:
-    """Made without a disk; `start` formats one when there is none."""
+    """Made without a disk; the first `start` formats one."""
 
     def __init__(self, children: Children, home: Path, controller: JavaController) -> None:
         home.mkdir()
@@ -71,7 +70,3 @@ class MetadataObserver:
             assert done.exit_code == 0, done.exception
         command = server_command(self.config)
         return self._children.start("observer", command, self.log_path, environment={"PYTHONPATH": str(SOURCES)})
-
-    def lose_disk(self) -> None:
-        """Remove all that it keeps; it must not run."""
-        shutil.rmtree(self.partition.parent)

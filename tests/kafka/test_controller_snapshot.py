@@ -2,7 +2,7 @@
 
 The controller takes a snapshot every thousand bytes, and cleans its log once a minute, which no setting changes. So the
 observer is first one that could have had the whole log and is given the snapshot all the same, since Kafka has one; a
-minute later, with an empty disk again, it is one that can get nothing else.
+minute later, after it was down, it is one whose log ends before Kafka's begins.
 """
 
 from __future__ import annotations
@@ -49,10 +49,16 @@ def snapshots(partition: Path) -> list[OffsetAndEpoch]:
     return [each for each in list_snapshots(OsFs(), partition) if each != BOOTSTRAP_ID]
 
 
-def wait_for_install(controller: JavaController, observer: MetadataObserver, process: Child) -> OffsetAndEpoch:
-    """Wait until the observer has a snapshot; it is the controller's, to the byte."""
-    what = "a snapshot to be installed"
-    [found] = wait_until(lambda: snapshots(observer.partition) or None, what, alive=[process])
+def wait_for_install(
+    controller: JavaController, observer: MetadataObserver, process: Child, *, after: int = 0
+) -> OffsetAndEpoch:
+    """Wait until the observer has one snapshot, of a later offset than this; it is the controller's, to the byte."""
+
+    def look() -> OffsetAndEpoch | None:
+        found = snapshots(observer.partition)
+        return found[0] if len(found) == 1 and found[0].offset > after else None
+
+    found = wait_until(look, f"a snapshot behind offset {after} to be installed", alive=[process])
     theirs, ours = checkpoint_path(controller.partition, found), checkpoint_path(observer.partition, found)
     assert ours.read_bytes() == theirs.read_bytes()
     return found
@@ -101,16 +107,17 @@ def test_an_observer_installs_kafkas_snapshot_and_knows_who_votes(
     files = [checkpoint_path(observer.partition, installed), *observer.partition.glob("*.log")]
     assert dump_log(kafka, files, "--deep-iteration").complaints == []
     assert process.stop() == 0
-    observer.lose_disk()
+    end_offset = read_stream(observer.partition).end_offset
 
-    def log_start() -> bool:
-        return min(int(path.stem) for path in controller.partition.glob("*.log")) > 0
+    def is_cleaned() -> bool:
+        return min(int(path.stem) for path in controller.partition.glob("*.log")) > end_offset
 
-    wait_until(log_start, "Kafka to clean its log", timeout_s=CLEAN_TIMEOUT_S, alive=[java])
+    wait_until(is_cleaned, "Kafka to clean its log", timeout_s=CLEAN_TIMEOUT_S, alive=[java])
     process = observer.start()
-    installed_again = wait_for_install(controller, observer, process)
-    assert installed_again.offset > installed.offset
-    wait_for_end_offset(observer.partition, installed_again.offset + RECORDS, process)
+    installed_again = wait_for_install(controller, observer, process, after=end_offset)
+    stream = wait_for_end_offset(observer.partition, installed_again.offset + RECORDS, process)
+    assert stream.start_offset == installed_again.offset
+    assert observer.voters() == [1]
 
     check_tail(controller, cleaned_after=installed.offset)
 
