@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
@@ -211,6 +212,23 @@ def test_who_can_save_is_asked_and_the_next_start_begins_there(
     run(main)
 
 
+@BOTH
+def test_who_can_save_is_asked_after_a_time_too(tmp_path: Path, own_thread: bool) -> None:
+    class Noting(Saving):
+        def handle_save_snapshot(self) -> Iterable[str]:
+            saved.set()
+            return super().handle_save_snapshot()
+
+    async def main() -> None:
+        config = often(tmp_path, snapshot_record_bytes_max=2**40, snapshot_interval_ms=1)
+        async with Node(config, text_serde, own_thread=own_thread) as node:
+            node.register(Noting())
+            await saved.wait()
+
+    saved = asyncio.Event()
+    run(main)
+
+
 def test_a_state_of_any_size_is_made_piece_by_piece(tmp_path: Path) -> None:
     async def main() -> None:
         async with Node(often(tmp_path), text_serde) as node:
@@ -246,11 +264,16 @@ def test_what_goes_wrong_in_saving_ends_the_node_with_its_story(tmp_path: Path, 
     assert not list(tmp_path.glob("**/*.checkpoint"))
 
 
+@pytest.mark.parametrize(("answer", "is_told"), [(UsageError("not here"), True), (None, False)])
 def test_a_place_where_none_may_be_taken_now_is_passed_by(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: UsageError | None,
+    is_told: bool,
 ) -> None:
     def begin(self: Taking, raft: Raft, snapshot_id: object, serializer: object, then: Callable[..., None]) -> None:
-        then(UsageError("not here"))
+        then(answer)
 
     async def main() -> None:
         monkeypatch.setattr(Taking, "begin", begin)
@@ -264,7 +287,7 @@ def test_a_place_where_none_may_be_taken_now_is_passed_by(
 
     with caplog.at_level(logging.WARNING, "pykraft"):
         run(main)
-    assert "not here; the application is asked again later" in caplog.text
+    assert ("not here; the application is asked again later" in caplog.text) is is_told
 
 
 def test_a_state_that_is_too_large_ends_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -303,9 +326,8 @@ class Formatted(State):
         super().__init__()
         self.bootstrapped: list[tuple[int, ...]] = []
 
-    async def handle_load_bootstrap(self, reader: StateReader[str]) -> None:
+    def handle_load_bootstrap(self, reader: StateReader[str]) -> None:
         assert self.offsets == []
-        assert [record async for batch in reader for record in batch.records] == []
         self.bootstrapped.append((reader.last_contained_log_offset, reader.last_contained_log_epoch))
 
 
