@@ -25,7 +25,7 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc import fetch_snapshot
 from pykraft.snapshot.catalog import Slice
-from pykraft.types import NO_IO, Election, Epoch, Io, NodeId, Offset, OffsetAndEpoch, VoterSet
+from pykraft.types import NO_IO, Election, Epoch, Io, NodeId, Offset, OffsetAndEpoch, ReplicaKey, Uuid, VoterSet
 from tests.host.fakes import (
     CONTEXT,
     LISTENER,
@@ -59,7 +59,7 @@ class Desk:
         self.parts: Parts = assemble(
             self.ports,
             config(1),
-            node_id=NodeId(1),
+            key=ReplicaKey(NodeId(1), Uuid(b"1" * 16)),
             log=FakeLog([batch(offset) for offset in range(5)]),
             snapshot_files=snapshot_files((3, 1)),
             view=LogView(start_offset=Offset(0), end_offset=Offset(5)),

@@ -6,7 +6,18 @@ from pykraft.core.log_view import LogView
 from pykraft.host.parts import assemble
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import ApiKey, decode_response, encode_request
-from pykraft.types import NO_LISTENERS, Endpoint, Epoch, Listeners, NodeId, Offset, OffsetAndEpoch, VoterSet
+from pykraft.types import (
+    NO_LISTENERS,
+    Endpoint,
+    Epoch,
+    Listeners,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    ReplicaKey,
+    Uuid,
+    VoterSet,
+)
 from tests.host.fakes import LISTENER, FakeLog, FakePorts, config, snapshot_files
 
 
@@ -14,7 +25,7 @@ def test_all_parts_begin_where_the_recovered_log_ends() -> None:
     parts = assemble(
         FakePorts(),
         config(1),
-        node_id=NodeId(1),
+        key=ReplicaKey(NodeId(1), Uuid(b"1" * 16)),
         log=FakeLog(),
         snapshot_files=snapshot_files((3, 1)),
         view=LogView(start_offset=Offset(3), end_offset=Offset(9), snapshots=[OffsetAndEpoch(Offset(3), Epoch(1))]),
@@ -34,7 +45,7 @@ def test_who_leads_is_asked_at_the_time_of_the_question() -> None:
     parts = assemble(
         ports,
         config(1),
-        node_id=NodeId(1),
+        key=ReplicaKey(NodeId(1), Uuid(b"1" * 16)),
         log=FakeLog(),
         snapshot_files=snapshot_files(),
         view=LogView(start_offset=Offset(0), end_offset=Offset(0)),

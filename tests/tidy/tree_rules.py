@@ -24,7 +24,7 @@ JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.core.on.dispatch": (16, "the table of all messages"),
     "pykraft.host.host": (16, "the one face of all parts"),
     "pykraft.host.open": (17, "all that a start reads, in its order"),
-    "pykraft.host.parts": (21, "all parts of a node, put together"),
+    "pykraft.host.parts": (22, "all parts of a node, put together"),
     "pykraft.protocol.messages": (14, "the registry of all RPCs"),
     "pykraft.rpc.codec": (17, "the table of all RPCs"),
     "pykraft.sim.faults.faults": (14, "the table of all families of faults"),

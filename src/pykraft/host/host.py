@@ -57,7 +57,7 @@ class Host:
         self._parts = assemble(
             ports,
             opened.config,
-            node_id=opened.node_id,
+            key=opened.key,
             log=opened.log,
             snapshot_files=opened.snapshot_files,
             view=opened.view,

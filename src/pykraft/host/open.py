@@ -41,7 +41,7 @@ from pykraft.log.quarantine_file import QuarantineFile
 from pykraft.log.quorum_state import ElectionStore
 from pykraft.log.recovery import Recovery
 from pykraft.snapshot.retention import Retention
-from pykraft.types import EPOCH_MAX, Election, Epoch, Instant, NodeId, Uuid
+from pykraft.types import EPOCH_MAX, Election, Epoch, Instant, NodeId, ReplicaKey, Uuid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +63,11 @@ class Opened:
     """Sentences for the operator about what recovery found."""
     alarms: tuple[str, ...]
     """Those that call for action."""
+
+    @property
+    def key(self) -> ReplicaKey | None:
+        """Id and directory id; None without an id."""
+        return None if self.node_id is None else ReplicaKey(self.node_id, self.directory.directory_id)
 
     def raft(self, rng: Random, now: Instant) -> Raft:
         """The core of this node; its timers begin at ``now``. Errors: UsageError."""

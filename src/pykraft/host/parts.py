@@ -27,12 +27,13 @@ from pykraft.host.removal import Removal
 from pykraft.host.scrubbing import Scrubbing
 from pykraft.host.snapshot_files import SnapshotFiles
 from pykraft.host.snapshots import Snapshots
+from pykraft.host.standing import Standing
 from pykraft.host.taking import Taking
 from pykraft.host.wishes import Wishes
 from pykraft.log.scrub import ScrubbableLog
 from pykraft.rpc.context import RpcContext
 from pykraft.snapshot.schedule import Schedule
-from pykraft.types import KRAFT_VERSIONS, Listeners, NodeId, VoterSet
+from pykraft.types import KRAFT_VERSIONS, Listeners, NodeId, ReplicaKey, VoterSet
 
 
 class SharedLog(ReadableLog, ScrubbableLog, Protocol):
@@ -65,6 +66,7 @@ class Parts:
     removal: Removal
     taking: Taking
     measurements: Measurements
+    standing: Standing
     ending: Ending
 
 
@@ -72,7 +74,7 @@ def assemble(
     ports: Ports,
     config: NodeConfig,
     *,
-    node_id: NodeId | None,
+    key: ReplicaKey | None,
     log: SharedLog,
     snapshot_files: SnapshotFiles,
     view: LogView,
@@ -114,7 +116,7 @@ def assemble(
             inbox,
             held,
             context=context,
-            client_id=f"raft-client-{-1 if node_id is None else node_id}",
+            client_id=f"raft-client-{-1 if key is None else key.id}",
             request_timeout_ms=config.raft.request_timeout_ms,
         ),
         producers=Producers(batch_size_bytes_max=config.raft.batch_size_bytes_max),
@@ -133,6 +135,7 @@ def assemble(
         ),
         taking=Taking(ports, inbox, snapshot_files, log, recent, size_bytes_max=config.log.snapshot_size_bytes_max),
         measurements=Measurements(),
+        standing=Standing(ports, config, key),
         ending=Ending(),
     )
 

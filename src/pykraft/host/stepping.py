@@ -69,4 +69,5 @@ class Stepping:
             if self._parts.inbox.is_closed:
                 break
         self._parts.producers.lost(raft.epoch if raft.role == LEADER else None)
+        self._parts.standing.look(raft.membership)
         self._is_running = False

@@ -30,7 +30,11 @@ def test_the_set_without_it_counts_at_once() -> None:
     ("ids", "gone", "text"),
     [
         ((1, 2, 3), key(4), "id 4 is no voter; the voters are 1, 2, 3"),
-        ((1, 2, 3), ReplicaKey(NodeId(3), directory(9)), "voter 3 has another directory id"),
+        (
+            (1, 2, 3),
+            ReplicaKey(NodeId(3), directory(9)),
+            "voter 3 has directory id AwMDAwMDAwMDAwMDAwMDAw, not CQkJCQkJCQkJCQkJCQkJCQ",
+        ),
         ((1,), key(1), "the last voter cannot be removed"),
     ],
 )

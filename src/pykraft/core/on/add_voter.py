@@ -22,7 +22,7 @@ from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.core.voter_change import Addition
 from pykraft.errors import ErrorCode
-from pykraft.types import Instant, ReplicaKey, Voter
+from pykraft.types import ZERO_UUID, Instant, ReplicaKey, Voter, uuid_text
 
 CAUGHT_UP_MS_MAX = 3_600_000
 """How long ago a voter to be may have fetched."""
@@ -38,8 +38,9 @@ def on_add_voter_request(replica: Replica, event: RequestReceived, message: AddV
     """
     error, text = refusal_of(replica, message.voter, message.listeners)
     voter_id = message.voter.id
-    if not error and replica.voters.get(voter_id) is not None:
-        error, text = ErrorCode.DUPLICATE_VOTER, f"id {voter_id} is a voter already; remove that one first"
+    if not error and (known := replica.voters.get(voter_id)) is not None:
+        entry = f"id {voter_id} is a voter already, with directory id {uuid_text(known.key.directory_id or ZERO_UUID)}"
+        error, text = ErrorCode.DUPLICATE_VOTER, f"{entry}; remove that one first"
     if not error and not replica.connections.is_ready(voter_id):
         error, text = ErrorCode.REQUEST_TIMED_OUT, f"node {voter_id} cannot be asked at the moment: try again"
     if error:

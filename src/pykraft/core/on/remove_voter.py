@@ -16,7 +16,7 @@ from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.core.voter_change import Removal
 from pykraft.errors import ErrorCode
-from pykraft.types import Instant
+from pykraft.types import ZERO_UUID, Instant, uuid_text
 
 
 def on_remove_voter_request(
@@ -49,5 +49,6 @@ def _why_not_found(replica: Replica, message: RemoveVoterRequest) -> str:
     if known is None:
         return f"id {message.voter.id} is no voter; the voters are {', '.join(map(str, replica.voters.ids))}"
     if known.key != message.voter:
-        return f"voter {message.voter.id} has another directory id"
+        asked, expected = (uuid_text(key.directory_id or ZERO_UUID) for key in (message.voter, known.key))
+        return f"voter {message.voter.id} has directory id {expected}, not {asked}"
     return "the last voter cannot be removed"

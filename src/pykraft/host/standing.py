@@ -1,0 +1,74 @@
+"""Whether this node is who the voter set says, and what to do when it is not.
+
+Owns the sentences for the operator. Invariant: one when the node and the set do not match, again only when that
+changes, and one when they match again; a node that is not to vote hears nothing. Each says what the set expects, what
+this node is, and which commands mend it. It refuses to know how voters change (`core.on`).
+
+Source: KIP-853 §Disk failure; Kafka says nothing here, and such a node fetches for ever without a vote.
+"""
+
+from __future__ import annotations
+
+from pykraft.config import NodeConfig
+from pykraft.core.membership import Membership
+from pykraft.host.ports import Ports
+from pykraft.types import ReplicaKey, Voter, VoterSet, uuid_text
+
+
+class Standing:
+    """Of the node with this key; `look` follows every step."""
+
+    def __init__(self, ports: Ports, config: NodeConfig, key: ReplicaKey | None) -> None:
+        self._ports = ports
+        self._config = config
+        self._key = key if config.may_vote else None
+        self._seen: VoterSet | None = None
+        self._told: str | None = None
+
+    def look(self, membership: Membership) -> None:
+        """Tell what is new, if another set is in force."""
+        voters = membership.voters
+        if voters is self._seen or self._key is None:
+            return
+        self._seen = voters
+        told, self._told = self._told, self._mismatch(membership, self._key)
+        if self._told == told:
+            return
+        if self._told is None:
+            self._ports.report(f"node {self._key.id} is a voter now")
+        else:
+            self._ports.report(self._told, is_alarm=voters.get(self._key.id) is not None)
+
+    def _mismatch(self, membership: Membership, key: ReplicaKey) -> str | None:
+        voters = membership.voters
+        entry = voters.get(key.id)
+        if not len(voters) or voters.is_voter(key):
+            return None
+        command = f"pykraft quorum --bootstrap-controller {self._bootstrap(voters, key)}"
+        add = f"{command} add-controller --command-config FILE, with the properties file of this node"
+        if entry is not None:
+            return self._replaced(entry, key, f"{command} remove-controller", add)
+        what = f"node {key.id} is not among the voters {', '.join(map(str, voters.ids))}: it only observes"
+        if membership.kraft_version < 1:
+            return f"{what}; to make it one, name it in controller.quorum.voters of all nodes"
+        if self._config.raft.auto_join:
+            return f"{what} until it has joined by itself"
+        return f"{what}; to make it one, when it has caught up: {add}"
+
+    def _replaced(self, entry: Voter, key: ReplicaKey, remove: str, add: str) -> str:
+        """The set has this id with another directory."""
+        assert entry.key.directory_id is not None, "an entry without one matches any"
+        assert key.directory_id is not None
+        expected, found = uuid_text(entry.key.directory_id), uuid_text(key.directory_id)
+        what = f"the voters expect node {key.id} with directory id {expected}, and its directory has {found}"
+        if self._config.raft.auto_join:
+            return f"{what}: it only observes until it has replaced the old entry by itself"
+        removal = f"{remove} --controller-id {key.id} --controller-directory-id {expected}"
+        mend = f"start it on its former directory; or, if that is lost: {removal}; then, when it has caught up: {add}"
+        return f"{what}: it only observes; {mend}"
+
+    def _bootstrap(self, voters: VoterSet, key: ReplicaKey) -> str:
+        """Where another voter is reached, to be asked."""
+        others = (voter.listeners for voter in voters.voters if voter.key.id != key.id)
+        endpoints = (listeners.get(self._config.default_listener) for listeners in others)
+        return next((str(endpoint) for endpoint in endpoints if endpoint is not None), "HOST:PORT")

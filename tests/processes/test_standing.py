@@ -1,0 +1,57 @@
+"""A node on an empty disk says which commands mend it; typed as they stand, they do."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pykraft.local.child import Children
+from pykraft.local.cluster import QUICK, Cluster
+from pykraft.local.waiting import wait_until
+from tests.processes.commands import run
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
+
+COMMANDS = re.compile(r"pykraft (quorum \S+ \S+ (?:remove|add)-controller [^;,\n]+)")
+
+
+def test_the_commands_that_a_replaced_disk_names_mend_it(children: Children, tmp_path: Path) -> None:
+    cluster = Cluster(children, tmp_path, properties=QUICK, is_dynamic=True, throughput=500)
+    leader_id = cluster.start().node
+    node = cluster.nodes[leader_id % len(cluster.nodes) + 1]
+    cluster.journal.wait_for_acknowledged(200, since=0)
+
+    node.process.kill()
+    shutil.rmtree(node.partition.parent)
+    node.format("--no-initial-controllers")
+    mark = cluster.journal.mark()
+    node.start()
+    cluster.journal.wait_for_started(node.node_id, since=mark, process=node.process)
+    said = wait_until(
+        lambda: re.search(f"ERROR (the voters expect node {node.node_id} with directory id .*)", node.process.log()),
+        "the node to see that it is another one",
+        alive=[node.process],
+    )[1]
+
+    remove, add = COMMANDS.findall(said)
+    removed = run(*remove.split())
+    assert (removed.returncode, removed.stderr) == (0, "")
+    wait_until(
+        lambda: f"node {node.node_id} is not among the voters" in node.process.log(),
+        "it to see that",
+        alive=[node.process],
+    )
+    added = wait_until(
+        lambda: done if (done := run(*add.replace("FILE", str(node.config)).split())).returncode == 0 else None,
+        "it to be added",
+    )
+    assert added.stdout.startswith(f"Added controller {node.node_id} ")
+    wait_until(lambda: f"node {node.node_id} is a voter now" in node.process.log(), "it to vote", alive=[node.process])
+    cluster.journal.wait_for_acknowledged(200, since=cluster.journal.mark())
+    caught_up_offset = cluster.wait_until_caught_up()
+    assert cluster.stop() == dict.fromkeys(cluster.nodes, 0)
+    verdict = cluster.check(caught_up_offset=caught_up_offset)
+    assert verdict.is_clean, verdict
