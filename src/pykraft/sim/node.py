@@ -196,6 +196,7 @@ class Process:
         """See `Ports`."""
         del is_alarm
         self._world.trace.note(self.node_id, text)
+        self._world.watch.reported(self._node, text)
 
     def stop(self, error: Exception | None) -> None:
         """See `Ports`."""

@@ -89,6 +89,11 @@ class Watch:
         for oracle in self._asked["voters_written"]:
             oracle.voters_written(node, record, committed_end)
 
+    def reported(self, node: Node, text: str) -> None:
+        """See `Invariant`."""
+        for oracle in self._asked["reported"]:
+            oracle.reported(node, text)
+
     def persisted(self, node: Node) -> None:
         """See `Invariant`."""
         for oracle in self._asked["persisted"]:

@@ -18,6 +18,7 @@ ALONE: Mapping[str, str] = {
     "LeaderWithoutMajorityResigns": "check_quorum_never_fires",
     "LeaderHasItsVotes": "half_is_a_majority",
     "VotesAreOfTheDisk": "votes_ignore_directory_ids",
+    "TransferLeavesNothing": "transfer_does_not_wait_for_the_log",
     "VotersAreOfTheLog": "cut_voters_stay_in_force",
     "OneChangeInDoubt": "two_changes_at_once",
     "VotersChangeByOne": "silent_voters_go_with_the_removed_one",

@@ -108,6 +108,11 @@ def observers_campaign(patch: Patch) -> None:
     patch.setattr(Tally, "begin", classmethod(with_local))
 
 
+def transfer_does_not_wait_for_the_log(patch: Patch) -> None:
+    """A leader that is to let another one lead resigns as soon as that one fetches, however far behind it is."""
+    patch.setattr(timer, "is_due", lambda replica, leader: replica.transfer is not None and replica.transfer.is_heard)
+
+
 def _grants(patch: Patch, kind: type[Any]) -> None:
     """States of this kind grant pre-votes to any log that is as long as their own."""
     rule = vote.would_grant_pre_vote
@@ -142,4 +147,9 @@ MUTANTS = (
         scenario="elections",
     ),
     Mutant(plant=observers_campaign, source="Kafka QuorumState (an observer never becomes a candidate)"),
+    Mutant(
+        plant=transfer_does_not_wait_for_the_log,
+        source="Raft dissertation §3.10 (the target is brought up to date first)",
+        scenario="processes",
+    ),
 )

@@ -12,7 +12,7 @@ from pykraft.core.membership import Membership
 from pykraft.core.messages import ChangeVoterResponse, RemoveVoterRequest
 from pykraft.core.on import add_voter, remove_voter, requests, timer, upgrade, voter_changes
 from pykraft.core.on.requests import reply
-from pykraft.core.progress import Progress, ReplicaProgress
+from pykraft.core.progress import ReplicaProgress
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
@@ -169,21 +169,6 @@ def silent_voters_go_with_the_removed_one(patch: Patch) -> None:
     patch.setattr(remove_voter, "write_voters", write_voters)
 
 
-def a_new_voter_counts_as_whole(patch: Patch) -> None:
-    """A leader takes for granted that a voter that it adds has all of its log."""
-    change_voters = Progress.change_voters
-
-    def change(self: Progress, voters: VoterSet) -> None:
-        before = set(self.voters)
-        known = [each.end_offset for each in self.voters.values() if each.end_offset is not None]
-        ends = [each.leader_end_offset for each in self.voters.values() if each.leader_end_offset is not None]
-        change_voters(self, voters)
-        for node_id in self.voters.keys() - before:
-            self.voters[node_id].end_offset = max(known + ends, default=None)
-
-    patch.setattr(Progress, "change_voters", change)
-
-
 def bootstrap_voters_are_not_copied(patch: Patch) -> None:
     """The first leader of a formatted quorum does not write the voters of its checkpoint into the log."""
     patch.setattr(moves, "_bootstrap_records", lambda replica: ())
@@ -215,6 +200,5 @@ MUTANTS = (
         source="two voters at a time: Raft dissertation §4.1",
         scenario="voters",
     ),
-    Mutant(plant=a_new_voter_counts_as_whole, source="ours, nearly: progress of who joins", scenario="voters"),
     Mutant(plant=bootstrap_voters_are_not_copied, source="KIP-853 §Bootstrapping", scenario="voters"),
 )

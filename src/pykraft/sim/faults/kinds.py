@@ -22,6 +22,7 @@ PROCESS: Final = (
     "all down after a commit",
     "resign",
     "shutdown",
+    "transfer",
 )
 CLOCK: Final = ("clock skew", "clock jump")
 VERSION: Final = ("old version",)

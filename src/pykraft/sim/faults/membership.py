@@ -81,7 +81,7 @@ class MembershipFaults:
         self._adding.clear()
         self._removing.clear()
         if self._harm.world.members.may_change:
-            self._correct_addresses()
+            self._harm.world.clock.after(CORRECTION_US, self._correct_addresses)
 
     def _correct_addresses(self) -> None:
         """Who has no leader, and was told of other addresses than there are now, is started with the right ones."""

@@ -159,11 +159,13 @@ class NetworkFaults:
 
     def _snag(self, kind: str, *, is_dialed: bool) -> bool:
         def snag(end: End, _: bytes) -> bool:
-            if end.is_dialed is is_dialed:
-                self._harm.happened(kind, self._nodes[end.station.node_id])
-                self._harm.note(self._nodes[end.station.node_id], f"loses a connection: {kind}")
-                self._network.sever(end)
-            return end.is_dialed is is_dialed
+            node = self._nodes.get(end.station.node_id)
+            if node is None or end.is_dialed is not is_dialed:
+                return False
+            self._harm.happened(kind, node)
+            self._harm.note(node, f"loses a connection: {kind}")
+            self._network.sever(end)
+            return True
 
         self._network.snag(kind, snag)
         return True
@@ -173,11 +175,12 @@ class NetworkFaults:
         linger_us = self._harm.rng.randrange(LINGER_US_MAX)
 
         def snag(end: End, _: bytes) -> bool:
-            if end.is_dialed:
-                node = self._nodes[end.station.node_id]
-                self._network.abandon(end)
-                self._harm.later(linger_us, lambda: self._release(end, node))
-            return end.is_dialed
+            node = self._nodes.get(end.station.node_id)
+            if node is None or not end.is_dialed:
+                return False
+            self._network.abandon(end)
+            self._harm.later(linger_us, lambda: self._release(end, node))
+            return True
 
         self._network.snag("reordered frames", snag)
         return True

@@ -41,6 +41,7 @@ class ProcessFaults:
             "all down after a commit": self._await_commit,
             "resign": self._resign,
             "shutdown": self._shut_down,
+            "transfer": self._transfer,
         }
 
     def stop(self) -> None:
@@ -156,6 +157,32 @@ class ProcessFaults:
         self._harm.note(node, "is asked to leave")
         self._harm.world.touch(node)
         node.host.shutdown(self._harm.pace.shutdown_ms, node.clock.instant)
+        return True
+
+    def _transfer(self) -> bool:
+        """To any other voter, wherever it is; it counts when that one leads."""
+        world, leader = self._harm.world, self._harm.world.newest_leader()
+        if leader is None or leader.is_paused:
+            return False
+        node = world.nodes[leader.node_id]
+        others = [node_id for node_id in leader.host.voters.ids if node_id != leader.node_id]
+        if not others:
+            return False
+        target = world.nodes[int(self._harm.rng.choice(others))]
+
+        def told(error: Exception | None) -> None:
+            self._harm.note(node, f"is asked to let {target.node_id} lead: {error or 'it does'}")
+            if error is None:
+                self._harm.happened("transfer", target)
+
+        world.touch(node)
+        leader.host.transfer_leadership(
+            target.node_id,
+            epoch=leader.host.epoch,
+            timeout_ms=self._harm.pace.shutdown_ms,
+            now=node.clock.instant,
+            on_outcome=told,
+        )
         return True
 
     def _running(self, kind: str, text: str) -> Node | None:

@@ -14,10 +14,10 @@ Source: Kafka ``RaftEventSimulationTest`` (recovery after the loss of one node's
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pykraft.sim.faults.harm import Act, Harm
+from pykraft.sim.format import replace_disk
 
 if TYPE_CHECKING:
     from pykraft.sim.node import Node
@@ -44,10 +44,11 @@ class WipeFaults:
         epoch = max(world.durable_election(node).epoch, node.host.epoch if node.host is not None else 0)
         world.atlas.wiped(node, epoch)
         world.watch.wiped(node)
-        node.lose_power()
-        node.disk.wipe()
-        if world.members.may_change:
-            node.config = replace(node.config, directory_id=None)
+        if world.members.is_dynamic or world.electorate.records:
+            replace_disk(node)
+        else:
+            node.lose_power()
+            node.disk.wipe()
         world.clock.after(POLL_US, lambda: self._move_on(node))
         return True
 

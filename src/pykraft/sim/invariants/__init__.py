@@ -51,6 +51,7 @@ from pykraft.sim.invariants.spoken_epoch import EpochIsDurableFirst
 from pykraft.sim.invariants.stable_leadership import StableLeadership
 from pykraft.sim.invariants.stays_up import NodesStayUp
 from pykraft.sim.invariants.told_leader import LeaderIsToldInTime
+from pykraft.sim.invariants.transfer import TransferLeavesNothing
 from pykraft.sim.invariants.up_to_date import CandidateIsUpToDate
 from pykraft.sim.invariants.vote import OneVote
 from pykraft.sim.invariants.vote_kept import VotesAreForCandidates
@@ -71,6 +72,7 @@ ALL: tuple[type[Invariant], ...] = (
     LeaderWithoutMajorityResigns,
     LeaderHasItsVotes,
     VotesAreOfTheDisk,
+    TransferLeavesNothing,
     # voters
     VotersAreOfTheLog,
     OneChangeInDoubt,

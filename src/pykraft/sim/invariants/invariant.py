@@ -66,6 +66,9 @@ class Invariant:
         Its ledger does not hold it yet.
         """
 
+    def reported(self, node: Node, text: str) -> None:
+        """A host says something to its operator."""
+
     def persisted(self, node: Node) -> None:
         """Every storage job of this node is done; or it has recovered, and there was none."""
 
