@@ -29,6 +29,7 @@ from pykraft.protocol.records import (
     decode_values,
     encode_batch,
     encode_control_batch,
+    membership_records,
     read_header,
     scan,
 )
@@ -356,6 +357,17 @@ def test_damage_under_a_right_crc_is_refused_or_read_but_never_breaks(draw: st.D
 def test_a_data_batch_holds_no_control_records() -> None:
     with pytest.raises(ProtocolError, match="data batch") as caught:
         decode_control(seal(record()))
+    assert caught.value.code is ErrorCode.INVALID_RECORD
+
+
+def test_a_control_batch_of_voters_has_an_offset_for_each_record() -> None:
+    records: list[ControlRecord] = [KRaftVersion(1), SnapshotFooter()]
+    batch = bytearray(encode_control_batch(records, base_offset=Offset(7), epoch=Epoch(1), timestamp_ms=1))
+    assert list(membership_records(batch)) == [(7, KRaftVersion(1))]
+    batch[23:27] = struct.pack(">i", 3)
+    batch[17:21] = struct.pack(">I", crc32c(bytes(batch[21:])))
+    with pytest.raises(ProtocolError, match="a control batch of 4 offsets holds 2 records") as caught:
+        list(membership_records(batch))
     assert caught.value.code is ErrorCode.INVALID_RECORD
 
 

@@ -9,7 +9,13 @@ from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol.api import API_VERSIONS, ApiKey, decode_response, encode_request, encode_response
 from pykraft.protocol.schema import Versions
 from pykraft.rpc import codec
-from pykraft.rpc.api_versions import common_version, request_to_wire, response_from_wire, response_to_wire
+from pykraft.rpc.api_versions import (
+    answer_from_wire,
+    common_version,
+    request_to_wire,
+    response_from_wire,
+    response_to_wire,
+)
 from pykraft.rpc.context import RpcContext
 from pykraft.types import Uuid, VersionRange
 
@@ -33,6 +39,21 @@ def test_a_feature_from_level_0_is_shown_from_version_4_on() -> None:
     assert response_to_wire(4, SERVED, VersionRange(0, 1))["supported_features"] == [feature]
     assert "supported_features" not in response_to_wire(3, SERVED, VersionRange(0, 1))
     assert "supported_features" in response_to_wire(3, SERVED, VersionRange(1, 1))
+
+
+@pytest.mark.conformance(147)
+@pytest.mark.parametrize(("version", "level", "is_shown"), [(2, 1, False), (3, 0, False), (3, 1, True), (5, 1, True)])
+def test_the_level_in_force_is_shown_once_there_is_one(version: int, level: int, is_shown: bool) -> None:
+    body = response_to_wire(version, SERVED, VersionRange(0, 1), level)
+    raw = b"".join(encode_response(ApiKey.API_VERSIONS, version, 1, body))
+    found = decode_response(ApiKey.API_VERSIONS, version, raw)[1].get("finalized_features", [])
+    expected = [{"name": "kraft.version", "min_version_level": level, "max_version_level": level}]
+    assert found == (expected if is_shown else [])
+
+
+def test_a_node_that_is_never_to_vote_shows_no_levels() -> None:
+    assert response_to_wire(5, SERVED, None, 1) == {"api_keys": response_to_wire(5, SERVED, None)["api_keys"]}
+    assert answer_from_wire({"error_code": 0, "supported_features": []}, CONTEXT).kraft_version is None
 
 
 def test_a_request_says_who_we_are() -> None:

@@ -9,6 +9,7 @@ Source: KIP-853 §Bootstrapping; Kafka's ``Formatter`` and ``BootstrapDirectory`
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Never, assert_never
 
 from pykraft.log.fs import Fs
 from pykraft.snapshot.files import BOOTSTRAP_ID, list_snapshots
@@ -25,11 +26,11 @@ def write_bootstrap(fs: Fs, partition: Path, voters: VoterSet | None) -> None:
     Errors: StorageError.
     """
     fs.mkdir(partition)
-    writer: SnapshotWriter[bytes] = SnapshotWriter(
+    writer: SnapshotWriter[Never] = SnapshotWriter(
         fs,
         partition,
         BOOTSTRAP_ID,
-        _AsItIs(),
+        _NoRecords(),
         last_contained_log_timestamp=0,
         kraft_version=BOOTSTRAP_KRAFT_VERSION,
         voters=voters,
@@ -54,6 +55,8 @@ def membership_in_snapshot(fs: Fs, partition: Path, log_end: Offset) -> tuple[Of
     return found[-1].offset, head.membership
 
 
-class _AsItIs:
-    def serialize(self, record: bytes) -> bytes:
-        return record
+class _NoRecords:
+    """The serializer of what has none."""
+
+    def serialize(self, record: Never) -> bytes:
+        assert_never(record)
