@@ -30,6 +30,8 @@ class NodeState:
     flushed: int
     """Log end that a power loss now would leave."""
     high_watermark: int | None
+    is_damaged: bool = False
+    """True while the process knows that part of its log is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

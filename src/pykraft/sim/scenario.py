@@ -83,6 +83,8 @@ class Quorum:
     leader_send_flushed_only_probability: float = 0.1
     segment_size_bytes: int = 16_384
     index_size_bytes_max: int = 4_096
+    scrub_interval_ms: int = 2_000
+    """A log is read again some times in a world, not so often that starts and reads find no damage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -191,6 +191,7 @@ _LEAST: Final[Mapping[str, int]] = {
             "quorum.election_backoff_max_ms",
             "quorum.request_timeout_ms",
             "quorum.fetch_size_bytes_max",
+            "quorum.scrub_interval_ms",
             "storage.turn_us_min",
             "work.period_us",
             "snapshots.pieces_max",

@@ -19,8 +19,6 @@ from pykraft.sim.scenario import Quorum, Snapshots
 from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Uuid, Voter, VoterSet
 
 LISTENER = "CONTROLLER"
-SCRUB_INTERVAL_MS = 2_000
-"""A log is read again some times in a world, not so often that starts and reads find no damage."""
 
 PORTS_APART = 1_000
 
@@ -53,7 +51,7 @@ def node_configs(voter_count: int, observer_count: int, quorum: Quorum, rng: Ran
             log=LogSettings(
                 segment_size_bytes=quorum.segment_size_bytes,
                 index_size_bytes_max=quorum.index_size_bytes_max,
-                scrub_interval_ms=SCRUB_INTERVAL_MS,
+                scrub_interval_ms=quorum.scrub_interval_ms,
             ),
             raft=raft,
         )

@@ -264,6 +264,7 @@ class World:
                 log_end=host.log_end_offset if host is not None else None,
                 flushed=self.durable_end(node).offset,
                 high_watermark=host.high_watermark if host is not None else None,
+                is_damaged=node.is_damaged,
             )
             self.recorder.state(self.clock.now_us, node.node_id, state)
 

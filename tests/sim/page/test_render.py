@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,33 @@ def test_filters_leave_what_was_asked_for(open_page: OpenPage, caught: Path) -> 
     page.click("#play")
     assert page.inner_text("#play") == "Pause"
     page.keyboard.press("Space")
+
+
+def test_a_node_in_quarantine_is_shown_as_such(open_page: OpenPage, tmp_path: Path) -> None:
+    recorder = Recorder()
+    recorder.nodes = {1: True}
+    for at_us, is_damaged in enumerate((False, True, False)):
+        recorder.state(at_us, 1, replace(follower(log_end=9), is_damaged=is_damaged))
+    path = tmp_path / "damaged.html"
+    path.write_text(render(recorder, title="damaged", replay="again", reason=None))
+    page = open_page(path)
+    seen = []
+    for _ in range(3):
+        seen.append((page.locator(".card .damaged").is_visible(), page.inner_text("#selected-lines")))
+        page.keyboard.press("ArrowDown")
+    assert [is_shown for is_shown, _ in seen] == [False, True, False]
+    assert (seen[1][1], seen[2][1]) == ("in quarantine", "out of quarantine")
+
+
+def test_the_last_step_before_is_one_of_the_node_that_is_blamed(open_page: OpenPage, tmp_path: Path) -> None:
+    recorder = Recorder()
+    recorder.nodes = {1: True, 2: True}
+    recorder.state(1_000, 1, follower(log_end=7))
+    recorder.state(2_000, 2, follower(log_end=8))
+    path = tmp_path / "blamed.html"
+    reason = "ViolationError: OneVote: node 1 did it"
+    path.write_text(render(recorder, title="blamed", replay="again", reason=reason))
+    assert open_page(path).inner_text("#violation-before").startswith("at 1.000 ms, node 1 (follower)")
 
 
 def test_ten_thousand_events_are_stepped_through(open_page: OpenPage, tmp_path: Path) -> None:

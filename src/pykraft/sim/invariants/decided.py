@@ -40,5 +40,6 @@ class EveryProposalIsDecided(Invariant):
         limit_us = TIMEOUTS * self.world.scenario.quorum.fetch_timeout_ms * 1_000
         for operation in self._open.values():
             if operation.is_alive() and self.world.clock.now_us - operation.invoked_us > limit_us:
-                seen = f"operation {operation.number} at node {operation.node_id} of {operation.invoked_us} us"
-                raise self.violated(f"{seen} has no answer at {self.world.clock.now_us} us")
+                asked, now = operation.invoked_us / 1_000, self.world.clock.now_us / 1_000
+                seen = f"operation {operation.number}, proposed at node {operation.node_id} at {asked:.3f} ms"
+                raise self.violated(f"{seen}, has no answer at {now:.3f} ms, and the process that took it still runs")

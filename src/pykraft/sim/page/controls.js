@@ -50,6 +50,7 @@ function tellNode(nodeId, state, event) {
   card.classList.toggle("down", isDown);
   card.classList.toggle("here", nodesOf(event).includes(nodeId) || blamed().includes(nodeId) && event[KIND] === "v");
   card.querySelector(".role").textContent = state ? state[ROLE] : "not started";
+  card.querySelector(".damaged").hidden = !(state && state[DAMAGED]);
   card.querySelector(".role").style.background = isDown ? "#e5e7eb" : COLORS[plainRole(state)] || COLORS.unattached;
   card.querySelector(".role").style.color = isDown || ["prospective", "observer"].includes(plainRole(state)) ? "#222" : "#fff";
   card.querySelector(".epoch").textContent = state ? orNone(state[EPOCH]) : "–";
@@ -146,7 +147,9 @@ function tellViolation() {
   byId("violation-seen").textContent = run.violation.seen;
   byId("violation-rule").textContent = run.violation.rule;
   byId("violation-why").textContent = run.violation.why;
-  const before = run.violation.event - 1;
+  let before = run.violation.event - 1;
+  const concerns = (index) => nodesOf(run.events[index]).some((nodeId) => blamed().includes(nodeId));
+  if (blamed().length) while (before > 0 && !concerns(before)) before -= 1;
   if (before >= 0) {
     const nodeId = run.events[before][NODE], who = nodeId ? `node ${nodeId} (${plainRole(stateAt(nodeId, before))})` : "all";
     byId("violation-before").textContent = `at ${timeOf(run.events[before])}, ${who}: ${lineOf(before)}`;

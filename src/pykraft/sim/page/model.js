@@ -5,10 +5,10 @@
 //   event    [at_us, node or 0, kind, payload]   kind: s(ent) a(rrived) c(hanged) f(ault) n(ote) v(iolation)
 //   payload  s, a: index of a message; c: a state; f, n, v: text
 //   message  [source, target, kind, text, index of the event of sending, index of the arrival; -1: still on its way, -2: lost]
-//   state    [role, epoch, leader, vote, epoch of the vote, log end, flushed, high watermark]; null: not known
+//   state    [role, epoch, leader, vote, epoch of the vote, log end, flushed, high watermark, in quarantine]; null: not known
 const AT = 0, NODE = 1, KIND = 2, PAYLOAD = 3;
 const SOURCE = 0, TARGET = 1, NAME = 2, TEXT = 3, SENT_AT = 4, ARRIVED_AT = 5;
-const ROLE = 0, EPOCH = 1, LEADER = 2, VOTE = 3, VOTE_EPOCH = 4, LOG_END = 5, FLUSHED = 6, HIGH_WATERMARK = 7;
+const ROLE = 0, EPOCH = 1, LEADER = 2, VOTE = 3, VOTE_EPOCH = 4, LOG_END = 5, FLUSHED = 6, HIGH_WATERMARK = 7, DAMAGED = 8;
 const KIND_GROUPS = [
   { id: "elections", label: "votes, leadership", holds: (event) => isMessage(event) && !isFetch(event) },
   { id: "fetches", label: "Fetch and its answers", holds: (event) => isMessage(event) && isFetch(event) },
@@ -108,9 +108,10 @@ function plainRole(state) {
 /** What changed between two states of a node, in words. */
 function changesBetween(before, after) {
   if (!before || before[ROLE] !== after[ROLE] && (before[ROLE] === "down" || after[ROLE] === "down")) {
-    return [after[ROLE] === "down" ? "is down" : `runs: ${after[ROLE]} in epoch ${after[EPOCH]}`];
+    return [after[ROLE] === "down" ? "is down" : `runs: ${after[ROLE]} in epoch ${after[EPOCH]}${after[DAMAGED] ? ", in quarantine" : ""}`];
   }
   const said = [];
+  if (before[DAMAGED] !== after[DAMAGED]) said.push(after[DAMAGED] ? "in quarantine" : "out of quarantine");
   if (before[ROLE] !== after[ROLE]) said.push(`becomes ${after[ROLE]}`);
   if (before[EPOCH] !== after[EPOCH]) said.push(`epoch ${before[EPOCH]} → ${after[EPOCH]}`);
   if (before[LEADER] !== after[LEADER] && after[LEADER] !== null && plainRole(after) !== "leader") {

@@ -117,4 +117,5 @@ def _listed(state: NodeState) -> list[Any]:
         state.log_end,
         state.flushed,
         state.high_watermark,
+        state.is_damaged,
     ]
