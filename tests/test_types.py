@@ -85,6 +85,7 @@ def test_a_listener_is_found_in_any_case() -> None:
     assert (len(LISTENERS), [name for name, _ in LISTENERS]) == (2, ["CONTROLLER", "OTHER"])
 
 
+@pytest.mark.conformance(141)
 def test_a_voter_set_is_sorted_and_the_last_of_two_wins() -> None:
     voters = VoterSet.of([voter(3), voter(1, ONE), voter(1, TWO)])
     assert voters.ids == (1, 3)
@@ -98,6 +99,7 @@ def test_a_voter_set_out_of_order_is_our_bug(ids: tuple[int, int]) -> None:
         VoterSet(tuple(voter(node_id) for node_id in ids))
 
 
+@pytest.mark.conformance(141)
 def test_membership_is_by_key() -> None:
     voters = VoterSet.of([voter(1, ONE), voter(2)])
     assert voters.is_voter(key(1, ONE))
@@ -106,6 +108,7 @@ def test_membership_is_by_key() -> None:
     assert not voters.is_voter(key(3))
 
 
+@pytest.mark.conformance(141)
 def test_who_is_not_in_the_set_has_no_listeners() -> None:
     voters = VoterSet.of([voter(1)])
     assert voters.listeners(NodeId(1)) == LISTENERS
@@ -113,6 +116,7 @@ def test_who_is_not_in_the_set_has_no_listeners() -> None:
     assert len(voters.listeners(None)) == 0
 
 
+@pytest.mark.conformance(141)
 def test_an_only_voter_is_alone_and_itself() -> None:
     assert VoterSet.of([voter(1, ONE)]).is_only_voter(key(1, ONE))
     assert not VoterSet.of([voter(1, ONE)]).is_only_voter(key(1, TWO))

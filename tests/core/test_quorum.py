@@ -23,6 +23,15 @@ def test_a_majority_is_the_smallest_number_with_which_any_two_sets_meet(count: i
     assert majority_of(count) == next(size for size in range(1, count + 1) if always_meet(size))
 
 
+@pytest.mark.conformance(141)
+@pytest.mark.parametrize("count", range(1, 7))
+def test_sets_that_differ_by_one_member_meet_in_all_their_majorities(count: int) -> None:
+    smaller, larger = range(count), range(count + 1)
+    for one in combinations(smaller, majority_of(count)):
+        for other in combinations(larger, majority_of(count + 1)):
+            assert set(one) & set(other), "a change of the voters by more than one would elect two leaders"
+
+
 @pytest.mark.conformance(93)
 @given(ENDS)
 def test_the_majority_end_is_the_highest_that_some_majority_has_reached(ends: list[Offset | None]) -> None:

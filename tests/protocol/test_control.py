@@ -117,7 +117,7 @@ def voter_twin(voter: Voter) -> voters_v0.Voter:
     )
 
 
-@pytest.mark.conformance(116)
+@pytest.mark.conformance(116, 141)
 @given(CONTROL_RECORDS)
 def test_control_records_come_back(record: ControlRecord) -> None:
     key, value = encode_control(record)

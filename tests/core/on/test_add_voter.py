@@ -80,6 +80,15 @@ def test_an_answer_before_the_commit_if_wanted() -> None:
     assert change.is_answered
 
 
+@pytest.mark.conformance(131)
+def test_levels_that_somebody_else_tells_are_not_the_new_voters() -> None:
+    made = asked()
+    assert answer(made, messages.ApiVersionsResponse(error=0, kraft_version=BOTH), peer_id=3) == []
+    assert made.voters.ids == (1, 2, 3)
+    assert leading(made).change is not None
+
+
+@pytest.mark.conformance(131)
 def test_a_voter_that_cannot_be_reached() -> None:
     made = asked()
     on_send_failed(made, SendFailed(peer_id=3, correlation_id=0, error=8), NOW)
@@ -90,6 +99,7 @@ def test_a_voter_that_cannot_be_reached() -> None:
     assert message.error == ErrorCode.REQUEST_TIMED_OUT
 
 
+@pytest.mark.conformance(131)
 def test_an_id_is_taken_whatever_its_disk_and_a_busy_node_cannot_be_asked() -> None:
     taken = add_voter(voter=ReplicaKey(NodeId(3), directory(9)))
     (error,) = [m.message for m in ask(dynamic(), taken) if isinstance(m, Reply)]

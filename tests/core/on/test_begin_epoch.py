@@ -77,7 +77,7 @@ def test_a_leader_of_the_own_epoch_is_followed_if_it_is_news(name: str) -> None:
         assert made.state is before
 
 
-@pytest.mark.conformance(18)
+@pytest.mark.conformance(18, 136)
 def test_more_endpoints_of_the_same_leader_are_news() -> None:
     made = replica(follower(has_fetched=True))
     ask(made, begin(epoch=5, told=listeners(2, "OTHER")))
@@ -134,6 +134,7 @@ def test_what_no_leader_can_say_changes_nothing(request_: messages.BeginQuorumEp
     assert made.state is before
 
 
+@pytest.mark.conformance(136)
 def test_endpoints_come_from_the_voter_set_when_they_are_not_told() -> None:
     made = replica(unattached())
     ask(made, begin(told=Listeners()))

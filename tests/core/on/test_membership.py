@@ -51,6 +51,7 @@ def test_a_voter_tells_what_its_entry_does_not_say() -> None:
     assert spoken(following(made.local.voter, *voter_set(2, 3).voters)) == []
 
 
+@pytest.mark.conformance(135)
 def test_at_level_0_each_leader_is_told_once() -> None:
     made = following(level=0)
     assert [type(one) for one in spoken(made)] == [messages.UpdateVoterRequest]
@@ -63,6 +64,7 @@ def test_at_level_0_each_leader_is_told_once() -> None:
     assert spoken(made) == []
 
 
+@pytest.mark.conformance(135)
 @pytest.mark.parametrize(
     ("error", "expected"), [(ErrorCode.UNSUPPORTED_VERSION, True), (ErrorCode.VOTER_NOT_FOUND, False)]
 )
@@ -79,6 +81,7 @@ def test_a_leader_that_cannot_be_told_is_not_told_again(error: ErrorCode, *, exp
     on_send_failed(elsewhere, SendFailed(peer_id=2, correlation_id=0, error=error), NOW)
 
 
+@pytest.mark.conformance(135)
 def test_the_entry_says_by_itself_whether_it_was_updated() -> None:
     made = following()
     answer(made, messages.UpdateVoterResponse(error=0, epoch=made.epoch, leader_id=NodeId(2)))
@@ -99,6 +102,7 @@ def test_a_joiner_asks_to_be_added_or_its_old_disk_to_be_removed_first() -> None
     assert spoken(following(*others, auto_join=True, local_id=None)) == []
 
 
+@pytest.mark.conformance(135, 138)
 def test_nothing_is_said_before_its_time_or_to_who_cannot_hear() -> None:
     made = following()
     made.state = replace(follower(), update_deadline_ms=NOW.mono_ms + 1)
@@ -111,6 +115,7 @@ def test_nothing_is_said_before_its_time_or_to_who_cannot_hear() -> None:
     assert spoken(failed) == []
 
 
+@pytest.mark.conformance(135, 138)
 @pytest.mark.parametrize(("error", "waits"), [(0, False), (ErrorCode.REQUEST_TIMED_OUT, True)])
 def test_an_error_is_a_reason_to_wait(error: int, *, waits: bool) -> None:
     made = following()

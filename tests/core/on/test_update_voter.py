@@ -29,6 +29,7 @@ def error_of(made: Replica, request: messages.Request) -> int:
     return message.error
 
 
+@pytest.mark.conformance(131, 133)
 @pytest.mark.parametrize("request_", [add_voter(), messages.RemoveVoterRequest(voter=key(3))])
 def test_members_come_from_the_configuration(request_: messages.Request) -> None:
     message = only(ask(leading(), request_), Reply).message
@@ -40,6 +41,7 @@ def test_members_come_from_the_configuration(request_: messages.Request) -> None
     assert error_of(leaving, request_) == ErrorCode.BROKER_NOT_AVAILABLE
 
 
+@pytest.mark.conformance(131, 133, 134)
 @pytest.mark.parametrize(
     "request_",
     [
@@ -58,6 +60,7 @@ def test_what_cannot_be_a_voter_is_invalid_before_anything_is_committed(request_
     assert error_of(replica(leader()), request_) == ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.conformance(134)
 @pytest.mark.parametrize(
     ("made", "request_", "error"),
     [
@@ -77,6 +80,7 @@ def test_update_voter(made: Replica, request_: messages.UpdateVoterRequest, erro
         assert made.state.check_quorum_deadline_ms == NOW.mono_ms + 3_000 + gained_ms
 
 
+@pytest.mark.conformance(134)
 def test_the_answer_to_update_voter_names_the_leader() -> None:
     message = only(ask(replica(follower()), update_voter()), Reply).message
     assert isinstance(message, messages.UpdateVoterResponse)

@@ -79,6 +79,7 @@ def test_nothing_is_changed_while_something_is_in_doubt(made: object, request_: 
     assert error_of(made(), request_) == ErrorCode.REQUEST_TIMED_OUT
 
 
+@pytest.mark.conformance(131, 133, 134)
 @pytest.mark.parametrize("request_", [add_voter(), REMOVE, update_voter()])
 def test_one_change_at_a_time(request_: messages.Request) -> None:
     made = dynamic()
@@ -86,6 +87,7 @@ def test_one_change_at_a_time(request_: messages.Request) -> None:
     assert error_of(made, request_) == ErrorCode.REQUEST_TIMED_OUT
 
 
+@pytest.mark.conformance(131, 133)
 def test_a_change_that_is_committed_or_out_of_time_is_answered_once() -> None:
     made = dynamic()
     state = leading(made)
@@ -104,6 +106,7 @@ def test_a_change_that_is_committed_or_out_of_time_is_answered_once() -> None:
     assert leading(made).change is None
 
 
+@pytest.mark.conformance(131, 133)
 def test_who_leads_no_more_has_no_answer() -> None:
     made = dynamic()
     leading(made).change = Removal(request_id=3, deadline_ms=later(9).mono_ms, offset=Offset(10))
@@ -117,6 +120,7 @@ def test_who_leads_no_more_has_no_answer() -> None:
     assert not [effect for effect in done(answered) if isinstance(effect, Reply)]
 
 
+@pytest.mark.conformance(133)
 def test_a_leader_is_removed_when_the_set_without_it_is_committed() -> None:
     assert not is_removed(dynamic(), leading(dynamic()))
     without = voter_set(2, 3)
