@@ -4,8 +4,9 @@ Owns its properties, the formatting of its folder by StorageTool, and its proces
 `Children`. Invariant: its ports and folder are the test's alone, its cluster id is its own. It refuses to know what is
 asked of it.
 
-The quorum is dynamic (kraft.version 1): the voter has a directory id and endpoints. One that joins is a controller
-only, and observes until somebody makes it a voter. The log directory is ``<home>/data/__cluster_metadata-0``.
+The quorum is dynamic (kraft.version 1), so that the voter has a directory id and endpoints, unless it is to be static.
+One that joins is a controller only, and observes until somebody makes it a voter. The log directory is
+``<home>/data/__cluster_metadata-0``.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class JavaController:
         *,
         node_id: int = NODE_ID,
         joins: JavaController | None = None,
+        is_static: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> None:
         home.mkdir(parents=True)
@@ -56,9 +58,13 @@ class JavaController:
             "log.dirs": str(home / "data"),
             **(properties or {}),
         }
+        how = ["--standalone" if joins is None else "--no-initial-controllers"]
+        if is_static:
+            del values["controller.quorum.bootstrap.servers"]
+            values["controller.quorum.voters"] = f"{node_id}@{HOST}:{self.controller_port}"
+            how = []
         self.config = write_properties(home / "server.properties", values)
-        how = "--standalone" if joins is None else "--no-initial-controllers"
-        done = kafka.run(Main.STORAGE, "format", how, "--cluster-id", self.cluster_id, "--config", str(self.config))
+        done = kafka.run(Main.STORAGE, "format", *how, "--cluster-id", self.cluster_id, "--config", str(self.config))
         assert done.status == 0, done
         self._command = kafka.command(Main.SERVER, [str(self.config)])
 

@@ -1,8 +1,10 @@
-"""Kafka's ``kafka-features`` on our quorum: what it shows, what it raises, and that it raises nothing else."""
+"""Kafka's ``kafka-features`` on our quorum, and our ``quorum upgrade`` on Kafka's: nothing else is ever raised."""
 
 from __future__ import annotations
 
+import json
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,11 +14,14 @@ from pykraft.cli.main import pykraft
 from pykraft.local.child import Children
 from pykraft.local.cluster import QUICK, Cluster
 from pykraft.local.kafka.java import Finished, Kafka, Main
+from pykraft.local.ports import HOST
 from pykraft.local.waiting import wait_until
+from tests.kafka.controller import JavaController
 
 pytestmark = pytest.mark.kafka
 
 FEATURE = ("--feature", "kraft.version=1")
+DRY = ("upgrade", *FEATURE, "--dry-run")
 REFUSED = 1
 
 
@@ -27,6 +32,7 @@ def fields(done: Finished) -> dict[str, str]:
     return dict(re.findall(r"(\w+): (\S+)", line))
 
 
+@pytest.mark.conformance(137)
 def test_it_moves_static_voters_into_the_log(kafka: Kafka, children: Children, tmp_path: Path) -> None:
     cluster = Cluster(children, tmp_path, properties=QUICK)
     cluster.start()
@@ -61,3 +67,31 @@ def test_it_moves_static_voters_into_the_log(kafka: Kafka, children: Children, t
     assert "kraft.version cannot be downgraded" in back.stdout
     cluster.wait_until_caught_up()
     assert cluster.stop() == dict.fromkeys(cluster.nodes, 0)
+
+
+@pytest.mark.conformance(137)
+def test_ours_moves_kafkas_static_voter_into_its_log(kafka: Kafka, children: Children, tmp_path: Path) -> None:
+    controller = JavaController(kafka, children, tmp_path / "n1", is_static=True)
+    process = controller.start()
+    places = (
+        ("--bootstrap-controller", f"{HOST}:{controller.controller_port}"),
+        ("--bootstrap-server", f"{HOST}:{controller.broker_port}"),
+    )
+
+    def ours(place: tuple[str, str], *words: str) -> tuple[int, str]:
+        done = CliRunner().invoke(pykraft, ["quorum", *place, *words])
+        return done.exit_code, done.stdout
+
+    def can_be_raised(place: tuple[str, str]) -> bool:
+        return ours(place, *DRY) == (0, "kraft.version can be upgraded to 1.\n")
+
+    for place in places:
+        wait_until(partial(can_be_raised, place), "Kafka to serve and say that it can", alive=[process])
+    shown = json.loads(ours(places[0], "describe", "--status", "--json")[1])
+    assert "directoryId" not in shown["currentVoters"][0]
+    assert ours(places[0], "upgrade", *FEATURE) == (0, "kraft.version was upgraded to 1.\n")
+    wait_until(
+        lambda: "directoryId" in json.loads(ours(places[0], "describe", "--status", "--json")[1])["currentVoters"][0],
+        "the voter to stand in the log",
+        alive=[process],
+    )

@@ -21,7 +21,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "demo": ("pykraft.cli.demo", "Run a quorum, kill its leader, find every record again with Spark."),
     "dump": ("pykraft.cli.dump", "Print log, index, checkpoint and quorum-state files."),
     "pipeline": ("pykraft.cli.pipeline", "A quorum's log into tables, through Spark."),
-    "quorum": ("pykraft.cli.quorum", "Look into a live quorum, as kafka-metadata-quorum does."),
+    "quorum": ("pykraft.cli.quorum", "Look into a live quorum and change it, as kafka-metadata-quorum does."),
     "server": ("pykraft.cli.server", "Run a node."),
     "sim": ("pykraft.cli.sim", "Run the simulator."),
     "storage": ("pykraft.cli.storage", "Format a node's log directories, or show them."),

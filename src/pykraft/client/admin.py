@@ -270,7 +270,7 @@ class Admin:
         connection = await self._connection(leader)
         if not connection.offers(message):
             name = type(message).__name__.removesuffix("Request")
-            raise UsageError(f"{leader} leads, and does not offer {name}: it is another program, or an older one")
+            raise UsageError(f"{leader} does not offer {name}: it is another program, or an older one")
         timeout_ms = self._timeout_ms(longer_ms)
         try:
             answer = (await connection.ask(message, self._me(), timeout_ms=timeout_ms)).message
