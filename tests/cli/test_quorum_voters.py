@@ -70,6 +70,7 @@ def test_what_is_missing_is_named() -> None:
     assert run("remove-controller", "-i", -1, "-d", DIRECTORY_ID, *NOBODY).exit_code == 2
     short = run("remove-controller", "-i", 1, "-d", "short", *NOBODY)
     assert isinstance(short.exception, UsageError)
+    assert str(short.exception).startswith("--controller-directory-id 'short' is not a Kafka UUID")
 
 
 def test_nobody_answers(properties: Path) -> None:

@@ -62,9 +62,12 @@ class Operator:
         else:
             assert (done.returncode, done.stderr) == (0, ""), done
 
-    def upgrades(self) -> None:
-        done = run(*self._asked, "upgrade", "--feature", "kraft.version=1")
-        assert (done.returncode, done.stderr) == (0, ""), done
+    def upgrades(self, level: int, refused: str = "") -> None:
+        done = run(*self._asked, "upgrade", "--feature", f"kraft.version={level}")
+        if refused:
+            assert_one_line(done, 1, refused)
+        else:
+            assert (done.returncode, done.stderr) == (0, ""), done
 
 
 def directory_id(node: PykraftNode) -> str:
@@ -88,7 +91,8 @@ def test_voters_change_in_every_way_and_nothing_is_lost(children: Children, tmp_
     two.process.kill()
     quorum.start(two)
     quorum.upgrade(victim=quorum.leader)
-    operator.upgrades()
+    operator.upgrades(1)
+    operator.upgrades(2, refused="the leader supports kraft.version up to 1, not 2")
     operator.sees_voters(one, two, three)
 
     # A node that is formatted and down cannot vote; it is added when it has caught up, though the leader dies.

@@ -18,14 +18,14 @@ def parse_cluster_id(text: str) -> str:
     return text
 
 
-def parse_directory_id(text: str) -> Uuid:
-    """What ``--replica-directory-id`` says. Errors: UsageError."""
+def parse_directory_id(text: str, option: str = "--replica-directory-id") -> Uuid:
+    """What this option says. Errors: UsageError."""
     from pykraft.log.directory import is_reserved
 
     try:
         directory_id = uuid_parse(text)
     except UsageError as error:
-        raise UsageError(f"--replica-directory-id {error}") from error
+        raise UsageError(f"{option} {error}") from error
     if is_reserved(directory_id):
-        raise UsageError(f"--replica-directory-id {text}: the 100 lowest ids are reserved by Kafka; give another")
+        raise UsageError(f"{option} {text}: the 100 lowest ids are reserved by Kafka; give another")
     return directory_id

@@ -73,7 +73,7 @@ def remove_controller(
     **after: Any,  # noqa: ANN401 - as click has them
 ) -> None:
     """Take a voter out of the quorum; the leader itself hands over first."""
-    key = ReplicaKey(NodeId(controller_id), parse_directory_id(controller_directory_id))
+    key = ReplicaKey(NodeId(controller_id), parse_directory_id(controller_directory_id, "--controller-directory-id"))
     options = joined(before, after)
     if not dry_run:
         _do(lambda: admin_of(options), lambda admin: admin.remove_voter(key))

@@ -71,6 +71,7 @@ def test_level_and_voters_are_one_batch() -> None:
         (told(voter(1), voter(2, is_known=False)), 5, 1, UsageError, "voter 2 has not told its directory id"),
         (told(high_watermark=None), 5, 1, UsageError, "nothing of this epoch is committed"),
         (dynamic(), 5, 0, UsageError, "cannot go back"),
+        (dynamic(), 5, 2, UsageError, "the leader supports kraft.version up to 1, not 2"),
     ],
 )
 def test_what_is_refused(made: Replica, epoch: int, version: int, kind: type[Exception], text: str) -> None:
@@ -121,6 +122,7 @@ def test_a_dry_run_writes_nothing() -> None:
             "voter 1 supports kraft.version 0 to 1, not 2",
         ),
         (dynamic(), 0, ErrorCode.INVALID_UPDATE_VERSION, "kraft.version is 1 and cannot go back to 0"),
+        (dynamic(), 2, ErrorCode.INVALID_UPDATE_VERSION, "the leader supports kraft.version up to 1, not 2"),
     ],
 )
 def test_what_an_operator_is_told(made: Replica, level: int, error: ErrorCode, text: str) -> None:

@@ -87,6 +87,9 @@ def _refusal(replica: Replica, leader: Leader, version: int) -> UsageError | Non
             return UsageError(f"voter {voter.key.id} supports kraft.version {low} to {high}, not {version}")
         if voter.key.directory_id is None:
             return UsageError(f"voter {voter.key.id} has not told its directory id yet: try again when it runs")
+    highest = replica.local.kraft_version.max_version
+    if version > highest:
+        return UsageError(f"the leader supports kraft.version up to {highest}, not {version}")
     if replica.transfer is not None:
         return UsageError("the leadership is being transferred: try again")
     if leader.high_watermark is None:
