@@ -51,6 +51,7 @@ def test_a_leader_that_is_no_voter_is_named_too() -> None:
     assert [(one["broker_id"], one["port"]) for one in body["brokers"]] == [(1, 9001), (2, 9002), (3, 9003), (4, 9004)]
 
 
+@pytest.mark.conformance(134)
 def test_a_leader_that_was_moved_is_where_it_says() -> None:
     here = Listeners(((LISTENER, Endpoint("node2", 9999)),))
     body = answer({"endpoint_type": 2}, announced=here)

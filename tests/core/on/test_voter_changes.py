@@ -154,6 +154,7 @@ def appended_by_poll(made: Replica) -> list[AppendBatches]:
     return [effect for effect in done(made) if isinstance(effect, AppendBatches)]
 
 
+@pytest.mark.conformance(134)
 def test_a_leader_writes_where_it_listens_now() -> None:
     made = dynamic(voters=MOVED)
     assert len(appended_by_poll(made)) == 1
@@ -161,6 +162,7 @@ def test_a_leader_writes_where_it_listens_now() -> None:
     assert appended_by_poll(made) == []
 
 
+@pytest.mark.conformance(134)
 @pytest.mark.parametrize(
     "made",
     [
@@ -176,6 +178,7 @@ def test_a_leader_that_may_not_write_voters_waits_and_one_without_an_entry_has_n
     assert appended_by_poll(made()) == []
 
 
+@pytest.mark.conformance(134)
 def test_a_leader_moves_its_entry_after_the_change_that_is_under_way() -> None:
     made = dynamic(voters=MOVED)
     leading(made).change = Removal(request_id=3, deadline_ms=later(9).mono_ms, offset=Offset(10))
