@@ -27,6 +27,7 @@ from pykraft.client.admin import Admin
 from pykraft.client.leadership import LeaderAndEpoch
 from pykraft.client.reader import Reader
 from pykraft.config import TEST_CLUSTER_ID
+from pykraft.errors import RefusedError
 from pykraft.local.child import Child, Children
 from pykraft.local.cluster import SOURCES, server_command
 from pykraft.local.kafka.java import Kafka
@@ -83,8 +84,19 @@ class Quorum:
         log_path = self.configs[3].parent / "node.log"
         return self.children.start("node 3", command, log_path, environment={"PYTHONPATH": str(SOURCES)})
 
-    def listeners(self, node_id: int) -> Listeners:
-        return Listeners(((LISTENER, Endpoint(HOST, self.ports[node_id])),))
+    def add_java(self) -> bool:
+        """Make node 2 a voter; False as long as it has not caught up. Not to be called on the application's loop."""
+
+        async def ask() -> None:
+            async with Admin([Endpoint(HOST, self.ports[1])]) as admin:
+                await admin.add_voter(JAVA, Listeners(((LISTENER, Endpoint(HOST, self.ports[2])),)))
+
+        try:
+            asyncio.run(ask())
+        except RefusedError as error:
+            assert "has not caught up" in str(error)
+            return False
+        return True
 
     def _format(self, home: Path, node_id: int) -> Path:
         home.mkdir()
@@ -114,8 +126,8 @@ async def installed(quorum: Quorum, node_id: int, process: Child, expected: Offs
     assert await until(look, f"node {node_id} to install a snapshot", process) == [expected]
     ours = checkpoint_path(quorum.partitions[1], expected).read_bytes()
     assert checkpoint_path(partition, expected).read_bytes() == ours
-    await asyncio.to_thread(wait_for_end_offset, partition, expected.offset + 1, process)
-    assert read_stream(partition).start_offset == expected.offset
+    stream = await asyncio.to_thread(wait_for_end_offset, partition, expected.offset + 1, process)
+    assert stream.start_offset == expected.offset
 
 
 async def snapshot_of(node: Node[bytes], application: Application) -> OffsetAndEpoch:
@@ -145,7 +157,7 @@ async def story(quorum: Quorum) -> None:
         await installed(quorum, 2, java.process, taken)
         await until(lambda: "Latest set of voters is VoterSet(voters={1=" in java.process.log(), "Kafka's word")
 
-        await admin.add_voter(JAVA, quorum.listeners(2))
+        await until(quorum.add_java, "node 2 to have caught up, and to be a voter", java.process)
         await node.propose([b"with the vote of both"])
         java.process.pause()
         waiting = asyncio.ensure_future(node.propose([b"not without Kafka"]))

@@ -18,7 +18,7 @@ from pykraft.errors import NotLeaderError
 from pykraft.local.child import Children
 from pykraft.local.kafka.java import Kafka
 from pykraft.local.kafka.peer import JavaNode
-from pykraft.local.logs import read_stream, wait_for_end_offset
+from pykraft.local.logs import wait_for_end_offset
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.voters import PARTITION
 from pykraft.log.os_fs import OsFs
@@ -68,13 +68,13 @@ async def story(java: JavaNode, nodes: Sequence[Node[bytes]], partitions: dict[i
         assert path.read_bytes() == checkpoint_path(partitions[leader.node_id], taken).read_bytes()
         _, head = read_head(OsFs(), java.partition, taken)
         assert (head.kraft_version, head.voters) == (0, None)
-        await asyncio.to_thread(wait_for_end_offset, java.partition, taken.offset + 1, java.process)
+        stream = await asyncio.to_thread(wait_for_end_offset, java.partition, taken.offset + 1, java.process)
+        assert stream.start_offset == taken.offset
 
         follower = other if leader is one else one
         await follower.close()
         committed = await leader.propose([b"with the vote of Kafka's"])
         await asyncio.to_thread(wait_for_end_offset, java.partition, committed.base_offset + 1, java.process)
-        assert read_stream(java.partition).start_offset == taken.offset
 
 
 @pytest.mark.conformance(151)

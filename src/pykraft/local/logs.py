@@ -62,13 +62,14 @@ def read_stream(partition: Path) -> Stream:
 def wait_for_end_offset(partition: Path, end_offset: int, process: Child) -> Stream:
     """Wait until the log of a running replica ends at this offset or later; returns it as it was then.
 
-    A log that is being truncated may read like a damaged one; it is read again, until it is whole or the time is over.
+    A log that is being truncated, or gives its place to a snapshot, may read like a damaged one, and its files vanish;
+    it is read again, until it is whole or the time is over.
     """
 
     def look() -> Stream | None:
         try:
             stream = read_stream(partition)
-        except ProtocolError:
+        except (ProtocolError, LocalQuorumError, FileNotFoundError):
             return None
         return stream if stream.end_offset >= end_offset else None
 
