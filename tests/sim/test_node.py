@@ -6,7 +6,7 @@ import pytest
 
 from pykraft.sim.disk import Interrupted
 from pykraft.sim.invariants import ViolationError
-from pykraft.sim.node import Process
+from pykraft.sim.node import Node, Process
 from pykraft.sim.scenario import Cluster, Scenario
 from pykraft.sim.spoken import Spoken
 from pykraft.sim.trouble import SYNC_ERROR
@@ -124,7 +124,13 @@ def test_jobs_that_come_while_the_lane_is_busy_wait_for_its_next_turn() -> None:
 def test_oracles_hear_requests_and_votes_before_the_network_does(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[tuple[int, Spoken]] = []
     world = calm_world()
-    monkeypatch.setattr(world.watch, "before_send", lambda node, spoken: heard.append((int(node.node_id), spoken)))
+    tell_oracles = world.watch.before_send
+
+    def hear(node: Node, spoken: Spoken) -> None:
+        heard.append((int(node.node_id), spoken))
+        tell_oracles(node, spoken)
+
+    monkeypatch.setattr(world.watch, "before_send", hear)
     for node in world.nodes.values():
         node.start()
     run_until(world, lambda: world.newest_leader() is not None)
@@ -147,7 +153,7 @@ def test_an_alarm_rings_at_the_time_that_the_host_asked_for_last(monkeypatch: py
     assert process is not None
     rung: list[int] = []
     monkeypatch.setattr(process.host, "on_tick", lambda now: rung.append(now.mono_ms))
-    process._wake_ms = process._alarm_ms = None
+    process.wake_at(None)
     start_ms = world.clock.instant.mono_ms
     for later_ms in (5, 3, 9):
         process.wake_at(start_ms + later_ms)

@@ -59,6 +59,8 @@ class NodeClock:
         self._mono_us = 0
         self._rate_ppm = TRUE_RATE_PPM
         self._wall_offset_ms = 0
+        self.on_new_rate: Callable[[], None] = lambda: None
+        """Called when the monotonic clock begins to go faster or slower."""
 
     @property
     def instant(self) -> Instant:
@@ -74,6 +76,7 @@ class NodeClock:
         """From now on the monotonic clock goes so many microseconds in a second."""
         assert rate_ppm > 0, "it never stands still, and never goes back"
         self._mono_us, self._since_us, self._rate_ppm = self._shown_us(), self._clock.now_us, rate_ppm
+        self.on_new_rate()
 
     def jump(self, wall_ms: int) -> None:
         """The wall clock is set forward, or back."""

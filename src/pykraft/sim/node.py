@@ -22,6 +22,7 @@ from pykraft.errors import StorageError
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
 from pykraft.log.lane import BeginAnew, DeleteBefore, Job, WriteQuarantine
+from pykraft.sim.alarm import Alarm
 from pykraft.sim.bulk import BulkLane
 from pykraft.sim.clock import NodeClock
 from pykraft.sim.dialect import Dialect, Negotiation
@@ -48,9 +49,7 @@ class Process:
         self._node = node
         self._queue: list[Job] = []
         self._lane_is_busy = False
-        self._wake_ms: int | None = None
-        self._alarm_ms: int | None = None
-        self._alarms = 0
+        self._alarm = Alarm(node.clock, self.later, self._ring)
         self._backlog: deque[Callable[[], None]] | None = None
         self._negotiation = Negotiation(node.dialect) if node.dialect is not None else None
         self.is_running = True
@@ -187,10 +186,8 @@ class Process:
         self._bulk.submit(read, then)
 
     def wake_at(self, mono_ms: int | None) -> None:
-        """See `Ports`; an alarm that is planned for an earlier time rings, and is set again."""
-        self._wake_ms = mono_ms
-        if mono_ms is not None and (self._alarm_ms is None or mono_ms < self._alarm_ms):
-            self._set_alarm(mono_ms)
+        """See `Ports`."""
+        self._alarm.at(mono_ms)
 
     def report(self, text: str, *, is_alarm: bool = False) -> None:
         """See `Ports`."""
@@ -222,24 +219,9 @@ class Process:
             self.later(left_us, act)
         return left_us > 0
 
-    def _set_alarm(self, mono_ms: int) -> None:
-        self._alarm_ms = mono_ms
-        self._alarms += 1
-        number = self._alarms
-        self.later(self._node.clock.until_us(mono_ms), lambda: self._ring(number))
-
-    def _ring(self, number: int) -> None:
-        """The time has come, unless the host wants a later one by now, or the clock was slowed down since."""
-        if number != self._alarms:
-            return
-        self._alarm_ms = None
-        if self._wake_ms is None:
-            return
-        if self._node.clock.until_us(self._wake_ms) > 0:
-            self._set_alarm(self._wake_ms)
-        else:
-            self._world.touch(self._node)
-            self.host.on_tick(self._node.clock.instant)
+    def _ring(self) -> None:
+        self._world.touch(self._node)
+        self.host.on_tick(self._node.clock.instant)
 
     def _begin(self) -> None:
         """One turn of the ordered lane: 1. it takes all jobs that wait, and 2. carries them out."""
