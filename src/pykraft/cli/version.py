@@ -71,6 +71,6 @@ def _facts() -> dict[str, Any]:
 def _lines(facts: dict[str, Any]) -> list[str]:
     lines = [f"{name + ':':<12}{facts[name]}" for name in ("version", "python", "executable", "platform")]
     lines += [f"{name + ':':<20}{found or 'not installed'}" for name, found in facts["packages"].items()]
-    lines += ["API                  key  versions"]
-    lines += [f"{api['name']:<20}{api['key']:>4}  {api['min']} to {api['max']}" for api in facts["apis"]]
+    lines += ["API                   key  versions"]
+    lines += [f"{api['name']:<20}{api['key']:>5}  {api['min']} to {api['max']}" for api in facts["apis"]]
     return lines
