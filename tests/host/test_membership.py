@@ -32,3 +32,17 @@ def test_the_checkpoint_comes_before_the_log(tmp_path: Path) -> None:
         (-1, KRaftVoters(voter_set(1))),
         (0, KRaftVoters(voter_set(1, 2))),
     ]
+
+
+def test_what_a_snapshot_took_the_place_of_is_not_looked_for(tmp_path: Path) -> None:
+    """A node that ended between a fetched snapshot and its install found that out at its start, and did not start."""
+    fs, partition = OsFs(), tmp_path / "t-0"
+    log, recovery = Log.open(fs, partition, config=LogConfig(), topic_id=TOPIC)
+    batch = encode_control_batch([KRaftVoters(voter_set(1, 2))], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1)
+    log.append([(read_header(batch), batch)])
+    log.close()
+    log, recovery = Log.open(fs, partition, config=LogConfig(), topic_id=TOPIC)
+    assert recovery.control_offsets == (0,)
+    log.begin_anew_at(Offset(7))
+    assert list(membership_at_start(fs, log, recovery.control_offsets)) == []
+    log.close()

@@ -15,13 +15,13 @@ from pykraft.host.snapshot_files import SnapshotFiles
 from pykraft.host.snapshots import Snapshots
 from pykraft.host.taking import TakenSnapshot
 from pykraft.log.os_fs import OsFs
-from pykraft.snapshot.catalog import Slice
+from pykraft.snapshot.catalog import Catalog, Slice
 from pykraft.snapshot.files import checkpoint_path, list_snapshots
 from pykraft.snapshot.reader import SnapshotReader
 from pykraft.snapshot.retention import Retention
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 from tests.host.cluster import Cluster, Machine
-from tests.host.fakes import FakeLog, FakePorts, at
+from tests.host.fakes import DIRECTORY, FakeLog, FakePorts, at
 
 
 def committed(cluster: Cluster, machine: Machine, count: int) -> OffsetAndEpoch:
@@ -216,3 +216,17 @@ def test_what_is_still_needed_stays_and_what_is_gone_takes_nothing_along() -> No
     cluster.settle()
     assert snapshots_of(leader) == before
     assert leader.running.log_start_offset == 0
+
+
+def test_a_look_that_takes_long_is_not_asked_for_again_before_its_time() -> None:
+    """A disk that was slower than the interval once made the node wake up without end."""
+    ports, fs = FakePorts(), OsFs()
+    ids = [OffsetAndEpoch(Offset(offset), Epoch(1)) for offset in (3, 8)]
+    catalog = Catalog(fs, DIRECTORY, ids)
+    files = SnapshotFiles(fs=fs, directory=DIRECTORY, catalog=catalog, retention=Retention(interval_ms=100))
+    snapshots = Snapshots(ports, Inbox(), files, FakeLog())
+    for mono_ms in (0, 100, 150, 200, 300):
+        snapshots.poll(at(mono_ms))
+        assert snapshots.next_deadline_ms is not None
+        assert snapshots.next_deadline_ms > mono_ms
+    assert len(ports.reads) == 1

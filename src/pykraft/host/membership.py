@@ -21,8 +21,11 @@ def membership_at_start(
 ) -> Iterator[tuple[Offset, MembershipRecord]]:
     """By ascending offset; what a snapshot says stands at the last offset that it contains, -1 for the bootstrap one.
 
+    ``control_offsets`` are those that recovery found; what a snapshot took the place of since is not looked for.
+
     Errors: StorageError; CorruptionError; ProtocolError for a control batch that is not Raft's.
     """
     snapshot_end, records = membership_in_snapshot(fs, log.path, log.end_offset)
     yield from ((Offset(snapshot_end - 1), record) for record in records)
-    yield from (entry for entry in membership_of(log, control_offsets) if entry[0] >= snapshot_end)
+    held = [offset for offset in control_offsets if log.start_offset <= offset < log.end_offset]
+    yield from (entry for entry in membership_of(log, held) if entry[0] >= snapshot_end)

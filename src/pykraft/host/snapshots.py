@@ -1,7 +1,8 @@
 """Snapshots of this node: read for others, kept for so long, and removed; all of it on the bulk lane.
 
 Owns when the directory is cleaned: once a minute by default, while there is more than one snapshot. Invariant: nothing
-is removed before the core knows that the log begins behind it. A node without snapshots is never woken for them.
+is removed before the core knows that the log begins behind it. A node without snapshots is never woken for them, and
+one whose disk is slow not again and again.
 
 It refuses to know how a snapshot is fetched (`pykraft.host.downloading`), and when the bytes of one that no longer
 counts are freed (`pykraft.host.removal`).
@@ -64,9 +65,11 @@ class Snapshots:
             return
         if self._clean_ms is None:
             self._clean_ms = now.mono_ms + self._files.retention.interval_ms
-        if self._clean_ms > now.mono_ms or self._is_looking:
+        if self._clean_ms > now.mono_ms:
             return
         self._clean_ms = now.mono_ms + self._files.retention.interval_ms
+        if self._is_looking:
+            return
         self._is_looking = True
         self._ports.submit_read(lambda: self._oldest_kept(now), self._looked)
 
