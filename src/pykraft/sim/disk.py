@@ -27,9 +27,11 @@ __all__ = ["PAGE_SIZE_BYTES", "SECTOR_SIZE_BYTES", "Directory", "Inode", "Interr
 class Interrupted(BaseException):
     """The process ended in the middle of a file operation; not an error that a program could catch."""
 
-    def __init__(self, *, loses_power: bool) -> None:
+    def __init__(self, *, loses_power: bool, kind: str | None = None) -> None:
+        """``kind``: as what it is counted; None for any operation that it might have been."""
         super().__init__("power lost" if loses_power else "killed")
         self.loses_power = loses_power
+        self.kind = kind
 
 
 class VirtualFile:
@@ -52,7 +54,7 @@ class VirtualFile:
         self._alive()
         data = b"".join(parts)
         try:
-            self._disk.operate()
+            self._disk.operate(self._path)
             self._disk.trouble.before_write(self._path, is_growth=position + len(data) > len(self._inode.cached))
         except (Interrupted, DiskError):
             self._inode.write(data[: self._disk.rng.randint(0, len(data))], position)
@@ -68,13 +70,13 @@ class VirtualFile:
     def truncate(self, size_bytes: int) -> None:
         """See `pykraft.log.fs.File`."""
         self._alive()
-        self._disk.operate()
+        self._disk.operate(self._path)
         self._inode.resize(size_bytes)
 
     def sync(self) -> None:
         """See `pykraft.log.fs.File`."""
         self._alive()
-        self._disk.operate()
+        self._disk.operate(self._path)
         try:
             self._disk.trouble.before_sync(self._path)
         except DiskError:
@@ -116,12 +118,15 @@ class VirtualDisk:
         """Given a file that was synced, what it held on the platter before, and the pages that were written."""
         self.on_torn: Callable[[], None] = lambda: None
         """Called when a loss of power tore a page."""
+        self.on_operation: Callable[[Path], None] | None = None
+        """Told the path of a file or a name that is about to be changed."""
         self.incarnation = 0
         self._storage = storage or Storage()
         self._directories: dict[Path, Directory] = {}
         self._locks: set[Path] = set()
         self._operations_left: int | None = None
         self._loses_power = False
+        self._kind: str | None = None
 
     def drop_handles(self) -> None:
         """The process is killed: its handles and locks are gone, its writes are not."""
@@ -161,22 +166,25 @@ class VirtualDisk:
             cause = cause.__cause__ or cause.__context__
         return False
 
-    def interrupt_within(self, operations: int, *, loses_power: bool) -> None:
+    def interrupt_within(self, operations: int, *, loses_power: bool, kind: str | None = None) -> None:
         """Let the process end in the middle of the operation that many from now, killed or without power."""
         self._operations_left = operations
         self._loses_power = loses_power
+        self._kind = kind
 
     def let_be(self) -> None:
         """Take back what `interrupt_within` announced."""
         self._operations_left = None
 
-    def operate(self) -> None:
+    def operate(self, path: Path) -> None:
         """Count one operation. Raises Interrupted when it is the one that does not happen."""
+        if self.on_operation is not None:
+            self.on_operation(path)
         if self._operations_left is None:
             return
         self._operations_left -= 1
         if self._operations_left < 0:
-            raise Interrupted(loses_power=self._loses_power)
+            raise Interrupted(loses_power=self._loses_power, kind=self._kind)
 
     def directory(self, path: Path) -> Directory | None:
         """A directory as it is, for oracles; None while there is none."""
@@ -189,7 +197,7 @@ class VirtualDisk:
         if path.name not in directory.cached:
             if not create:
                 raise StorageError(path, "cannot open: no such file")
-            self.operate()
+            self.operate(path)
             self.trouble.before_write(path, is_growth=True)
             directory.change((path.name, Inode()))
         return VirtualFile(self, directory.cached[path.name], path)
@@ -215,7 +223,7 @@ class VirtualDisk:
         directory = self._directory(old.parent)
         if old.name not in directory.cached:
             raise StorageError(old, "cannot rename: no such file")
-        self.operate()
+        self.operate(old)
         directory.change((old.name, None), (new.name, directory.cached[old.name]))
 
     def remove(self, path: Path) -> None:
@@ -223,12 +231,12 @@ class VirtualDisk:
         directory = self._directory(path.parent)
         if path.name not in directory.cached:
             raise StorageError(path, "cannot remove: no such file")
-        self.operate()
+        self.operate(path)
         directory.change((path.name, None))
 
     def sync_dir(self, path: Path) -> None:
         """See `pykraft.log.fs.Fs`."""
-        self.operate()
+        self.operate(path)
         self.trouble.before_sync(path)
         self._directory(path).sync()
 

@@ -236,6 +236,7 @@ class Process:
         self._world.touch(self._node)
         if self.waits_for_disk(lambda: self._perform(jobs, until_told_us)):
             return
+        self._world.faults.performs(self._node, jobs)
         try:
             io = self.host.lane.perform(jobs)
         except Interrupted as interruption:

@@ -1,10 +1,11 @@
 """What a frame says in its sender's name, for the oracles that listen on the wire.
 
 Only the quorum's own requests and answers are read: every epoch in them is one that the sender must have on disk; a
-vote, one's own or a granted one, is a promise that must be there too; and the offset of a Fetch says what its sender
-holds durably. The answer to a Fetch hands on a part of its sender's log.
+vote, one's own or a granted one, is a promise that must be there too; the offset of a Fetch says what its sender
+holds durably, and the position of a FetchSnapshot how much of a snapshot it has. The answer to a Fetch hands on a part
+of its sender's log.
 
-Source: Kafka's message definitions of Vote, BeginQuorumEpoch, EndQuorumEpoch and Fetch.
+Source: Kafka's message definitions of Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and FetchSnapshot.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pykraft.protocol.api import RequestHeader, decode_request_body, decode_request_header, decode_response
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
-from pykraft.types import ZERO_UUID, Buffer
+from pykraft.types import ZERO_UUID, Buffer, Epoch, Offset, OffsetAndEpoch
 
 FRAME_LENGTH_SIZE_BYTES = 4
 EPOCH_FIELDS = {
@@ -23,6 +24,7 @@ EPOCH_FIELDS = {
     ApiKey.BEGIN_QUORUM_EPOCH: "leader_epoch",
     ApiKey.END_QUORUM_EPOCH: "leader_epoch",
     ApiKey.FETCH: "current_leader_epoch",
+    ApiKey.FETCH_SNAPSHOT: "current_leader_epoch",
 }
 
 
@@ -54,6 +56,14 @@ class VoteAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SliceAsked:
+    """Which bytes of a snapshot a FetchSnapshot asks for: those from this position on."""
+
+    snapshot_id: OffsetAndEpoch
+    position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
     """An epoch, and what else the sender stands for: each None unless the frame is about it."""
 
@@ -64,6 +74,8 @@ class Spoken:
     """The question that is answered with yes, a vote or a pre-vote."""
     fetched: LogEnd | None = None
     """What a Fetch says that its sender holds durably."""
+    sliced: SliceAsked | None = None
+    """What of a snapshot is asked for."""
     target_id: int | None = None
     """Who is asked; None for an answer."""
     served: Buffer = b""
@@ -83,6 +95,11 @@ def spoken_in_request(parts: Sequence[Buffer], target_id: int) -> Spoken | None:
     if api_key is ApiKey.FETCH:
         log = LogEnd(epoch=partition["last_fetched_epoch"], offset=partition["fetch_offset"])
         return Spoken(epoch=epoch, fetched=log, target_id=target_id)
+    if api_key is ApiKey.FETCH_SNAPSHOT:
+        asked = partition["snapshot_id"]
+        snapshot_id = OffsetAndEpoch(Offset(asked["end_offset"]), Epoch(asked["epoch"]))
+        sliced = SliceAsked(snapshot_id=snapshot_id, position=partition["position"])
+        return Spoken(epoch=epoch, sliced=sliced, target_id=target_id)
     is_vote = api_key is ApiKey.VOTE and not partition.get("pre_vote")
     return Spoken(epoch=epoch, candidate_id=partition["replica_id"] if is_vote else None, target_id=target_id)
 
@@ -125,6 +142,8 @@ def spoken_in_answer(header: RequestHeader, parts: Sequence[Buffer]) -> Spoken |
     if header.api_key == ApiKey.FETCH:
         epoch = max(partition["current_leader"]["leader_epoch"], 0)
         return Spoken(epoch=epoch, served=partition["records"] or b"")
+    if header.api_key == ApiKey.FETCH_SNAPSHOT:
+        return Spoken(epoch=max(partition["current_leader"]["leader_epoch"], 0))
     return Spoken(epoch=partition["leader_epoch"])
 
 

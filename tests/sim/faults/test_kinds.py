@@ -13,12 +13,14 @@ from pykraft.sim.faults.kinds import (
     NETWORK,
     PROCESS,
     SILENT_DISK,
+    SNAPSHOT,
     VERSION,
 )
 from pykraft.sim.faults.membership import MembershipFaults
 from pykraft.sim.faults.network import NetworkFaults
 from pykraft.sim.faults.process import ProcessFaults
 from pykraft.sim.faults.silent import SilentFaults
+from pykraft.sim.faults.snapshot import SnapshotFaults
 from pykraft.sim.faults.version import VersionFaults
 from pykraft.sim.faults.wipe import WipeFaults
 from pykraft.sim.scenario import DEFAULT_FAULTS
@@ -35,6 +37,7 @@ def test_names_and_acts_are_the_same() -> None:
     assert list(ClockFaults(harm).kinds) == list(CLOCK)
     assert list(VersionFaults(harm).kinds) == list(VERSION)
     assert list(MembershipFaults(harm).kinds) == list(MEMBERSHIP)
+    assert list(SnapshotFaults(harm).kinds) == list(SNAPSHOT)
 
 
 def test_names_are_given_once() -> None:

@@ -26,6 +26,7 @@ PROCESS: Final = (
 )
 CLOCK: Final = ("clock skew", "clock jump")
 VERSION: Final = ("old version",)
+SNAPSHOT: Final = ("snapshot interrupted", "download interrupted", "install interrupted", "cleaning interrupted")
 LOUD_DISK: Final = ("read error", "write error", "fsync error", "disk full", "disk stalled")
 SILENT_DISK: Final = ("bit flip", "lost write", "misdirected write", "wiped disk")
 NETWORK: Final = (
@@ -51,7 +52,7 @@ MEMBERSHIP: Final = (
     "moved voter",
     "upgrade",
 )
-KINDS: Final = (*PROCESS, *CLOCK, *VERSION, *LOUD_DISK, *SILENT_DISK, *NETWORK, *MEMBERSHIP)
+KINDS: Final = (*PROCESS, *CLOCK, *VERSION, *SNAPSHOT, *LOUD_DISK, *SILENT_DISK, *NETWORK, *MEMBERSHIP)
 CONSEQUENCES: Final = (
     "torn write",
     "snapshot taken",

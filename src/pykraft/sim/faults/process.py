@@ -59,7 +59,7 @@ class ProcessFaults:
     def interrupted(self, node: Node, interruption: Interrupted) -> None:
         """A process ends in the middle of an operation on its disk."""
         kind = "power loss while writing" if interruption.loses_power else "kill while writing"
-        self._harm.happened(kind, node, role=None if node.process is not None else RECOVERING)
+        self._harm.happened(interruption.kind or kind, node, role=None if node.process is not None else RECOVERING)
 
     def _kill(self) -> bool:
         node = self._running("kill", "is killed")

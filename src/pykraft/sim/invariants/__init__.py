@@ -10,6 +10,7 @@ from pykraft.sim.invariants.append_epoch import AppendedEpochIsKnown
 from pykraft.sim.invariants.caught_up import NewVoterHasCaughtUp
 from pykraft.sim.invariants.change_told import ChangeIsCommittedWhenTold
 from pykraft.sim.invariants.check_quorum import LeaderWithoutMajorityResigns
+from pykraft.sim.invariants.cleaned import CleanedIsInSnapshot
 from pykraft.sim.invariants.committed import CommittedAlike
 from pykraft.sim.invariants.committed_cut import CommittedIsNeverCut
 from pykraft.sim.invariants.decided import EveryProposalIsDecided
@@ -24,6 +25,7 @@ from pykraft.sim.invariants.high_watermark import MonotonicHighWatermark
 from pykraft.sim.invariants.in_order import DeliveredOnceInOrder
 from pykraft.sim.invariants.invariant import Invariant, ViolationError
 from pykraft.sim.invariants.leader_completeness import LeaderCompleteness
+from pykraft.sim.invariants.leader_loads import LeaderNeverLoadsSnapshot
 from pykraft.sim.invariants.legal_moves import LegalMoves
 from pykraft.sim.invariants.level_first import LevelBeforeVoters
 from pykraft.sim.invariants.linearizable import Linearizable
@@ -34,6 +36,7 @@ from pykraft.sim.invariants.log_voters import VotersAreOfTheLog
 from pykraft.sim.invariants.majority import MajorityHoldsHighWatermark
 from pykraft.sim.invariants.monotonic_epoch import MonotonicEpoch
 from pykraft.sim.invariants.new_epoch import EpochBeginsWithCandidate
+from pykraft.sim.invariants.next_slice import NextSliceFollows
 from pykraft.sim.invariants.one_change import OneChangeInDoubt
 from pykraft.sim.invariants.one_fetch import OneFetchInFlight
 from pykraft.sim.invariants.one_voter import VotersChangeByOne
@@ -47,6 +50,9 @@ from pykraft.sim.invariants.removed_leader import RemovedLeaderResigns
 from pykraft.sim.invariants.returns_whole import DamagedReturnsWhole
 from pykraft.sim.invariants.served import ServedIsSound
 from pykraft.sim.invariants.single_leader import SingleLeader
+from pykraft.sim.invariants.snapshot_alike import SnapshotsAlike
+from pykraft.sim.invariants.snapshot_committed import SnapshotIsCommitted
+from pykraft.sim.invariants.snapshot_durable import SnapshotIsDurable
 from pykraft.sim.invariants.spoken_epoch import EpochIsDurableFirst
 from pykraft.sim.invariants.stable_leadership import StableLeadership
 from pykraft.sim.invariants.stays_up import NodesStayUp
@@ -87,8 +93,15 @@ ALL: tuple[type[Invariant], ...] = (
     LeaderCompleteness,
     CommittedIsNeverCut,
     AppendedEpochIsKnown,
-    LogStartIsSnapshot,
     OneFetchInFlight,
+    # snapshots
+    LogStartIsSnapshot,
+    CleanedIsInSnapshot,
+    SnapshotIsDurable,
+    SnapshotIsCommitted,
+    SnapshotsAlike,
+    NextSliceFollows,
+    LeaderNeverLoadsSnapshot,
     # durability
     PersistedIsDurable,
     FetchIsDurableFirst,

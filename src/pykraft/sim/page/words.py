@@ -89,6 +89,12 @@ def _fetch(api_key: ApiKey, body: dict[str, Any]) -> tuple[str, str]:
     return _name(api_key), f"{end}; in epoch {partition['current_leader_epoch']}{known}"
 
 
+def _fetch_snapshot(api_key: ApiKey, body: dict[str, Any]) -> tuple[str, str]:
+    partition = body["topics"][0]["partitions"][0]
+    where = f"from byte {partition['position']} on; in epoch {partition['current_leader_epoch']}"
+    return _name(api_key), f"{_snapshot(partition['snapshot_id'])}, {where}"
+
+
 def _other_request(api_key: ApiKey, body: dict[str, Any]) -> tuple[str, str]:
     return _name(api_key), ", ".join(f"{name} {value}" for name, value in body.items() if isinstance(value, int))
 
@@ -107,6 +113,8 @@ def _fetch_answer(body: dict[str, Any]) -> str:
     diverging = partition["diverging_epoch"]
     if diverging["end_offset"] >= 0:
         return f"your log is another one: epoch {diverging['epoch']} ends at {diverging['end_offset']} here"
+    if partition["snapshot_id"]["end_offset"] >= 0:
+        return f"fetch {_snapshot(partition['snapshot_id'])} instead"
     records = partition["records"]
     batches = [header for _, header in scan(records, verify_crc=False)] if records else []
     what = "nothing new"
@@ -116,6 +124,16 @@ def _fetch_answer(body: dict[str, Any]) -> str:
         what = f"{batches[0].base_offset} to {batches[-1].last_offset} of {of}"
     watermark = partition["high_watermark"]
     return f"{what}; high watermark {watermark if watermark >= 0 else 'unknown'}"
+
+
+def _fetch_snapshot_answer(body: dict[str, Any]) -> str:
+    partition = body["topics"][0]["partitions"][0]
+    size = f"{len(partition['unaligned_records'])} bytes from byte {partition['position']} on of {partition['size']}"
+    return f"{_snapshot(partition['snapshot_id'])}: {size}"
+
+
+def _snapshot(snapshot_id: dict[str, int]) -> str:
+    return f"the snapshot up to {snapshot_id['end_offset']} of epoch {snapshot_id['epoch']}"
 
 
 def _other_answer(body: dict[str, Any]) -> str:
@@ -155,10 +173,12 @@ _REQUESTS: dict[ApiKey, Callable[[ApiKey, dict[str, Any]], tuple[str, str]]] = {
     ApiKey.BEGIN_QUORUM_EPOCH: _begin_or_end,
     ApiKey.END_QUORUM_EPOCH: _begin_or_end,
     ApiKey.FETCH: _fetch,
+    ApiKey.FETCH_SNAPSHOT: _fetch_snapshot,
 }
 _ANSWERS: dict[ApiKey, Callable[[dict[str, Any]], str]] = {
     ApiKey.VOTE: _vote_answer,
     ApiKey.BEGIN_QUORUM_EPOCH: _begin_or_end_answer,
     ApiKey.END_QUORUM_EPOCH: _begin_or_end_answer,
     ApiKey.FETCH: _fetch_answer,
+    ApiKey.FETCH_SNAPSHOT: _fetch_snapshot_answer,
 }

@@ -1,0 +1,77 @@
+"""Processes that end in the midst of what snapshots do to the disk: one is written or fetched, the log goes for one.
+
+Such moments are short, and a process that ends anywhere rarely ends there. So it waits until one has come: the first
+operation on a file of the kind, or the turn of the ordered lane that removes what a snapshot stands for. A few
+operations later the process is killed, or the power goes.
+
+Source: ALICE (OSDI 2014); the steps of `pykraft.snapshot.raw_writer`, `pykraft.log.log.Log.begin_anew_at` and
+``delete_before``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pykraft.log.lane import BeginAnew, DeleteBefore
+from pykraft.sim.faults.harm import Act, Harm
+from pykraft.sim.faults.kinds import SNAPSHOT
+from pykraft.snapshot.files import FileKind, parse_snapshot_file
+
+if TYPE_CHECKING:
+    from pykraft.log.lane import Job
+    from pykraft.sim.node import Node
+
+TAKING, DOWNLOAD, INSTALL, CLEANING = SNAPSHOT
+OPERATIONS_MAX: Final = {TAKING: 6, DOWNLOAD: 12, INSTALL: 16, CLEANING: 8}
+
+
+class SnapshotFaults:
+    """One table of kinds."""
+
+    def __init__(self, harm: Harm) -> None:
+        self._harm = harm
+        self._planned: dict[int, dict[str, tuple[int, bool]]] = {}
+        """By node and kind: after how many operations, and whether the power goes."""
+        self.kinds: dict[str, Act] = {kind: partial(self._plan, kind) for kind in SNAPSHOT}
+
+    def stop(self) -> None:
+        """Take back what was prepared."""
+        self._planned.clear()
+        for node in self._harm.world.nodes.values():
+            node.disk.on_operation = None
+
+    def performs(self, node: Node, jobs: Sequence[Job]) -> None:
+        """The ordered lane of a node is about to do these."""
+        if self._planned.get(int(node.node_id)):
+            if any(isinstance(job, BeginAnew) for job in jobs):
+                self._reached(node, INSTALL)
+            if any(isinstance(job, DeleteBefore) for job in jobs):
+                self._reached(node, CLEANING)
+
+    def _plan(self, kind: str) -> bool:
+        rng, node = self._harm.rng, self._harm.any_node()
+        if not self._harm.world.records_between:
+            return False
+        planned = self._planned.setdefault(int(node.node_id), {})
+        planned[kind] = (rng.randrange(OPERATIONS_MAX[kind]), rng.random() < 0.5)
+        node.disk.on_operation = partial(self._operates, node)
+        return True
+
+    def _operates(self, node: Node, path: Path) -> None:
+        """A file or a name is about to be changed."""
+        file = parse_snapshot_file(path.name)
+        if file is None:
+            return
+        if file.kind is not FileKind.PART:
+            self._reached(node, CLEANING)
+        else:
+            self._reached(node, TAKING if file.leader_epoch is None else DOWNLOAD)
+
+    def _reached(self, node: Node, kind: str) -> None:
+        planned = self._planned.get(int(node.node_id), {}).pop(kind, None)
+        if planned is not None:
+            operations, loses_power = planned
+            node.disk.interrupt_within(operations, loses_power=loses_power, kind=kind)
