@@ -135,6 +135,7 @@ class Snapshots:
     """Bytes of one FetchSnapshot."""
     retention_size_bytes_max: tuple[int, ...] = (0, 20_000, 60_000)
     clean_interval_ms: tuple[int, ...] = (50, 300, 1_000)
+    delete_delay_ms: tuple[int, ...] = (0, 200, 60_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,12 +64,16 @@ def with_snapshots(configs: Sequence[NodeConfig], snapshots: Snapshots, rng: Ran
     slice_size_bytes_max = rng.choice(snapshots.slice_size_bytes_max)
     retention_size_bytes_max = rng.choice(snapshots.retention_size_bytes_max)
     clean_interval_ms = rng.choice(snapshots.clean_interval_ms)
+    delete_delay_ms = rng.choice(snapshots.delete_delay_ms)
     return [
         replace(
             config,
             raft=replace(config.raft, fetch_snapshot_size_bytes_max=slice_size_bytes_max),
             log=replace(
-                config.log, retention_size_bytes_max=retention_size_bytes_max, clean_interval_ms=clean_interval_ms
+                config.log,
+                retention_size_bytes_max=retention_size_bytes_max,
+                clean_interval_ms=clean_interval_ms,
+                delete_delay_ms=delete_delay_ms,
             ),
         )
         for config in configs

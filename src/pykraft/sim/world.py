@@ -81,7 +81,7 @@ class World:
         """About so many records from one snapshot of a node to the next; 0: there are no snapshots."""
         if self.records_between:
             configs = with_snapshots(configs, scenario.snapshots, taking)
-        self._taking = {int(config.node_id or 0): Random(taking.random()) for config in configs}
+        self._taking: dict[int, Random] = {}
         self.nodes = {
             int(config.node_id or 0): Node(self, config, self._dice(seed, f"node {config.node_id}", variant))
             for config in configs
@@ -237,7 +237,8 @@ class World:
 
     def snapshot_dice(self, node: Node) -> Random:
         """When this node takes its next snapshot is drawn from these."""
-        return self._taking[node.node_id]
+        node_id = int(node.node_id)
+        return self._taking.setdefault(node_id, self._dice(self.seed, f"snapshots {node_id}"))
 
     def turn(self) -> None:
         """The next event, then the invariants. Errors: ViolationError, or whatever a host raised."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from pykraft.config import RaftConfig
 from pykraft.host.delivery import CommittedBatch
-from pykraft.log.lane import AppendBatches, BeginAnew, Truncate
+from pykraft.log.lane import AppendBatches, BeginAnew, DeleteBefore, Truncate
 from pykraft.protocol.batch import read_header
 from pykraft.protocol.records import encode_batch, encode_control_batch
 from pykraft.sim.electorate import VoterRecord
@@ -111,6 +111,7 @@ class World:
         )
         self.platters: dict[int, list[Entry]] = {}
         self.snapshots: dict[int, tuple[OffsetAndEpoch, ...]] = {}
+        self.contents: dict[tuple[int, OffsetAndEpoch], bytes] = {}
         self.ledgers: dict[int, Ledger] = {}
         self.workload = SimpleNamespace(history=SimpleNamespace(operations=[]))
 
@@ -135,6 +136,9 @@ class World:
 
     def durable_snapshots(self, node: Any) -> Sequence[OffsetAndEpoch]:
         return self.snapshots.get(int(node.node_id), ())
+
+    def durable_snapshot(self, node: Any, snapshot_id: OffsetAndEpoch) -> bytes | None:
+        return self.contents.get((int(node.node_id), snapshot_id))
 
     def durable_election(self, node: Any) -> DurableElection:
         return self.election
@@ -198,3 +202,7 @@ def snapshot_id(offset: int, epoch: int = 1) -> OffsetAndEpoch:
 
 def begins_anew(offset: int) -> BeginAnew:
     return BeginAnew(io=Io(1), offset=Offset(offset))
+
+
+def deletes_before(offset: int) -> DeleteBefore:
+    return DeleteBefore(io=Io(1), offset=Offset(offset))

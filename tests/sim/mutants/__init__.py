@@ -13,6 +13,7 @@ from tests.sim.mutants import (
     campaign,
     corruption,
     delivery,
+    downloads,
     durability,
     election,
     high_watermark,
@@ -20,6 +21,7 @@ from tests.sim.mutants import (
     membership,
     recovery,
     replication,
+    snapshots,
 )
 from tests.sim.mutants.mutant import Mutant, planted
 
@@ -34,6 +36,8 @@ FAMILIES = (
     delivery,
     corruption,
     membership,
+    snapshots,
+    downloads,
 )
 MUTANTS: Mapping[str, Mutant] = {mutant.name: mutant for family in FAMILIES for mutant in family.MUTANTS}
 

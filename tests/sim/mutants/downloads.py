@@ -1,0 +1,88 @@
+"""Bugs of snapshots on their way: from another node, and to the listener."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pykraft.core.effects import AppendDownload, NotifyLeaderChange
+from pykraft.core.on import download
+from pykraft.host.delivery import Delivery, Registration
+from pykraft.snapshot.batches import BatchStream
+from pykraft.snapshot.download import Download
+from tests.sim.mutants.mutant import Mutant
+from tests.sim.mutants.patch import Patch
+
+
+def part_of_a_download_counts_as_all(patch: Patch) -> None:
+    """The first answer of the leader is taken for the whole snapshot."""
+
+    def all_of_it(**fields: Any) -> AppendDownload:
+        return AppendDownload(**{**fields, "is_last": True})
+
+    patch.setattr(download, "AppendDownload", all_of_it)
+    patch.setattr(BatchStream, "finish", lambda self: None)
+
+
+def download_goes_on_at_the_last_whole_batch(patch: Patch) -> None:
+    """The next bytes that are asked for are those behind the last whole batch; what was cut off there comes twice."""
+    patch.setattr(Download, "position", property(lambda self: self._stream.position))
+
+
+def cut_of_a_resumed_download_is_forgotten(patch: Patch) -> None:
+    """A download goes on behind what was there when it was opened, though the end was damaged and cut off."""
+    begin = Download.__init__
+
+    def measured(self: Any, *args: Any, **more: Any) -> None:
+        begin(self, *args, **more)
+        self._found_bytes = self._raw.size_bytes
+
+    patch.setattr(Download, "__init__", measured)
+    patch.setattr(Download, "position", property(lambda self: max(self._found_bytes, self._raw.size_bytes)))
+
+
+def listener_is_not_given_the_snapshot(patch: Patch) -> None:
+    """A listener goes on behind a snapshot that nobody gave it."""
+    given = Registration._load
+    patch.setattr(Registration, "_load", lambda self, reader, load: given(self, reader, lambda reader: reader.close()))
+
+
+def leader_is_told_while_it_loads(patch: Patch) -> None:
+    """A listener hears that its node leads while the snapshot is still on its way to it."""
+    leader_changed = Delivery.leader_changed
+
+    def at_once(self: Delivery, news: NotifyLeaderChange) -> None:
+        for registration in self._registrations:
+            if registration._is_held or registration._is_busy:
+                registration.listener.on_leader_change(news.epoch, news.leader_id)
+        leader_changed(self, news)
+
+    patch.setattr(Delivery, "leader_changed", at_once)
+
+
+MUTANTS = (
+    Mutant(
+        plant=part_of_a_download_counts_as_all,
+        source="KafkaRaftClient.handleFetchSnapshotResponse (compares sizes)",
+        scenario="snapshots",
+    ),
+    Mutant(
+        plant=download_goes_on_at_the_last_whole_batch,
+        source="KIP-630 (unaligned records)",
+        scenario="snapshots",
+    ),
+    Mutant(
+        plant=cut_of_a_resumed_download_is_forgotten,
+        source="ours, nearly: a part outlives a loss of power",
+        scenario="snapshots",
+    ),
+    Mutant(
+        plant=listener_is_not_given_the_snapshot,
+        source="Kafka ListenerContext.fireHandleSnapshot",
+        scenario="snapshots",
+    ),
+    Mutant(
+        plant=leader_is_told_while_it_loads,
+        source="Kafka RaftEventSimulationTest.LeaderNeverLoadSnapshot",
+        scenario="snapshots",
+    ),
+)

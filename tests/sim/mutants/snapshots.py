@@ -1,0 +1,218 @@
+"""Bugs of snapshots: when one counts, what it is of, and what goes for it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+from pykraft.core import effects
+from pykraft.core.log_view import LogView
+from pykraft.core.raft import Raft
+from pykraft.host import execute, taking
+from pykraft.host.taking import Taking
+from pykraft.log.lane import DeleteBefore
+from pykraft.log.log import Log
+from pykraft.log.segment import Segment
+from pykraft.snapshot.files import checkpoint_path
+from pykraft.snapshot.raw_writer import RawWriter
+from pykraft.snapshot.writer import SnapshotWriter
+from pykraft.types import Offset, OffsetAndEpoch
+from tests.sim.mutants.mutant import Mutant
+from tests.sim.mutants.patch import Patch
+
+
+def snapshot_is_not_synced(patch: Patch) -> None:
+    """A snapshot is renamed into place, and its bytes are in the page cache."""
+
+    def freeze(self: RawWriter) -> None:
+        self._fs.rename(self.path, checkpoint_path(self.path.parent, self.snapshot_id))
+        self._fs.sync_dir(self.path.parent)
+        self._is_open, self._is_frozen = False, True
+
+    patch.setattr(RawWriter, "freeze", freeze)
+
+
+def snapshot_is_renamed_before_it_is_synced(patch: Patch) -> None:
+    """A snapshot has its name first, and then its bytes are synced: a loss of power in between leaves a hollow one."""
+
+    def freeze(self: RawWriter) -> None:
+        self._fs.rename(self.path, checkpoint_path(self.path.parent, self.snapshot_id))
+        self._fs.sync_dir(self.path.parent)
+        self._file.sync()
+        self._is_open, self._is_frozen = False, True
+
+    patch.setattr(RawWriter, "freeze", freeze)
+
+
+def snapshot_has_no_durable_name(patch: Patch) -> None:
+    """The directory is not synced after a snapshot was renamed into place."""
+
+    def freeze(self: RawWriter) -> None:
+        self._file.sync()
+        self._fs.rename(self.path, checkpoint_path(self.path.parent, self.snapshot_id))
+        self._is_open, self._is_frozen = False, True
+
+    patch.setattr(RawWriter, "freeze", freeze)
+
+
+def snapshot_is_taken_above_the_high_watermark(patch: Patch) -> None:
+    """A snapshot is named after the end of the log, and not of what is committed."""
+    begin = Taking.begin
+
+    def ahead(self: Taking, raft: Raft, snapshot_id: OffsetAndEpoch, serializer: Any, then: Any) -> None:
+        log = raft.log
+        seen = SimpleNamespace(
+            start_offset=log.start_offset, epochs=log.epochs, committed_end_offset=log.end_offset, end=log.end
+        )
+        all_is_committed: Any = SimpleNamespace(log=seen, membership=raft.membership)
+        begin(self, all_is_committed, log.end, serializer, then)
+
+    patch.setattr(Taking, "begin", ahead)
+
+
+def snapshot_has_the_epoch_of_the_node(patch: Patch) -> None:
+    """A snapshot is named after the present epoch, and not after that of the last record it contains."""
+    begin = Taking.begin
+
+    def misnamed(self: Taking, raft: Raft, snapshot_id: OffsetAndEpoch, serializer: Any, then: Any) -> None:
+        vars(taking)["epoch_at"] = lambda *_: raft.epoch
+        begin(self, raft, replace(snapshot_id, epoch=raft.epoch), serializer, then)
+
+    patch.setattr(taking, "epoch_at", vars(taking)["epoch_at"])
+    patch.setattr(Taking, "begin", misnamed)
+
+
+def snapshot_has_a_batch_for_each_call(patch: Patch) -> None:
+    """What is handed over in one call is a batch of its own: its bytes depend on how the records were cut."""
+    append = SnapshotWriter.append
+
+    def append_and_write(self: SnapshotWriter[Any], records: Iterable[Any]) -> None:
+        append(self, records)
+        self._write_values()
+
+    patch.setattr(SnapshotWriter, "append", append_and_write)
+
+
+def snapshot_replaces_a_longer_log(patch: Patch) -> None:
+    """A snapshot is put into the place of a log that goes on behind it."""
+    holds = LogView.holds
+
+    def ends_here(self: LogView, snapshot_id: OffsetAndEpoch) -> bool:
+        return self.end_offset == snapshot_id.offset and holds(self, snapshot_id)
+
+    patch.setattr(LogView, "holds", ends_here)
+    patch.setattr(LogView, "is_older_than", lambda self, snapshot_id: self.end != snapshot_id)
+
+
+def snapshots_are_compared_by_offset(patch: Patch) -> None:
+    """Whether a snapshot holds more than a log is decided by where both end, without a look at epochs."""
+    patch.setattr(LogView, "is_older_than", lambda self, snapshot_id: self.end_offset < snapshot_id.offset)
+
+
+def installed_log_keeps_its_segments(patch: Patch) -> None:
+    """A snapshot takes the place of a log in memory, and the former segments stay in the directory."""
+    begin_anew_at = Log.begin_anew_at
+
+    def forgetful(self: Log, offset: Offset) -> None:
+        if self._segments[-1].base_offset != offset:
+            self._segments = []
+        begin_anew_at(self, offset)
+
+    patch.setattr(Log, "begin_anew_at", forgetful)
+
+
+def log_is_cleaned_above_the_snapshot(patch: Patch) -> None:
+    """Cleaning removes everything that is committed, also what no snapshot stands for."""
+
+    def clean(parts: Any, effect: effects.MoveLogStart, step: Any) -> None:
+        execute._log_begins_at(parts, effect.snapshot_id, effect.io)
+        execute._submit(parts, DeleteBefore(io=effect.io, offset=parts.delivery.high_watermark), step)
+
+    patch.setitem(execute._TABLE, effects.MoveLogStart, clean)
+
+
+def cleaning_removes_a_segment_too_many(patch: Patch) -> None:
+    """Cleaning removes the segment in which the log is to begin, with the records behind the snapshot."""
+    delete_before = Log.delete_before
+
+    def too_many(self: Log, offset: Offset) -> None:
+        at = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset)
+        delete_before(self, self._segments[at].base_offset if at < len(self._segments) else offset)
+
+    patch.setattr(Log, "delete_before", too_many)
+
+
+def cleaning_begins_with_the_newest_segment(patch: Patch) -> None:
+    """Segments are removed newest first, as in a truncation: what a crash leaves is the beginning, and a hole."""
+    delete_before = Log.delete_before
+
+    def from_the_end(self: Log, offset: Offset) -> None:
+        gone = bisect_right([segment.end_offset for segment in self._segments[:-1]], offset)
+        known: list[Segment] = self._segments
+        self._segments = [*reversed(known[:gone]), *known[gone:]]
+        delete_before(self, offset)
+
+    patch.setattr(Log, "delete_before", from_the_end)
+
+
+MUTANTS = (
+    Mutant(plant=snapshot_is_not_synced, source="ALICE (OSDI 2014): rename without fsync", scenario="snapshots"),
+    Mutant(
+        plant=snapshot_is_renamed_before_it_is_synced,
+        source="ALICE (OSDI 2014): rename before fsync",
+        scenario="snapshots",
+    ),
+    Mutant(
+        plant=snapshot_has_no_durable_name,
+        source="ALICE (OSDI 2014): directories are not synced",
+        scenario="snapshots",
+    ),
+    Mutant(
+        plant=snapshot_is_taken_above_the_high_watermark,
+        source="KIP-630 (committed records only); KafkaRaftLog.createNewSnapshot",
+        scenario="snapshots",
+    ),
+    Mutant(
+        plant=snapshot_has_the_epoch_of_the_node,
+        source="KIP-630 (the epoch of the last record); KafkaRaftLog.createNewSnapshot checks it",
+        scenario="snapshots",
+    ),
+    Mutant(
+        plant=snapshot_has_a_batch_for_each_call,
+        source="Kafka: two nodes' snapshots of one id differ",
+        scenario="snapshots",
+    ),
+    Mutant(
+        plant=snapshot_replaces_a_longer_log,
+        source="KafkaRaftLog.truncateToLatestSnapshot (compares first)",
+        scenario="snapshots",
+    ),
+    Mutant(
+        plant=snapshots_are_compared_by_offset,
+        source="KIP-630; Kafka OffsetAndEpoch.compareTo (epoch before offset)",
+        scenario="snapshots",
+    ),
+    Mutant(
+        plant=installed_log_keeps_its_segments,
+        source="KafkaRaftLog.truncateToLatestSnapshot (truncateFullyAndStartAt)",
+        scenario="snapshots",
+    ),
+    Mutant(
+        plant=log_is_cleaned_above_the_snapshot,
+        source="KIP-630 §When to Delete Snapshots",
+        scenario="snapshots",
+    ),
+    Mutant(
+        plant=cleaning_removes_a_segment_too_many,
+        source="KIP-630 §When to Delete Snapshots; an exclusive end taken for inclusive",
+        scenario="snapshots",
+    ),
+    Mutant(
+        plant=cleaning_begins_with_the_newest_segment,
+        source="ours, nearly: a truncation does it in this order",
+        scenario="snapshots",
+    ),
+)

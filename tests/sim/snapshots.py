@@ -1,0 +1,26 @@
+"""Snapshots for tests of what reads them: bytes as the writer makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from random import Random
+
+from pykraft.sim.disk import VirtualDisk
+from pykraft.sim.ledger import Entry
+from pykraft.sim.state import ENTRY, Plain
+from pykraft.snapshot.files import checkpoint_path
+from pykraft.snapshot.writer import SnapshotWriter
+from tests.sim.invariants.fakes import snapshot_id
+
+DIRECTORY = Path("/disk")
+
+
+def snapshot_of(entries: Iterable[Entry], *, epoch: int = 1) -> bytes:
+    """The bytes of a snapshot whose records are these batches."""
+    disk, wanted = VirtualDisk(Random(1)), snapshot_id(1, epoch=epoch)
+    disk.mkdir(DIRECTORY)
+    writer = SnapshotWriter(disk, DIRECTORY, wanted, Plain(), last_contained_log_timestamp=7)
+    writer.append(ENTRY.pack(b"E", each.base_offset, each.end_offset, each.epoch, each.crc) for each in entries)
+    writer.freeze()
+    return disk.read(checkpoint_path(DIRECTORY, wanted))
