@@ -15,7 +15,8 @@ from pathlib import Path
 LINES = Path(__file__).parent / "lines.toml"
 HISTORY = Path(__file__).parent / "history.toml"
 REQUIRED = "required"
-STATES = (REQUIRED, "later: Kafka's client APIs")
+LATER = "later: "
+STATES = (REQUIRED, f"{LATER}Kafka's client APIs")
 NOT_OURS = "does not apply: "
 
 
@@ -36,10 +37,15 @@ class Line:
 
     def __post_init__(self) -> None:
         """Raise ValueError for a state that nobody would understand."""
-        if self.state not in STATES and not (self.state.startswith(NOT_OURS) and len(self.state) > len(NOT_OURS)):
+        if self.state not in STATES and not (self.is_not_ours and len(self.state) > len(NOT_OURS)):
             raise ValueError(f"line {self.number}: unknown state {self.state!r}")
         if self.open is not None and self.state != REQUIRED:
             raise ValueError(f"line {self.number}: only what is required can be open in part")
+
+    @property
+    def is_not_ours(self) -> bool:
+        """True when it does not apply, and the state says why."""
+        return self.state.startswith(NOT_OURS)
 
     @property
     def is_required(self) -> bool:

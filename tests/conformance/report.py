@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.conformance.registry import Line, Number, lines
+from tests.conformance.registry import LATER, NOT_OURS, Line, Number, lines
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PARTS = ROOT / "build" / "conformance"
@@ -98,12 +98,15 @@ def as_page(proofs: Sequence[Proof]) -> str:
     """The list for people: what is proven by which test, what is open and why."""
     required = [proof for proof in proofs if proof.line.is_required]
     proven = sum(proof.is_proven for proof in required)
-    later = [proof for proof in proofs if proof.open is not None]
-    page = HEAD + f"{len(proofs)} lines; {len(required)} are required now, and {proven} of them are proven.\n"
-    page += "\n## Open\n\n" + _table(
-        ("Line", "What it says", "Why it is open"),
-        [(str(proof.line.number), _says(proof), _why(proof)) for proof in later],
-    )
+    not_ours = [proof for proof in proofs if proof.line.is_not_ours]
+    waiting = [proof for proof in proofs if proof.open is not None and not proof.line.is_not_ours]
+    history = sum(isinstance(proof.line.number, str) for proof in proofs)
+    page = HEAD + f"{len(proofs) - history} lines and {history} rows of the history: {len(required)} are required, "
+    page += f"{proven} of them are proven, and {len(not_ours)} do not apply.\n"
+    for title, why, chosen in (("Open", "Why it is open", waiting), ("Does not apply", "Why not", not_ours)):
+        page += f"\n## {title}\n\n" + _table(
+            ("Line", "What it says", why), [(str(one.line.number), _says(one), _why(one)) for one in chosen]
+        )
     for section in dict.fromkeys(proof.line.section for proof in proofs):
         rows = [
             (str(proof.line.number), _says(proof), "<br>".join(_names(proof)) or _why(proof))
@@ -156,7 +159,7 @@ def _says(proof: Proof) -> str:
 
 
 def _why(proof: Proof) -> str:
-    return (proof.open or "").removeprefix("later: ")
+    return (proof.open or "").removeprefix(LATER).removeprefix(NOT_OURS)
 
 
 if __name__ == "__main__":

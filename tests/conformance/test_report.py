@@ -66,6 +66,15 @@ def test_what_waits_is_open_with_its_reason() -> None:
     assert "| 1 | It holds. | Kafka's client APIs |" in report.as_page([proof])
 
 
+def test_what_does_not_apply_stands_apart_with_its_argument() -> None:
+    line = Line(number=1, section="s", statement="It holds.", state="does not apply: there is none here")
+    page = report.as_page([report.Proof(line=line, outcomes={})])
+    assert "1 lines and 0 rows of the history: 0 are required, 0 of them are proven, and 1 do not apply." in page
+    argued = page.partition("## Does not apply")[2]
+    assert "| 1 | It holds. | there is none here |" in argued
+    assert "It holds" not in page.partition("## Does not apply")[0]
+
+
 def test_a_row_of_the_history_names_its_source() -> None:
     line = Line(number="H1", section="s", statement="It holds.", state="required", source="KAFKA-10527")
     proof = report.Proof(line=line, outcomes={"tests/test_a.py::test_a": "passed"})
