@@ -22,9 +22,8 @@ from pykraft.errors import StorageError
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
 from pykraft.log.lane import BeginAnew, DeleteBefore, Job, WriteQuarantine
-from pykraft.sim.alarm import Alarm
 from pykraft.sim.bulk import BulkLane
-from pykraft.sim.clock import NodeClock
+from pykraft.sim.clock import Alarm, NodeClock
 from pykraft.sim.dialect import Dialect, Negotiation
 from pykraft.sim.disk import Interrupted, VirtualDisk
 from pykraft.sim.ledger import Ledger
