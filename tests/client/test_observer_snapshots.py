@@ -9,17 +9,19 @@ from pathlib import Path
 import pytest
 
 from pykraft.client import Node
+from pykraft.client.log_start import FAR_OFFSET
 from pykraft.client.observer import FetchLimits, Observer, Start
 from pykraft.client.state_reader import StateReader
 from pykraft.errors import UsageError
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import decode_values
+from pykraft.protocol.schema import Body
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 from tests.client.logs import PATIENT, ScriptedLog, with_log
 from tests.client.nodes import alone
-from tests.client.scripted import until
+from tests.client.scripted import Answer, until
 from tests.client.test_observer import observing, offset_asked, values_of
-from tests.snapshot.snapshots import ID, content, small_batches
+from tests.snapshot.snapshots import ID, content, id_of, small_batches
 
 SMALL_SLICES = FetchLimits(wait_ms_max=20, size_bytes_max=5_000)
 STATE = [value for batch in content(small_batches()) for value in batch if isinstance(value, bytes)]
@@ -167,6 +169,47 @@ def test_of_a_log_that_is_whole_only_the_first_leaders_change_is_left_out() -> N
             assert await observer.begin() == 0
             batch = await anext(observer)
             assert (batch.base_offset, batch.values()) == (1, [b"a"])
+
+    with_log(main)
+
+
+def test_a_log_that_is_cleaned_while_its_start_is_looked_for_begins_later() -> None:
+    async def main(log: ScriptedLog) -> None:
+        cleaned(log)
+
+        def clean_on(node_id: int, body: Body) -> Answer:
+            [asked] = body["topics"][0]["partitions"]
+            if asked["fetch_offset"] == 157 and asked["last_fetched_epoch"] == 3:
+                log.answer = log.serve
+                log.batches.clear()
+                log.clean(id_of(200, 4), b"")
+                log.append(b"much later")
+            return log.serve(node_id, body)
+
+        log.answer = clean_on
+        async with observing(log) as observer:
+            assert await values_of(observer, 1) == [b"much later"]
+            assert observer.next_offset == 201
+
+    with_log(main)
+
+
+@pytest.mark.parametrize("named", [id_of(156, 3), id_of(157, -1), id_of(-1, 3)])
+def test_a_snapshot_that_cannot_stand_in_the_place_is_not_fetched(named: OffsetAndEpoch) -> None:
+    async def main(log: ScriptedLog) -> None:
+        cleaned(log)
+
+        def once(node_id: int, body: Body) -> Answer:
+            if body["topics"][0]["partitions"][0]["fetch_offset"] == FAR_OFFSET:
+                return log.serve(node_id, body)
+            log.answer = log.serve
+            return log.body(snapshot_id=named)
+
+        log.answer = once
+        loaded = Loaded()
+        async with loading(log, loaded, 157) as observer:
+            assert await values_of(observer, 1) == [b"after"]
+        assert loaded.ids == [ID]
 
     with_log(main)
 

@@ -115,6 +115,7 @@ class Observer:
         self._load_snapshot = load_snapshot
         self._snapshots = SnapshotFetch(self._leader, patience, size_bytes_max=limits.size_bytes_max)
         self._window: Window | None = None
+        self._is_under_way = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -167,6 +168,7 @@ class Observer:
         assert self._window is not None
         while (batch := self._window.take()) is None:
             await self._fetch(self._window)
+        self._is_under_way = True
         return batch
 
     async def _fetch(self, window: Window) -> None:
@@ -214,15 +216,19 @@ class Observer:
 
     async def _instead_of_records(self, window: Window, answer: FetchResponse, snapshot_id: OffsetAndEpoch) -> None:
         """The leader names a snapshot in the place of the records that were asked for. Errors: as `__anext__`."""
-        self._leader.accept()
         offset, log_start_offset = window.end_offset, Offset(max(0, answer.log_start_offset))
         if window.drop_held():
             return
+        if snapshot_id.offset < offset or snapshot_id.epoch < 0:
+            self._leader.reject(f"it names the snapshot {stem_of(snapshot_id)} in the place of offset {offset}")
+            return
+        self._leader.accept()
+        await self._leader.pause()
         if self._load_snapshot is not None:
             await self._load(snapshot_id)
-        elif window.end_epoch is None and log_start_offset == 0:
+        elif not self._is_under_way and offset == log_start_offset == 0:
             self._go_on_at(Offset(1))
-        elif window.end_epoch is None and (offset == log_start_offset or self._start is Start.EARLIEST):
+        elif not self._is_under_way and (offset == log_start_offset or self._start is Start.EARLIEST):
             self._go_on_at(log_start_offset, await epoch_before(self._leader, log_start_offset))
         else:
             raise UsageError(
