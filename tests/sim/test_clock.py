@@ -1,4 +1,4 @@
-"""Virtual time goes forward only, what is due at the same time happens in the order of planning, and timers follow clocks."""
+"""Virtual time goes forward only, in the order of planning where two things are due at once; timers follow clocks."""
 
 from __future__ import annotations
 
