@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from pykraft.log.lane import AppendBatches, DeleteBefore, Job, Truncate
 from pykraft.protocol.batch import BatchHeader
+from pykraft.sim.spoken import LogEnd
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 
 BEGINNING = OffsetAndEpoch(Offset(0), Epoch(0))
@@ -59,6 +60,11 @@ class Ledger:
     def last_epoch(self) -> int:
         """Epoch of the last batch, which may be in a snapshot; 0 without one."""
         return self.entries[-1].epoch if self.entries else self.begin.epoch
+
+    @property
+    def end(self) -> LogEnd:
+        """Both."""
+        return LogEnd(epoch=self.last_epoch, offset=self.end_offset)
 
     def at(self, offset: int) -> Entry | None:
         """The batch that holds this offset."""

@@ -21,14 +21,13 @@ from pykraft.config import NodeConfig
 from pykraft.errors import StorageError
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
-from pykraft.log.lane import BeginAnew, DeleteBefore, Job, WriteQuarantine
+from pykraft.log.lane import BeginAnew, Job, WriteQuarantine
 from pykraft.sim.bulk import BulkLane
 from pykraft.sim.clock import Alarm, NodeClock
 from pykraft.sim.dialect import Dialect, Negotiation
 from pykraft.sim.disk import Interrupted, VirtualDisk
 from pykraft.sim.ledger import Ledger
-from pykraft.sim.settings import LISTENER, node_at, port_of
-from pykraft.sim.spoken import LogEnd
+from pykraft.sim.settings import node_at, port_of
 from pykraft.sim.wiretap import Wiretap
 from pykraft.types import Buffer, Endpoint, Io, ReplicaKey
 
@@ -120,7 +119,7 @@ class Process:
         self._take(partial(self._received, connection, frame))
 
     def _accepted(self, connection: ConnectionId) -> None:
-        self.host.on_accepted(connection, LISTENER, self._node.clock.instant)
+        self.host.on_accepted(connection, self._node.config.default_listener, self._node.clock.instant)
 
     def _connected(self, connection: ConnectionId) -> None:
         self._world.touch(self._node)
@@ -137,9 +136,7 @@ class Process:
         self._world.trace.absorb(frame)
         if self._negotiation is not None:
             frame = self._negotiation.received(connection, frame)
-        ledger = self._node.ledger
-        log = LogEnd(epoch=ledger.last_epoch, offset=ledger.end_offset)
-        self.wiretap.heard(connection, frame, log, is_damaged=self._node.is_damaged)
+        self.wiretap.heard(connection, frame, self._node.ledger.end, is_damaged=self._node.is_damaged)
         self.host.on_frame(connection, frame, self._node.clock.instant)
 
     def dial(self, endpoint: Endpoint) -> ConnectionId:
@@ -173,9 +170,6 @@ class Process:
             ledger.cut(self.host.log_end_offset)
         elif isinstance(job, BeginAnew) and self.host.raft is not None:
             ledger.begin_anew_at(self.host.raft.log.end)
-            self._world.faults.happened("snapshot installed", self._node)
-        elif isinstance(job, DeleteBefore):
-            self._world.faults.happened("log cleaned", self._node)
         self._queue.append(job)
         if not self._lane_is_busy:
             self._begin()
@@ -235,7 +229,7 @@ class Process:
         self._world.touch(self._node)
         if self.waits_for_disk(lambda: self._perform(jobs, until_told_us)):
             return
-        self._world.faults.performs(self._node, jobs)
+        self._world.faults.snapshot.performs(self._node, jobs)
         try:
             io = self.host.lane.perform(jobs)
         except Interrupted as interruption:
@@ -334,6 +328,7 @@ class Node:
         self._world.watch.stopped(self, error)
         self._world.trace.note(self.node_id, f"stops: {error}")
         self.kill()
+        self._world.faults.wipe.failed(self, error)
 
     def stopped(self, error: Exception | None) -> None:
         """The host gave up or is done."""

@@ -191,6 +191,12 @@ class World:
         """Something happens to this node: look at it once the event is over."""
         self._touched[int(node.node_id)] = node
 
+    def has_news(self, node: Node) -> bool:
+        """Whether the platter of a running node has a newer snapshot than its host has heard of: that is told soon."""
+        raft = node.host.raft if node.host is not None else None
+        newest = self.durable_snapshots(node)[-1:]
+        return raft is not None and any(each not in raft.log.snapshots for each in newest)
+
     def durable_entry(self, node: Node, offset: int) -> Entry | None:
         """The batch that holds this offset and that a power loss now would leave on this node."""
         return self._platters[node.node_id].entry_at(offset)

@@ -43,7 +43,7 @@ def fall_behind(world: World, node_id: int) -> None:
 @pytest.mark.parametrize("kind", SNAPSHOT)
 def test_a_process_ends_in_it(kind: str) -> None:
     world = busy_world()
-    faults, tries = world.faults._snapshot, 0
+    faults, tries = world.faults.snapshot, 0
     while not world.faults.counts[kind]:
         tries += 1
         for _ in range(6):
@@ -64,7 +64,7 @@ def test_in_a_world_without_snapshots_there_is_nothing_to_end() -> None:
 
 def test_what_was_prepared_is_taken_back() -> None:
     world = busy_world()
-    faults = world.faults._snapshot
+    faults = world.faults.snapshot
     for act in faults.kinds.values():
         assert act()
     faults.stop()

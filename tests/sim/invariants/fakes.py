@@ -111,6 +111,7 @@ class World:
         )
         self.platters: dict[int, list[Entry]] = {}
         self.snapshots: dict[int, tuple[OffsetAndEpoch, ...]] = {}
+        self.news: set[int] = set()
         self.contents: dict[tuple[int, OffsetAndEpoch], bytes] = {}
         self.ledgers: dict[int, Ledger] = {}
         self.workload = SimpleNamespace(history=SimpleNamespace(operations=[]))
@@ -136,6 +137,9 @@ class World:
 
     def durable_snapshots(self, node: Any) -> Sequence[OffsetAndEpoch]:
         return self.snapshots.get(int(node.node_id), ())
+
+    def has_news(self, node: Any) -> bool:
+        return int(node.node_id) in self.news
 
     def durable_snapshot(self, node: Any, snapshot_id: OffsetAndEpoch) -> bytes | None:
         return self.contents.get((int(node.node_id), snapshot_id))

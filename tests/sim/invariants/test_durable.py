@@ -20,6 +20,12 @@ def test_a_log_that_ends_where_its_node_says_is_accepted_and_a_damaged_one_anywa
     made(7).persisted(node(log_end_offset=5, is_damaged=True))
 
 
+def test_a_snapshot_that_the_node_has_not_heard_of_may_hold_more() -> None:
+    oracle = made(7)
+    oracle.world.news.add(1)  # type: ignore[attr-defined]
+    oracle.persisted(node(log_end_offset=5))
+
+
 @pytest.mark.parametrize("durable", [4, 6])
 def test_a_log_that_ends_elsewhere_on_the_platter_is_found(durable: int) -> None:
     with pytest.raises(ViolationError, match=f"ends at 5, on the platter at {durable}"):

@@ -31,6 +31,12 @@ def test_a_question_to_somebody_else_or_of_a_damaged_node_acknowledges_nothing()
     made(5).before_send(node(leader_id=2, is_damaged=True), fetch(4))
 
 
+def test_a_snapshot_that_the_node_has_not_heard_of_may_hold_more() -> None:
+    oracle = made(7)
+    oracle.world.news.add(1)  # type: ignore[attr-defined]
+    oracle.before_send(node(leader_id=2), fetch(5))
+
+
 @pytest.mark.parametrize(("offset", "epoch"), [(6, 1), (4, 1), (5, 2)])
 def test_anything_else_is_found(offset: int, epoch: int) -> None:
     with pytest.raises(

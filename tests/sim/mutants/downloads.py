@@ -73,7 +73,7 @@ MUTANTS = (
     Mutant(
         plant=cut_of_a_resumed_download_is_forgotten,
         source="ours, nearly: a part outlives a loss of power",
-        scenario="snapshots",
+        scenario="hollow",
     ),
     Mutant(
         plant=listener_is_not_given_the_snapshot,

@@ -107,11 +107,6 @@ def snapshot_replaces_a_longer_log(patch: Patch) -> None:
     patch.setattr(LogView, "is_older_than", lambda self, snapshot_id: self.end != snapshot_id)
 
 
-def snapshots_are_compared_by_offset(patch: Patch) -> None:
-    """Whether a snapshot holds more than a log is decided by where both end, without a look at epochs."""
-    patch.setattr(LogView, "is_older_than", lambda self, snapshot_id: self.end_offset < snapshot_id.offset)
-
-
 def installed_log_keeps_its_segments(patch: Patch) -> None:
     """A snapshot takes the place of a log in memory, and the former segments stay in the directory."""
     begin_anew_at = Log.begin_anew_at
@@ -163,7 +158,7 @@ MUTANTS = (
     Mutant(
         plant=snapshot_is_renamed_before_it_is_synced,
         source="ALICE (OSDI 2014): rename before fsync",
-        scenario="snapshots",
+        scenario="hollow",
     ),
     Mutant(
         plant=snapshot_has_no_durable_name,
@@ -188,11 +183,6 @@ MUTANTS = (
     Mutant(
         plant=snapshot_replaces_a_longer_log,
         source="KafkaRaftLog.truncateToLatestSnapshot (compares first)",
-        scenario="snapshots",
-    ),
-    Mutant(
-        plant=snapshots_are_compared_by_offset,
-        source="KIP-630; Kafka OffsetAndEpoch.compareTo (epoch before offset)",
         scenario="snapshots",
     ),
     Mutant(

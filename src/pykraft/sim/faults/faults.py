@@ -10,7 +10,6 @@ Source: FoundationDB's simulation; TigerBeetle's VOPR; swarm testing (Groce et a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Collection
 
-    from pykraft.log.lane import Job
     from pykraft.sim.disk import Interrupted
     from pykraft.sim.node import Node
     from pykraft.sim.world import World
@@ -54,7 +52,8 @@ class Faults:
         self._number = 0
         self._process = ProcessFaults(self._harm)
         self._membership = MembershipFaults(self._harm)
-        self._snapshot = SnapshotFaults(self._harm)
+        self.snapshot = SnapshotFaults(self._harm)
+        self.wipe = WipeFaults(self._harm)
         self._families = (
             self._process,
             NetworkFaults(self._harm),
@@ -62,9 +61,9 @@ class Faults:
             ClockFaults(self._harm),
             VersionFaults(self._harm),
             SilentFaults(self._harm),
-            WipeFaults(self._harm),
+            self.wipe,
             self._membership,
-            self._snapshot,
+            self.snapshot,
         )
         self._kinds = _swarm(world, rng)
         self._acts: dict[str, Act] = {kind: act for each in self._families for kind, act in each.kinds.items()}
@@ -134,10 +133,6 @@ class Faults:
     def happened(self, kind: str, node: Node) -> None:
         """Count what is no harm, and is of interest beside it."""
         self._harm.happened(kind, node)
-
-    def performs(self, node: Node, jobs: Sequence[Job]) -> None:
-        """The ordered lane of a node is about to do these."""
-        self._snapshot.performs(node, jobs)
 
     def committed(self) -> None:
         """A node learned of a commit."""

@@ -59,6 +59,7 @@ CONSEQUENCES: Final = (
     "snapshot loaded",
     "snapshot installed",
     "log cleaned",
+    "damaged snapshot",
     "auto join",
 )
 """Counted, and not drawn."""

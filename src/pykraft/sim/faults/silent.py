@@ -1,9 +1,9 @@
 """Disks that lie: a bit that flips at rest, a page that was synced and is not there, a page in the wrong place.
 
 Nobody is told when it happens. It is seen when the file is read from the platter: after a loss of power, or once the
-page cache has let go of it. Only logs, their indexes and the epoch checkpoint are harmed: of ``quorum-state`` no other
-replica has a copy, so a node whose is damaged refuses to start and asks for its operator. The atlas decides which
-copies may be harmed; a lie waits for the first sync at which it may be told.
+page cache has let go of it. Only logs, their indexes, the epoch checkpoint and snapshots are harmed: of
+``quorum-state`` no other replica has a copy, so a node whose is damaged refuses to start and asks for its operator. The
+atlas decides which copies may be harmed; a lie waits for the first sync at which it may be told.
 
 Source: Bairavasundaram et al. (FAST 2008), where bit rot, lost and misdirected writes are told apart; Protocol-Aware
 Recovery (FAST 2018); TigerBeetle's storage simulator.
@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Final
 from pykraft.log.epoch_checkpoint import FILE_NAME as EPOCHS
 from pykraft.protocol.batch import scan
 from pykraft.sim.faults.harm import RECOVERING, Act, Harm
+from pykraft.sim.faults.wipe import is_replica_of_its_own
 from pykraft.sim.inode import PAGE_SIZE_BYTES, Inode
 from pykraft.sim.oracle import LOG_SUFFIX
+from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path
 
 if TYPE_CHECKING:
     from pykraft.sim.node import Node
@@ -30,6 +32,7 @@ LOG_PROBABILITY: Final = 0.8
 EVICTED_PROBABILITY: Final = 0.5
 NODES_TRIED: Final = 5
 CACHES: Final = (".index", ".timeindex", EPOCHS)
+SNAPSHOT_SUFFIX: Final = ".checkpoint"
 
 
 class SilentFaults:
@@ -53,7 +56,9 @@ class SilentFaults:
 
     def _flip_at(self, node: Node) -> bool:
         rng = self._harm.rng
-        names = self._names(node, (LOG_SUFFIX,) if rng.random() < LOG_PROBABILITY else CACHES)
+        can_be_given_another_disk = not is_replica_of_its_own(self._harm.world, node)
+        rest = (*CACHES, SNAPSHOT_SUFFIX) if can_be_given_another_disk else CACHES
+        names = self._names(node, (LOG_SUFFIX,) if rng.random() < LOG_PROBABILITY else rest)
         if not names:
             return False
         name = rng.choice(sorted(names))
@@ -113,7 +118,9 @@ class SilentFaults:
         """Files of the partition with these endings that have something on the platter."""
         directory = node.disk.directory(node.config.partition_directory)
         names = directory.synced.items() if directory is not None else ()
-        return {name: inode for name, inode in names if name.endswith(endings) and inode.synced}
+        found = {name: inode for name, inode in names if name.endswith(endings) and inode.synced}
+        found.pop(checkpoint_path(Path(), BOOTSTRAP_ID).name, None)  # nobody else has it
+        return found
 
 
 def _offset_at(name: str, inode: Inode, position: int) -> int:

@@ -45,10 +45,12 @@ class SnapshotFaults:
 
     def performs(self, node: Node, jobs: Sequence[Job]) -> None:
         """The ordered lane of a node is about to do these."""
-        if self._planned.get(int(node.node_id)):
-            if any(isinstance(job, BeginAnew) for job in jobs):
+        for job in jobs:
+            if isinstance(job, BeginAnew):
+                self._harm.happened("snapshot installed", node)
                 self._reached(node, INSTALL)
-            if any(isinstance(job, DeleteBefore) for job in jobs):
+            elif isinstance(job, DeleteBefore):
+                self._harm.happened("log cleaned", node)
                 self._reached(node, CLEANING)
 
     def _plan(self, kind: str) -> bool:

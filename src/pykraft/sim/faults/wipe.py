@@ -14,13 +14,18 @@ Source: Kafka ``RaftEventSimulationTest`` (recovery after the loss of one node's
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pykraft.errors import CorruptionError
 from pykraft.sim.faults.harm import Act, Harm
 from pykraft.sim.format import replace_disk
+from pykraft.snapshot.files import parse_snapshot_file
 
 if TYPE_CHECKING:
+    from pykraft.errors import StorageError
     from pykraft.sim.node import Node
+    from pykraft.sim.world import World
 
 POLL_US: Final = 200_000
 
@@ -37,9 +42,25 @@ class WipeFaults:
 
     def _wipe(self) -> bool:
         world, node = self._harm.world, self._harm.any_node()
-        if world.atlas.waiting or not world.atlas.may_damage(node) or self._is_replica_of_its_own(node):
+        if world.atlas.waiting or not world.atlas.may_damage(node) or is_replica_of_its_own(world, node):
             return False
         self._harm.happened("wiped disk", node)
+        self._exchange(node)
+        return True
+
+    def failed(self, node: Node, error: StorageError) -> None:
+        """A node ended with this: one whose snapshot is damaged gets an empty disk, as the error advises its operator.
+
+        Until that may be done it starts again and again, perhaps in vain.
+        """
+        atlas = self._harm.world.atlas
+        is_snapshot = isinstance(error, CorruptionError) and parse_snapshot_file(Path(str(error.path)).name) is not None
+        if is_snapshot and not atlas.waiting and atlas.may_damage(node):
+            self._harm.happened("damaged snapshot", node, role=node.last_role)
+            self._exchange(node)
+
+    def _exchange(self, node: Node) -> None:
+        world = self._harm.world
         self._harm.note(node, "is given an empty disk")
         epoch = max(world.durable_election(node).epoch, node.host.epoch if node.host is not None else 0)
         world.atlas.wiped(node, epoch)
@@ -50,12 +71,6 @@ class WipeFaults:
             node.lose_power()
             node.disk.wipe()
         world.clock.after(POLL_US, lambda: self._move_on(node))
-        return True
-
-    def _is_replica_of_its_own(self, node: Node) -> bool:
-        """True when some voter set names its directory id: then ``replaced disk`` is what happens to it."""
-        sets = self._harm.world.members.in_force()
-        return any((entry := voters.get(node.node_id)) and entry.key.directory_id is not None for voters in sets)
 
     def _move_on(self, node: Node) -> None:
         """While the node has to wait, a leader that was elected with its vote is asked to resign."""
@@ -68,3 +83,9 @@ class WipeFaults:
             world.touch(world.nodes[leader.node_id])
             leader.host.resign(leader.host.epoch, world.nodes[leader.node_id].clock.instant)
         world.clock.after(POLL_US, lambda: self._move_on(node))
+
+
+def is_replica_of_its_own(world: World, node: Node) -> bool:
+    """True when some voter set names its directory id: then ``replaced disk`` is what happens to it."""
+    sets = world.members.in_force()
+    return any((entry := voters.get(node.node_id)) and entry.key.directory_id is not None for voters in sets)

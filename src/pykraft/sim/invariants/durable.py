@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 class PersistedIsDurable(Invariant):
     """When all storage jobs are done, the log ends on the platter where the node says that it ends.
 
-    Not while part of the log is known to be damaged: then the files are left as they are for a while.
+    Not while part of the log is known to be damaged: then the files are left as they are for a while. Nor while a
+    snapshot that holds more is on the platter, and its node has not heard of it.
     """
 
     def persisted(self, node: Node) -> None:
         """Compare the platter with the node's own view."""
         assert node.host is not None
-        if node.is_damaged:
+        if node.is_damaged or self.world.has_news(node):
             return
         durable, told = self.world.durable_end_offset(node), node.host.log_end_offset
         if durable != told:

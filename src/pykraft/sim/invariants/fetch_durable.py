@@ -27,6 +27,7 @@ class FetchIsDurableFirst(Invariant):
             fetched is None
             or host is None
             or node.is_damaged
+            or self.world.has_news(node)
             or (spoken.epoch, spoken.target_id) != (host.epoch, host.leader_id)
         ):
             return
