@@ -30,7 +30,6 @@ JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.sim.faults.faults": (15, "the table of all families of faults"),
     "pykraft.sim.invariants": (57, "the table of all invariants"),
     "pykraft.sim.watch": (14, "whatever oracles are told of"),
-    "pykraft.sim.node": (13, "a whole machine: its process, disk, clock and what it says"),
     "pykraft.sim.world": (18, "all parts of a world, put together"),
 }
 """Modules whose one idea is to join many: how many, and why."""
