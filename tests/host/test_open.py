@@ -57,6 +57,8 @@ def test_a_directory_id_that_is_not_configured_is_made_up_once() -> None:
     first.close()
     again = open_node(fs, replace(config(1), directory_id=None), Random(2))
     assert again.directory.directory_id == first.directory.directory_id
+    another = open_node(PageCacheFs(), replace(config(2), directory_id=None), Random(2))
+    assert another.directory.directory_id != first.directory.directory_id
 
 
 def test_what_was_written_is_there_again() -> None:
