@@ -57,9 +57,9 @@ def test_the_same_answer_twice_is_one_answer() -> None:
 
 
 @pytest.mark.conformance(87, 88)
-def test_only_voters_count_and_campaign() -> None:
-    with pytest.raises(AssertionError):
-        Tally.begin([NodeId(2)], NodeId(1))
+def test_only_voters_count() -> None:
+    stranger = Tally.begin([NodeId(2)], NodeId(1))
+    assert (stranger.granted, stranger.unanswered, stranger.is_won) == (frozenset(), (NodeId(2),), False)
     with pytest.raises(AssertionError):
         Tally.begin([NodeId(1)], NodeId(1)).record(NodeId(2), granted=True)
 

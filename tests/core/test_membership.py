@@ -81,3 +81,16 @@ def test_a_snapshot_that_replaces_the_log_replaces_what_it_said() -> None:
     assert (made.voters, made.kraft_version, made.voters_offset) == (TWO, 1, 6)
     made.replace_by(Offset(50), ())
     assert (made.voters, made.kraft_version, made.voters_offset) == (STATIC, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("node_id", "committed_end", "is_leaving"), [(3, 20, True), (3, 21, False), (1, 20, False), (5, 20, False)]
+)
+def test_who_the_newest_set_has_removed_is_leaving_while_that_is_in_doubt(
+    node_id: int, committed_end: int, is_leaving: bool
+) -> None:
+    key = voter_set(node_id).voters[0].key
+    assert grown().is_leaving(key, Offset(committed_end)) is is_leaving
+    assert not Membership(STATIC).is_leaving(key, Offset(0))
+    first = Membership(STATIC, [(Offset(6), KRaftVoters(TWO))])
+    assert first.is_leaving(key, Offset(6)) is (node_id == 3)

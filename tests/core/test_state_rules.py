@@ -71,9 +71,9 @@ def test_no_vote_can_be_added_to(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in STATES if not name.startswith("prospective")])
 @pytest.mark.conformance(81)
 def test_only_a_prospective_replica_becomes_unattached_in_its_epoch(name: str) -> None:
-    problem = why_illegal(STATES[name](), unattached(), is_voter=True)
+    problem = why_illegal(STATES[name](), unattached(), may_lead=True)
     assert problem is not None
-    assert why_illegal(prospective(), unattached(), is_voter=True) is None
+    assert why_illegal(prospective(), unattached(), may_lead=True) is None
 
 
 @pytest.mark.conformance(79)
@@ -242,7 +242,7 @@ def test_a_resigned_leader_that_is_no_voter_any_more_waits_in_the_next_epoch() -
 @pytest.mark.conformance(86)
 def test_a_resigned_leader_never_leads_its_epoch_again_and_follows_the_next() -> None:
     for new in (leader(), candidate(), follower(), unattached(), resigned()):
-        assert why_illegal(resigned(), new, is_voter=True) is not None
+        assert why_illegal(resigned(), new, may_lead=True) is not None
     made = replica(resigned())
     moves.to_follower(made, Epoch(6), NodeId(2), listeners(2), NOW)
     assert (made.role, made.epoch, made.high_watermark) == ("follower", 6, None)
@@ -252,11 +252,11 @@ def test_a_resigned_leader_never_leads_its_epoch_again_and_follows_the_next() ->
 @pytest.mark.conformance(82)
 def test_a_follower_learns_more_endpoints_of_its_leader_and_nothing_else() -> None:
     more = replace(follower(), leader_listeners=listeners(2, "OTHER"))
-    assert why_illegal(follower(), more, is_voter=True) is None
+    assert why_illegal(follower(), more, may_lead=True) is None
     for same_or_other in (
         follower(),
         replace(follower(), leader_listeners=Listeners((("OTHER", listeners(2).entries[0][1]),))),
         replace(more, leader_id=NodeId(3)),
     ):
-        assert why_illegal(follower(), same_or_other, is_voter=True) is not None
-    assert why_illegal(more, follower(), is_voter=True) is not None
+        assert why_illegal(follower(), same_or_other, may_lead=True) is not None
+    assert why_illegal(more, follower(), may_lead=True) is not None

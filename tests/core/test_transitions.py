@@ -84,7 +84,7 @@ def test_every_pair_of_states(old_type: type[State], new_type: type[State], step
     new = fresh(old, MAKERS[new_type](epoch=EPOCH + step))
     allowed = LEGAL.get(f"{old_type.__name__} {new_type.__name__}", "")
     is_legal = {-1: False, 0: allowed in ("same", "both"), 1: allowed in ("higher", "both")}[step]
-    problem = why_illegal(old, new, is_voter=True)
+    problem = why_illegal(old, new, may_lead=True)
     assert (problem is None) == is_legal, problem
     made = replica(old)
     if is_legal:
@@ -120,7 +120,7 @@ def test_the_table_holds_nothing_else() -> None:
     ],
 )
 def test_why_not(old: State, new: State, is_voter: bool, reason: str) -> None:
-    problem = why_illegal(old, new, is_voter=is_voter)
+    problem = why_illegal(old, new, may_lead=is_voter)
     assert problem is not None
     assert problem.endswith(reason)
 

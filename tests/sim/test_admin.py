@@ -30,7 +30,7 @@ def test_a_voter_is_removed_and_added_and_the_operator_hears_of_it() -> None:
 def test_a_refusal_is_an_answer() -> None:
     world, leader = led(dynamic_world())
     heard = list[Asked]()
-    stranger = ReplicaKey(world.nodes[1].node_id, world.nodes[2].directory_id)
+    stranger = ReplicaKey(world.nodes[1].node_id, world.nodes[2].key.directory_id)
     Admin(world).ask(leader, RemoveVoterRequest(voter=stranger), heard.append)
     run_until(world, lambda: bool(heard))
     assert heard[0].answer == ErrorCode.VOTER_NOT_FOUND

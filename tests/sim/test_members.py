@@ -45,7 +45,7 @@ def test_a_newcomer_knows_nobody_and_is_told_where_everybody_is() -> None:
     node = world.members.newcomer()
     assert node.node_id == 4
     assert node.first_voters == VoterSet()
-    assert node.directory_id is not None
+    assert node.key.directory_id is not None
     assert node not in world.voters()
     told = world.members.with_bootstrap(node.config).bootstrap_servers
     assert [endpoint.port for endpoint in told] == [port_of(each.config) for each in world.nodes.values()]

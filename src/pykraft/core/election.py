@@ -28,10 +28,9 @@ class Tally:
 
     @classmethod
     def begin(cls, voters: Iterable[NodeId], local_id: NodeId) -> Tally:
-        """A tally in which only the local vote is in."""
-        tally = cls(voters=frozenset(voters), granted=frozenset({local_id}))
-        assert local_id in tally.voters, "only a voter campaigns"
-        return tally
+        """A tally in which only the local vote is in; none, for one that is no voter any more and has to lead."""
+        everybody = frozenset(voters)
+        return cls(voters=everybody, granted=everybody & {local_id})
 
     def record(self, voter_id: NodeId, *, granted: bool) -> Tally:
         """This tally with the voter's latest answer in place of an earlier one."""

@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
-from pykraft.types import KRaftVoters, MembershipRecord, Offset, VoterSet
+from pykraft.types import KRaftVoters, MembershipRecord, Offset, ReplicaKey, VoterSet
 
 BOOTSTRAP_OFFSET = Offset(-1)
 """Where the entries of a bootstrap checkpoint stand: before everything."""
@@ -40,6 +40,11 @@ class _History(Generic[T]):
     @property
     def newest(self) -> tuple[Offset, T] | None:
         return (self._offsets[-1], self._values[-1]) if self._offsets else None
+
+    @property
+    def former(self) -> T | None:
+        """The value before the newest."""
+        return self._values[-2] if len(self._values) > 1 else None
 
     def at(self, offset: Offset) -> T | None:
         """The value in force at this offset: that of the newest entry at or before it."""
@@ -79,6 +84,15 @@ class Membership:
     def ignores_static(self) -> bool:
         """True when there is a configured set, and the log overrules it."""
         return self.voters_offset is not None and len(self._static) > 0
+
+    def is_leaving(self, key: ReplicaKey, committed_end: Offset) -> bool:
+        """True for a replica that the newest set has removed, while that set is not known to be committed.
+
+        Source: Raft dissertation §4.2.2.
+        """
+        newest, former = self._sets.newest, self._sets.former or self._static
+        is_in_doubt = newest is not None and newest[0] >= committed_end
+        return is_in_doubt and former.is_voter(key) and not self.voters.is_voter(key)
 
     def record(self, offset: Offset, record: MembershipRecord) -> None:
         """A control record was appended at this offset, above all others."""

@@ -220,7 +220,7 @@ def check_quorum_deadline_ms(replica: Replica, now: Instant) -> int:
 def _unattached_deadline_ms(replica: Replica, now: Instant) -> int:
     """Who was already waiting for an election goes on waiting; the others draw anew; observers never campaign."""
     state = replica.state
-    if not replica.is_voter:
+    if not replica.may_lead:
         return NEVER_MS
     match state:
         case Candidate() | Unattached() | Resigned():

@@ -160,6 +160,20 @@ class Replica:
         return self.local.key is not None and self.voters.is_voter(self.local.key)
 
     @property
+    def may_lead(self) -> bool:
+        """True for a voter, and for one that was a voter until a set that may not be committed yet.
+
+        The others may be fewer than a majority of the set that they know, and its log may be the longest: then nobody
+        else can be elected, and it has to lead until its removal is committed, without a vote of its own.
+
+        Source: Raft dissertation §4.2.2; Kafka has no such rule.
+        """
+        if self.is_voter:
+            return True
+        key = self.local.key
+        return key is not None and self.membership.is_leaving(key, self.log.committed_end_offset)
+
+    @property
     def is_only_voter(self) -> bool:
         """True when this replica alone is the quorum."""
         return self.local.key is not None and self.voters.is_only_voter(self.local.key)
@@ -173,7 +187,7 @@ class Replica:
     def may_campaign(self) -> bool:
         """True when this replica's timeouts lead to elections; after the last epoch there is none to campaign for."""
         is_fit = self.log.quarantine is None and not self.is_shutting_down
-        return self.is_voter and is_fit and self.epoch < EPOCH_MAX
+        return is_fit and self.epoch < EPOCH_MAX and self.may_lead
 
     @property
     def role(self) -> str:

@@ -61,7 +61,7 @@ MOVES: Mapping[tuple[type[State], type[State]], Move] = {
 }
 
 
-def why_illegal(old: State, new: State, *, is_voter: bool) -> str | None:
+def why_illegal(old: State, new: State, *, may_lead: bool) -> str | None:
     """The reason why ``new`` may not follow ``old``, or None when it may."""
     pair = f"{type(old).__name__} of epoch {old.epoch} -> {type(new).__name__} of epoch {new.epoch}"
     move = MOVES.get((type(old), type(new)))
@@ -69,7 +69,7 @@ def why_illegal(old: State, new: State, *, is_voter: bool) -> str | None:
         return f"{pair}: no such move"
     if not (move.higher_epoch if new.epoch > old.epoch else move.same_epoch and new.epoch == old.epoch):
         return f"{pair}: not in this epoch"
-    if isinstance(new, Prospective | Candidate | Leader) and not is_voter:
+    if isinstance(new, Prospective | Candidate | Leader) and not may_lead:
         return f"{pair}: an observer does not campaign"
     if isinstance(old, Candidate) and isinstance(new, Leader) and not old.tally.is_won:
         return f"{pair}: without a majority"
@@ -101,7 +101,7 @@ def become(replica: Replica, new: State) -> None:
     leader; NotifyLeaderChange and NotifyRole where there is news.
     """
     old = replica.state
-    problem = why_illegal(old, new, is_voter=replica.is_voter)
+    problem = why_illegal(old, new, may_lead=replica.may_lead)
     assert problem is None, problem
     if isinstance(new, Follower):
         assert new.leader_id != replica.local.id, "a replica does not follow itself"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pykraft.log.directory import Directory
 from pykraft.snapshot.bootstrap import write_bootstrap
-from pykraft.types import Uuid, VoterSet
+from pykraft.types import ReplicaKey, Uuid, VoterSet
 
 if TYPE_CHECKING:
     from pykraft.sim.node import Node
@@ -30,7 +30,7 @@ def format_directory(node: Node) -> None:
         random_uuid=lambda: Uuid(node.rng.randbytes(16)),
     )
     opened.release()
-    node.directory_id = opened.directory_id
+    node.key = ReplicaKey(node.node_id, opened.directory_id)
 
 
 def format_voters(node: Node, voters: VoterSet | None) -> None:

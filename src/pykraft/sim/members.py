@@ -68,7 +68,12 @@ class Members:
 
     def record_of(self, node: Node) -> VoterRecord | None:
         """The newest voter set in that log, or in the snapshot that it begins with."""
-        return self.electorate.newest(partial(self._is_in_ledger, node))
+        return self.electorate.newest(partial(self._is_in_ledger, node)) if self.electorate.records else None
+
+    def former_voters_of(self, node: Node) -> VoterSet:
+        """The set before the one in force in that log."""
+        held = [one for one in self.electorate.records if self._is_in_ledger(node, one.entry)]
+        return held[-2].voters if len(held) > 1 else node.first_voters
 
     def in_force(self) -> list[VoterSet]:
         """Every set that counts for some node, as it runs or as it would if the power went; the committed one first."""

@@ -267,8 +267,8 @@ class Node:
         """Of the last process when it ended."""
         self.ledger = Ledger()
         """The log as the running process sees it."""
-        self.directory_id = config.directory_id
-        """Of the disk that it has; None until the first process of a newcomer."""
+        self.key = ReplicaKey(config.node_id, config.directory_id)
+        """Id and directory id, which is that of the disk; None until that is known."""
         self.first_voters = config.voters
         """Who votes as far as its configuration and its checkpoint say."""
         self._world = world
@@ -295,14 +295,10 @@ class Node:
         except StorageError as error:
             self.failed(error)
             return
-        self.directory_id = self.process.host.directory_id
+        if self.process.host.directory_id != self.key.directory_id:
+            self.key = ReplicaKey(self.node_id, self.process.host.directory_id)
         self._world.started(self)
         self.process.start()
-
-    @property
-    def key(self) -> ReplicaKey:
-        """Id and directory id."""
-        return ReplicaKey(self.node_id, self.directory_id)
 
     def interrupted(self, interruption: Interrupted, doing: str) -> None:
         """The process ended in the middle of something."""

@@ -40,7 +40,6 @@ def node(node_id: int = 1, *, is_damaged: bool = False, is_rotten: bool = False,
     return SimpleNamespace(
         node_id=node_id,
         key=ReplicaKey(NodeId(node_id), directory_of(node_id)),
-        directory_id=directory_of(node_id),
         host=running,
         process=process,
         is_damaged=is_damaged,
@@ -104,6 +103,7 @@ class World:
         self.electorate = SimpleNamespace(records=[])
         self.members = SimpleNamespace(
             voters_of=lambda _: self.electorate.records[-1].voters if self.electorate.records else voters_of(voters),
+            former_voters_of=lambda _: voters_of(voters),
             record_of=lambda _: self.electorate.records[-1] if self.electorate.records else None,
             is_committed=lambda found: self.committed.at(found.base_offset) == found,
             nodes_of=lambda found: [node(int(each)) for each in found.ids],

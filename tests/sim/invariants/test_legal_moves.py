@@ -58,12 +58,13 @@ def test_an_observer_only_observes() -> None:
         made.changed(node(4), BEFORE, view("prospective", 2))
 
 
-def test_a_leader_that_is_no_voter_any_more_leads_on_and_resigns_and_no_other_one_leads() -> None:
+def test_who_was_a_voter_before_the_newest_set_leads_on_and_may_be_needed_once_more() -> None:
     made, others = LegalMoves(world()), VoterSet(voters_of(3).voters[1:])
     made.changed(node(1), LEADER, LEADER._replace(voters=others))
     made.changed(node(1), LEADER, view("resigned", LEADER.epoch, leader_id=1, voters=others))
+    made.changed(node(1), view("candidate", LEADER.epoch), LEADER._replace(voters=others))
     with pytest.raises(ViolationError, match="and it is no voter"):
-        made.changed(node(1), view("candidate", LEADER.epoch), LEADER._replace(voters=others))
+        made.changed(node(4), view("candidate", LEADER.epoch), LEADER._replace(leader_id=4, voters=others))
 
 
 def test_an_only_voter_does_it_all_at_once_and_old_versions_need_not_ask() -> None:

@@ -62,7 +62,7 @@ def _pass_deadlines(replica: Replica, now: Instant) -> None:
             if state.election_deadline_ms <= now.mono_ms and replica.may_campaign:
                 to_prospective(replica, now)
         case Prospective():
-            if not replica.is_voter or (state.election_deadline_ms <= now.mono_ms and replica.may_campaign):
+            if not replica.may_lead or (state.election_deadline_ms <= now.mono_ms and replica.may_campaign):
                 give_up_campaign(replica, now)
         case Candidate():
             if state.election_deadline_ms <= now.mono_ms and replica.may_campaign:

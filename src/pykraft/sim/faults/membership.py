@@ -199,7 +199,7 @@ class MembershipFaults:
         """Ask until it is a voter."""
         world = self._harm.world
         leader = world.newest_leader()
-        if leader is None or node.directory_id is None or not world.atlas.may_join(node):
+        if leader is None or node.key.directory_id is None or not world.atlas.may_join(node):
             self._harm.later(RETRY_US, lambda: self._add(kind, node))
             return
         message = AddVoterRequest(

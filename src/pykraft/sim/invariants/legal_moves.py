@@ -2,10 +2,11 @@
 
 The moves are told anew here, as what is seen from outside between two events: whoever wants to be a candidate asked
 for pre-votes before, a leader was a candidate of the same epoch, and who resigned led. An observer only observes; but a
-leader goes on when it has removed itself, and may resign then.
+leader goes on when it has removed itself, and may resign then. Who was a voter before the newest set in its log may be
+needed once more, since that set need not be committed.
 
-Source: Kafka ``QuorumState`` (transitions); KIP-996; NoIllegalState and ValidRolesAndStates of Vanlightly's
-specification of KRaft.
+Source: Kafka ``QuorumState`` (transitions); KIP-996; Raft dissertation §4.2.2; NoIllegalState and ValidRolesAndStates
+of Vanlightly's specification of KRaft.
 """
 
 from __future__ import annotations
@@ -37,18 +38,22 @@ class LegalMoves(Invariant):
         if not now.is_up:
             return
         who = f"node {node.node_id}, which was {was.role} in epoch {was.epoch}, is {now.role} in epoch {now.epoch}"
-        is_leaving = now.role in LEAVING_ROLES and not self._begins(was, now)
-        if not now.voters.is_voter(node.key) and now.role not in OBSERVER_ROLES and not is_leaving:
+        if (
+            now.role not in OBSERVER_ROLES
+            and not now.voters.is_voter(node.key)
+            and not self._is_leaving(node, was, now)
+        ):
             raise self.violated(f"{who}, and it is no voter")
         if now.leads is not (now.leader_id == node.node_id) and now.role != "resigned":
             raise self.violated(f"{who}, and takes {now.leader_id} for the leader")
         if len(now.voters) > 1 and not self._may_follow(was, now):
             raise self.violated(who)
 
-    @staticmethod
-    def _begins(was: View, now: View) -> bool:
-        """True for a leadership that was none before."""
-        return now.leads and (was.role, was.epoch) != (now.role, now.epoch)
+    def _is_leaving(self, node: Node, was: View, now: View) -> bool:
+        """True for one that is only about to be an observer."""
+        begins = now.leads and (was.role, was.epoch) != (now.role, now.epoch)
+        has_led = now.role in LEAVING_ROLES and not begins
+        return has_led or self.world.members.former_voters_of(node).is_voter(node.key)
 
     def _may_follow(self, was: View, now: View) -> bool:
         if was.role == DOWN:

@@ -23,7 +23,7 @@ class VotesAreOfTheDisk(Invariant):
     def before_send(self, node: Node, spoken: Spoken) -> None:
         """Compare the directory id that was asked with that of the node."""
         asked = spoken.granted
-        if asked is not None and asked.voter_directory_id not in (None, node.directory_id):
+        if asked is not None and asked.voter_directory_id not in (None, node.key.directory_id):
             what = "pre-vote" if asked.is_pre_vote else "vote"
             seen = f"node {node.node_id} gives {asked.candidate_id} its {what} in epoch {asked.epoch}"
             raise self.violated(f"{seen}, and another disk was asked for it")
