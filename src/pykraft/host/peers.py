@@ -18,12 +18,12 @@ It refuses to know retries and back-off, which are the core's. Source: Kafka's `
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pykraft.core.effects import Peer, Send
 from pykraft.core.events import ResponseReceived, SendFailed
-from pykraft.core.messages import FetchRequest, FetchResponse, FetchSnapshotResponse
+from pykraft.core.messages import FetchRequest, FetchResponse, FetchSnapshotResponse, TopLevelError
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.connections import DialedConnection
 from pykraft.host.inbox import NO_BATCHES, Inbox
@@ -34,18 +34,25 @@ from pykraft.rpc.context import RpcContext
 from pykraft.rpc.fetched import read_batches, with_batches
 from pykraft.types import Buffer, Instant
 
+COMPLAINTS_MAX: Final = 20
+"""Different lines about one peer that are remembered as told."""
 PEERS_MAX: Final = 100
 """Peers that are remembered; beyond, the one that was not asked for the longest time is dropped."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Contact:
-    """One peer: the newest request that has no answer, whether the disk lets it leave, and the connection."""
+    """One peer: the newest request that has no answer, whether the disk lets it leave, and the connection.
+
+    ``told`` is what was reported of it since it last gave a good answer: it is asked again every few milliseconds, and
+    an operator needs each line once.
+    """
 
     peer: Peer
     wanted: Send | None = None
     may_leave: bool = False
     link: DialedConnection | None = None
+    told: set[str] = field(default_factory=set)
 
 
 class Peers:
@@ -177,6 +184,10 @@ class Peers:
         send, contact.wanted = contact.wanted, None
         assert send is not None, "what was answered was asked, and nothing newer"
         message, batches = answer.message, NO_BATCHES
+        if message.error:
+            self._explain(contact, message.error, is_above=isinstance(message, TopLevelError))
+        else:
+            contact.told.clear()
         slice_data: Buffer = b""
         if isinstance(message, FetchResponse):
             fetched = read_batches(answer.records)
@@ -190,9 +201,27 @@ class Peers:
     def _give_up(self, contact: _Contact, reason: str) -> None:
         """One line, close the connection, and whatever was asked has failed."""
         self.violations += 1
-        self._ports.report(f"closing the connection to peer {contact.peer.id} at {contact.peer.endpoint}: {reason}")
+        self._tell(contact, f"closing the connection to peer {contact.peer.id} at {contact.peer.endpoint}: {reason}")
         self._hang_up(contact)
         self._fail(contact, ErrorCode.BROKER_NOT_AVAILABLE)
+
+    def _explain(self, contact: _Contact, error: int, *, is_above: bool) -> None:
+        """Say what an operator has to mend; ``is_above`` means that the error is not about the partition."""
+        who = f"peer {contact.peer.id} at {contact.peer.endpoint}"
+        if error == ErrorCode.INCONSISTENT_CLUSTER_ID:
+            own = self._context.cluster_id
+            self._tell(contact, f"{who} belongs to another cluster than this node, whose cluster.id is {own}")
+        elif error == ErrorCode.INVALID_REQUEST and is_above:
+            own = self._context.topic_name
+            self._tell(contact, f"{who} has perhaps no topic {own}, which this node keeps: see pykraft.topic")
+
+    def _tell(self, contact: _Contact, text: str) -> None:
+        """One line, unless it was said already."""
+        if text not in contact.told:
+            if len(contact.told) >= COMPLAINTS_MAX:
+                contact.told.clear()
+            contact.told.add(text)
+            self._ports.report(text)
 
     def _hang_up(self, contact: _Contact) -> None:
         link, contact.link = contact.link, None

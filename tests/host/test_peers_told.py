@@ -1,0 +1,78 @@
+"""What a node reports of a peer that it asks again every few milliseconds: each line once, until it answers well."""
+
+from __future__ import annotations
+
+from pykraft.errors import ErrorCode
+from pykraft.host.peers import COMPLAINTS_MAX
+from pykraft.protocol.api import ApiKey, encode_response
+from tests.host.fakes import CONTEXT
+from tests.host.test_connections import vote_answer
+from tests.host.test_peers import Desk
+
+
+def refusal(error: int, *, wire_id: int) -> bytes:
+    return b"".join(bytes(part) for part in encode_response(ApiKey.VOTE, 2, wire_id, {"error_code": error}))
+
+
+def asked_and_answered(desk: Desk, error: int) -> None:
+    """One question, and its answer."""
+    desk.send()
+    connection, _, wire_id = desk.asked[-1]
+    good = vote_answer(wire_id=wire_id)
+    desk.peers.on_frame(connection, refusal(error, wire_id=wire_id) if error else good)
+
+
+def connected() -> Desk:
+    desk = Desk()
+    desk.send()
+    connection = desk.connect()
+    desk.peers.on_frame(connection, vote_answer(wire_id=1))
+    return desk
+
+
+def test_another_cluster_is_told_once_and_again_after_a_good_answer() -> None:
+    desk = connected()
+    told = f"peer 2 at node2:9002 belongs to another cluster than this node, whose cluster.id is {CONTEXT.cluster_id}"
+    for _ in range(3):
+        asked_and_answered(desk, ErrorCode.INCONSISTENT_CLUSTER_ID)
+    assert desk.ports.reports == [told]
+    asked_and_answered(desk, 0)
+    asked_and_answered(desk, ErrorCode.INCONSISTENT_CLUSTER_ID)
+    assert desk.ports.reports == [told, told]
+
+
+def test_another_topic_is_guessed() -> None:
+    desk = connected()
+    asked_and_answered(desk, ErrorCode.INVALID_REQUEST)
+    topic = CONTEXT.topic_name
+    assert desk.ports.reports == [
+        f"peer 2 at node2:9002 has perhaps no topic {topic}, which this node keeps: see pykraft.topic"
+    ]
+
+
+def test_other_errors_are_the_cores_business() -> None:
+    desk = connected()
+    asked_and_answered(desk, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    assert desk.ports.reports == []
+
+
+def test_a_connection_that_is_closed_again_and_again_is_told_once() -> None:
+    desk = Desk()
+    for reason in ("it calls our request invalid", "it calls our request invalid", "two leaders in epoch 3"):
+        desk.send()
+        desk.connect()
+        desk.peers.close(2, reason)
+    assert [line.rpartition(": ")[2] for line in desk.ports.reports] == [
+        "it calls our request invalid",
+        "two leaders in epoch 3",
+    ]
+    assert desk.peers.violations == 3
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    desk = Desk()
+    for number in [*range(COMPLAINTS_MAX + 1), 0]:
+        desk.send()
+        desk.connect()
+        desk.peers.close(2, f"two leaders in epoch {number}")
+    assert len(desk.ports.reports) == COMPLAINTS_MAX + 2
