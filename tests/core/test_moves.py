@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from pykraft.core import moves
 from pykraft.core.effects import AppendBatches, RejectProposal, WriteElectionState
 from pykraft.core.election import NEVER_MS
+from pykraft.core.membership import Membership
 from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
 from pykraft.errors import NotLeaderError
-from pykraft.types import Election, Epoch, LeaderChange, Listeners, NodeId, Offset
+from pykraft.types import (
+    KRAFT_VERSIONS,
+    ControlRecord,
+    Election,
+    Epoch,
+    KRaftVersion,
+    KRaftVoters,
+    LeaderChange,
+    Listeners,
+    MembershipRecord,
+    NodeId,
+    Offset,
+    VersionRange,
+    Voter,
+    VoterSet,
+)
 from tests.core.replicas import (
     EPOCH,
     LATER_MS,
@@ -142,6 +159,29 @@ def test_an_only_voter_leads_in_one_step_and_is_never_deposed() -> None:
 
 
 @pytest.mark.conformance(44, 91, 93)
+def opening(voters: VoterSet, *, level: int = 1) -> tuple[ControlRecord, ...]:
+    """What the first of these voters, elected, writes first."""
+    made = replica(candidate(count=tally(granted=(1, 2, 3))))
+    records: list[tuple[Offset, MembershipRecord]] = [
+        (Offset(4), KRaftVersion(1)),
+        (Offset(5), KRaftVoters(voters)),
+    ]
+    made.membership = Membership(voters, records if level else [])
+    moves.to_leader(made, NOW)
+    (batch,) = only(done(made), AppendBatches).batches
+    return batch.control
+
+
+def test_a_leader_that_was_moved_writes_where_it_is_with_its_first_record() -> None:
+    here = Voter(key=key(1), listeners=listeners(1), kraft_version=KRAFT_VERSIONS)
+    others = voter_set(2, 3).voters
+    for there in (replace(here, listeners=listeners(7)), replace(here, kraft_version=VersionRange(0, 0))):
+        told = opening(VoterSet.of([there, *others]))
+        assert told[1:] == (KRaftVersion(1), KRaftVoters(VoterSet.of([here, *others])))
+        assert len(opening(VoterSet.of([there, *others]), level=0)) == 1
+    assert len(opening(VoterSet.of([here, *others]))) == 1
+
+
 def test_a_resigned_leader_tells_the_others_most_caught_up_first() -> None:
     state = leader()
     state.progress.of(key(3)).fetched(Offset(9), Offset(10), NOW)

@@ -106,7 +106,7 @@ def to_leader(replica: Replica, now: Instant) -> None:
         voters=replica.voters.ids,
         granting_voters=tuple(sorted(candidate.tally.granted)),
     )
-    control = (leader_change, *_bootstrap_records(replica))
+    control = (leader_change, *_opening_records(replica))
     opening = PlannedBatch(
         base_offset=start,
         end_offset=Offset(start + len(control)),
@@ -136,11 +136,19 @@ def to_leader(replica: Replica, now: Instant) -> None:
     append_planned(replica, leader, (opening,))
 
 
-def _bootstrap_records(replica: Replica) -> tuple[MembershipRecord, ...]:
-    """What only the checkpoint of a formatted quorum says: its first leader writes it into the log, for all others."""
-    if replica.membership.voters_offset != BOOTSTRAP_OFFSET:
+def _opening_records(replica: Replica) -> tuple[MembershipRecord, ...]:
+    """The voters, if the log does not say who and where they are: the leader writes them for all others.
+
+    Only the checkpoint of a formatted quorum says it at first. And a leader that was started elsewhere has nobody to
+    tell so: it writes its own entry. That changes no majority, so nothing of the epoch has to be committed before.
+    """
+    if replica.kraft_version < 1:
         return ()
-    return (KRaftVersion(replica.kraft_version), KRaftVoters(replica.voters))
+    voters = replica.voters.with_updated(replica.local.voter)
+    assert voters is not None, "who was elected is a voter"
+    if voters == replica.voters and replica.membership.voters_offset != BOOTSTRAP_OFFSET:
+        return ()
+    return (KRaftVersion(replica.kraft_version), KRaftVoters(voters))
 
 
 def _volatile_voters(replica: Replica) -> VoterSet:

@@ -10,7 +10,7 @@ from pykraft.core.membership import BOOTSTRAP_OFFSET, Membership
 from pykraft.core.messages import DescribedReplica
 from pykraft.core.moves import to_leader
 from pykraft.errors import ErrorCode
-from pykraft.types import KRaftVersion, KRaftVoters, Offset
+from pykraft.types import KRaftVersion, KRaftVoters, Offset, VoterSet
 from tests.core.replicas import (
     NOW,
     ask,
@@ -71,4 +71,4 @@ def test_the_voters_of_a_checkpoint_count_and_not_the_configured_ones() -> None:
     message = only(ask(made, messages.DescribeQuorumRequest(asked_as="t")), Reply).message
     assert isinstance(message, messages.DescribeQuorumResponse)
     assert [voter.key for voter in message.voters] == [key(1), key(4), key(5)]
-    assert (message.observers, message.nodes) == ((), formatted.voters)
+    assert (message.observers, message.nodes) == ((), VoterSet.of([*formatted.voters, made.local.voter]).voters)

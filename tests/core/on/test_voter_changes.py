@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -13,31 +12,24 @@ from pykraft.core.effects import AppendBatches, NotifyHighWatermark, Reply
 from pykraft.core.membership import Membership
 from pykraft.core.moves import to_resigned
 from pykraft.core.on.fetch_request import note_sign_of_life
-from pykraft.core.on.timer import poll
 from pykraft.core.on.voter_changes import end_change, is_removed, write_voters
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.core.voter_change import Removal
 from pykraft.errors import ErrorCode
 from pykraft.types import (
-    KRAFT_VERSIONS,
     Io,
     KRaftVersion,
     KRaftVoters,
     MembershipRecord,
     NodeId,
     Offset,
-    Voter,
     VoterSet,
 )
-from tests.core.replicas import EPOCH, NOW, ask, done, key, later, leader, listeners, only, replica, voter_set
+from tests.core.replicas import EPOCH, NOW, ask, done, key, later, leader, only, replica, voter_set
 from tests.core.said import add_voter, update_voter
 
 VOTERS = voter_set(1, 2, 3)
-VOTERS_AS_THEY_ARE = VoterSet.of(
-    replace(voter, kraft_version=KRAFT_VERSIONS) if voter.key == key(1) else voter for voter in VOTERS.voters
-)
-"""With what the leader itself supports."""
 
 
 def dynamic(*, high_watermark: int | None = 10, voters_offset: int = 5, voters: VoterSet = VOTERS) -> Replica:
@@ -143,48 +135,6 @@ def test_an_entry_that_changes_is_written_and_one_that_does_not_is_not() -> None
     assert not [effect for effect in found if isinstance(effect, AppendBatches)]
     assert error_of(dynamic(), update_voter(voter=key(9))) == ErrorCode.VOTER_NOT_FOUND
     assert error_of(dynamic(), update_voter(versions=(0, 0))) == ErrorCode.INVALID_REQUEST
-
-
-MOVED = VoterSet.of([Voter(key=key(1), listeners=listeners(7)), *voter_set(2, 3).voters])
-"""The set as it was before the leader was moved to where it listens now."""
-
-
-def appended_by_poll(made: Replica) -> list[AppendBatches]:
-    poll(made, NOW)
-    return [effect for effect in done(made) if isinstance(effect, AppendBatches)]
-
-
-@pytest.mark.conformance(134)
-def test_a_leader_writes_where_it_listens_now() -> None:
-    made = dynamic(voters=MOVED)
-    assert len(appended_by_poll(made)) == 1
-    assert (made.voters, made.membership.voters_offset) == (VOTERS_AS_THEY_ARE, 10)
-    assert appended_by_poll(made) == []
-
-
-@pytest.mark.conformance(134)
-@pytest.mark.parametrize(
-    "made",
-    [
-        lambda: dynamic(voters=MOVED, high_watermark=None),
-        lambda: dynamic(voters=MOVED, high_watermark=5),
-        lambda: dynamic(voters=voter_set(2, 3)),
-        lambda: replica(leader(high_watermark=10, voters=MOVED), voters=MOVED),
-    ],
-)
-def test_a_leader_that_may_not_write_voters_waits_and_one_without_an_entry_has_none(
-    made: Callable[[], Replica],
-) -> None:
-    assert appended_by_poll(made()) == []
-
-
-@pytest.mark.conformance(134)
-def test_a_leader_moves_its_entry_after_the_change_that_is_under_way() -> None:
-    made = dynamic(voters=MOVED)
-    leading(made).change = Removal(request_id=3, deadline_ms=later(9).mono_ms, offset=Offset(10))
-    assert appended_by_poll(made) == []
-    leading(made).change = None
-    assert len(appended_by_poll(made)) == 1
 
 
 def test_what_was_proposed_before_comes_first() -> None:

@@ -23,7 +23,6 @@ from pykraft.core.on.asking import (
 )
 from pykraft.core.on.membership import speak_of_membership
 from pykraft.core.on.transfer import is_due, settle_transfer, transfer_deadline_ms
-from pykraft.core.on.update_voter import mend_own_entry
 from pykraft.core.on.voter_changes import end_change, is_removed
 from pykraft.core.replica import Replica
 from pykraft.core.serving import serve
@@ -148,7 +147,6 @@ def _speak(replica: Replica, now: Instant) -> None:
             if not speak_of_membership(replica, state, now):
                 send_fetch_to_leader(replica, state, now)
         case Leader():
-            mend_own_entry(replica, state, now)
             drain_if_due(replica, state, now)
             say_begin_quorum_epoch(replica, state, now)
         case Resigned():

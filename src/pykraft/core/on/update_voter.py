@@ -4,9 +4,6 @@ At level 1 an entry that changes is written into the log, and the answer does no
 is no entry: the leader remembers what it was told for as long as it leads, and an upgrade writes it. Java followers
 send it to every new leader and repeat it until they hear NONE.
 
-A leader has nobody to tell. One that came to lead before it had told where it listens now writes that itself; else
-candidates would look for it where it was, as long as it leads. (Ours: Kafka's waits until it follows.)
-
 Source: KIP-853 §UpdateRaftVoter, KAFKA-16538; Kafka ``UpdateVoterHandler``; seen with Kafka 4.3.1.
 """
 
@@ -16,7 +13,7 @@ from pykraft.core.events import RequestReceived
 from pykraft.core.messages import UpdateVoterRequest, UpdateVoterResponse
 from pykraft.core.on.fetch_request import note_sign_of_life
 from pykraft.core.on.requests import leader_only_error, reply
-from pykraft.core.on.voter_changes import voter_error, why_in_doubt, why_not_now, write_voters
+from pykraft.core.on.voter_changes import voter_error, why_in_doubt, write_voters
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
@@ -68,18 +65,3 @@ def _update(replica: Replica, leader: Leader, message: UpdateVoterRequest, now: 
         leader.volatile_voters = VoterSet.of((*leader.volatile_voters.voters, voter))
     note_sign_of_life(replica, leader, message.voter, now)
     return ErrorCode.NONE
-
-
-def mend_own_entry(replica: Replica, leader: Leader, now: Instant) -> None:
-    """Write the leader's own entry anew when it differs, as soon as a voter set may be written.
-
-    Effects: AppendBatches.
-    """
-    local = replica.local
-    if replica.kraft_version < 1 or not replica.is_voter or replica.voters.get(leader.leader_id) == local.voter:
-        return
-    if why_not_now(replica, leader)[0]:
-        return
-    voters = replica.voters.with_updated(local.voter)
-    assert voters is not None, "it is a voter"
-    write_voters(replica, leader, voters, now)
