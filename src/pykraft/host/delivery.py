@@ -176,7 +176,8 @@ class Registration:
         loader = self._loading.loader
         assert loader is not None
         assert loader.save is not None
-        self._delivery.ports.report(f"the application is asked for the snapshot {snapshot_id}: {reason.value}")
+        place = f"up to offset {snapshot_id.offset} of epoch {snapshot_id.epoch}"
+        self._delivery.ports.report(f"the application is asked for a snapshot {place}: {reason.value}")
         loader.save(snapshot_id)
         return True
 

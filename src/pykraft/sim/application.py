@@ -2,7 +2,7 @@
 
 It is given the batches like any listener, applies their values in order, and answers the reads that clients asked of
 this process: a read is a value of its own in the log, and finds what was written before it. Where the world has
-snapshots it takes them of its state, and loads one in the place of what it stands for.
+snapshots it takes them of its state, by itself or when the host asks, and loads one in the place of what it stands for.
 
 Source: Raft dissertation §6.3 and §6.4 (a read through the log is linearizable); KIP-630.
 """
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pykraft.host.delivery import CommittedBatch, Registration
 from pykraft.host.loading import Loader
 from pykraft.sim.history import Operation
+from pykraft.sim.saving import Saver
 from pykraft.sim.state import Plain, State
 from pykraft.sim.taking import Taker
 from pykraft.snapshot.reader import SnapshotReader
@@ -35,13 +36,15 @@ class Application:
         self._world = world
         self._node = node
         self._taker = Taker(world, node, world.snapshot_dice(node)) if world.records_between else None
+        self._saver = _saver(world, node) if self._taker is not None else None
         self._state = State(keeps_entries=self._taker is not None)
         self._registration: Registration | None = None
 
     def listen(self) -> None:
         """Hear of everything from the newest snapshot on, or from the first record."""
         assert self._node.host is not None
-        loader = Loader(deserializer=Plain(), load=self._load) if self._taker is not None else None
+        save = self._save if self._saver is not None else None
+        loader = Loader(deserializer=Plain(), load=self._load, save=save) if self._taker is not None else None
         self._registration = self._node.host.register(self, loader=loader)
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
@@ -55,7 +58,7 @@ class Application:
                 if operation is not None:
                     operation.read, operation.read_us = found, self._world.clock.now_us
         self._world.delivered(self._node, batches[-1].end_offset)
-        if self._taker is not None:
+        if self._taker is not None and self._saver is None:
             self._taker.committed(OffsetAndEpoch(batches[-1].end_offset, batches[-1].epoch), self._state)
 
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
@@ -72,6 +75,13 @@ class Application:
         registration.hold()
         process.submit_read(lambda: _records(reader), lambda records: self._loaded(reader.snapshot_id, records))
 
+    def _save(self, snapshot_id: OffsetAndEpoch) -> None:
+        """The host asks for the state: it is written, and nothing is heard meanwhile."""
+        assert self._registration is not None
+        assert self._saver is not None
+        self._registration.hold()
+        self._saver.save(snapshot_id, self._state, self._registration.release)
+
     def _loaded(self, snapshot_id: OffsetAndEpoch, records: Sequence[bytes]) -> None:
         assert self._registration is not None
         assert self._taker is not None
@@ -81,6 +91,12 @@ class Application:
         self._world.watch.loaded(self._node, snapshot_id)
         self._world.delivered(self._node, snapshot_id.offset)
         self._registration.release()
+
+
+def _saver(world: World, node: Node) -> Saver | None:
+    """None for an application that takes its snapshots by itself; most worlds have no other, and draw nothing."""
+    probability, dice = world.scenario.snapshots.asked_probability, world.snapshot_dice(node)
+    return Saver(world, node, dice) if probability and dice.random() < probability else None
 
 
 def _records(reader: SnapshotReader[bytes]) -> list[bytes]:

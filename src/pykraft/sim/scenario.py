@@ -130,6 +130,8 @@ class Snapshots:
     """About so many records from one snapshot of a node to the next; 0 takes none."""
     pieces_max: int = 3
     """In how many calls the records of one are written."""
+    asked_probability: float = 0.0
+    """Of each process: that its application waits to be asked, after about 100 bytes for each of these records."""
     given_up_probability: float = 0.05
     slice_size_bytes_max: tuple[int, ...] = (500, 4_000, 64_000)
     """Bytes of one FetchSnapshot."""

@@ -19,6 +19,10 @@ from pykraft.sim.scenario import Quorum, Snapshots
 from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Uuid, Voter, VoterSet
 
 LISTENER = "CONTROLLER"
+RECORD_SIZE_BYTES = 100
+"""About what a record of the workload takes in the log."""
+SNAPSHOT_INTERVAL_MS = 1_000
+"""After this time a snapshot is due that its size did not make due."""
 
 PORTS_APART = 1_000
 
@@ -59,7 +63,9 @@ def node_configs(voter_count: int, observer_count: int, quorum: Quorum, rng: Ran
     ]
 
 
-def with_snapshots(configs: Sequence[NodeConfig], snapshots: Snapshots, rng: Random) -> list[NodeConfig]:
+def with_snapshots(
+    configs: Sequence[NodeConfig], snapshots: Snapshots, records_between: int, rng: Random
+) -> list[NodeConfig]:
     """The same with one draw of what concerns snapshots."""
     slice_size_bytes_max = rng.choice(snapshots.slice_size_bytes_max)
     retention_size_bytes_max = rng.choice(snapshots.retention_size_bytes_max)
@@ -74,6 +80,8 @@ def with_snapshots(configs: Sequence[NodeConfig], snapshots: Snapshots, rng: Ran
                 retention_size_bytes_max=retention_size_bytes_max,
                 clean_interval_ms=clean_interval_ms,
                 delete_delay_ms=delete_delay_ms,
+                snapshot_record_bytes_max=records_between * RECORD_SIZE_BYTES,
+                snapshot_interval_ms=SNAPSHOT_INTERVAL_MS,
             ),
         )
         for config in configs

@@ -80,7 +80,7 @@ class World:
         self.records_between = taking.choice(scenario.snapshots.records_between)
         """About so many records from one snapshot of a node to the next; 0: there are no snapshots."""
         if self.records_between:
-            configs = with_snapshots(configs, scenario.snapshots, taking)
+            configs = with_snapshots(configs, scenario.snapshots, self.records_between, taking)
         self._taking: dict[int, Random] = {}
         self.nodes = {
             int(config.node_id or 0): Node(self, config, self._dice(seed, f"node {config.node_id}", variant))
