@@ -179,7 +179,8 @@ def _view(fs: Fs, log: Log, quarantine: Quarantine | None, notes: list[str]) -> 
     is_cut = quarantine is None or quarantine.is_cut
     if not is_cut or not snapshots or not view.is_older_than(snapshots[-1]):
         return view
-    notes.append(f"the snapshot {snapshots[-1]} holds more than the log, which ended at {view.end}: it takes its place")
+    newest, end = (f"offset {each.offset} of epoch {each.epoch}" for each in (snapshots[-1], view.end))
+    notes.append(f"the snapshot up to {newest} holds more than the log, which ended at {end}: it takes its place")
     log.begin_anew_at(snapshots[-1].offset)
     return look()
 
