@@ -92,7 +92,7 @@ def test_voters_change_in_every_way_and_nothing_is_lost(children: Children, tmp_
     quorum.start(two)
     quorum.upgrade(victim=quorum.leader)
     operator.upgrades(1)
-    operator.upgrades(2, refused="the leader supports kraft.version up to 1, not 2")
+    operator.upgrades(2, refused="kraft.version 2 was refused: INVALID_UPDATE_VERSION")
     operator.sees_voters(one, two, three)
 
     # A node that is formatted and down cannot vote; it is added when it has caught up, though the leader dies.

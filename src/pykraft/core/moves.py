@@ -144,8 +144,7 @@ def _opening_records(replica: Replica) -> tuple[MembershipRecord, ...]:
     """
     if replica.kraft_version < 1:
         return ()
-    voters = replica.voters.with_updated(replica.local.voter)
-    assert voters is not None, "who was elected is a voter"
+    voters = replica.voters.with_updated(replica.local.voter) or replica.voters  # who is being removed has no entry
     if voters == replica.voters and replica.membership.voters_offset != BOOTSTRAP_OFFSET:
         return ()
     return (KRaftVersion(replica.kraft_version), KRaftVoters(voters))
