@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.sim.mutants import (
+    asking,
     campaign,
     corruption,
     delivery,
@@ -38,6 +39,7 @@ FAMILIES = (
     membership,
     snapshots,
     downloads,
+    asking,
 )
 MUTANTS: Mapping[str, Mutant] = {mutant.name: mutant for family in FAMILIES for mutant in family.MUTANTS}
 

@@ -1,0 +1,52 @@
+"""Bugs of asking an application for its state: what is in a snapshot is not what its name says."""
+
+from __future__ import annotations
+
+from pykraft.host.delivery import Registration
+from pykraft.host.saving import Saving
+from pykraft.snapshot.schedule import Reason
+from pykraft.types import Offset, OffsetAndEpoch
+from tests.sim.mutants.mutant import Mutant
+from tests.sim.mutants.patch import Patch
+
+
+def state_has_the_name_of_the_piece_before(patch: Patch) -> None:
+    """A listener is asked for its state as of the end of the piece before the last that it was given."""
+    given, take = Saving.given, Saving.take
+    before: dict[int, tuple[OffsetAndEpoch | None, OffsetAndEpoch]] = {}
+
+    def note(self: Saving, end: OffsetAndEpoch, size_bytes: int, high_watermark: Offset) -> None:
+        _, last = before.get(id(self), (None, end))
+        before[id(self)] = (last, end)
+        given(self, end, size_bytes, high_watermark)
+
+    def take_before(self: Saving) -> tuple[OffsetAndEpoch, Reason] | None:
+        found = take(self)
+        former, _ = before.get(id(self), (None, None))
+        return found if found is None or former is None else (former, found[1])
+
+    patch.setattr(Saving, "given", note)
+    patch.setattr(Saving, "take", take_before)
+
+
+def who_works_on_what_it_was_given_is_given_more(patch: Patch) -> None:
+    """A listener that holds its registration, to write its state or to read another one, is called all the same."""
+
+    def hold(self: Registration) -> None:
+        del self
+
+    patch.setattr(Registration, "hold", hold)
+
+
+MUTANTS = (
+    Mutant(
+        plant=state_has_the_name_of_the_piece_before,
+        source="Kafka SnapshotGenerator (a snapshot has the provenance of its own image)",
+        scenario="snapshots,asked",
+    ),
+    Mutant(
+        plant=who_works_on_what_it_was_given_is_given_more,
+        source="Kafka ListenerContext (one reader at a time)",
+        scenario="snapshots,asked",
+    ),
+)
