@@ -52,11 +52,13 @@ def test_leftovers_and_strange_names_are_notes_and_a_swap_is_not(node: Path) -> 
     for name in (f"{FIRST}.log.deleted", "quorum-state.tmp", "00000000000000000010-0000000001.checkpoint.part"):
         (node / name).write_bytes(b"x")
     (node / "core.1234").write_bytes(b"x")
+    (node / "00000000000000000010-0000000001.checkpoint.damaged").write_bytes(b"x")
     (node.parent / "my notes").mkdir()
     report = look(node.parent)
     assert report.findings.damage == []
     texts = {note.path.name: note.text for note in report.findings.notes}
-    assert len(texts) == 5
+    assert len(texts) == 6
+    assert "set aside" in texts["00000000000000000010-0000000001.checkpoint.damaged"]
     assert "left over" in texts["quorum-state.tmp"]
     assert "nothing reads it" in texts["core.1234"]
     assert "nothing reads it" in texts["my notes"]

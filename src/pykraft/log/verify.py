@@ -55,6 +55,7 @@ _LOG_DIRECTORY_FILES: Final = frozenset(
     }
 )
 _PRODUCER_SNAPSHOT: Final = re.compile(r"[0-9]{20}\.snapshot")
+_SET_ASIDE: Final = ".checkpoint.damaged"
 _LEFTOVER: Final = re.compile(r".+\.(deleted|cleaned|part|tmp)")
 
 
@@ -243,6 +244,10 @@ def _tell_of_odd_name(path: Path, findings: Findings) -> None:
             expected="no segment that is half replaced, which Kafka never does to a Raft log",
             found="one",
             advice="start Kafka once on this directory, or give the replica an empty one",
+        )
+    elif path.name.endswith(_SET_ASIDE):
+        findings.add_note(
+            path, "is a damaged snapshot that a start has set aside; it does not count, and may be removed"
         )
     elif _LEFTOVER.fullmatch(path.name):
         findings.add_note(path, "is left over from work that was not finished; it does not count")

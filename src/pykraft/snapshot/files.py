@@ -6,6 +6,7 @@
 | ``<offset>-<epoch>.checkpoint.part`` | one that is being written here |
 | ``<offset>-<epoch>-<leader's epoch>.checkpoint.part`` | one that is being fetched; Kafka has any number there |
 | ``<offset>-<epoch>.checkpoint.deleted`` | one that no longer counts, and is removed when nobody waits for the disk |
+| ``<offset>-<epoch>.checkpoint.damaged`` | one that was set aside at a start: for whoever wants to look at it |
 
 Not one of them is ``bootstrap.checkpoint``, which Kafka 4.3 and earlier gave the application at formatting.
 
