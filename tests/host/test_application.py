@@ -146,3 +146,19 @@ def test_a_static_quorum_is_upgraded_once_its_voters_told_who_they_are() -> None
     host.shutdown(5_000, cluster.now)
     cluster.run_until(lambda: bool(leader.stops), limit_ms=2_000)
     assert isinstance(upgrade(1), NotRunningError)
+
+
+def test_what_reads_files_for_the_application_runs_where_files_are_read() -> None:
+    cluster = Cluster()
+    machine = cluster.leader()
+    cluster.settle()
+    done: list[str] = []
+
+    def read() -> str:
+        done.append("read")
+        return "told"
+
+    machine.running.read(read, done.append)
+    assert done == []
+    cluster.settle()
+    assert done == ["read", "told"]
