@@ -44,6 +44,7 @@ def replace_disk(node: Node) -> None:
     node.lose_power()
     node.disk.wipe()
     node.disk.trouble.mend()
+    node.disk.on_operation = None
     node.disk.liar = None
     node.config = replace(node.config, directory_id=None, voters=VoterSet())
     format_directory(node)

@@ -169,6 +169,17 @@ def silent_voters_go_with_the_removed_one(patch: Patch) -> None:
     patch.setattr(remove_voter, "write_voters", write_voters)
 
 
+def removed_voters_never_campaign(patch: Patch) -> None:
+    """A node that the newest set in its log has removed only observes, though nobody else can be elected."""
+    patch.setattr(Replica, "may_lead", property(lambda self: self.is_voter))
+
+
+def voters_of_an_installed_snapshot_are_forgotten(patch: Patch) -> None:
+    """A node that installs a snapshot keeps the voters that it knew, whatever the snapshot says."""
+    replace_by = Membership.replace_by
+    patch.setattr(Membership, "replace_by", lambda self, snapshot_end, records: replace_by(self, snapshot_end, ()))
+
+
 def bootstrap_voters_are_not_copied(patch: Patch) -> None:
     """The first leader of a formatted quorum does not write the voters of its checkpoint into the log."""
     patch.setattr(moves, "_bootstrap_records", lambda replica: ())
@@ -201,4 +212,14 @@ MUTANTS = (
         scenario="voters",
     ),
     Mutant(plant=bootstrap_voters_are_not_copied, source="KIP-853 §Bootstrapping", scenario="voters"),
+    Mutant(
+        plant=removed_voters_never_campaign,
+        source="Raft dissertation §4.2.2; ours, until the simulator found it",
+        scenario="pairs",
+    ),
+    Mutant(
+        plant=voters_of_an_installed_snapshot_are_forgotten,
+        source="KIP-853 §Snapshots; Kafka KRaftControlRecordStateMachine",
+        scenario="voters,snapshots",
+    ),
 )
