@@ -29,7 +29,7 @@ class VoterRecord:
     level: int | None = None
     """The level of kraft.version in the same batch."""
     is_opening: bool = False
-    """True in the first batch of a leader, which repeats what its checkpoint says."""
+    """True in the first batch of a leader, which names the same voters as before."""
 
 
 class Electorate:

@@ -182,7 +182,7 @@ def voters_of_an_installed_snapshot_are_forgotten(patch: Patch) -> None:
 
 def bootstrap_voters_are_not_copied(patch: Patch) -> None:
     """The first leader of a formatted quorum does not write the voters of its checkpoint into the log."""
-    patch.setattr(moves, "_bootstrap_records", lambda replica: ())
+    patch.setattr(moves, "_opening_records", lambda replica: ())
 
 
 MUTANTS = (

@@ -1,8 +1,8 @@
 """Two voter sets that follow each other differ by one voter at most.
 
 Then any majority of the one and any majority of the other have a member in common. An upgrade of kraft.version changes
-nobody: it gives the configured voters their directory ids, all of them. The first batch of a formatted quorum repeats
-what its checkpoint says.
+nobody: it gives the configured voters their directory ids, all of them. The first batch of a leader repeats what the
+checkpoint of a formatted quorum says, or tells where the leader is by now.
 
 Source: KIP-853; Raft dissertation §4.1; Kafka ``VoterSet.hasOverlappingMajority``.
 """
