@@ -8,6 +8,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykraft.host.sound_snapshots import DAMAGED
 from pykraft.log.quorum_state import ElectionStore
 from pykraft.protocol.records import encode_batch
 from pykraft.sim.disk import VirtualDisk
@@ -142,3 +143,17 @@ def test_a_snapshot_stands_for_an_empty_log_behind_it() -> None:
     disk.remove(PARTITION / "00000000000000000002.log")
     disk.sync_dir(PARTITION)
     assert oracle.end() == oracle.begin() == id_of(2, 1)
+
+
+def test_a_snapshot_is_set_aside_that_is_damaged_and_no_other() -> None:
+    disk, oracle = platter()
+    with_snapshots(disk, id_of(2, 1))
+    path = checkpoint_path(PARTITION, id_of(2, 1))
+    disk.rename(path, path.with_name(path.name + DAMAGED))
+    disk.sync_dir(PARTITION)
+    assert not oracle.is_set_aside(id_of(2, 1))
+    directory = disk.directory(PARTITION)
+    assert directory is not None
+    directory.synced[path.name + DAMAGED].rot(0, b"?")
+    assert oracle.is_set_aside(id_of(2, 1))
+    assert not disk.is_rotten

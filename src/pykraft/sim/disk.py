@@ -16,6 +16,7 @@ from pathlib import Path
 from random import Random
 
 from pykraft.errors import CorruptionError, StorageError
+from pykraft.host.sound_snapshots import DAMAGED
 from pykraft.sim.inode import PAGE_SIZE_BYTES, SECTOR_SIZE_BYTES, Directory, Inode
 from pykraft.sim.scenario import Storage
 from pykraft.sim.trouble import DiskError, Trouble
@@ -154,8 +155,12 @@ class VirtualDisk:
 
     @property
     def is_rotten(self) -> bool:
-        """True when some file is not on the platter as it was synced."""
-        return any(inode.is_rotten for each in self._directories.values() for inode in each.synced.values())
+        """True when some file is not on the platter as it was synced; one that was found out and set aside is none."""
+        return any(
+            inode.is_rotten and not name.endswith(DAMAGED)
+            for each in self._directories.values()
+            for name, inode in each.synced.items()
+        )
 
     def explains(self, error: BaseException) -> bool:
         """True when this disk is to blame: it gave the error, or it holds other bytes than it promised."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pykraft.errors import ProtocolError
+from pykraft.host.sound_snapshots import DAMAGED
 from pykraft.protocol.batch import check_crc, read_header
 from pykraft.sim.disk import Directory, Inode, VirtualDisk
 from pykraft.sim.ledger import BEGINNING, Entry, entry_at
@@ -112,6 +113,11 @@ class Platter:
         """The durable bytes of a snapshot; None when it has no durable name."""
         inode = self._names().get(checkpoint_path(self._partition, snapshot_id).name)
         return None if inode is None else self._read(inode)
+
+    def is_set_aside(self, snapshot_id: OffsetAndEpoch) -> bool:
+        """Whether a start put this snapshot aside, and it is damaged indeed."""
+        inode = self._names().get(checkpoint_path(self._partition, snapshot_id).name + DAMAGED)
+        return inode is not None and inode.is_rotten
 
     def end(self) -> OffsetAndEpoch:
         """Where the log ends (exclusive), and the epoch of its last record, in a batch or in a snapshot."""

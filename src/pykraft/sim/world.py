@@ -191,6 +191,10 @@ class World:
         """Something happens to this node: look at it once the event is over."""
         self._touched[int(node.node_id)] = node
 
+    def is_set_aside(self, node: Node, snapshot_id: OffsetAndEpoch) -> bool:
+        """Whether this node found a snapshot damaged, as it is, and put it aside."""
+        return self._platters[node.node_id].is_set_aside(snapshot_id)
+
     def has_news(self, node: Node) -> bool:
         """Whether the platter of a running node has a newer snapshot than its host has heard of: that is told soon."""
         raft = node.host.raft if node.host is not None else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pykraft.errors import CorruptionError, StorageError
 from pykraft.sim.faults.wipe import WipeFaults
 from pykraft.sim.scenario import Cluster, Scenario
 from pykraft.sim.world import World
@@ -41,3 +42,21 @@ def test_a_node_that_never_ran_is_wiped_as_well() -> None:
     harm = harm_to(world)
     assert WipeFaults(harm).kinds["wiped disk"]()
     assert harm.states["wiped disk"] == {"down": 1}
+
+
+def test_whose_snapshot_is_damaged_gets_an_empty_disk_and_nobody_else_does() -> None:
+    world, leader = led_world()
+    faults, node = WipeFaults(harm_to(world)), world.nodes[leader.node_id % 3 + 1]
+    run_until(world, lambda: world.durable_end_offset(node) > 0)
+    directory = node.config.partition_directory
+    for name, is_damage in (("recovery-point", True), (f"{5:020}-{1:010}.checkpoint", False)):
+        error = StorageError(directory / name, "cannot be read")
+        if is_damage:
+            error = CorruptionError(directory / name, position=0, expected="one thing", found="another")
+        faults.failed(node, error)
+        assert world.durable_end_offset(node) > 0
+    node.kill()
+    snapshot = directory / f"{5:020}-{1:010}.checkpoint"
+    faults.failed(node, CorruptionError(snapshot, position=0, expected="one thing", found="another"))
+    assert world.durable_end_offset(node) == 0
+    assert not world.atlas.may_return(node)

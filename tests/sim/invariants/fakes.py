@@ -112,6 +112,7 @@ class World:
         self.platters: dict[int, list[Entry]] = {}
         self.snapshots: dict[int, tuple[OffsetAndEpoch, ...]] = {}
         self.news: set[int] = set()
+        self.set_aside: set[tuple[int, OffsetAndEpoch]] = set()
         self.contents: dict[tuple[int, OffsetAndEpoch], bytes] = {}
         self.ledgers: dict[int, Ledger] = {}
         self.workload = SimpleNamespace(history=SimpleNamespace(operations=[]))
@@ -137,6 +138,9 @@ class World:
 
     def durable_snapshots(self, node: Any) -> Sequence[OffsetAndEpoch]:
         return self.snapshots.get(int(node.node_id), ())
+
+    def is_set_aside(self, node: Any, snapshot_id: OffsetAndEpoch) -> bool:
+        return (int(node.node_id), snapshot_id) in self.set_aside
 
     def has_news(self, node: Any) -> bool:
         return int(node.node_id) in self.news

@@ -49,7 +49,7 @@ class WipeFaults:
         return True
 
     def failed(self, node: Node, error: StorageError) -> None:
-        """A node ended with this: one whose snapshot is damaged gets an empty disk, as the error advises its operator.
+        """A node ended with this: one whose snapshot is damaged, and cannot be done without, gets an empty disk.
 
         Until that may be done it starts again and again, perhaps in vain.
         """

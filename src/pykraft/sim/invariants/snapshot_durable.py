@@ -41,9 +41,11 @@ class SnapshotIsDurable(Invariant):
         self._newest.pop(int(node.node_id), None)
 
     def started(self, node: Node) -> None:
-        """Look for the newest one that it knew of before; a newer one may have taken its place."""
+        """Look for the newest one that it knew of before; a newer one may have taken its place, or damage it."""
         known, found = self._newest.get(int(node.node_id)), self.world.durable_snapshots(node)
-        if known is not None and not (found and found[-1].is_at_least(known)):
+        if known is None or self.world.is_set_aside(node, known):
+            return
+        if not (found and found[-1].is_at_least(known)):
             raise self.violated(f"node {node.node_id} had the snapshot {known}, and begins with {list(found)}")
 
     def _look(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
