@@ -46,3 +46,12 @@ def test_what_a_snapshot_took_the_place_of_is_not_looked_for(tmp_path: Path) -> 
     log.begin_anew_at(Offset(7))
     assert list(membership_at_start(fs, log, recovery.control_offsets)) == []
     log.close()
+
+
+def test_a_node_that_joins_believes_the_log_and_not_its_own_checkpoint(tmp_path: Path) -> None:
+    """One that joined a quorum of level 0 took snapshots that said level 1."""
+    fs, partition = OsFs(), tmp_path / "t-0"
+    write_bootstrap(fs, partition, None)
+    log, _ = Log.open(fs, partition, config=LogConfig(), topic_id=TOPIC)
+    assert list(membership_at_start(fs, log, [])) == []
+    log.close()
