@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,8 @@ SNAPSHOT_SIZE_BYTES = 48 * 1024 * 1024
 SLOWLY = {"controller.quorum.fetch.snapshot.max.bytes": "131072"}
 
 
-def wait_for_part(node: PykraftNode, snapshot_id: OffsetAndEpoch, leader_epoch: Epoch, size_bytes: int) -> int:
-    """Wait until so much of it was fetched from the leader of this epoch; stop the node there. The file's number."""
+def wait_for_part(node: PykraftNode, snapshot_id: OffsetAndEpoch, leader_epoch: Epoch, size_bytes: int) -> Path:
+    """Wait until so much of it was fetched from the leader of this epoch; stop the node there. Where the part is."""
     path = part_path(node.partition, snapshot_id, leader_epoch=leader_epoch)
     wait_until(
         lambda: path.exists() and path.stat().st_size >= size_bytes,
@@ -26,7 +27,7 @@ def wait_for_part(node: PykraftNode, snapshot_id: OffsetAndEpoch, leader_epoch: 
         alive=[node.process],
     )
     node.process.pause()
-    return path.stat().st_ino
+    return path
 
 
 @pytest.mark.processes
@@ -40,22 +41,27 @@ def test_a_download_goes_on_after_a_kill_and_begins_anew_with_another_leader(
     leader = cluster.nodes[led.node]
     joiner = cluster.join(9)
     whole = checkpoint_path(joiner.partition, snapshot_id)
+    witness = tmp_path / "witness"
 
     joiner.start()
-    first = wait_for_part(joiner, snapshot_id, led.epoch, SNAPSHOT_SIZE_BYTES // 8)
+    part = wait_for_part(joiner, snapshot_id, led.epoch, SNAPSHOT_SIZE_BYTES // 8)
     joiner.process.kill()
+    os.link(part, witness)  # another file is no longer taken for this one
     joiner.start()
-    assert wait_for_part(joiner, snapshot_id, led.epoch, SNAPSHOT_SIZE_BYTES // 4) == first
+    assert wait_for_part(joiner, snapshot_id, led.epoch, SNAPSHOT_SIZE_BYTES // 4).samefile(witness)
 
     mark = journal.mark()
     leader.process.kill()
     assert not whole.exists()
     joiner.process.resume()
+    wait_for_part(joiner, snapshot_id, journal.wait_for_leader(since=mark).epoch, 1)
+    assert not part.exists()
+    joiner.process.resume()
     journal.wait_for_acknowledged(500, since=mark, except_by=leader.node_id)
     leader.start()
     journal.wait_for_started(leader.node_id, since=mark, process=leader.process)
     wait_until(whole.exists, "the snapshot to be fetched", alive=[joiner.process])
-    assert whole.stat().st_ino != first
+    assert not whole.samefile(witness)
     assert not [*joiner.partition.glob("*.part")]
 
     cluster.end_load()
