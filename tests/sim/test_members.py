@@ -10,7 +10,7 @@ from pykraft.sim.scenario import Membership
 from pykraft.sim.settings import port_of
 from pykraft.sim.world import World
 from pykraft.types import VoterSet
-from tests.sim.worlds import THREE, dynamic_world, led, led_world, run_until
+from tests.sim.worlds import THREE, calm_world, dynamic_world, led, led_world, run_until
 
 
 def test_in_a_static_world_the_configured_voters_vote_for_ever() -> None:
@@ -53,6 +53,16 @@ def test_a_newcomer_knows_nobody_and_is_told_where_everybody_is() -> None:
     world.nodes[2].start()
     node.start()
     run_until(world, lambda: node.host is not None and node.host.role == "observer")
+
+
+def test_a_newcomer_to_a_static_quorum_is_configured_with_its_voters() -> None:
+    world = calm_world()
+    node = world.members.newcomer()
+    assert not world.members.is_at_level_one
+    assert node.first_voters == world.electorate.initial
+    node.start()
+    assert node.host is not None
+    assert node.host.kraft_version == 0
 
 
 def test_nodes_join_by_themselves_as_the_scenario_says() -> None:

@@ -51,6 +51,11 @@ class Members:
         """The newest voter set that is committed."""
         self.committed_record: VoterRecord | None = None
 
+    @property
+    def is_at_level_one(self) -> bool:
+        """True when it is certain that the voters are in the log."""
+        return self.is_dynamic or self.committed_record is not None
+
     def nodes_of(self, voters: VoterSet) -> list[Node]:
         """Nodes that vote by this set: a replaced disk is not the one that the set names."""
         found = (self._world.nodes[int(voter.key.id)] for voter in voters.voters)
@@ -98,13 +103,17 @@ class Members:
         return self._world.committed.at(entry.base_offset) == entry
 
     def newcomer(self) -> Node:
-        """A machine that was not there before, formatted to join the others."""
+        """A machine that was not there before: formatted to join the others, or configured with their static voters."""
         node_id = max(self._world.nodes) + 1
         like = next(iter(self._world.nodes.values())).config
-        node = Node(self._world, self._able_to_join(newcomer(like, node_id)), Random(self._rng.random()))
+        config = self._able_to_join(newcomer(like, node_id))
+        if not self.is_at_level_one:
+            config = replace(config, voters=self.electorate.initial)
+        node = Node(self._world, config, Random(self._rng.random()))
         self._world.join(node)
         format_directory(node)
-        format_voters(node, None)
+        if self.is_at_level_one:
+            format_voters(node, None)
         return node
 
     def with_bootstrap(self, config: NodeConfig) -> NodeConfig:

@@ -65,7 +65,7 @@ class WipeFaults:
         epoch = max(world.durable_election(node).epoch, node.host.epoch if node.host is not None else 0)
         world.atlas.wiped(node, epoch)
         world.watch.wiped(node)
-        if world.members.is_dynamic or world.electorate.records:
+        if world.members.is_at_level_one:
             replace_disk(node)
         else:
             node.lose_power()

@@ -22,9 +22,11 @@ class OwnEpochBeforeVoters(Invariant):
     """What is committed when a leader writes a voter set ends with a record of its epoch."""
 
     def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
-        """Look at the last committed record; the first batch of a leader says nothing new."""
-        last = self.world.ledger(node).at(committed_end - 1)
+        """Look at the last committed record, which may be in a snapshot; the first batch of a leader says nothing new."""
+        ledger = self.world.ledger(node)
+        last = ledger.at(committed_end - 1)
+        last_epoch = last.epoch if last is not None else ledger.begin.epoch
         epoch = record.entry.epoch
-        if not record.is_opening and (last is None or last.epoch != epoch):
+        if not record.is_opening and last_epoch != epoch:
             seen = f"leader {node.node_id} of epoch {epoch} writes a voter set at {record.offset}"
             raise self.violated(f"{seen}, nothing of its epoch is committed: {committed_end} is")
