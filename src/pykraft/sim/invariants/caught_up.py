@@ -38,7 +38,9 @@ class NewVoterHasCaughtUp(Invariant):
         """Look at who is new."""
         del committed_end
         epoch, before = record.entry.epoch, self.world.members.voters_of(node)
-        begin = next((each.base_offset for each in self.world.ledger(node).entries if each.epoch == epoch), None)
+        ledger = self.world.ledger(node)
+        begins = (each.base_offset for each in ledger.entries if each.epoch == epoch)
+        begin = next(begins, None) if ledger.begin.epoch < epoch else 0  # cleaned: any Fetch of this epoch will do
         for voter in record.voters.voters:
             is_new = before.get(voter.key.id) is None
             if is_new and begin is not None and self._asked.get((voter.key, epoch), 0) <= begin:

@@ -22,7 +22,7 @@ class OwnEpochBeforeVoters(Invariant):
     """What is committed when a leader writes a voter set ends with a record of its epoch."""
 
     def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
-        """Look at the last committed record, which may be in a snapshot; the first batch of a leader says nothing new."""
+        """Look at the last committed record, perhaps in a snapshot; the first batch of a leader says nothing new."""
         ledger = self.world.ledger(node)
         last = ledger.at(committed_end - 1)
         last_epoch = last.epoch if last is not None else ledger.begin.epoch
