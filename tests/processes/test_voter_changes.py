@@ -17,7 +17,7 @@ from pykraft.cli.main import pykraft
 from pykraft.local.child import Children
 from pykraft.local.cluster import QUICK, Cluster, PykraftNode
 from pykraft.types import uuid_text
-from tests.processes.changing import ChangingQuorum, identity
+from tests.processes.changing import ATTEMPTS, ChangingQuorum, identity
 from tests.processes.churn import AUTO_JOIN, THROUGHPUT
 from tests.processes.commands import assert_one_line, run
 
@@ -49,21 +49,22 @@ class Operator:
         assert shown == expected
 
     def adds(self, node: PykraftNode, refused: str = "") -> None:
-        done = run(*self._asked, "add-controller", "--command-config", str(node.config))
-        if refused:
-            assert_one_line(done, 1, refused)
-        else:
-            assert (done.returncode, done.stderr) == (0, ""), done
+        self._types("add-controller", "--command-config", str(node.config), refused=refused)
 
     def removes(self, node_id: int, directory: str, refused: str = "") -> None:
-        done = run(*self._asked, "remove-controller", "--controller-id", str(node_id), "-d", directory)
-        if refused:
-            assert_one_line(done, 1, refused)
-        else:
-            assert (done.returncode, done.stderr) == (0, ""), done
+        self._types("remove-controller", "--controller-id", str(node_id), "-d", directory, refused=refused)
 
     def upgrades(self, level: int, refused: str = "") -> None:
-        done = run(*self._asked, "upgrade", "--feature", f"kraft.version={level}")
+        self._types("upgrade", "--feature", f"kraft.version={level}", refused=refused)
+
+    def _types(self, *words: str, refused: str) -> None:
+        """A command, and again as long as it says so: a leader that was just elected does not know enough yet."""
+        done = run(*self._asked, *words)
+        for _ in range(ATTEMPTS):
+            if "try again" not in done.stderr or (refused and refused in done.stderr):
+                break
+            self._quorum.works()
+            done = run(*self._asked, *words)
         if refused:
             assert_one_line(done, 1, refused)
         else:
