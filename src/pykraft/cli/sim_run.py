@@ -91,10 +91,12 @@ def _rows(
 ) -> Iterator[tuple[Row, Failure | None]]:
     """Each seed's row as it comes, and the whole failure where it happened in a process of ours."""
     if spark is not None:
-        from pykraft.spark.campaign import run_seeds
         from pykraft.spark.master import session_at, settings_at
 
-        with session_at(settings_at("pykraft sim", master=spark, option="--spark")) as session:
+        settings = settings_at("pykraft sim", master=spark, option="--spark")
+        from pykraft.spark.campaign import run_seeds
+
+        with session_at(settings) as session:
             yield from ((row, None) for row in run_seeds(session, seeds, choice.scenario))
         return
     if tell is not None:
