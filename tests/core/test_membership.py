@@ -57,6 +57,26 @@ def test_a_truncation_brings_back_what_was_in_force_before(end_offset: int, vote
     assert made.voters == TWO
 
 
+@pytest.mark.parametrize(
+    ("end_offset", "voters", "version"), [(21, TWO, 1), (20, FOUR, 1), (9, STATIC, 1), (6, TWO, 1)]
+)
+def test_what_was_lost_and_a_snapshot_holds_still_counts_where_nothing_else_is_left(
+    end_offset: int, voters: VoterSet, version: int
+) -> None:
+    """A damaged log that ended before its only snapshot left its node without any voters (simulated seed 20007)."""
+    made = grown()
+    made.lose_from(Offset(end_offset), Offset(22))
+    assert (made.voters, made.kraft_version) == (voters, version)
+    made.record(Offset(end_offset), KRaftVoters(FOUR))
+    assert made.voters == FOUR
+
+
+def test_what_a_snapshot_said_holds_for_a_log_of_which_nothing_is_left() -> None:
+    made = Membership(VoterSet(), [(Offset(9), KRaftVersion(1)), (Offset(9), KRaftVoters(TWO))])
+    made.lose_from(Offset(0), Offset(10))
+    assert (made.voters, made.kraft_version, made.voters_offset) == (TWO, 1, BOOTSTRAP_OFFSET)
+
+
 @pytest.mark.conformance(140)
 def test_what_a_snapshot_holds_is_forgotten_but_for_what_is_in_force_at_its_end() -> None:
     made = grown()

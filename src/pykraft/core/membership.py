@@ -55,6 +55,12 @@ class _History(Generic[T]):
         keep = bisect_right(self._offsets, end_offset - 1)
         del self._offsets[keep:], self._values[keep:]
 
+    def lose_from(self, end_offset: Offset, snapshot_end: Offset) -> None:
+        said = self.at(Offset(snapshot_end - 1))
+        self.truncate_to(end_offset)
+        if said is not None and self.newest is None:
+            self.add(Offset(end_offset - 1), said)
+
     def forget_before(self, offset: Offset) -> None:
         drop = max(0, bisect_right(self._offsets, offset) - 1)
         del self._offsets[:drop], self._values[:drop]
@@ -106,6 +112,15 @@ class Membership:
         """Records from ``end_offset`` on were cut: what was in force before them is again."""
         self._sets.truncate_to(end_offset)
         self._levels.truncate_to(end_offset)
+        self._refresh()
+
+    def lose_from(self, end_offset: Offset, snapshot_end: Offset) -> None:
+        """Records from ``end_offset`` on were lost, not cut, and a snapshot reaches beyond.
+
+        Where nothing is left that says who votes, it still does: the changes since are fetched again.
+        """
+        self._sets.lose_from(end_offset, snapshot_end)
+        self._levels.lose_from(end_offset, snapshot_end)
         self._refresh()
 
     def forget_before(self, offset: Offset) -> None:

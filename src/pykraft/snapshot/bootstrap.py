@@ -44,15 +44,17 @@ def write_bootstrap(fs: Fs, partition: Path, voters: VoterSet | None) -> None:
 def membership_in_snapshot(fs: Fs, partition: Path, log_end: Offset) -> tuple[Offset, tuple[MembershipRecord, ...]]:
     """End offset of the newest snapshot within the log, and what it says of voters; 0 and nothing without one.
 
-    A damaged log may end before a snapshot does that was taken of it.
+    A damaged log may end before all snapshots do that were taken of it: then the first of them speaks for that log.
 
     Errors: StorageError; CorruptionError.
     """
-    found = [each for each in list_snapshots(fs, partition) if each.offset <= log_end]
-    if not found:
+    snapshots = list_snapshots(fs, partition)
+    if not snapshots:
         return Offset(0), ()
-    _, head = read_head(fs, partition, found[-1])
-    return found[-1].offset, head.membership
+    within = [each for each in snapshots if each.offset <= log_end]
+    chosen = within[-1] if within else snapshots[0]
+    _, head = read_head(fs, partition, chosen)
+    return min(chosen.offset, log_end), head.membership
 
 
 class _NoRecords:

@@ -65,7 +65,8 @@ def on_corruption_found(replica: Replica, event: CorruptionFound, now: Instant) 
 def lose_from(replica: Replica, end_offset: Offset) -> None:
     """Let the log of a replica in quarantine end here, and its high watermark with it."""
     replica.log.lose_from(end_offset)
-    replica.membership.truncate_to(end_offset)
+    beyond = next((each.offset for each in replica.log.snapshots if each.offset > end_offset), end_offset)
+    replica.membership.lose_from(end_offset, beyond)
     state = replica.state
     if not isinstance(state, Leader | Resigned) and state.high_watermark is not None:
         replica.state = replace(state, high_watermark=min(state.high_watermark, end_offset))

@@ -12,11 +12,13 @@ Recovery (FAST 2018); TigerBeetle's storage simulator.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from pykraft.errors import ProtocolError
 from pykraft.log.epoch_checkpoint import FILE_NAME as EPOCHS
 from pykraft.protocol.batch import scan
 from pykraft.sim.faults.harm import RECOVERING, Act, Harm
@@ -126,8 +128,9 @@ class SilentFaults:
 def _offset_at(name: str, inode: Inode, position: int) -> int:
     """First offset of the batch that holds this position of a log; what is behind the last one belongs to the next."""
     offset = int(name.removesuffix(LOG_SUFFIX))
-    for start, header in scan(inode.promised(), verify_crc=False):
-        if start + header.size_bytes > position:
-            return header.base_offset
-        offset = header.end_offset
+    with suppress(ProtocolError):  # where a write was torn
+        for start, header in scan(inode.promised(), verify_crc=False):
+            if start + header.size_bytes > position:
+                return header.base_offset
+            offset = header.end_offset
     return offset

@@ -46,6 +46,8 @@ class VotersAreOfTheLog(Invariant):
         """Compare."""
         if int(node.node_id) not in self._unsure:
             return
+        if node.is_damaged and any(each.offset > node.ledger.end_offset for each in now.snapshots):
+            return  # what a snapshot says stands for what was lost, until that is fetched again
         self._unsure.discard(int(node.node_id))
         found = self.world.members.voters_of(node)
         if now.is_up and now.voters != found:
