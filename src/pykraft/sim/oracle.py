@@ -17,7 +17,7 @@ from pykraft.errors import ProtocolError
 from pykraft.host.sound_snapshots import DAMAGED
 from pykraft.protocol.batch import check_crc, read_header
 from pykraft.sim.disk import Directory, Inode, VirtualDisk
-from pykraft.sim.ledger import BEGINNING, Entry, entry_at
+from pykraft.sim.ledger import BEGINNING, Entry, Ledger, entry_at
 from pykraft.snapshot.files import BOOTSTRAP_ID, FileKind, checkpoint_path, parse_snapshot_file
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 
@@ -129,7 +129,9 @@ class Platter:
 
     def begin(self) -> OffsetAndEpoch:
         """Where the log begins, and the epoch of the record before as far as a snapshot tells."""
-        extents = self._standing()
+        return self._begin_of(self._standing())
+
+    def _begin_of(self, extents: Sequence[_Extent]) -> OffsetAndEpoch:
         if not extents:
             return self._snapshots[-1] if self._snapshots else BEGINNING
         begin = OffsetAndEpoch(Offset(extents[0].base_offset), Epoch(0))
@@ -138,6 +140,11 @@ class Platter:
     def entries(self) -> list[Entry]:
         """The batches on the platter that stand without a gap from the beginning on."""
         return [entry for extent in self._standing() for entry in extent.entries]
+
+    def recovered(self, *, keeps_damage: bool) -> Ledger:
+        """What a start finds; a log whose damage is not cut off yet is not replaced by a newer snapshot."""
+        extents = self._held() if keeps_damage else self._standing()
+        return Ledger((entry for extent in extents for entry in extent.entries), self._begin_of(extents))
 
     def entry_at(self, offset: int) -> Entry | None:
         """The one of them that holds this offset."""
@@ -156,8 +163,17 @@ class Platter:
         return names
 
     def _standing(self) -> list[_Extent]:
-        """Segments that count: none behind a gap, none without what lies before them, none behind a newer snapshot."""
-        standing: list[_Extent] = []
+        """Segments that count: those that are held, or none behind a newer snapshot."""
+        standing = self._held()
+        if self._snapshots and standing:
+            newest, last = self._snapshots[-1], _end_of(standing)
+            if last is None or (newest.epoch, newest.offset) > (last.epoch, last.offset):
+                return []
+        return standing
+
+    def _held(self) -> list[_Extent]:
+        """Segments without a gap; none without what lies before them."""
+        held: list[_Extent] = []
         names = self._look()
         end_offset = int(self._segments[0].removesuffix(LOG_SUFFIX)) if self._segments else 0
         if end_offset and not any(each.offset >= end_offset for each in self._snapshots):
@@ -166,15 +182,11 @@ class Platter:
             if int(name.removesuffix(LOG_SUFFIX)) != end_offset:
                 break
             extent = self._extent(name, names[name], end_offset)
-            standing.append(extent)
+            held.append(extent)
             end_offset = extent.end_offset
             if not extent.is_whole:
                 break
-        if self._snapshots and standing:
-            newest, last = self._snapshots[-1], _end_of(standing)
-            if last is None or (newest.epoch, newest.offset) > (last.epoch, last.offset):
-                return []
-        return standing
+        return held
 
     def _names(self) -> dict[str, Inode]:
         """Durable names of the partition directory; none before it is made."""

@@ -225,8 +225,9 @@ class World:
         """A process begins; its application listens from the first record on."""
         assert node.host is not None
         self._ends[node.node_id] = 0
-        platter = self._platters[node.node_id]
-        node.ledger = Ledger(platter.entries(), platter.begin())
+        quarantine = node.host.quarantine
+        keeps_damage = quarantine is not None and not quarantine.is_cut
+        node.ledger = self._platters[node.node_id].recovered(keeps_damage=keeps_damage)
         node.ledger.cut(node.host.log_end_offset)
         if self.atlas.has_lost(node):
             self.watch.lost(node)
