@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pykraft.bench.join import Joined
-from pykraft.cli.main import main
-from pykraft.errors import LocalQuorumError
 from tests.bench.test_join import GOOD
-
-
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
-    """The exit status of `pykraft bench join` with these arguments."""
-    monkeypatch.setattr(sys, "argv", ["pykraft", "bench", "join", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return ended.value.code
-
-
-def pretend(monkeypatch: pytest.MonkeyPatch, result: Joined | Exception) -> None:
-    """Nothing is started; this comes of it."""
-
-    def join(*_: object) -> Joined:
-        if isinstance(result, Exception):
-            raise result
-        return result
-
-    monkeypatch.setattr("pykraft.bench.join.join", join)
+from tests.cli.bench_command import check_one_line, pretend, run
 
 
 @pytest.mark.parametrize(
@@ -48,16 +26,12 @@ def pretend(monkeypatch: pytest.MonkeyPatch, result: Joined | Exception) -> None
 def test_wrong_input_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str
 ) -> None:
-    assert run(monkeypatch, *arguments) == 2
-    said = capsys.readouterr()
-    assert problem in said.err
-    assert said.err.count("\n") == 1
-    assert said.out == ""
+    check_one_line(monkeypatch, capsys, ["join", *arguments], problem)
 
 
 def test_figures_are_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    pretend(monkeypatch, GOOD)
-    assert run(monkeypatch, "--dir", str(tmp_path)) == 0
+    pretend(monkeypatch, "join", GOOD)
+    assert run(monkeypatch, "join", "--dir", str(tmp_path)) == 0
     assert capsys.readouterr().out.splitlines() == [
         "snapshot           1,024 MiB in 10.0 s (107 MB/s), 0.5 s more for the log",
         "memory, at most    60 MiB the new node, 50 MiB the leader (40 before)",
@@ -71,17 +45,11 @@ def test_figures_are_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 def test_figures_are_json_and_a_passed_limit_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pretend(monkeypatch, replace(GOOD, leader_memory_mib=200.0))
-    assert run(monkeypatch, "--json") == 1
+    pretend(monkeypatch, "join", replace(GOOD, leader_memory_mib=200.0))
+    assert run(monkeypatch, "join", "--json") == 1
     said = capsys.readouterr()
     document = json.loads(said.out)
     assert document["slowdown"] == 1.0
     assert document["failures"] == ["the leader took 200 MiB"]
     assert document["machine"]["cores"] >= 1
     assert said.err == "FAILED the leader took 200 MiB\n"
-
-
-def test_a_quorum_that_fails_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    pretend(monkeypatch, LocalQuorumError("node 2 ended with 1"))
-    assert run(monkeypatch) == 1
-    assert "pykraft: node 2 ended with 1" in capsys.readouterr().err

@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pykraft.bench.transfer import Transferred
-from pykraft.cli.main import main
-from pykraft.errors import LocalQuorumError
 from tests.bench.test_transfer import GOOD
-
-
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
-    """The exit status of `pykraft bench transfer` with these arguments."""
-    monkeypatch.setattr(sys, "argv", ["pykraft", "bench", "transfer", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return ended.value.code
-
-
-def pretend(monkeypatch: pytest.MonkeyPatch, result: Transferred | BaseException) -> None:
-    """Nothing is started; this comes of it."""
-
-    def transfer(*_: object) -> Transferred:
-        if isinstance(result, BaseException):
-            raise result
-        return result
-
-    monkeypatch.setattr("pykraft.bench.transfer.transfer", transfer)
+from tests.cli.bench_command import check_one_line, pretend, run
 
 
 @pytest.mark.parametrize(
@@ -48,16 +26,12 @@ def pretend(monkeypatch: pytest.MonkeyPatch, result: Transferred | BaseException
 def test_wrong_input_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str
 ) -> None:
-    assert run(monkeypatch, *arguments) == 2
-    said = capsys.readouterr()
-    assert problem in said.err
-    assert said.err.count("\n") == 1
-    assert said.out == ""
+    check_one_line(monkeypatch, capsys, ["transfer", *arguments], problem)
 
 
 def test_figures_are_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    pretend(monkeypatch, GOOD)
-    assert run(monkeypatch, "--dir", str(tmp_path)) == 0
+    pretend(monkeypatch, "transfer", GOOD)
+    assert run(monkeypatch, "transfer", "--dir", str(tmp_path)) == 0
     assert capsys.readouterr().out.splitlines() == [
         "until it leads     50 / 199 / 300 ms (least, median, most)",
         "nothing committed  80 / 210 / 330 ms (least, median, most)",
@@ -70,8 +44,8 @@ def test_figures_are_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 def test_figures_are_json_and_a_passed_limit_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pretend(monkeypatch, replace(GOOD, took_ms=(250.0,)))
-    assert run(monkeypatch, "--json") == 1
+    pretend(monkeypatch, "transfer", replace(GOOD, took_ms=(250.0,)))
+    assert run(monkeypatch, "transfer", "--json") == 1
     said = capsys.readouterr()
     document = json.loads(said.out)
     assert document["took_ms"] == [250.0]
@@ -80,15 +54,6 @@ def test_figures_are_json_and_a_passed_limit_is_told(
 
 
 def test_a_quorum_that_gives_nothing_away(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    pretend(monkeypatch, replace(GOOD, took_ms=(), pause_ms=(), missed=4))
-    assert run(monkeypatch) == 1
+    pretend(monkeypatch, "transfer", replace(GOOD, took_ms=(), pause_ms=(), missed=4))
+    assert run(monkeypatch, "transfer") == 1
     assert capsys.readouterr().out.splitlines()[0] == "until it leads     never"
-
-
-@pytest.mark.parametrize(("problem", "status"), [(LocalQuorumError("node 1 died"), 1), (KeyboardInterrupt(), 1)])
-def test_a_run_that_ends_early(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], problem: BaseException, status: int
-) -> None:
-    pretend(monkeypatch, problem)
-    assert run(monkeypatch) == status
-    assert ("node 1 died" if isinstance(problem, Exception) else "interrupted") in capsys.readouterr().err

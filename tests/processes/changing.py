@@ -19,7 +19,6 @@ from typing import Final, TypeAlias
 
 from pykraft.cli.quorum_voters import described_node
 from pykraft.client.admin import Admin, Limits
-from pykraft.client.journal_check import Verdict
 from pykraft.client.quorum import Quorum
 from pykraft.errors import ErrorCode, PykraftError, QuorumUnavailableError, RefusedError
 from pykraft.local.cluster import Cluster, PykraftNode
@@ -188,14 +187,6 @@ class ChangingQuorum:
                 return False
 
         wait_until(see, what, timeout_s=60, alive=[node.process for node in self.nodes.values()])
-
-    def finish(self) -> Verdict:
-        """End the load, let all catch up, stop; all logs are compared with each other and with the journal."""
-        self.cluster.end_load()
-        end_offset = self.cluster.wait_until_caught_up()
-        statuses = self.cluster.stop()
-        assert statuses == dict.fromkeys(self.nodes, 0), statuses
-        return self.cluster.check(caught_up_offset=end_offset)
 
     def _kill(self, victim: PykraftNode | None) -> None:
         """Kill it a moment from now, by the load's own clock, and start it again."""

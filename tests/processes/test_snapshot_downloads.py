@@ -64,9 +64,6 @@ def test_a_download_goes_on_after_a_kill_and_begins_anew_with_another_leader(
     assert not whole.samefile(witness)
     assert not [*joiner.partition.glob("*.part")]
 
-    cluster.end_load()
-    end_offset = cluster.wait_until_caught_up()
-    assert cluster.stop() == dict.fromkeys(cluster.nodes, 0)
-    assert cluster.check(caught_up_offset=end_offset).is_clean
+    cluster.finish()
     require_same(checkpoint_path(leader.partition, snapshot_id), whole)
     assert not [node for node in cluster.nodes.values() if "Traceback" in node.log_path.read_text()]

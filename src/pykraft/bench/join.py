@@ -20,7 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from pykraft.bench.options import RATE_MAX, SECONDS_MAX, require, require_folder
+from pykraft.bench.options import SECONDS_MAX, require, require_folder, require_telling_load
 from pykraft.bench.ours import percentiles
 from pykraft.bench.usage import usage_of
 from pykraft.errors import LocalQuorumError, UsageError
@@ -29,7 +29,6 @@ from pykraft.local.cluster import Cluster, PykraftNode
 from pykraft.local.logs import wait_for_end_offset
 from pykraft.local.waiting import wait_until
 from pykraft.log.os_fs import OsFs
-from pykraft.server.workload import RECORD_SIZE_BYTES_MAX, TELLING_SIZE_BYTES_MIN
 from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path
 from pykraft.snapshot.head import read_head
 from pykraft.snapshot.writer import SnapshotWriter
@@ -65,8 +64,7 @@ class JoinOptions:
 
     def __post_init__(self) -> None:
         require("--snapshot-mib", self.snapshot_mib, 1, SNAPSHOT_MIB_MAX)
-        require("--throughput", self.records_per_s, 1, RATE_MAX)
-        require("--record-size", self.record_size_bytes, TELLING_SIZE_BYTES_MIN, RECORD_SIZE_BYTES_MAX)
+        require_telling_load(self.records_per_s, self.record_size_bytes)
         require("--seconds", self.before_s, 0.5, SECONDS_MAX)
         require_folder(self.folder)
         status = os.statvfs(self.folder)
@@ -144,12 +142,7 @@ def join(children: Children, folder: Path, options: JoinOptions) -> Joined:
 
     if journal.leader_id() != leader.node_id:
         raise LocalQuorumError(f"node {leader.node_id} led at first, and node {journal.leader_id()} at the end")
-    cluster.end_load()
-    end_offset = cluster.wait_until_caught_up()
-    cluster.stop()
-    verdict = cluster.check(caught_up_offset=end_offset)
-    if not verdict.is_clean:
-        raise LocalQuorumError(f"the log is not what was acknowledged: {verdict}")
+    verdict = cluster.finish()
     require_same(checkpoint_path(leader.partition, snapshot_id), whole)
     return Joined(
         snapshot_size_bytes=whole.stat().st_size,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from pykraft.errors import UsageError
-from pykraft.server.workload import Load
+from pykraft.server.workload import RECORD_SIZE_BYTES_MAX, TELLING_SIZE_BYTES_MIN, Load
 
 NODES_MAX: Final = 9
 RUNS_MAX: Final = 100
@@ -84,6 +84,12 @@ def require(name: str, value: float, least: float, most: float) -> None:
     """Errors: UsageError outside of these bounds."""
     if not least <= value <= most:
         raise UsageError(f"{name} {value:.12g}: give {least:.12g} to {most:.12g}")
+
+
+def require_telling_load(records_per_s: int, record_size_bytes: int) -> None:
+    """Errors: UsageError for a load that no quorum is given, or whose records do not say which they are."""
+    require("--throughput", records_per_s, 1, RATE_MAX)
+    require("--record-size", record_size_bytes, TELLING_SIZE_BYTES_MIN, RECORD_SIZE_BYTES_MAX)
 
 
 def require_folder(folder: Path) -> None:

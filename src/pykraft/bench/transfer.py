@@ -20,13 +20,12 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
-from pykraft.bench.options import NODES_MAX, RATE_MAX, RUNS_MAX, require, require_folder
+from pykraft.bench.options import NODES_MAX, RUNS_MAX, require, require_folder, require_telling_load
 from pykraft.client.admin import Admin
 from pykraft.client.journal import Acknowledged
-from pykraft.errors import LocalQuorumError, RefusedError
+from pykraft.errors import RefusedError
 from pykraft.local.child import Children
 from pykraft.local.cluster import Cluster
-from pykraft.server.workload import RECORD_SIZE_BYTES_MAX, TELLING_SIZE_BYTES_MIN
 from pykraft.types import Endpoint
 
 CATCH_UP_MS: Final = 10_000
@@ -49,8 +48,7 @@ class TransferOptions:
     def __post_init__(self) -> None:
         require("--nodes", self.nodes, 2, NODES_MAX)
         require("--runs", self.runs, 1, RUNS_MAX)
-        require("--throughput", self.records_per_s, 1, RATE_MAX)
-        require("--record-size", self.record_size_bytes, TELLING_SIZE_BYTES_MIN, RECORD_SIZE_BYTES_MAX)
+        require_telling_load(self.records_per_s, self.record_size_bytes)
         require_folder(self.folder)
 
 
@@ -104,12 +102,7 @@ def transfer(children: Children, folder: Path, options: TransferOptions) -> Tran
             took_ms.append(took_s * 1_000)
             pause_ms.append(longest_pause_ms(journal.acknowledgements(), journal.acknowledgements(since=mark)))
         leader_id = journal.leader_id()
-    cluster.end_load()
-    end_offset = cluster.wait_until_caught_up()
-    cluster.stop()
-    verdict = cluster.check(caught_up_offset=end_offset)
-    if not verdict.is_clean:
-        raise LocalQuorumError(f"the log is not what was acknowledged: {verdict}")
+    verdict = cluster.finish()
     return Transferred(
         took_ms=tuple(took_ms),
         pause_ms=tuple(pause_ms),

@@ -18,6 +18,7 @@ from typing import Any, Final
 import click
 
 from pykraft.cli.client_options import ClientOptions
+from pykraft.cli.json_option import json_option
 from pykraft.cli.printable import printable
 from pykraft.cli.quorum_leadership import transfer
 from pykraft.cli.quorum_options import admin_of, joined, with_options
@@ -58,7 +59,7 @@ quorum.add_command(upgrade)
 @click.option("--status", is_flag=True, help="Who leads, how far the quorum is, who votes and who watches.")
 @click.option("--replication", is_flag=True, help="How far each replica is.")
 @click.option("--human-readable", is_flag=True, help="With --replication: how long ago, instead of timestamps.")
-@click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
+@json_option
 @click.pass_obj
 def describe(
     before: dict[str, Any],

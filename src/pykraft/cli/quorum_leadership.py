@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import click
 
+from pykraft.cli.json_option import json_option
 from pykraft.cli.quorum_options import admin_of, joined, with_options
 from pykraft.config import TRANSFER_TIMEOUT_MS, TRANSFER_TIMEOUT_MS_MAX
 from pykraft.errors import UsageError
@@ -33,7 +34,7 @@ CATCH_UP_S_MAX: Final = TRANSFER_TIMEOUT_MS_MAX / 1_000
     show_default=True,
     help="Seconds that the leader waits, and takes nothing, for the voter to have its whole log.",
 )
-@click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
+@json_option
 @click.pass_obj
 def transfer(
     before: dict[str, Any],

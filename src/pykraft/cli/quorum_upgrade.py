@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import click
 
+from pykraft.cli.json_option import json_option
 from pykraft.cli.quorum_options import admin_of, joined, with_options
 from pykraft.errors import UsageError
 from pykraft.rpc.api_versions import KRAFT_VERSION_FEATURE
@@ -26,7 +27,7 @@ _FEATURE: Final = re.compile(r"([a-z.]+)=([0-9]{1,4})")
 @with_options
 @click.option("--feature", metavar="NAME=LEVEL", required=True, help="What is to be raised: kraft.version=1.")
 @click.option("--dry-run", is_flag=True, help="Ask the leader whether it could be, and change nothing.")
-@click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
+@json_option
 @click.pass_obj
 def upgrade(
     before: dict[str, Any],

@@ -19,6 +19,7 @@ import click
 
 from pykraft.cli.config_file import naming, read_text
 from pykraft.cli.identity import parse_directory_id
+from pykraft.cli.json_option import json_option
 from pykraft.cli.quorum_options import admin_of, joined, with_options
 from pykraft.client.admin import Admin
 from pykraft.errors import UsageError
@@ -28,13 +29,12 @@ from pykraft.properties import node_config, parse_properties
 from pykraft.types import Listeners, NodeId, ReplicaKey, Uuid, uuid_text
 
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
-_JSON = click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 
 
 @click.command("add-controller")
 @with_options
 @_DRY_RUN
-@_JSON
+@json_option
 @click.pass_obj
 def add_controller(before: dict[str, Any], /, *, dry_run: bool, as_json: bool, **after: Any) -> None:  # noqa: ANN401
     """Make a running node a voter: --command-config is its own properties file. It must have caught up."""
@@ -60,7 +60,7 @@ def add_controller(before: dict[str, Any], /, *, dry_run: bool, as_json: bool, *
 @click.option("--controller-id", "-i", required=True, type=click.IntRange(0, 2**31 - 1), help="Its node.id.")
 @click.option("--controller-directory-id", "-d", required=True, help="Its directory id, as describe shows it.")
 @_DRY_RUN
-@_JSON
+@json_option
 @click.pass_obj
 def remove_controller(
     before: dict[str, Any],

@@ -197,6 +197,22 @@ class Cluster:
             node.process.terminate()
         return {node_id: node.process.wait(timeout_s=20) for node_id, node in self.nodes.items()}
 
+    def finish(self) -> Verdict:
+        """End the load, let all replicas catch up, stop them, and `check`; what is returned is clean.
+
+        Errors: LocalQuorumError, also when a node ended with another status than 0, or a log lacks what was
+        acknowledged.
+        """
+        self.end_load()
+        end_offset = self.wait_until_caught_up()
+        failed = {node_id: status for node_id, status in self.stop().items() if status}
+        if failed:
+            raise LocalQuorumError(f"nodes ended with a status other than 0: {failed}")
+        verdict = self.check(caught_up_offset=end_offset)
+        if not verdict.is_clean:
+            raise LocalQuorumError(f"the log is not what was acknowledged: {verdict}")
+        return verdict
+
     def check(self, *, caught_up_offset: int) -> Verdict:
         """Compare the logs of the replicas, all stopped, and hold the journal against the one that goes furthest.
 

@@ -1,0 +1,69 @@
+"""A measurement on a quorum of its own: how it is run, however it ends, and how its figures are told.
+
+Owns what is the same for every such command. Invariant: the nodes end with it, by Ctrl-C and SIGTERM too, and their
+files go. It refuses to know what is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from pykraft.cli.interrupt import ended_by_sigterm
+from pykraft.errors import LocalQuorumError
+
+if TYPE_CHECKING:
+    from pykraft.local.child import Children
+
+T = TypeVar("T")
+NAME_WIDTH: Final = 19
+
+throughput_option = click.option(
+    "--throughput", default=2_000, show_default=True, help="Records a second, all the time."
+)
+record_size_option = click.option("--record-size", default=100, show_default=True, help="Bytes of each record.")
+folder_option = click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=tempfile.gettempdir,
+    help="For the logs; a temporary folder by default.",
+)
+
+
+def run_in(folder: Path, measure: Callable[[Children, Path], T]) -> T:
+    """What this measures, in a new folder below that one, which is removed.
+
+    Errors: LocalQuorumError, when the ends of the nodes' logs were printed.
+    """
+    from pykraft.local.child import Children
+
+    try:
+        with ended_by_sigterm(), tempfile.TemporaryDirectory(dir=folder) as home, Children() as children:
+            try:
+                return measure(children, Path(home))
+            except LocalQuorumError:
+                click.echo(children.log_ends(), err=True)
+                raise
+    except (KeyboardInterrupt, SystemExit):
+        click.echo("interrupted: all nodes were killed", err=True)
+        raise
+
+
+def tell(document: Mapping[str, Any], lines: Mapping[str, str], failures: Sequence[str], *, as_json: bool) -> None:
+    """Print the document with the machine, or the lines; then the limits that were passed, which end it with 1."""
+    from pykraft.bench.machine import machine
+
+    if as_json:
+        click.echo(json.dumps({**document, "failures": failures, "machine": machine()}, indent=2))
+    else:
+        click.echo("\n".join(f"{name:<{NAME_WIDTH}}{text}" for name, text in lines.items()))
+    for text in failures:
+        click.echo(f"FAILED {text}", err=True)
+    if failures:
+        raise SystemExit(1)
