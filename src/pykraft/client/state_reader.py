@@ -16,8 +16,8 @@ from typing import Final, Generic, NoReturn, TypeAlias, TypeVar
 from pykraft.client.life import Answer, Asked
 from pykraft.errors import PykraftError, UsageError
 from pykraft.host.host import Host
+from pykraft.snapshot.contained import ContainsLog
 from pykraft.snapshot.reader import SnapshotBatch, SnapshotReader
-from pykraft.types import Epoch, Offset, OffsetAndEpoch
 
 T = TypeVar("T")
 PIECE_SIZE_BYTES: Final = 1024 * 1024
@@ -49,29 +49,18 @@ async def read_in_a_thread(read: Callable[[], Piece[T] | PykraftError]) -> Piece
     return piece
 
 
-class StateReader(Generic[T]):
+class StateReader(ContainsLog, Generic[T]):
     """``async for batch in reader``, once or more often; closed when the listener's call is done."""
 
     def __init__(self, elsewhere: Elsewhere[T], reader: SnapshotReader[T]) -> None:
+        super().__init__(reader.snapshot_id)
         self._elsewhere = elsewhere
         self._reader: SnapshotReader[T] | None = reader
         self._is_reading = False
-        self.snapshot_id: OffsetAndEpoch = reader.snapshot_id
-        """The offset (exclusive) up to which the state stands for the log, and the epoch of the record before."""
         self.last_contained_log_timestamp: int = reader.last_contained_log_timestamp
         """Wall ms of the last record that it stands for."""
         self.size_bytes: int = reader.size_bytes
         """Size of the whole file."""
-
-    @property
-    def last_contained_log_offset(self) -> Offset:
-        """The last offset that the state stands for; -1 for the checkpoint of formatting."""
-        return Offset(self.snapshot_id.offset - 1)
-
-    @property
-    def last_contained_log_epoch(self) -> Epoch:
-        """Epoch of the record at that offset."""
-        return self.snapshot_id.epoch
 
     async def __aiter__(self) -> AsyncIterator[SnapshotBatch[T]]:
         """All batches in order, the header's and the footer's too, which have no records of the application.
@@ -108,10 +97,12 @@ class StateReader(Generic[T]):
 def _piece(batches: Iterator[SnapshotBatch[T]]) -> Piece[T] | PykraftError:
     """The next batches, none at the end; or why not."""
     piece: Piece[T] = []
+    left_bytes = PIECE_SIZE_BYTES
     try:
         for batch in batches:
             piece.append(batch)
-            if sum(each.size_bytes for each in piece) >= PIECE_SIZE_BYTES:
+            left_bytes -= batch.size_bytes
+            if left_bytes <= 0:
                 break
     except PykraftError as error:
         return error

@@ -21,6 +21,7 @@ from pykraft.errors import CorruptionError, DeserializeError, ErrorCode, Protoco
 from pykraft.log.fs import File, Fs
 from pykraft.protocol.records import decode_values
 from pykraft.snapshot.batches import REPAIR, PlacedBatch, read_batches
+from pykraft.snapshot.contained import ContainsLog
 from pykraft.snapshot.files import checkpoint_path
 from pykraft.snapshot.head import SnapshotHead
 from pykraft.types import (
@@ -89,7 +90,7 @@ class SnapshotBatch(Generic[T]):
     control_records: Sequence[ControlRecord]
 
 
-class SnapshotReader(Generic[T]):
+class SnapshotReader(ContainsLog, Generic[T]):
     """A snapshot as a listener sees it; iterate over it once or more often."""
 
     def __init__(self, fs: Fs, path: Path, snapshot_id: OffsetAndEpoch, deserializer: Deserializer[T]) -> None:
@@ -97,7 +98,7 @@ class SnapshotReader(Generic[T]):
 
         Errors: StorageError, also when there is no such file; CorruptionError.
         """
-        self.snapshot_id = snapshot_id
+        super().__init__(snapshot_id)
         self._path = path
         self._deserializer = deserializer
         self._file: File = fs.open(path)
@@ -114,16 +115,6 @@ class SnapshotReader(Generic[T]):
     ) -> SnapshotReader[T]:
         """The snapshot with this id. Errors: as the constructor."""
         return cls(fs, checkpoint_path(directory, snapshot_id), snapshot_id, deserializer)
-
-    @property
-    def last_contained_log_offset(self) -> Offset:
-        """The last offset that the snapshot stands for; -1 for the bootstrap snapshot."""
-        return Offset(self.snapshot_id.offset - 1)
-
-    @property
-    def last_contained_log_epoch(self) -> Epoch:
-        """Epoch of the record at that offset."""
-        return self.snapshot_id.epoch
 
     @property
     def last_contained_log_timestamp(self) -> int:

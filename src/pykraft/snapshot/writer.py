@@ -21,10 +21,10 @@ from typing import Final, Generic, Protocol, TypeVar
 from pykraft.errors import RecordBatchTooLargeError, UsageError
 from pykraft.log.fs import Fs
 from pykraft.protocol.records import HEADER_SIZE_BYTES, batch_size_bytes, encode_batch, encode_control_batch
+from pykraft.snapshot.contained import ContainsLog
 from pykraft.snapshot.raw_writer import SIZE_BYTES_MAX, RawWriter
 from pykraft.types import (
     ControlRecord,
-    Epoch,
     KRaftVersion,
     KRaftVoters,
     Offset,
@@ -53,7 +53,7 @@ class Serializer(Protocol[T_contra]):
         ...
 
 
-class SnapshotWriter(Generic[T]):
+class SnapshotWriter(ContainsLog, Generic[T]):
     """A snapshot that is being written: `append` records, then `freeze`; or `close`, and there was none."""
 
     def __init__(
@@ -77,6 +77,7 @@ class SnapshotWriter(Generic[T]):
         """
         if kraft_version == 0 and voters is not None:
             raise UsageError("a snapshot of kraft.version 0 holds no voters: they stand in the configuration")
+        super().__init__(snapshot_id)
         self._serializer = serializer
         self._timestamp_ms = last_contained_log_timestamp
         self._offset = Offset(0)
@@ -89,21 +90,6 @@ class SnapshotWriter(Generic[T]):
         if voters is not None:
             head.append(KRaftVoters(voters))
         self._write_controls(head)
-
-    @property
-    def snapshot_id(self) -> OffsetAndEpoch:
-        """Which snapshot it is."""
-        return self._raw.snapshot_id
-
-    @property
-    def last_contained_log_offset(self) -> Offset:
-        """The last offset that the snapshot stands for; -1 for the bootstrap snapshot."""
-        return Offset(self.snapshot_id.offset - 1)
-
-    @property
-    def last_contained_log_epoch(self) -> Epoch:
-        """Epoch of the record at that offset."""
-        return self.snapshot_id.epoch
 
     @property
     def last_contained_log_timestamp(self) -> int:
