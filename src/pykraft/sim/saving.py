@@ -15,6 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from pykraft.host.taking import TakenSnapshot
+from pykraft.sim.pieces import starts_of, write_pieces
 from pykraft.sim.state import Plain, State
 from pykraft.types import OffsetAndEpoch
 
@@ -37,32 +38,17 @@ class Saver:
         self._node.host.create_snapshot(snapshot_id, Plain(), partial(self._begun, state, then))
 
     def _begun(self, state: State, then: Callable[[], None], begun: TakenSnapshot | Exception | None) -> None:
-        if isinstance(begun, TakenSnapshot):
-            pieces = self._rng.randint(1, self._world.scenario.snapshots.pieces_max)
-            self._append(begun, state, range(0, len(state.records()), len(state.records()) // pieces + 1), then)
-        else:
+        if not isinstance(begun, TakenSnapshot):
             self._over(then, begun)
+            return
+        starts = starts_of(len(state.records()), self._rng.randint(1, self._world.scenario.snapshots.pieces_max))
+        pieces = (state.records()[start : start + starts.step] for start in starts)
+        write_pieces(begun, pieces, partial(self._written, begun.snapshot_id, then))
 
-    def _append(
-        self,
-        taken: TakenSnapshot,
-        state: State,
-        starts: range,
-        then: Callable[[], None],
-        problem: Exception | None = None,
+    def _written(
+        self, snapshot_id: OffsetAndEpoch, then: Callable[[], None], size_bytes: int | Exception | None
     ) -> None:
-        """One piece after the other, each of the state as it is; then it is frozen."""
-        if problem is not None:
-            taken.close()
-            self._over(then, problem)
-        elif len(starts):
-            piece = state.records()[starts[0] : starts[0] + starts.step]
-            taken.append(piece, partial(self._append, taken, state, starts[1:], then))
-        else:
-            taken.freeze(partial(self._frozen, taken.snapshot_id, then))
-
-    def _frozen(self, snapshot_id: OffsetAndEpoch, then: Callable[[], None], size_bytes: int | Exception) -> None:
-        if isinstance(size_bytes, Exception):
+        if not isinstance(size_bytes, int):
             self._over(then, size_bytes)
             return
         self._world.faults.happened("snapshot taken", self._node)

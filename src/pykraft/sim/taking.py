@@ -14,6 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from pykraft.host.taking import TakenSnapshot
+from pykraft.sim.pieces import starts_of, write_pieces
 from pykraft.sim.state import Plain
 from pykraft.types import Offset, OffsetAndEpoch
 
@@ -54,24 +55,15 @@ class Taker:
         if not isinstance(begun, TakenSnapshot):
             self._over(begun)
             return
-        pieces = self._rng.randint(1, self._world.scenario.snapshots.pieces_max)
-        size = len(records) // pieces + 1
-        self._append(begun, [records[at : at + size] for at in range(0, len(records), size)])
+        starts = starts_of(len(records), self._rng.randint(1, self._world.scenario.snapshots.pieces_max))
+        pieces = (records[start : start + starts.step] for start in starts)
+        write_pieces(begun, pieces, partial(self._written, begun.snapshot_id), self._gives_up)
 
-    def _append(
-        self, taken: TakenSnapshot, pieces: Sequence[Sequence[bytes]], problem: Exception | None = None
-    ) -> None:
-        """One piece after the other; then it is frozen, or given up."""
-        if problem is None and pieces:
-            taken.append(pieces[0], partial(self._append, taken, pieces[1:]))
-        elif problem is not None or self._rng.random() < self._world.scenario.snapshots.given_up_probability:
-            taken.close()
-            self._over(problem)
-        else:
-            taken.freeze(partial(self._frozen, taken.snapshot_id))
+    def _gives_up(self) -> bool:
+        return self._rng.random() < self._world.scenario.snapshots.given_up_probability
 
-    def _frozen(self, snapshot_id: OffsetAndEpoch, size_bytes: int | Exception) -> None:
-        if isinstance(size_bytes, Exception):
+    def _written(self, snapshot_id: OffsetAndEpoch, size_bytes: int | Exception | None) -> None:
+        if not isinstance(size_bytes, int):
             self._over(size_bytes)
             return
         self._world.faults.happened("snapshot taken", self._node)

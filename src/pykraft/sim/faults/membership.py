@@ -135,28 +135,24 @@ class MembershipFaults:
 
     def _replace(self) -> bool:
         """1. An empty disk; 2. the old directory id is removed; 3. the new one is added."""
-        world = self._harm.world
-        choice = [node for node in world.voters() if self._is_known_by_key(node) and world.atlas.may_damage(node)]
-        if not choice:
+        node = self._any_known_voter()
+        if node is None:
             return False
-        node = self._harm.rng.choice(choice)
         key = node.key
         self._harm.note(node, "is given an empty disk, and another directory id")
         self._harm.happened("replaced disk", node)
         replace_disk(node)
         if node.key != key:
-            world.watch.wiped(node)
+            self._harm.world.watch.wiped(node)
         if not node.config.raft.auto_join:
             self._begin_to_remove("removal", node, key, lambda: self._begin_to_add("promotion", node))
         return True
 
     def _move(self) -> bool:
         """The node tells its leader by itself; until then it counts as one that cannot be reached."""
-        world = self._harm.world
-        choice = [node for node in world.voters() if self._is_known_by_key(node) and world.atlas.may_damage(node)]
-        if not choice:
+        node = self._any_known_voter()
+        if node is None:
             return False
-        node = self._harm.rng.choice(choice)
         self._harm.happened("moved voter", node)
         node.config = moved(node.config)
         self._harm.note(node, f"moves to {node.config.advertised_listeners.entries[0][1]}")
@@ -254,6 +250,12 @@ class MembershipFaults:
                 then(asked)
 
         self._asked.append((node, self._admin.ask(leader, message, told)))
+
+    def _any_known_voter(self) -> Node | None:
+        """One whose disk and address may be lost without the majority."""
+        world = self._harm.world
+        choice = [node for node in world.voters() if self._is_known_by_key(node) and world.atlas.may_damage(node)]
+        return self._harm.rng.choice(choice) if choice else None
 
     def _is_known_by_key(self, node: Node) -> bool:
         """True when every voter set that counts knows the directory id of this node, or does not have it."""
