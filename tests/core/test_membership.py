@@ -77,6 +77,22 @@ def test_what_a_snapshot_said_holds_for_a_log_of_which_nothing_is_left() -> None
     assert (made.voters, made.kraft_version, made.voters_offset) == (TWO, 1, BOOTSTRAP_OFFSET)
 
 
+@pytest.mark.parametrize(("static", "voters", "version"), [(VoterSet(), TWO, 1), (STATIC, STATIC, 0)])
+def test_the_newest_snapshot_speaks_for_older_ones_that_were_not_read(
+    static: VoterSet, voters: VoterSet, version: int
+) -> None:
+    """A node whose log was damaged before its oldest snapshot had no voters any more (simulated seed 3088)."""
+    made = Membership(static, [(Offset(466), KRaftVersion(1)), (Offset(466), KRaftVoters(TWO))])
+    made.lose_from(Offset(257), Offset(320))
+    assert (made.voters, made.kraft_version) == (voters, version)
+
+
+def test_where_no_snapshot_reaches_further_what_is_lost_says_nothing() -> None:
+    made = Membership(VoterSet(), [(Offset(466), KRaftVersion(1)), (Offset(466), KRaftVoters(TWO))])
+    made.lose_from(Offset(257), Offset(257))
+    assert (made.voters, made.kraft_version) == (VoterSet(), 0)
+
+
 @pytest.mark.conformance(140)
 def test_what_a_snapshot_holds_is_forgotten_but_for_what_is_in_force_at_its_end() -> None:
     made = grown()

@@ -42,6 +42,10 @@ class _History(Generic[T]):
         return (self._offsets[-1], self._values[-1]) if self._offsets else None
 
     @property
+    def oldest_offset(self) -> Offset:
+        return self._offsets[0] if self._offsets else BOOTSTRAP_OFFSET
+
+    @property
     def former(self) -> T | None:
         """The value before the newest."""
         return self._values[-2] if len(self._values) > 1 else None
@@ -117,8 +121,12 @@ class Membership:
     def lose_from(self, end_offset: Offset, snapshot_end: Offset) -> None:
         """Records from ``end_offset`` on were lost, not cut, and a snapshot reaches beyond.
 
-        Where nothing is left that says who votes, it still does: the changes since are fetched again.
+        Where nothing is left that says who votes, it still does: the changes since are fetched again. What a snapshot
+        said before the newest one is not known after a start; then that speaks for it, unless there are configured
+        voters.
         """
+        if snapshot_end > end_offset and not len(self._static):
+            snapshot_end = max(snapshot_end, Offset(self._sets.oldest_offset + 1))
         self._sets.lose_from(end_offset, snapshot_end)
         self._levels.lose_from(end_offset, snapshot_end)
         self._refresh()
