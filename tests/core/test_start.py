@@ -84,6 +84,15 @@ def test_with_a_damaged_log_nobody_is_asked_to_confirm_an_own_vote(leader_id: in
 
 
 @pytest.mark.conformance(74)
+@pytest.mark.parametrize(("leader_id", "state"), [(2, Follower), (9, Unattached)])
+def test_who_knows_the_leader_of_its_epoch_does_not_campaign_in_it_again(leader_id: int, state: type[State]) -> None:
+    begun = start(election(leader_id=leader_id, voted=key(1)))
+    assert isinstance(begun, Unattached | Follower)
+    assert type(begun) is state
+    assert (begun.epoch, begun.leader_id, begun.voted) == (5, leader_id, key(1))
+
+
+@pytest.mark.conformance(74)
 def test_a_vote_for_the_same_id_with_another_directory_is_a_vote_for_another() -> None:
     other = ReplicaKey(NodeId(1), directory(9))
     state = start(election(voted=other))

@@ -5,8 +5,8 @@ Two rules live here and nowhere else:
 - However often the election changes within a step, only the last one is written, and before every other
   write of that step.
 - A message leaves only after what it relies on is durable: by default the newest election write; a denial
-  or pre-vote answer only the newest write that raised the epoch; a follower's Fetch also the newest append
-  or truncation.
+  or pre-vote answer, unless it names its sender as the leader, only the newest write that raised the epoch; a
+  follower's Fetch also the newest append or truncation.
 
 Source: etcd ``doc.go`` and openraft ``io_ordering`` (order of writes); Kafka's ``durableTransitionTo``.
 """

@@ -2,7 +2,7 @@
 
 A replica that led its last epoch never leads that epoch again: what it had not flushed may be gone, and the
 same (epoch, offset) must not name two records. One that voted for itself asks for votes in the same epoch
-again. The epoch is the log's if that is the higher one.
+again, unless it knows who was elected (ADR 020). The epoch is the log's if that is the higher one.
 
 Source: KIP-595 §State machine; Kafka ``QuorumState.initialize``.
 """
@@ -53,7 +53,8 @@ def initial_state(
             election_deadline_ms=deadline_ms,
         )
     is_own = voted is not None and local.key is not None and voted.matches(local.key)
-    if is_own and log.quarantine is None and local.key is not None and voters.is_voter(local.key):
+    may_ask = is_own and leader_id is None and log.quarantine is None
+    if may_ask and local.key is not None and voters.is_voter(local.key):
         return Candidate(
             epoch=election.epoch,
             voted=local.key,

@@ -7,7 +7,7 @@ import pytest
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.up_to_date import CandidateIsUpToDate
 from pykraft.sim.spoken import LogEnd, Spoken, VoteAsked
-from tests.sim.invariants.fakes import node, world
+from tests.sim.invariants.fakes import BEFORE, entry, node, view, world
 
 
 def granted(candidate: tuple[int, int], voter: tuple[int, int] | None, *, is_pre_vote: bool = False) -> Spoken:
@@ -35,3 +35,27 @@ def test_logs_that_are_as_long_are_accepted(candidate: tuple[int, int], voter: t
 def test_a_shorter_log_is_found(candidate: tuple[int, int], voter: tuple[int, int], is_pre_vote: bool) -> None:
     with pytest.raises(ViolationError, match=f"log ends at offset {candidate[1]} of epoch {candidate[0]}"):
         CandidateIsUpToDate(world()).before_send(node(), granted(candidate, voter, is_pre_vote=is_pre_vote))
+
+
+def test_a_vote_may_be_repeated_when_the_log_has_grown_meanwhile() -> None:
+    """Seed 59 of tests/sim/mutants/scenarios/stalls.toml: the voter had followed another one of that epoch."""
+    grown = granted((4, 7), (5, 8))
+    made = CandidateIsUpToDate(world())
+    with pytest.raises(ViolationError):
+        made.before_send(node(), grown)
+    made.changed(node(), BEFORE, view(epoch=5, voted_id=2))
+    made.before_send(node(), grown)
+    with pytest.raises(ViolationError):
+        made.before_send(node(), granted((3, 7), (4, 8)))
+    made.wiped(node())
+    with pytest.raises(ViolationError):
+        made.before_send(node(), grown)
+
+
+def test_a_vote_for_a_shorter_log_is_none_that_may_be_repeated() -> None:
+    seen = world()
+    seen.platters[1] = [entry(0, epoch=5)]
+    made = CandidateIsUpToDate(seen)
+    made.changed(node(), BEFORE, view(epoch=5, voted_id=2))
+    with pytest.raises(ViolationError):
+        made.before_send(node(), granted((4, 7), (5, 8)))

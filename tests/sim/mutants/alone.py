@@ -58,6 +58,7 @@ ALONE: Mapping[str, str] = {
     "NoDuplicates": "unknown_is_proposed_again",
     "EveryProposalIsDecided": "outcome_is_forgotten",
     "Linearizable": "append_is_called_committed",
+    "NobodyIsBlamed": "candidate_restarts_behind_a_leader",
     "NodesStayUp": "followers_are_sent_too_far_back",
     "NoLastingProspective": "pre_vote_is_never_given_up",
     "Healing": "pre_vote_is_never_given_up",

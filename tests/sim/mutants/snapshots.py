@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from pykraft.core import effects
+from pykraft.core import effects, log_view
 from pykraft.core.log_view import LogView
 from pykraft.core.raft import Raft
 from pykraft.host import execute, taking
@@ -107,6 +107,12 @@ def snapshot_replaces_a_longer_log(patch: Patch) -> None:
     patch.setattr(LogView, "is_older_than", lambda self, snapshot_id: self.end != snapshot_id)
 
 
+def snapshots_are_ordered_by_offset_only(patch: Patch) -> None:
+    """A snapshot of a newer epoch counts as older than a log that is longer, and was never committed."""
+    patch.setattr(LogView, "is_older_than", lambda self, snapshot_id: self.end_offset < snapshot_id.offset)
+    patch.setattr(log_view, "_age", lambda snapshot_id: snapshot_id.offset)
+
+
 def installed_log_keeps_its_segments(patch: Patch) -> None:
     """A snapshot takes the place of a log in memory, and the former segments stay in the directory."""
     begin_anew_at = Log.begin_anew_at
@@ -184,6 +190,11 @@ MUTANTS = (
         plant=snapshot_replaces_a_longer_log,
         source="KafkaRaftLog.truncateToLatestSnapshot (compares first)",
         scenario="snapshots",
+    ),
+    Mutant(
+        plant=snapshots_are_ordered_by_offset_only,
+        source="Kafka's OffsetAndEpoch.compareTo (epoch first)",
+        scenario="laggards",
     ),
     Mutant(
         plant=installed_log_keeps_its_segments,

@@ -33,25 +33,25 @@ def on_vote_request(replica: Replica, event: RequestReceived, message: VoteReque
     """
     error = _field_error(message) or voter_only_error(replica, message.candidate.id, message.epoch)
     if error:
-        _answer(replica, event, error, Relies.EPOCH)
+        _answer(replica, event, error)
         return
     if message.candidate.id == replica.local.id:
         raise ProtocolError(f"a candidate claims to be node {replica.local.id}, which is this one")
     if message.epoch > replica.epoch:
         to_unattached(replica, message.epoch, now)
     if not is_addressed_to(replica, message.voter):
-        _answer(replica, event, ErrorCode.INVALID_VOTER_KEY, Relies.EPOCH)
+        _answer(replica, event, ErrorCode.INVALID_VOTER_KEY)
         return
     if message.pre_vote:
         granted = would_grant_pre_vote(replica, message)
-        _answer(replica, event, ErrorCode.NONE, Relies.EPOCH, granted=granted)
+        _answer(replica, event, ErrorCode.NONE, granted=granted)
         if not granted:
             _ask_again(replica, message.candidate.id)
         return
     granted = would_grant_vote(replica, message)
     if granted and replica.voted is None:
         cast_vote(replica, message.candidate, now)
-    _answer(replica, event, ErrorCode.NONE, Relies.ELECTION if granted else Relies.EPOCH, granted=granted)
+    _answer(replica, event, ErrorCode.NONE, granted=granted, is_vote=granted)
 
 
 def _ask_again(replica: Replica, voter_id: NodeId) -> None:
@@ -147,9 +147,11 @@ def _field_error(message: VoteRequest) -> ErrorCode:
 
 
 def _answer(
-    replica: Replica, event: RequestReceived, error: ErrorCode, relies: Relies, *, granted: bool = False
+    replica: Replica, event: RequestReceived, error: ErrorCode, *, granted: bool = False, is_vote: bool = False
 ) -> None:
+    """A vote is durable before it is told, and so is an own leadership; anything else says no more than the epoch."""
     assert not (granted and error)
+    relies = Relies.ELECTION if is_vote or replica.leader_id == replica.local.id else Relies.EPOCH
     response = VoteResponse(
         error=error,
         epoch=replica.epoch,

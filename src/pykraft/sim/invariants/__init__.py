@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pykraft.sim.invariants.acknowledged import AcknowledgedIsCommitted
 from pykraft.sim.invariants.append_epoch import AppendedEpochIsKnown
+from pykraft.sim.invariants.blameless import NobodyIsBlamed
 from pykraft.sim.invariants.caught_up import NewVoterHasCaughtUp
 from pykraft.sim.invariants.change_told import ChangeIsCommittedWhenTold
 from pykraft.sim.invariants.check_quorum import LeaderWithoutMajorityResigns
@@ -125,6 +126,7 @@ ALL: tuple[type[Invariant], ...] = (
     Linearizable,
     # all goes on
     NodesStayUp,
+    NobodyIsBlamed,
     NoLastingProspective,
     Healing,
 )

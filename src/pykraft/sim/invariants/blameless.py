@@ -1,0 +1,46 @@
+"""Replicas that keep the rules never find each other to break them.
+
+A replica closes the connection of a peer whose request or answer no correct one can have sent: two leaders of one
+epoch, a snapshot with nothing new, a high watermark that went back. Between replicas of this very code it never has
+to; where it does, one of the two is wrong, and often they would go on like that for ever.
+
+Who lost a disk does not know any more what it said, and may wonder at being called a leader. While some disk lies,
+nobody is asked: it may lead to anything.
+
+Source: ours; what Kafka's ``KafkaRaftClient`` throws an ``IllegalStateException`` for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.node import Node
+    from pykraft.sim.world import World
+
+CLOSING: Final = "closing "
+
+
+class NobodyIsBlamed(Invariant):
+    """No connection is closed for what was said on it, except by a node that has lost its disk."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._forgetful: set[int] = set()
+
+    def wiped(self, node: Node) -> None:
+        """It has forgotten what it said."""
+        self._forgetful.add(int(node.node_id))
+
+    def lost(self, node: Node) -> None:
+        """It may have."""
+        self._forgetful.add(int(node.node_id))
+
+    def reported(self, node: Node, text: str) -> None:
+        """Look whether it blames somebody."""
+        if not text.startswith(CLOSING) or int(node.node_id) in self._forgetful:
+            return
+        if not any(each.disk.is_rotten for each in self.world.nodes.values()):
+            raise self.violated(f"node {node.node_id} is {text}")
