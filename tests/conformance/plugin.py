@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,29 +33,27 @@ def scenario_marks(text: str) -> list[pytest.MarkDecorator]:
 
 
 class Outcomes:
-    """How each test with the marker ended: passed only when nothing of it failed."""
+    """How each test with the marker ended: passed only when nothing of it failed.
+
+    What a test carries comes with its reports, so it may have run in another process.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._carried: dict[str, list[Number]] = {}
-        self._outcomes: dict[str, str] = {}
-
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Remember who carries what, of the tests that will run."""
-        carried = {item.nodeid: numbers_of(item) for item in session.items}
-        self._carried = {test_id: numbers for test_id, numbers in carried.items() if numbers}
+        self._tests: dict[str, dict[str, Any]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """One phase of one test ended."""
-        if report.nodeid in self._carried and self._outcomes.get(report.nodeid, "passed") == "passed":
-            self._outcomes[report.nodeid] = report.outcome
+        numbers = dict(report.user_properties).get(MARKER)
+        if not numbers:
+            return
+        test = self._tests.setdefault(report.nodeid, {"lines": numbers, "outcome": "passed"})
+        if test["outcome"] == "passed":
+            test["outcome"] = report.outcome
 
     def pytest_sessionfinish(self) -> None:
         """Write the part."""
-        tests = {
-            test_id: {"lines": numbers, "outcome": self._outcomes.get(test_id, "not run")}
-            for test_id, numbers in sorted(self._carried.items())
-        }
+        tests = dict(sorted(self._tests.items()))
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._path.write_text(json.dumps(tests, indent=1) + "\n", encoding="utf-8")
 
@@ -71,14 +70,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Collect outcomes when somebody wants them."""
-    if path := config.getoption("--conformance-report"):
+    """Collect outcomes when somebody wants them; of several processes, the one that hears of all tests."""
+    is_worker = hasattr(config, "workerinput")
+    if (path := config.getoption("--conformance-report")) and not is_worker:
         config.pluginmanager.register(Outcomes(Path(path)))
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """End the run for a number that no line has, a word in its place, or no number at all."""
+    """Let each test say what it carries; end the run for a number that no line has, a word, or no number at all."""
     for item in items:
+        item.user_properties.append((MARKER, numbers_of(item)))
         for marker in item.iter_markers(MARKER):
             unknown = [number for number in marker.args if number not in lines()]
             if unknown or not marker.args:
