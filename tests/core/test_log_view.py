@@ -344,3 +344,13 @@ def test_a_log_that_is_cleaned_begins_at_a_snapshot() -> None:
 def test_snapshots_of_other_logs_are_our_bugs(wrong: Callable[[LogView], object]) -> None:
     with pytest.raises(AssertionError):
         wrong(from_8())
+
+
+def test_what_a_snapshot_holds_is_committed_whoever_has_said_so() -> None:
+    """A voter that was removed campaigned after a restart: its removal was in its snapshot (simulated seed 7002)."""
+    ids = [OffsetAndEpoch(Offset(10), Epoch(1)), OffsetAndEpoch(Offset(15), Epoch(1))]
+    log = LogView(start_offset=Offset(10), end_offset=Offset(20), epochs=[], snapshots=ids)
+    assert (log.committed_end_offset, log.known_committed_end_offset) == (10, 15)
+    log.commit_to(Offset(18))
+    assert log.known_committed_end_offset == 18
+    assert LogView(start_offset=Offset(0), end_offset=Offset(0)).known_committed_end_offset == 0

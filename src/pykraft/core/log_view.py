@@ -83,6 +83,11 @@ class LogView:
         return self._epochs.entries
 
     @property
+    def known_committed_end_offset(self) -> Offset:
+        """As ``committed_end_offset``; after a start, too, when nobody has told yet: snapshots hold nothing else."""
+        return max(self.committed_end_offset, *(each.offset for each in self.snapshots), Offset(0))
+
+    @property
     def latest_snapshot(self) -> OffsetAndEpoch | None:
         """The newest snapshot; None without any."""
         return self.snapshots[-1] if self.snapshots else None

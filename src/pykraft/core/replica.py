@@ -171,7 +171,7 @@ class Replica:
         if self.is_voter:
             return True
         key = self.local.key
-        return key is not None and self.membership.is_leaving(key, self.log.committed_end_offset)
+        return key is not None and self.membership.is_leaving(key, self.log.known_committed_end_offset)
 
     @property
     def is_only_voter(self) -> bool:

@@ -137,7 +137,7 @@ def test_what_no_leader_can_say_changes_nothing(request_: messages.BeginQuorumEp
 @pytest.mark.conformance(136)
 def test_endpoints_come_from_the_voter_set_when_they_are_not_told() -> None:
     made = replica(unattached())
-    ask(made, begin(told=Listeners()))
+    ask(made, begin(epoch=5, told=Listeners()))
     assert made.leader_listeners == listeners(2)
 
 
@@ -148,3 +148,23 @@ def test_an_answer_of_a_higher_epoch_deposes_and_another_changes_nothing() -> No
     assert made.state is state
     answer(made, begun(epoch=6, leader_id=None))
     assert isinstance(made.state, Unattached)
+
+
+MOVED = listeners(9)
+"""Where leader 2 is, since it moved; the voter set still has its former place."""
+
+
+def test_the_leader_itself_says_where_it_is() -> None:
+    """A voter that had its place from another one's voter set looked for it there for ever (simulated seed 6612)."""
+    made = replica(follower())
+    ask(made, begin(epoch=5, told=MOVED))
+    assert isinstance(made.state, Follower)
+    assert made.leader_listeners == MOVED
+    deadline_ms = follower().fetch_deadline_ms
+    assert made.state.fetch_deadline_ms == deadline_ms
+
+
+def test_who_names_no_place_changes_none() -> None:
+    made = replica(follower())
+    ask(made, begin(epoch=5, told=Listeners()))
+    assert made.leader_listeners == listeners(2)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pykraft.core import messages
 from pykraft.core.on.following import check_consistent, learn_leader, settle_answer
 from pykraft.core.replica import Replica
-from pykraft.core.state import Follower, State, Unattached
+from pykraft.core.state import Follower, Prospective, State, Unattached
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.types import EPOCH_MAX, Epoch, Listeners, NodeId
 from tests.core.replicas import (
     NOW,
     STATES,
+    answer,
     candidate,
     follower,
     leader,
@@ -22,7 +25,7 @@ from tests.core.replicas import (
     resigned,
     unattached,
 )
-from tests.core.said import voted
+from tests.core.said import fetched, voted
 
 
 def learn(
@@ -179,3 +182,35 @@ def test_answers_that_cannot_be_true_change_nothing(state: State, message: messa
 
 def test_a_leader_does_not_follow_itself_however_many_endpoints_it_is_told_to_have() -> None:
     assert learn(replica(leader()), 5, 1, listeners(1, "OTHER")) == ("Leader", 5, 1)
+
+
+MOVED = listeners(9)
+
+
+@pytest.mark.parametrize(
+    ("state", "is_corrected"),
+    [(follower(), True), (follower(has_fetched=True), False), (prospective(leader_id=2), True)],
+)
+def test_a_leader_that_was_not_found_yet_is_looked_for_where_others_say(
+    state: Follower | Prospective, is_corrected: bool
+) -> None:
+    """Nobody is sent away from a leader that it fetches from; and no election is put off."""
+    made = replica(state)
+    answer(made, fetched(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, told=MOVED), peer_id=3)
+    assert made.leader_listeners == (MOVED if is_corrected else listeners(2))
+    assert isinstance(made.state, Follower | Prospective)
+    assert replace(made.state, leader_listeners=listeners(2)) == state
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        fetched(error=ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        fetched(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=None, told=MOVED),
+        fetched(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, epoch=4, told=MOVED),
+    ],
+)
+def test_who_names_no_place_or_another_leader_changes_none(said: messages.FetchResponse) -> None:
+    made = replica(follower())
+    answer(made, said, peer_id=3)
+    assert made.leader_listeners == listeners(2)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pykraft.core.events import RequestReceived, ResponseReceived
 from pykraft.core.messages import BeginQuorumEpochRequest, BeginQuorumEpochResponse
-from pykraft.core.on.following import check_consistent, learn_leader, settle_answer
+from pykraft.core.on.following import check_consistent, correct_listeners, learn_leader, settle_answer
 from pykraft.core.on.requests import is_addressed_to, reply, voter_only_error
 from pykraft.core.replica import Replica
 from pykraft.errors import ErrorCode, ProtocolError
@@ -32,6 +32,7 @@ def on_begin_quorum_epoch_request(
         if not len(replica.listeners_of(message.leader_id, message.listeners)):
             raise ProtocolError(f"leader {message.leader_id} of epoch {message.epoch} names no endpoint")
         learn_leader(replica, message.epoch, message.leader_id, message.listeners, now)
+        correct_listeners(replica, message.epoch, message.leader_id, message.listeners)
         if not is_addressed_to(replica, message.voter):
             error = ErrorCode.INVALID_VOTER_KEY
     response = BeginQuorumEpochResponse(

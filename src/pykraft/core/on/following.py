@@ -8,6 +8,7 @@ Source: KIP-595 §Leader discovery; Kafka ``KafkaRaftClient.maybeTransition`` an
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeAlias
 
 from pykraft.core.messages import (
@@ -21,7 +22,7 @@ from pykraft.core.messages import (
 )
 from pykraft.core.moves import to_follower, to_unattached
 from pykraft.core.replica import Replica
-from pykraft.core.state import Leader, Resigned
+from pykraft.core.state import Follower, Leader, Prospective, Resigned
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.types import EPOCH_MAX, Epoch, Instant, Listeners, NodeId
 
@@ -67,6 +68,21 @@ def learn_leader(replica: Replica, epoch: Epoch, leader_id: NodeId | None, told:
         to_follower(replica, epoch, leader_id, listeners, now)
 
 
+def correct_listeners(replica: Replica, epoch: Epoch, leader_id: NodeId | None, told: Listeners) -> None:
+    """Look for the leader of this epoch where it is said to be, as long as it was not found where it was thought to be.
+
+    A leader is in one place for an epoch. But who names it may have that from a voter set that is older than its last
+    move, and as many endpoints as are known are no news (Kafka's rule). No timer begins anew.
+    """
+    state = replica.state
+    if epoch != replica.epoch or leader_id != replica.leader_id or not len(told):
+        return
+    if isinstance(state, Follower) and state.has_fetched:
+        return
+    if isinstance(state, Follower | Prospective) and told != state.leader_listeners:
+        replica.state = replace(state, leader_listeners=told)
+
+
 def check_consistent(replica: Replica, epoch: Epoch, leader_id: NodeId | None) -> None:
     """Refuse what contradicts this replica's own knowledge of an epoch.
 
@@ -110,6 +126,7 @@ def settle_answer(replica: Replica, peer_id: int, answer: QuorumAnswer, now: Ins
         learn_leader(replica, epoch, leader_id, told, now)
         if replica.state is before:
             replica.connections.back_off(peer_id, now.mono_ms)
+            correct_listeners(replica, epoch, leader_id, told)
         return False
     if leader_id is not None and not replica.has_reachable_leader:
         learn_leader(replica, epoch, leader_id, told, now)
