@@ -72,7 +72,7 @@ def correct_listeners(replica: Replica, epoch: Epoch, leader_id: NodeId | None, 
     """Look for the leader of this epoch where it is said to be, as long as it was not found where it was thought to be.
 
     A leader is in one place for an epoch. But who names it may have that from a voter set that is older than its last
-    move, and as many endpoints as are known are no news (Kafka's rule). No timer begins anew.
+    move, and as many endpoints as are known are no news (Kafka's rule; ADR 021). No timer begins anew.
     """
     state = replica.state
     if epoch != replica.epoch or leader_id != replica.leader_id or not len(told):
