@@ -137,7 +137,7 @@ def test_what_no_leader_can_say_changes_nothing(request_: messages.BeginQuorumEp
 @pytest.mark.conformance(136)
 def test_endpoints_come_from_the_voter_set_when_they_are_not_told() -> None:
     made = replica(unattached())
-    ask(made, begin(epoch=5, told=Listeners()))
+    ask(made, begin(told=Listeners()))
     assert made.leader_listeners == listeners(2)
 
 
