@@ -9,6 +9,7 @@ import pytest
 from pykraft.cli.bench_run import run_in
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Child, Children
+from pykraft.local.waiting import wait_until
 from tests.cli.bench_command import pretend, run
 
 
@@ -41,8 +42,7 @@ def test_the_logs_of_a_quorum_that_failed_are_shown_and_its_processes_ended(
         log = home / "node.log"
         child = children.start("node 1", ["sh", "-c", "echo it hurts; exec sleep 60"], log)
         started.append(child)
-        while "it hurts" not in log.read_text():
-            pass
+        wait_until(lambda: "it hurts" in log.read_text(), "its words", alive=[child])
         raise LocalQuorumError("no leader")
 
     with pytest.raises(LocalQuorumError, match="no leader"):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pykraft.client.journal_check import Verdict
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Children
 from pykraft.local.cluster import QUICK, Cluster
@@ -66,3 +67,34 @@ def test_a_dynamic_quorum_takes_further_nodes(children: Children, tmp_path: Path
     assert cluster.check(caught_up_offset=caught_up_offset).is_clean
     with pytest.raises(LocalQuorumError, match=r"formatting node 2 ended with 2: .*already formatted"):
         joiner.format("--no-initial-controllers")
+
+
+@pytest.mark.parametrize(
+    ("statuses", "problems", "told"),
+    [
+        ({1: 0, 2: 1, 3: 0}, (), r"a status other than 0: \{2: 1\}"),
+        ({1: 0, 2: 0, 3: 0}, ("a record is missing",), "the log is not what was acknowledged: .*a record is missing"),
+    ],
+)
+def test_a_quorum_finishes_well_or_says_why_not(
+    monkeypatch: pytest.MonkeyPatch,
+    children: Children,
+    tmp_path: Path,
+    statuses: dict[int, int],
+    problems: tuple[str, ...],
+    told: str,
+) -> None:
+    cluster = Cluster(children, tmp_path)
+    checked: list[int] = []
+
+    def check(*, caught_up_offset: int) -> Verdict:
+        checked.append(caught_up_offset)
+        return Verdict(problems=problems)
+
+    monkeypatch.setattr(cluster, "end_load", lambda: None)
+    monkeypatch.setattr(cluster, "wait_until_caught_up", lambda: 7)
+    monkeypatch.setattr(cluster, "stop", lambda: statuses)
+    monkeypatch.setattr(cluster, "check", check)
+    with pytest.raises(LocalQuorumError, match=told):
+        cluster.finish()
+    assert checked == [7] * bool(problems)

@@ -85,7 +85,8 @@ class LogView:
     @property
     def known_committed_end_offset(self) -> Offset:
         """As ``committed_end_offset``; after a start, too, when nobody has told yet: snapshots hold nothing else."""
-        return max(self.committed_end_offset, *(each.offset for each in self.snapshots), Offset(0))
+        newest = self.latest_snapshot
+        return self.committed_end_offset if newest is None else max(self.committed_end_offset, newest.offset)
 
     @property
     def latest_snapshot(self) -> OffsetAndEpoch | None:

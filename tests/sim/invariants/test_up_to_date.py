@@ -38,7 +38,7 @@ def test_a_shorter_log_is_found(candidate: tuple[int, int], voter: tuple[int, in
 
 
 def test_a_vote_may_be_repeated_when_the_log_has_grown_meanwhile() -> None:
-    """Seed 59 of tests/sim/mutants/scenarios/stalls.toml: the voter had followed another one of that epoch."""
+    """The voter had followed another one of that epoch, and lost it, when its candidate asked again."""
     grown = granted((4, 7), (5, 8))
     made = CandidateIsUpToDate(world())
     with pytest.raises(ViolationError):
