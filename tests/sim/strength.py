@@ -1,0 +1,181 @@
+"""How many small bugs the simulator catches by itself: draw places in the code, plant a bug at each, run worlds.
+
+    python -m tests.sim.strength draw --seed 14 --count 30         # places to plant bugs at, one line each
+    python -m tests.sim.strength run EDITS --worlds 300            # EDITS: a TOML file, see below
+    python -m tests.sim.strength run EDITS --name NAME --json
+
+A person writes the bugs, because a change that a machine draws often changes nothing that matters. The machine draws
+the places, so that nobody chooses what is easy. One bug is one table of the TOML file::
+
+    [name_of_the_bug]
+    path = "core/quorum.py"          # below src/pykraft
+    before = "len(voters) // 2 + 1"  # stands there exactly once
+    after = "len(voters) // 2"
+    story = "Half of the voters are a majority."
+
+Each bug is planted in a copy of the package, and `pykraft sim run` of that copy runs worlds until the first one fails.
+The clone is never changed. Exit status of ``run``: 0 when every bug was caught, 1 when one was not, 2 for a bad file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+
+PACKAGE = Path(__file__).resolve().parents[2] / "src" / "pykraft"
+DRAWN_FROM = ("core", "log", "snapshot", "host")
+TOOLS = ("dump", "verify", "describe_cluster", "format", "sensors", "metrics")
+"""Modules whose names begin so serve operators' commands; a simulated node never runs them."""
+STATEMENTS_MIN = 3
+"""Shorter functions only pass something on."""
+WORLDS = 300
+CRASHED = "the run itself crashed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """One bug as a change of text; ``path`` is relative to the package."""
+
+    name: str
+    path: str
+    before: str
+    after: str
+    story: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What became of one bug; ``seed`` is the first world that failed, None when all ``worlds`` passed."""
+
+    name: str
+    worlds: int
+    seed: int | None
+    reason: str
+
+    @property
+    def is_caught(self) -> bool:
+        return self.seed is not None
+
+
+def draw(seed: int, count: int, package: Path = PACKAGE) -> list[str]:
+    """``count`` functions as ``path:line name``, each line of code as likely as any other, no function twice."""
+    functions = list(_functions(package))
+    rng = Random(seed)
+    drawn: list[str] = []
+    while len(drawn) < min(count, len(functions)):
+        (place,) = rng.choices([place for place, _ in functions], [lines for _, lines in functions])
+        if place not in drawn:
+            drawn.append(place)
+    return drawn
+
+
+def _functions(package: Path) -> Iterator[tuple[str, int]]:
+    for part in DRAWN_FROM:
+        for path in sorted((package / part).rglob("*.py")):
+            if path.name.startswith(TOOLS):
+                continue
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.FunctionDef) and len(node.body) >= STATEMENTS_MIN:
+                    lines = (node.end_lineno or node.lineno) - node.lineno
+                    yield f"{path.relative_to(package)}:{node.lineno} {node.name}", lines
+
+
+def read(path: Path) -> list[Edit]:
+    """The bugs in a TOML file. Errors: OSError; ValueError for a file that is not as the module says."""
+    edits = []
+    for name, table in tomllib.loads(path.read_text()).items():
+        try:
+            edits.append(Edit(name=name, **table))
+        except TypeError as error:
+            raise ValueError(f"{path}: [{name}]: {error}") from None
+    return edits
+
+
+def plant(edit: Edit, package: Path) -> None:
+    """Change this copy of the package. Errors: ValueError when the text is not there exactly once."""
+    target = package / edit.path
+    text = target.read_text()
+    found = text.count(edit.before)
+    if found != 1:
+        raise ValueError(f"[{edit.name}]: {edit.path} holds {edit.before!r} {found} times, expected once")
+    target.write_text(text.replace(edit.before, edit.after))
+    ast.parse(target.read_text())
+
+
+def judge(edit: Edit, worlds: int, faults: str = "all") -> Verdict:
+    """Run worlds 0 to ``worlds`` - 1 of a copy with this bug, until the first one fails."""
+    with tempfile.TemporaryDirectory(prefix="strength-") as folder:
+        package = Path(folder) / PACKAGE.name
+        shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+        plant(edit, package)
+        command = [sys.executable, "-P", "-m", PACKAGE.name, "sim", "run"]
+        command += ["--seeds", f"0:{worlds}", "--faults", faults, "--workers", "1", "--json"]
+        with subprocess.Popen(
+            command, env={**os.environ, "PYTHONPATH": folder}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as run:
+            assert run.stdout is not None
+            assert run.stderr is not None
+            passed = 0
+            for line in run.stdout:
+                row = json.loads(line)
+                if row["failed"]:
+                    run.kill()
+                    return Verdict(name=edit.name, worlds=passed, seed=row["seed"], reason=str(row["reason"])[:200])
+                passed += 1
+            said = run.stderr.read()
+    if passed < worlds:
+        # The bug broke the run outside of any world, for instance at an import: also noticed, and said to be so.
+        return Verdict(name=edit.name, worlds=passed, seed=passed, reason=f"{CRASHED}: {said[-200:]}")
+    return Verdict(name=edit.name, worlds=passed, seed=None, reason="")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; see the module."""
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.strength", description="Plant drawn bugs.")
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    drawing = verbs.add_parser("draw", help="draw places")
+    drawing.add_argument("--seed", type=int, required=True)
+    drawing.add_argument("--count", type=int, default=30)
+    running = verbs.add_parser("run", help="plant bugs and run worlds")
+    running.add_argument("edits", type=Path)
+    running.add_argument("--name", action="append", help="only this bug; may be repeated")
+    running.add_argument("--worlds", type=int, default=WORLDS)
+    running.add_argument("--faults", default="all")
+    running.add_argument("--json", action="store_true", help="one object a bug")
+    options = parser.parse_args(arguments)
+    if options.verb == "draw":
+        print("\n".join(draw(options.seed, options.count)))
+        return 0
+    try:
+        edits = [edit for edit in read(options.edits) if options.name is None or edit.name in options.name]
+        verdicts = list(_judged(edits, options))
+    except (OSError, ValueError, SyntaxError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    caught = sum(verdict.is_caught for verdict in verdicts)
+    if not options.json:
+        print(f"{caught} of {len(verdicts)} caught")
+    return 0 if caught == len(verdicts) else 1
+
+
+def _judged(edits: Sequence[Edit], options: argparse.Namespace) -> Iterator[Verdict]:
+    for edit in edits:
+        verdict = judge(edit, options.worlds, options.faults)
+        told = f"seed {verdict.seed}: {verdict.reason}" if verdict.is_caught else f"LIVES through {verdict.worlds}"
+        print(json.dumps(asdict(verdict)) if options.json else f"{edit.name}: {told}", flush=True)
+        yield verdict
+
+
+if __name__ == "__main__":
+    sys.exit(main())
