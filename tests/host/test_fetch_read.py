@@ -124,3 +124,21 @@ def test_cut_keeps_whole_batches_and_does_not_copy() -> None:
     assert isinstance(part, memoryview)
     assert part.obj is data
     assert len(cut(data, Offset(0))) == 0
+
+
+def test_the_batch_that_holds_an_offset_is_found_in_memory_and_in_the_files() -> None:
+    reader = Reader(in_files=0, in_memory=0)
+    reader.log.batches = [batch(0, b"a", b"b", b"c")]
+    reader.recent = RecentBatches(end_offset=Offset(3))
+    reader.recent.append([batch(3, b"d", b"e")])
+    reader.reads = FetchReads(reader.ports, reader.log, reader.recent, reader._suspect)
+    found: list[Offset | None] = []
+    reader.reads.find_batch(Offset(4), found.append)
+    assert found == [3]
+    reader.reads.find_batch(Offset(2), found.append)
+    reader.ports.finish_read()
+    assert found == [3, 0]
+    reader.reads.find_batch(Offset(1), found.append)
+    reader.reads.truncated()
+    reader.ports.finish_read()
+    assert found == [3, 0, None]

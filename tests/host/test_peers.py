@@ -15,7 +15,7 @@ from pykraft.host.peers import Peers
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import decode_request_header, encode_response
 from pykraft.protocol.messages import ApiKey
-from pykraft.types import NO_IO, Buffer, Endpoint, Io
+from pykraft.types import NO_IO, Buffer, Endpoint, Io, Offset
 from tests.host.fakes import CONTEXT, TOPIC_ID, FakePorts, at, batch, endpoint, joined
 from tests.host.test_connections import ALL, fetch, versions_answer, vote, vote_answer
 
@@ -37,7 +37,10 @@ class Desk:
             context=CONTEXT,
             client_id="raft-client-1",
             request_timeout_ms=TIMEOUT_MS,
+            find_batch=lambda offset, then: self.batch_starts.append(offset) or then(self.batch_start),
         )
+        self.batch_start: Offset | None = None
+        self.batch_starts: list[Offset] = []
         self._next_id = 0
 
     def send(
@@ -78,8 +81,9 @@ def failed(correlation_id: int, error: int = ErrorCode.BROKER_NOT_AVAILABLE, pee
     return SendFailed(peer_id=peer_id, correlation_id=correlation_id, error=error)
 
 
-def fetch_answer(records: Buffer, *, wire_id: int) -> bytes:
+def fetch_answer(records: Buffer, *, wire_id: int, diverging_offset: int = -1) -> bytes:
     partition = {
+        "diverging_epoch": {"epoch": 1 if diverging_offset >= 0 else -1, "end_offset": diverging_offset},
         "partition_index": 0,
         "error_code": 0,
         "high_watermark": 1,
@@ -368,3 +372,21 @@ def test_a_fetch_that_has_left_keeps_its_connection_when_another_peer_is_asked()
     desk.send(fetch(), peer_id=3)
     assert desk.events() == []
     assert not desk.ports.closed
+
+
+@pytest.mark.parametrize("batch_start", [5, None])
+def test_an_answer_that_diverges_says_where_the_own_batch_begins_or_is_none(batch_start: int | None) -> None:
+    desk = Desk()
+    desk.batch_start = None if batch_start is None else Offset(batch_start)
+    correlation_id = desk.send(fetch())
+    connection = desk.connect()
+    desk.peers.on_frame(connection, fetch_answer(b"", wire_id=1, diverging_offset=9))
+    (event,) = desk.events()
+    assert desk.batch_starts == [9]
+    if batch_start is None:
+        assert event == failed(correlation_id)
+    else:
+        assert isinstance(event, ResponseReceived)
+        assert isinstance(event.message, FetchResponse)
+        assert (event.correlation_id, event.message.batch_start) == (correlation_id, 5)
+    assert desk.ports.wake_ms == 0

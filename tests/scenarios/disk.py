@@ -74,6 +74,11 @@ class Disk:
         self.batches = [batch for batch in self.batches if batch.end_offset <= end_offset]
         self.damages = tuple(damage for damage in self.damages if damage.start_offset < end_offset)
 
+    def batch_start(self, offset: Offset) -> Offset:
+        """Where the batch begins that holds this offset; the offset itself where there is none."""
+        holding = (each.base_offset for each in self.batches if each.base_offset <= offset < each.end_offset)
+        return next(holding, offset)
+
     def epochs(self) -> list[EpochStart]:
         starts: dict[Epoch, Offset] = {}
         for batch in self.batches:

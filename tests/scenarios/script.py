@@ -39,7 +39,7 @@ from pathlib import Path
 
 from pykraft.config import RaftConfig
 from pykraft.core import events, messages
-from pykraft.types import Damage, Epoch, NodeId, Offset
+from pykraft.types import Damage, Epoch, NodeId, Offset, OffsetAndEpoch
 from tests.scenarios import asks, tell
 from tests.scenarios.world import OBSERVER_WITHOUT_ID, Message, Node, World
 
@@ -339,13 +339,16 @@ def _is_meant(message: Message, argument: str) -> bool:
 
 
 def _tampered(body: messages.Request | messages.Response, field: str, value: int) -> messages.Response:
-    """A Fetch answer with another high watermark or leader, fewer batches, or a last one of another epoch or offset."""
+    """A Fetch answer with another high watermark or leader, fewer batches, another last one, or none."""
     assert isinstance(body, messages.FetchResponse)
     match field:
         case "hw":
             return dataclasses.replace(body, high_watermark=Offset(value))
         case "leader":
             return dataclasses.replace(body, leader_id=NodeId(value))
+        case "diverging":
+            part = OffsetAndEpoch(Offset(value), body.epoch)
+            return dataclasses.replace(body, diverging=part, batches=())
         case "keep":
             return dataclasses.replace(body, batches=body.batches[:value])
         case "batch-epoch":

@@ -368,13 +368,16 @@ class World:
             node.step(events.RequestReceived(request_id=request_id, listener=LISTENER, message=message.body))
             return
         assert isinstance(message.body, messages.Response)
-        if isinstance(message.body, messages.FetchResponse):
-            node.fetched = message.body.batches
+        body = message.body
+        if isinstance(body, messages.FetchResponse):
+            node.fetched = body.batches
+            if body.diverging is not None:  # the host knows where batches begin
+                body = dataclasses.replace(body, batch_start=node.memory.batch_start(body.diverging.offset))
         if isinstance(message.body, messages.FetchSnapshotResponse):
             node.received_bytes = message.body.received_bytes
         node.step(
             events.ResponseReceived(
-                peer_id=message.peer_id, correlation_id=message.correlation_id, message=message.body
+                peer_id=message.peer_id, correlation_id=message.correlation_id, message=body
             )
         )
 

@@ -128,7 +128,8 @@ class FetchedBatch:
 class FetchResponse:
     """Records, or where the logs part (``diverging``), or which snapshot to fetch instead.
 
-    ``diverging`` holds the leader's last epoch <= the one asked for and that epoch's end offset.
+    ``diverging`` holds the leader's last epoch <= the one asked for and that epoch's end offset. ``batch_start`` is
+    added by the host: where the batch of the own log begins that holds this offset; the offset itself outside the log.
     ``batches`` are the whole and valid batches, in order; ``invalid`` says what was wrong with the bytes
     after them, if anything was. The leader's answers leave ``batches`` empty: see `effects.ReplyFetch`.
     """
@@ -139,6 +140,7 @@ class FetchResponse:
     high_watermark: Offset | None
     log_start_offset: Offset
     diverging: OffsetAndEpoch | None = None
+    batch_start: Offset | None = None
     snapshot_id: OffsetAndEpoch | None = None
     batches: tuple[FetchedBatch, ...] = ()
     invalid: str | None = None

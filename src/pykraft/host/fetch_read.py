@@ -96,6 +96,17 @@ class FetchReads:
             self._waiting.append(wanted)
             self._begin()
 
+    def find_batch(self, offset: Offset, then: Callable[[Offset | None], None]) -> None:
+        """Hand ``then`` the offset at which the batch begins that holds ``offset``, which the log does, now or later.
+
+        None when the log was truncated in the meantime, or is damaged there.
+        """
+
+        def found(records: Records | None) -> None:
+            then(None if not records else Offset(next(scan(records[0], verify_crc=False))[1].base_offset))
+
+        self.read(offset, self._recent.end_offset, 0, found)
+
     def _begin(self) -> None:
         while self._waiting and self._under_way < READS_MAX:
             self._under_way += 1

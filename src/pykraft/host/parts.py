@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from pykraft.config import LogSettings, NodeConfig
@@ -33,7 +34,7 @@ from pykraft.host.wishes import Wishes
 from pykraft.log.scrub import ScrubbableLog
 from pykraft.rpc.context import RpcContext
 from pykraft.snapshot.schedule import Schedule
-from pykraft.types import KRAFT_VERSIONS, Listeners, NodeId, ReplicaKey, VoterSet
+from pykraft.types import KRAFT_VERSIONS, Listeners, NodeId, Offset, ReplicaKey, VoterSet
 
 
 class SharedLog(ReadableLog, ScrubbableLog, Protocol):
@@ -88,6 +89,7 @@ def assemble(
     inbox, held = Inbox(), HeldMessages()
     recent = RecentBatches(end_offset=view.end_offset)
     scrubbing = Scrubbing(ports, inbox, log, config.log)
+    reads = FetchReads(ports, log, recent, scrubbing.suspect)
     context = RpcContext(
         cluster_id=config.cluster_id,
         topic_name=config.topic_name,
@@ -99,7 +101,7 @@ def assemble(
         inbox=inbox,
         held=held,
         recent=recent,
-        reads=FetchReads(ports, log, recent, scrubbing.suspect),
+        reads=reads,
         inbound=Inbound(
             ports,
             inbox,
@@ -118,6 +120,7 @@ def assemble(
             context=context,
             client_id=f"raft-client-{-1 if key is None else key.id}",
             request_timeout_ms=config.raft.request_timeout_ms,
+            find_batch=partial(_find_batch, view, reads),
         ),
         producers=Producers(batch_size_bytes_max=config.raft.batch_size_bytes_max),
         wishes=Wishes(),
@@ -138,6 +141,14 @@ def assemble(
         standing=Standing(ports, config, key),
         ending=Ending(),
     )
+
+
+def _find_batch(view: LogView, reads: FetchReads, offset: Offset, then: Callable[[Offset | None], None]) -> None:
+    """Tell where the batch begins that holds this offset; an offset outside the log is told as it is."""
+    if view.start_offset < offset < view.end_offset:
+        reads.find_batch(offset, then)
+    else:
+        then(offset)
 
 
 def _schedule(settings: LogSettings) -> Schedule:

@@ -18,8 +18,10 @@ It refuses to know retries and back-off, which are the core's. Source: Kafka's `
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from functools import partial
+from typing import Final, TypeAlias
 
 from pykraft.core.effects import Peer, Send
 from pykraft.core.events import ResponseReceived, SendFailed
@@ -32,10 +34,13 @@ from pykraft.host.ports import ConnectionId, Ports
 from pykraft.rpc.codec import Answer
 from pykraft.rpc.context import RpcContext
 from pykraft.rpc.fetched import read_batches, with_batches
-from pykraft.types import Buffer, Instant
+from pykraft.types import Buffer, Instant, Offset
 
+FindBatch: TypeAlias = Callable[[Offset, Callable[[Offset | None], None]], None]
+"""Tells, now or later, where the batch begins that holds an offset; None when that cannot be told any more."""
 COMPLAINTS_MAX: Final = 20
 """Different lines about one peer that are remembered as told."""
+_NOW_MS: Final = 0
 PEERS_MAX: Final = 100
 """Peers that are remembered; beyond, the one that was not asked for the longest time is dropped."""
 
@@ -67,6 +72,7 @@ class Peers:
         context: RpcContext,
         client_id: str,
         request_timeout_ms: int,
+        find_batch: FindBatch,
     ) -> None:
         self.violations = 0
         """Connections that were closed for what a peer answered."""
@@ -76,6 +82,7 @@ class Peers:
         self._context = context
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
+        self._find_batch = find_batch
         self._contacts: dict[int, _Contact] = {}
         self._by_connection: dict[ConnectionId, _Contact] = {}
 
@@ -192,11 +199,33 @@ class Peers:
         if isinstance(message, FetchResponse):
             fetched = read_batches(answer.records)
             message, batches = with_batches(message, fetched), fetched.batches
+            if message.diverging is not None:
+                then = partial(self._pass_on_diverging, contact.peer.id, send.correlation_id, message)
+                self._find_batch(message.diverging.offset, then)
+                return
         elif isinstance(message, FetchSnapshotResponse):
             slice_data = answer.records
             message = replace(message, received_bytes=len(slice_data))
         event = ResponseReceived(peer_id=contact.peer.id, correlation_id=send.correlation_id, message=message)
         self._inbox.put(event, batches, slice_data)
+
+    def _pass_on_diverging(
+        self, peer_id: int, correlation_id: int, message: FetchResponse, batch_start: Offset | None
+    ) -> None:
+        """Tell the core with where the own batch begins that the answer points into; it cuts in whole batches.
+
+        When that cannot be told, the log has changed since, or is damaged there: the leader is asked again.
+        """
+        event: ResponseReceived | SendFailed
+        if batch_start is None:
+            event = SendFailed(
+                peer_id=peer_id, correlation_id=correlation_id, error=int(ErrorCode.BROKER_NOT_AVAILABLE)
+            )
+        else:
+            answer = replace(message, batch_start=batch_start)
+            event = ResponseReceived(peer_id=peer_id, correlation_id=correlation_id, message=answer)
+        self._inbox.put(event)
+        self._ports.wake_at(_NOW_MS)
 
     def _give_up(self, contact: _Contact, reason: str) -> None:
         """One line, close the connection, and whatever was asked has failed."""

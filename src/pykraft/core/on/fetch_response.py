@@ -35,7 +35,7 @@ def on_fetch_response(replica: Replica, event: ResponseReceived, message: FetchR
     if message.snapshot_id is not None:
         begin_download(replica, message.snapshot_id)
     elif message.diverging is not None:
-        _truncate(replica, message.diverging)
+        _truncate(replica, message.diverging, message.batch_start)
     else:
         _check_high_watermark(state, message.high_watermark)
         leave_if_whole(replica, message)
@@ -53,9 +53,17 @@ def _check_high_watermark(state: Follower, told: Offset | None) -> None:
         raise ProtocolError(f"the high watermark went back from {known} to {told}")
 
 
-def _truncate(replica: Replica, diverging: OffsetAndEpoch) -> None:
+def _truncate(replica: Replica, diverging: OffsetAndEpoch, batch_start: Offset | None) -> None:
+    """Cut where the logs part, or before the batch that holds this offset: a log is cut in whole batches.
+
+    Logs that agree up to an offset have the same batches up to it, so a leader that is right never names one within a
+    batch. One that does must not make memory and file differ: the next Fetch would acknowledge what the file lost.
+    """
     log = replica.log
-    end_offset = max(log.truncation_point(diverging), log.start_offset)
+    point = log.truncation_point(diverging)
+    if point == diverging.offset and batch_start is not None:  # other points are where an epoch of this log ends
+        point = batch_start
+    end_offset = max(point, log.start_offset)
     if diverging.offset < 0 or diverging.epoch < 0 or end_offset == log.end_offset:
         raise ProtocolError(f"the diverging answer {diverging} leaves nothing to cut from {log.end}")
     if replica.log.quarantine is not None:  # whatever it lost, it promises none of it: the leader's log counts

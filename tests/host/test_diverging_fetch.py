@@ -1,0 +1,75 @@
+"""A leader that says that the logs part within a batch: file and memory of the follower go on to agree."""
+
+from __future__ import annotations
+
+from pykraft.host.ports import ConnectionId
+from pykraft.protocol.api import ApiKey, decode_request_header, decode_response, encode_response
+from tests.host.cluster import Cluster, Machine
+
+FETCH_VERSION = 18
+
+
+class Parting:
+    """A leader and a follower with batches 0, 1-3 and 4-8, of which the last is committed for nobody."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster()
+        self.leader = self.cluster.leader()
+        self.follower, other = self.cluster.others(self.leader)
+        self.leader.propose(b"a", b"b", b"c")
+        self.cluster.run_until_committed(4)
+        self.cluster.cut(other)
+        self.leader.is_disk_stalled = True
+        self.leader.propose(b"d", b"e", b"f", b"g", b"h")
+        self.cluster.run_until(lambda: self.follower.durable_end_offset == 9)
+        self.at_offset: int | None = None
+        self._send = self.cluster.send
+        self.cluster.send = self._tamper  # type: ignore[method-assign]
+
+    def part_at(self, offset: int) -> None:
+        """The next answer to the follower says that epoch 1 ends there."""
+        self.at_offset = offset
+        self.cluster.run_until(lambda: self.at_offset is None)
+        self.cluster.settle()
+
+    def _tamper(self, sender: Machine, connection: ConnectionId, frame: bytes) -> None:
+        wire = self.cluster._wires.get(connection)
+        is_answer = wire is not None and wire.dialer is self.follower and sender is self.leader
+        if is_answer and self.at_offset is not None and self._has_asked_to_fetch():
+            correlation_id, body = decode_response(ApiKey.FETCH, FETCH_VERSION, frame)
+            partition = body["responses"][0]["partitions"][0]
+            partition["diverging_epoch"] = {"epoch": self.leader.running.epoch, "end_offset": self.at_offset}
+            partition["records"] = b""
+            self.at_offset = None
+            frame = b"".join(bytes(part) for part in encode_response(ApiKey.FETCH, FETCH_VERSION, correlation_id, body))
+            frame = frame[4:]  # without its length
+        self._send(sender, connection, frame)
+
+    def _has_asked_to_fetch(self) -> bool:
+        return decode_request_header(self.follower.sent[-1][1]).api_key == ApiKey.FETCH
+
+    def agree(self) -> None:
+        """All have the same log in the end, in memory, in the files, and after a start."""
+        self.leader.is_disk_stalled = False
+        self.cluster.heal()
+        self.cluster.run_until_committed(9)
+        self.cluster.settle()
+        assert self.follower.log_bytes() == self.leader.log_bytes()
+        self.follower.crash()
+        self.follower.start()
+        assert self.follower.running.log_end_offset == 9
+
+
+def test_a_log_that_parts_within_a_recent_batch_is_cut_before_it() -> None:
+    parting = Parting()
+    parting.part_at(7)
+    assert parting.follower.stops == []
+    parting.agree()
+
+
+def test_a_log_that_parts_within_a_batch_of_the_files_is_cut_before_it() -> None:
+    parting = Parting()
+    parting.follower.crash()
+    parting.follower.start()
+    parting.part_at(7)
+    parting.agree()
