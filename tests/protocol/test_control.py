@@ -60,7 +60,7 @@ CONTROL_RECORDS: st.SearchStrategy[ControlRecord] = st.one_of(
     st.builds(SnapshotHeader, st.integers(-(2**63), 2**63 - 1)),
     st.just(SnapshotFooter()),
     st.builds(KRaftVersion, INT16),
-    st.builds(KRaftVoters, st.lists(VOTERS, max_size=5).map(VoterSet.of)),
+    st.builds(KRaftVoters, st.lists(VOTERS, min_size=1, max_size=5).map(VoterSet.of)),
 )
 SOME: list[ControlRecord] = [
     LeaderChange(leader_id=NodeId(3), voters=(NodeId(1), NodeId(3)), granting_voters=(NodeId(3),)),
@@ -229,3 +229,9 @@ def test_a_count_beyond_the_value_is_refused() -> None:
     key, _ = encode_control(SOME[0])
     with pytest.raises(ProtocolError, match="LeaderChange"):
         decode_control_value(key, bytes.fromhex("0000 00000001 ffffffff0f"))
+
+
+def test_a_voter_set_without_voters_is_refused() -> None:
+    value = written_by_kio(voters_v0.VotersRecord(version=i16(0), voters=()))
+    with pytest.raises(ProtocolError, match="empty"):
+        decode_control_value(struct.pack(">hh", 0, 6), value)

@@ -227,6 +227,13 @@ def _voter(body: Body) -> Voter:
     )
 
 
+def _voters(body: Body) -> KRaftVoters:
+    """A set without voters has no majority: no leader that is right writes one."""
+    if not body["voters"]:
+        raise _refusal("its voter set is empty")
+    return KRaftVoters(VoterSet.of(map(_voter, body["voters"])))
+
+
 def _node_id(number: int) -> NodeId:
     if number < 0:
         raise _refusal(f"{number} is not a node's id")
@@ -238,5 +245,5 @@ _FROM_BODY: Final[dict[ControlType, Callable[[Body], ControlRecord]]] = {
     ControlType.SNAPSHOT_HEADER: lambda body: SnapshotHeader(body["last_contained_log_timestamp"]),
     ControlType.SNAPSHOT_FOOTER: lambda _: SnapshotFooter(),
     ControlType.KRAFT_VERSION: lambda body: KRaftVersion(body["k_raft_version"]),
-    ControlType.KRAFT_VOTERS: lambda body: KRaftVoters(VoterSet.of(map(_voter, body["voters"]))),
+    ControlType.KRAFT_VOTERS: _voters,
 }
