@@ -375,11 +375,7 @@ class World:
                 body = dataclasses.replace(body, batch_start=node.memory.batch_start(body.diverging.offset))
         if isinstance(message.body, messages.FetchSnapshotResponse):
             node.received_bytes = message.body.received_bytes
-        node.step(
-            events.ResponseReceived(
-                peer_id=message.peer_id, correlation_id=message.correlation_id, message=body
-            )
-        )
+        node.step(events.ResponseReceived(peer_id=message.peer_id, correlation_id=message.correlation_id, message=body))
 
     def _is_too_new(self, message: Message) -> bool:
         """True for a pre-vote to a node whose software is older than pre-votes."""
