@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from pykraft.core.effects import Peer, Send
@@ -37,11 +39,15 @@ class Desk:
             context=CONTEXT,
             client_id="raft-client-1",
             request_timeout_ms=TIMEOUT_MS,
-            find_batch=lambda offset, then: self.batch_starts.append(offset) or then(self.batch_start),
+            find_batch=self._find_batch,
         )
         self.batch_start: Offset | None = None
         self.batch_starts: list[Offset] = []
         self._next_id = 0
+
+    def _find_batch(self, offset: Offset, then: Callable[[Offset | None], None]) -> None:
+        self.batch_starts.append(offset)
+        then(self.batch_start)
 
     def send(
         self, message: Request | None = None, *, peer_id: int = 2, after: Io = NO_IO, to: Endpoint | None = None

@@ -35,9 +35,9 @@ def committed_records_are_cut(patch: Patch) -> None:
     """A leader sends followers too far back, and a follower cuts its log below its high watermark."""
     truncate = fetch_response._truncate
 
-    def unguarded(replica: Replica, diverging: OffsetAndEpoch) -> None:
+    def unguarded(replica: Replica, diverging: OffsetAndEpoch, batch_start: Offset | None) -> None:
         replica.log.committed_end_offset = replica.log.start_offset
-        truncate(replica, diverging)
+        truncate(replica, diverging, batch_start)
 
     followers_are_sent_too_far_back(patch)
     patch.setattr(fetch_response, "_truncate", unguarded)
