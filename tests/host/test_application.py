@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from pykraft.errors import NotLeaderError, NotRunningError, UsageError
-from pykraft.host.producers import Committed, Outcome
+from pykraft.errors import BufferFullError, NotLeaderError, NotRunningError, UsageError
+from pykraft.host import producers
+from pykraft.host.producers import Committed, Outcome, Rejected
 from pykraft.types import Epoch, NodeId, Offset
 from tests.host.cluster import Cluster
 from tests.host.fakes import config
@@ -51,6 +52,49 @@ def test_appends_that_are_prepared_become_visible_together() -> None:
     node.flush()
     assert node.listener.values == [b"a", b"a", b"b", b"b"]
     assert [outcome.base_offset for outcome in outcomes if isinstance(outcome, Committed)] == [1, 3]
+
+
+@pytest.mark.conformance(112)
+def test_an_append_goes_through_when_prepared_ones_fill_the_buffer() -> None:
+    cluster = Cluster(voters=1, batch_size_bytes_max=1_024, accumulated_batches_max=2)
+    node = cluster[1]
+    node.flush()
+    prepared: list[Outcome] = []
+    for number in range(4):
+        node.running.propose(
+            [b"%d" % number * 600],
+            epoch=node.running.epoch,
+            now=cluster.now,
+            on_outcome=prepared.append,
+            is_prepared=True,
+        )
+    assert [type(outcome) for outcome in prepared] == [Rejected, Rejected]
+    outcomes = node.propose(b"p" * 600)
+    node.flush()
+    assert [type(outcome) for outcome in outcomes] == [Committed]
+    assert [type(outcome) for outcome in prepared] == [Rejected, Rejected, Committed, Committed]
+    assert node.listener.values == [b"0" * 600, b"1" * 600, b"p" * 600]
+
+
+@pytest.mark.conformance(112)
+def test_an_append_that_is_one_too_many_schedules_the_prepared_ones_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producers, "UNDECIDED_PROPOSALS_MAX", 2)
+    cluster = Cluster(voters=1)
+    node = cluster[1]
+    node.flush()
+    prepared: list[Outcome] = []
+    for _ in range(2):
+        node.running.propose(
+            [b"a"], epoch=node.running.epoch, now=cluster.now, on_outcome=prepared.append, is_prepared=True
+        )
+    (refused,) = node.propose(b"b")
+    assert isinstance(refused, Rejected)
+    assert isinstance(refused.error, BufferFullError)
+    node.flush()
+    assert [type(outcome) for outcome in prepared] == [Committed, Committed]
+    outcomes = node.propose(b"b")
+    node.flush()
+    assert [type(outcome) for outcome in outcomes] == [Committed]
 
 
 def test_a_node_that_does_not_lead_has_nothing_to_schedule() -> None:

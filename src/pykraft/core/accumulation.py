@@ -38,7 +38,8 @@ class Accumulation:
         self._base_offset = base_offset
         self._size_bytes = 0
         self._begun: Instant | None = None
-        self._held_from: Offset | None = None
+        self.held_from: Offset | None = None
+        """Where what was only prepared begins; None when nothing is."""
 
     def fits(self, size_bytes: int) -> bool:
         """True when a proposal of this size can be one batch at all."""
@@ -53,7 +54,7 @@ class Accumulation:
         """
         assert self.fits(size_bytes)
         assert count >= 1
-        begins_hold = is_prepared and self._held_from is None
+        begins_hold = is_prepared and self.held_from is None
         if self._handles and (begins_hold or self._size_bytes + size_bytes > self._size_bytes_max):
             self._complete()
         if not self._handles:
@@ -63,9 +64,9 @@ class Accumulation:
             self._base_offset = self.next_offset
         base_offset = self.next_offset
         if begins_hold:
-            self._held_from = base_offset
+            self.held_from = base_offset
         elif not is_prepared:
-            self._held_from = None
+            self.held_from = None
         self._handles.append(handle)
         self._size_bytes += size_bytes
         self.next_offset = Offset(base_offset + count)
@@ -94,17 +95,17 @@ class Accumulation:
 
     def schedule(self) -> None:
         """All that was prepared may be drained."""
-        self._held_from = None
+        self.held_from = None
 
     def due_ms(self) -> int | None:
         """When there is something to drain (mono ms; the past when a full batch waits), or None."""
         if self._waiting and self._is_free(self._waiting[0]):
             return 0
-        return self._begun.mono_ms + self._linger_ms if self._begun and self._held_from is None else None
+        return self._begun.mono_ms + self._linger_ms if self._begun and self.held_from is None else None
 
     def drain(self) -> tuple[PlannedBatch, ...]:
         """All batches in order but those that are only prepared."""
-        if self._handles and self._held_from is None:
+        if self._handles and self.held_from is None:
             self._complete()
         batches: list[PlannedBatch] = []
         while self._waiting and self._is_free(self._waiting[0]):
@@ -117,7 +118,7 @@ class Accumulation:
         return tuple(handle for batch in self.drain() for handle in batch.handles)
 
     def _is_free(self, batch: PlannedBatch) -> bool:
-        return self._held_from is None or batch.end_offset <= self._held_from
+        return self.held_from is None or batch.end_offset <= self.held_from
 
     def _complete(self) -> None:
         assert self._begun is not None

@@ -153,6 +153,10 @@ class Host:
         elif producers.is_overfull:
             most = f"{UNDECIDED_PROPOSALS_MAX} proposals wait for their outcome already"
             producers.reject(proposed.handle, BufferFullError(f"{most}: propose again later"))
+            if not is_prepared and epoch == self.epoch:
+                # Prepared appends may be all that waits. As in the core, an append that is not prepared schedules
+                # them even if it is refused; otherwise every further one would be refused too.
+                self._put(AppendsScheduled(), now)
         else:
             self._put(proposed, now)
         return proposed.handle

@@ -107,6 +107,35 @@ def test_storage_that_is_behind_fills_the_buffer_and_then_the_application_hears_
     assert made.role == "leader"
 
 
+@pytest.mark.conformance(112)
+def test_an_append_that_is_not_prepared_makes_room_where_prepared_ones_fill_the_buffer() -> None:
+    made = replica(leader())
+    found = [propose(made, handle=handle, size_bytes=1_000, is_prepared=True) for handle in range(1, 4)]
+    assert [kinds(effects) for effects in found] == [["AcceptProposal"]] * 2 + [["RejectProposal"]]
+    refused = only(found[2], RejectProposal).error
+    assert isinstance(refused, BufferFullError)
+    assert "schedule" in str(refused)
+    effects = propose(made, handle=4, size_bytes=1_000)
+    assert only(effects, AcceptProposal).handle == 4
+    batches = [batch for effect in effects if isinstance(effect, AppendBatches) for batch in effect.batches]
+    assert [batch.handles for batch in batches] == [(1,), (2,), (4,)]
+
+
+@pytest.mark.conformance(112)
+def test_an_append_that_storage_has_no_room_for_still_schedules_what_was_prepared() -> None:
+    made = replica(leader())
+    for io in range(1, CONFIG.accumulated_batches_max + 1):
+        made.log.submit(Io(io))
+    for handle in (1, 2):
+        propose(made, handle=handle, size_bytes=1_000, is_prepared=True)
+    refused = only(propose(made, handle=3, size_bytes=1_000), RejectProposal).error
+    assert isinstance(refused, BufferFullError)
+    assert "storage" in str(refused)
+    state = made.state
+    assert isinstance(state, Leader)
+    assert [batch.handles for batch in state.accumulation.drain()] == [(1,), (2,)]
+
+
 @pytest.mark.conformance(12)
 @pytest.mark.parametrize(("state", "epoch", "asked"), [(leader(), 5, True), (leader(), 4, False), (leader(), 6, False)])
 def test_a_leader_resigns_from_the_epoch_that_was_meant(state: Leader, epoch: int, asked: bool) -> None:

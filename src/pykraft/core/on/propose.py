@@ -5,6 +5,8 @@ Source: KIP-595 §Leader (append, linger); Kafka ``RaftClient.prepareAppend``, `
 
 from __future__ import annotations
 
+from typing import Final
+
 from pykraft.core.appending import drain_if_due
 from pykraft.core.effects import AcceptProposal, RejectProposal, Report
 from pykraft.core.events import AppendsScheduled, Proposed, ResignRequested, ShutdownRequested
@@ -18,7 +20,10 @@ from pykraft.errors import (
     RecordBatchTooLargeError,
     UsageError,
 )
-from pykraft.types import Instant
+from pykraft.types import Instant, Offset
+
+STORAGE_IS_BEHIND: Final = "the leader's storage is too far behind: propose again later"
+PREPARED_FILL_BUFFER: Final = "appends that were only prepared fill the buffer: schedule them first"
 
 
 def on_proposed(replica: Replica, event: Proposed, now: Instant) -> None:
@@ -26,25 +31,26 @@ def on_proposed(replica: Replica, event: Proposed, now: Instant) -> None:
 
     Effects: AcceptProposal or RejectProposal; AppendBatches when the linger time is 0 or over.
     Errors (in RejectProposal): NotLeaderError, UsageError for a future epoch or no records,
-    RecordBatchTooLargeError, BufferFullError while storage is too far behind, LeadershipTransferError.
+    RecordBatchTooLargeError, BufferFullError while storage is too far behind or prepared appends fill the buffer,
+    LeadershipTransferError.
     Source: Kafka ``KafkaRaftClient.prepareAppend``.
     """
     leader = replica.state
     error = _refusal(replica, event)
     if error is None:
         assert isinstance(leader, Leader)
-        base_offset = leader.accumulation.add(
-            handle=event.handle,
-            count=event.count,
-            size_bytes=event.size_bytes,
-            now=now,
-            is_prepared=event.is_prepared,
-        )
+        base_offset = _add(leader, event, now)
+        if base_offset is None and not event.is_prepared:
+            # Perhaps only prepared appends fill the buffer. An append that is not prepared schedules them: also one
+            # that is refused here, for nothing else may ever schedule them, and each further append would be refused.
+            leader.accumulation.schedule()
+            drain_if_due(replica, leader, now)
+            base_offset = _add(leader, event, now)
         if base_offset is not None:
             replica.outbox.add(AcceptProposal(handle=event.handle, base_offset=base_offset, epoch=leader.epoch))
             drain_if_due(replica, leader, now)
             return
-        error = BufferFullError("the leader's storage is too far behind: propose again later")
+        error = BufferFullError(STORAGE_IS_BEHIND if leader.accumulation.held_from is None else PREPARED_FILL_BUFFER)
     replica.outbox.add(RejectProposal(handle=event.handle, error=error))
 
 
@@ -78,6 +84,16 @@ def on_shutdown_requested(replica: Replica, event: ShutdownRequested, now: Insta
     if replica.shutdown_deadline_ms is None:
         replica.shutdown_deadline_ms = now.mono_ms + event.timeout_ms
         replica.outbox.add(Report(text=f"leaving the quorum as {replica.role} of epoch {replica.epoch}"))
+
+
+def _add(leader: Leader, event: Proposed, now: Instant) -> Offset | None:
+    return leader.accumulation.add(
+        handle=event.handle,
+        count=event.count,
+        size_bytes=event.size_bytes,
+        now=now,
+        is_prepared=event.is_prepared,
+    )
 
 
 def _refusal(replica: Replica, event: Proposed) -> PykraftError | None:
