@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from pykraft.sim.history import Answer, number_of
+from pykraft.sim.prepared import PreparedAppends
 from pykraft.sim.workload import Workload
 from tests.sim.worlds import calm_world, led_world, run_for, run_until
 
@@ -59,7 +60,7 @@ def test_nothing_is_acknowledged_without_a_majority() -> None:
 
 def test_without_a_leader_nothing_is_proposed() -> None:
     world = calm_world()
-    workload = Workload(world, Random(1))
+    workload = Workload(world, Random(1), PreparedAppends(None))
     workload.begin()
     run_for(world, 100_000)
     assert workload.proposed == 0

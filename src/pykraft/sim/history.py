@@ -41,6 +41,8 @@ class Operation:
     """As the clock of its node shows it."""
     is_alive: Callable[[], bool]
     """Whether the process that took it still runs."""
+    is_prepared: bool = False
+    """True when it waits in its leader's buffer until it is scheduled."""
     base_offset: int | None = None
     """Where its values are, once they have offsets."""
     answer: Answer | None = None

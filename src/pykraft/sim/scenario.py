@@ -120,6 +120,8 @@ class Work:
     """Between two proposals, half of it at least and twice as much at most."""
     values_max: int = 5
     value_size_bytes_max: int = 300
+    prepared_probability: float = 0.0
+    """Of worlds whose clients only prepare many of their appends, at leaders whose buffers hold few bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

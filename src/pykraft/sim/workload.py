@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pykraft.host.producers import Committed, Outcome, Rejected
 from pykraft.sim.application import Application
 from pykraft.sim.history import READ, WRITE, Answer, History, Operation, value_of
+from pykraft.sim.prepared import PreparedAppends
 from pykraft.types import Offset
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ READ_PROBABILITY = 0.1
 class Workload:
     """Calls every node that leads, again and again."""
 
-    def __init__(self, world: World, rng: Random) -> None:
+    def __init__(self, world: World, rng: Random, prepared: PreparedAppends) -> None:
         self.history = History()
         self.acknowledged = 0
         """Values that were acknowledged."""
@@ -32,6 +33,7 @@ class Workload:
         self.proposed = 0
         self._world = world
         self._rng = rng
+        self._prepared = prepared
         self._work = world.scenario.work
         self._applications: dict[int, Application] = {}
 
@@ -55,6 +57,7 @@ class Workload:
     def _call(self, node: Node) -> None:
         process, application = node.process, self._applications[int(node.node_id)]
         assert process is not None
+        is_prepared = self._prepared.is_next(node)
         operation = Operation(
             number=len(self.history.operations),
             node_id=int(node.node_id),
@@ -63,6 +66,7 @@ class Workload:
             invoked_us=self._world.clock.now_us,
             invoked_mono_ms=node.clock.instant.mono_ms,
             is_alive=lambda: process.is_running,
+            is_prepared=is_prepared,
         )
         self.history.operations.append(operation)
         if operation.is_read:
@@ -79,6 +83,7 @@ class Workload:
             now=node.clock.instant,
             on_outcome=lambda outcome: self._decided(operation, outcome),
             on_accepted=accepted,
+            is_prepared=is_prepared,
         )
 
     def _decided(self, operation: Operation, outcome: Outcome) -> None:

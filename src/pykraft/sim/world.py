@@ -23,6 +23,7 @@ from pykraft.sim.members import Members
 from pykraft.sim.network import Network, Weather
 from pykraft.sim.node import Node, Process
 from pykraft.sim.oracle import DurableElection, Platter
+from pykraft.sim.prepared import PreparedAppends, with_small_buffers
 from pykraft.sim.recorder import NodeState, Recorder
 from pykraft.sim.scenario import DEFAULT, Scenario
 from pykraft.sim.settings import node_configs, with_snapshots
@@ -81,6 +82,10 @@ class World:
         """About so many records from one snapshot of a node to the next; 0: there are no snapshots."""
         if self.records_between:
             configs = with_snapshots(configs, scenario.snapshots, self.records_between, taking)
+        preparing = self._dice(seed, "prepared")
+        prepares = preparing.random() < scenario.work.prepared_probability
+        if prepares:
+            configs = with_small_buffers(configs, preparing)
         self._taking: dict[int, Random] = {}
         self.nodes = {
             int(config.node_id or 0): Node(self, config, self._dice(seed, f"node {config.node_id}", variant))
@@ -92,7 +97,8 @@ class World:
         self.members = Members(self, self._dice(seed, "members"))
         self.electorate = self.members.electorate
         self.atlas = Atlas(self)
-        self.workload = Workload(self, self._dice(seed, "workload", variant))
+        prepared = PreparedAppends(preparing if prepares else None)
+        self.workload = Workload(self, self._dice(seed, "workload", variant), prepared)
         self.faults = Faults(self, self._dice(seed, "faults"))
         if recorder is not None:
             recorder.nodes = {node_id: node_id <= self.voter_count for node_id in self.nodes}

@@ -31,3 +31,11 @@ def test_of_a_former_term_nothing_is_expected() -> None:
 def test_a_longer_time_is_found() -> None:
     with pytest.raises(ViolationError, match="let operation 1 linger for 10 ms and 50 more"):
         lingered(60)
+
+
+def test_what_is_only_prepared_may_linger_as_long_as_it_likes() -> None:
+    made = LingerIsBounded(world(now_us=60_000))
+    made.started(node())
+    made.persisted(node(ms=0))
+    made.accepted(operation(1, base_offset=5, is_prepared=True))
+    made.submitted(node(ms=60), appends(encoded(5, b"a")))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from pykraft.core.effects import PlannedBatch
-from pykraft.core.on import timer
+from pykraft.core.on import propose, timer
 from pykraft.errors import NotLeaderError
 from pykraft.host.producers import Committed, OutcomeUnknown, Producers, Rejected
 from pykraft.host.recent import Batch
@@ -97,7 +97,17 @@ def new_leader_appends_a_value(patch: Patch) -> None:
     patch.setattr(Producers, "encode", no_op)
 
 
+def prepared_appends_fill_the_buffer_for_good(patch: Patch) -> None:
+    """An append that finds the buffer full of prepared ones is refused, and does not schedule them."""
+    patch.setattr(propose, "_make_room", lambda replica, leader, now: None)
+
+
 MUTANTS = (
+    Mutant(
+        plant=prepared_appends_fill_the_buffer_for_good,
+        source="ours: an outside review filled the buffer with prepared appends",
+        scenario="prepared",
+    ),
     Mutant(plant=linger_wakes_nobody, source="Kafka KafkaRaftClientTest (wakes up when the linger is over)"),
     Mutant(plant=unknown_is_called_rejected, source="Jepsen: an indeterminate outcome taken for a failure"),
     Mutant(plant=append_is_called_committed, source="acks=1; MongoDB's write concern 1"),

@@ -41,10 +41,7 @@ def on_proposed(replica: Replica, event: Proposed, now: Instant) -> None:
         assert isinstance(leader, Leader)
         base_offset = _add(leader, event, now)
         if base_offset is None and not event.is_prepared:
-            # Perhaps only prepared appends fill the buffer. An append that is not prepared schedules them: also one
-            # that is refused here, for nothing else may ever schedule them, and each further append would be refused.
-            leader.accumulation.schedule()
-            drain_if_due(replica, leader, now)
+            _make_room(replica, leader, now)
             base_offset = _add(leader, event, now)
         if base_offset is not None:
             replica.outbox.add(AcceptProposal(handle=event.handle, base_offset=base_offset, epoch=leader.epoch))
@@ -84,6 +81,16 @@ def on_shutdown_requested(replica: Replica, event: ShutdownRequested, now: Insta
     if replica.shutdown_deadline_ms is None:
         replica.shutdown_deadline_ms = now.mono_ms + event.timeout_ms
         replica.outbox.add(Report(text=f"leaving the quorum as {replica.role} of epoch {replica.epoch}"))
+
+
+def _make_room(replica: Replica, leader: Leader, now: Instant) -> None:
+    """Schedule what was only prepared, which may be all that fills the buffer, and append it if storage keeps up.
+
+    An append that is not prepared does this even if it is refused then: perhaps nothing else ever schedules what was
+    prepared, and each further append would be refused, too.
+    """
+    leader.accumulation.schedule()
+    drain_if_due(replica, leader, now)
 
 
 def _add(leader: Leader, event: Proposed, now: Instant) -> Offset | None:

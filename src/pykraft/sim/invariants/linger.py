@@ -41,8 +41,10 @@ class LingerIsBounded(Invariant):
         self._idle_since_ms[int(node.node_id)] = node.clock.instant.mono_ms
 
     def accepted(self, operation: Operation) -> None:
-        """It has its offset, and lingers."""
+        """It has its offset, and lingers, unless it waits for its schedule."""
         assert operation.base_offset is not None
+        if operation.is_prepared:
+            return
         self._lingering[operation.node_id][operation.base_offset] = operation
 
     def submitted(self, node: Node, job: Job) -> None:
