@@ -144,3 +144,15 @@ def test_an_entry_is_replaced_by_what_its_key_matches() -> None:
     assert known.with_updated(voter(2, TWO)) == VoterSet.of([voter(1, ONE), voter(2, TWO)]), "it learns its directory"
     assert known.with_updated(voter(1, TWO)) is None
     assert known.with_updated(voter(3, ONE)) is None
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1", "fe80::1%eth0", "bücher.example", "x" * 255])
+def test_a_host_may_be_a_name_or_a_number(host: str) -> None:
+    assert Endpoint(host, 1).can_be_dialed
+    assert Endpoint(host, 65_535).can_be_dialed
+    assert not any(Endpoint(host, port).can_be_dialed for port in (-1, 0, 65_536, 2**31 - 1))
+
+
+@pytest.mark.parametrize("host", ["", "x" * 256, "127.0.0.1\0", "a b", "a\n", "\x1b[2J", "\u2028", "\ud800"])
+def test_what_no_host_can_be_is_not_dialed(host: str) -> None:
+    assert not Endpoint(host, 9_092).can_be_dialed

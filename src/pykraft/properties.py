@@ -39,7 +39,7 @@ from pykraft.known_properties import (
     SEGMENT_SIZE_BYTES,
     suggestion,
 )
-from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
+from pykraft.types import PORT_MAX, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 
 _PROTECTION = re.compile(r"(listener\.name\.[^.]+\.)?(ssl|sasl|authorizer)\..*|super\.users")
 _PROTECTED = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
@@ -353,10 +353,12 @@ class _Reader:
 
 def _endpoint(key: str, item: str, address: str, *, port_least: int = 1) -> Endpoint:
     match = _HOST_PORT.fullmatch(address)
-    if match is None or not port_least <= int(match["port"]) <= 65_535:
-        allowed = f"an address is host:port (IPv6 in brackets) with a port from {port_least} to 65535"
+    host = "" if match is None else match["ipv6"] or match["host"] or ""
+    is_host = not host or Endpoint(host, PORT_MAX).can_be_dialed
+    if match is None or not is_host or not port_least <= int(match["port"]) <= PORT_MAX:
+        allowed = f"an address is host:port (IPv6 in brackets) with a port from {port_least} to {PORT_MAX}"
         raise ConfigError(key, item, allowed)
-    return Endpoint(match["ipv6"] or match["host"] or "", int(match["port"]))
+    return Endpoint(host, int(match["port"]))
 
 
 def _reachable(key: str, item: str, address: str) -> Endpoint:

@@ -34,6 +34,11 @@ NO_IO = Io(0)
 ZERO_UUID = Uuid(bytes(16))
 EPOCH_MAX = Epoch(2**31 - 2)
 """The largest epoch that a peer may speak of; Kafka has no such bound, and would overflow one later."""
+PORT_MAX = 2**16 - 1
+NAME_SIZE_MAX = 255
+"""Characters of a host or listener name; a DNS name has at most 253."""
+LISTENERS_MAX = 16
+"""Endpoints that a voter may have, or a request may name."""
 _UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
@@ -93,6 +98,15 @@ class Endpoint:
 
     host: str
     port: int
+
+    @property
+    def can_be_dialed(self) -> bool:
+        """False for what is no host and port, whoever told it; no name is looked up.
+
+        A NUL in a numeric host, for instance, passes the lookup and then is a ValueError of asyncio.
+        """
+        is_host = 0 < len(self.host) <= NAME_SIZE_MAX and self.host.isprintable() and " " not in self.host
+        return is_host and 0 < self.port <= PORT_MAX
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

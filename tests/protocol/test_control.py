@@ -43,7 +43,7 @@ INT16 = st.integers(-(2**15), 2**15 - 1)
 NODE_IDS = st.integers(0, 2**31 - 1).map(NodeId)
 DIRECTORY_IDS = st.binary(min_size=16, max_size=16).filter(any).map(Uuid)
 NAMES = st.text(st.characters(min_codepoint=45, max_codepoint=0x24F, exclude_categories=["Ll"]), max_size=40)
-ENDPOINTS = st.builds(Endpoint, st.text(max_size=40), st.integers(0, 65_535))
+ENDPOINTS = st.builds(Endpoint, st.text(max_size=40), st.integers(0, 65_535)).filter(lambda one: one.can_be_dialed)
 VOTERS = st.builds(
     Voter,
     key=st.builds(ReplicaKey, NODE_IDS, st.none() | DIRECTORY_IDS),
@@ -235,3 +235,13 @@ def test_a_voter_set_without_voters_is_refused() -> None:
     value = written_by_kio(voters_v0.VotersRecord(version=i16(0), voters=()))
     with pytest.raises(ProtocolError, match="empty"):
         decode_control_value(struct.pack(">hh", 0, 6), value)
+
+
+def test_an_endpoint_that_nobody_can_dial_is_left_out_of_a_committed_voter_set() -> None:
+    sound = ("CONTROLLER", Endpoint("node-1", 9_093))
+    bad = [("A", Endpoint("127.0.0.1\0", 1)), ("B", Endpoint("", 1)), ("C", Endpoint("node-1", 0))]
+    key = ReplicaKey(NodeId(1), Uuid(b"d" * 16))
+    told = KRaftVoters(VoterSet.of([Voter(key=key, listeners=Listeners((bad[0], sound, *bad[1:])))]))
+    assert decode_control_value(*encode_control(told)) == KRaftVoters(
+        VoterSet.of([Voter(key=key, listeners=Listeners((sound,)))])
+    )

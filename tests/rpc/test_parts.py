@@ -54,6 +54,7 @@ def test_listeners_come_back_without_those_that_nobody_can_dial() -> None:
     assert parts.listeners_of(bodies) == TWO_LISTENERS
     silent = [{"name": "A", "host": "", "port": 1}, {"name": "B", "host": "h", "port": 0}]
     silent += [{"name": "C", "host": "h" * 256, "port": 1}, {"name": "ΐ" * 256, "host": "h", "port": 1}]
+    silent += [{"name": "D", "host": "127.0.0.1\0", "port": 1}, {"name": "E\0", "host": "h", "port": 1}]
     assert parts.listeners_of([*silent, *bodies]) == TWO_LISTENERS
 
 

@@ -14,6 +14,7 @@ from pykraft.local.ports import HOST, free_ports
 from pykraft.protocol.frame import frame
 from pykraft.server.binding import listening_sockets
 from pykraft.server.names import Names
+from pykraft.server.run import loop_factory
 from pykraft.types import Endpoint
 from tests.server.fake_transport import FakeTransport
 from tests.server.station import (
@@ -147,6 +148,35 @@ def test_a_dial_that_succeeds_after_it_was_closed_is_given_up(runner: asyncio.Ru
         assert station.user.heard == []
 
     on_station(runner, main)
+
+
+@pytest.mark.parametrize("loop_name", ["asyncio", "uvloop"])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1\0", "::ffff:127.0.0.1\0x", "a\0b", "fe80::1%\0", "..", "\ud800", "x" * 300]
+)
+def test_a_dial_of_what_is_no_host_is_closed(loop_name: str, host: str) -> None:
+    async def main(station: Station) -> None:
+        [port] = free_ports(1)
+        dialed = station.links.dial(Endpoint(host, port))
+        await station.user.hears(("closed", dialed))
+
+    with asyncio.Runner(loop_factory=loop_factory(loop_name)) as runner:
+        user = on_station(runner, main)
+    assert user.failures == []
+
+
+def test_a_dial_that_fails_in_a_way_that_nobody_foresaw_is_told(runner: asyncio.Runner) -> None:
+    class StrangeNames(Names):
+        async def addresses(self, endpoint: Endpoint) -> list[str]:
+            raise OverflowError(f"what is {endpoint}?")
+
+    async def main(station: Station) -> None:
+        dialed = station.links.dial(Endpoint("a\nb", 1))
+        await station.user.hears(("closed", dialed))
+
+    user = on_station(runner, main, names=StrangeNames)
+    assert user.failures == []
+    assert user.reports == ["cannot dial 'a\\nb:1': OverflowError('what is a\\nb:1?')"]
 
 
 def test_a_bug_in_a_dial_is_not_lost(runner: asyncio.Runner) -> None:

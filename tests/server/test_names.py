@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from pykraft.server.names import Names, look_up
+from pykraft.server.names import LOOKUPS_MAX, Names, look_up
 from pykraft.types import Endpoint
 
 TIMEOUT_S = 10.0
@@ -89,11 +89,30 @@ def test_a_lookup_that_ends_after_the_loop_has_nobody_to_tell(runner: asyncio.Ru
     assert not thread.is_alive()
 
 
+def test_no_more_names_than_a_bound_are_looked_up_at_one_time(runner: asyncio.Runner) -> None:
+    server = NameServer()
+    hosts = [f"kafka-{number}" for number in range(LOOKUPS_MAX)]
+    server.gates = {host: threading.Event() for host in hosts}
+    names = Names(runner.get_loop(), lookup=server.look_up)
+
+    async def main() -> None:
+        waiting = [asyncio.create_task(names.addresses(Endpoint(host, 9_092))) for host in hosts]
+        await asyncio.sleep(0)
+        with pytest.raises(OSError, match="64 names are being looked up already"):
+            await names.addresses(Endpoint("one-more", 9_092))
+        for gate in server.gates.values():
+            gate.set()
+        await asyncio.wait_for(asyncio.gather(*waiting), TIMEOUT_S)
+        assert await asyncio.wait_for(names.addresses(Endpoint("one-more", 9_092)), TIMEOUT_S) == ["127.0.0.1"]
+
+    runner.run(main())
+
+
 def test_the_machines_own_names_are_known() -> None:
     assert "127.0.0.1" in look_up(Endpoint("localhost", 9_092))
 
 
-@pytest.mark.parametrize("host", ["x" * 64 + ".org", "a..b"])
+@pytest.mark.parametrize("host", ["x" * 64 + ".org", "a..b", "\ud800"])
 def test_what_cannot_be_a_name_is_an_os_error(host: str) -> None:
     with pytest.raises(OSError, match=r"host name|not known|failure"):
         look_up(Endpoint(host, 9_092))

@@ -112,15 +112,16 @@ def parse_controllers(text: str, listener: str) -> VoterSet:
         if match is None:
             raise UsageError(f"--initial-controllers: {entry!r} is not of the form {FORM}")
         node_id, port, directory = int(match[1]), int(match[3]), uuid_parse(match[4])
-        if node_id > _ID_MAX or port > 65_535:
-            raise UsageError(f"--initial-controllers: {entry!r} has an id above {_ID_MAX} or a port above 65535")
+        endpoint = Endpoint(match[2].strip("[]"), port)
+        if node_id > _ID_MAX or not endpoint.can_be_dialed:
+            problem = f"an id above {_ID_MAX}, or a host or port that nobody can dial (1 to {PORT_MAX})"
+            raise UsageError(f"--initial-controllers: {entry!r} has {problem}")
         if is_reserved(directory):
             raise UsageError(f"--initial-controllers: {entry!r} has a directory id that Kafka reserves")
         if node_id in voters:
             raise UsageError(f"--initial-controllers: id {node_id} is there twice")
         if any(voter.key.directory_id == directory for voter in voters.values()):
             raise UsageError(f"--initial-controllers: directory id {match[4]} is there twice")
-        endpoint = Endpoint(match[2].strip("[]"), port)
         voters[node_id] = _voter(NodeId(node_id), directory, Listeners(((listener.upper(), endpoint),)))
     return VoterSet.of(voters.values())
 

@@ -28,7 +28,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from pykraft.client.arguments import INT32_MAX, whole_number
-from pykraft.client.bootstrap import ENDPOINTS_MAX, can_be_dialed
+from pykraft.client.bootstrap import ENDPOINTS_MAX
 from pykraft.client.connection import Caller, Connection, connect
 from pykraft.client.quorum import Quorum, quorum_of
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, TRANSFER_TIMEOUT_MS, TRANSFER_TIMEOUT_MS_MAX
@@ -245,9 +245,9 @@ class Admin:
             cluster_id=answer["cluster_id"],
             leader_id=NodeId(answer["controller_id"]) if answer["controller_id"] >= 0 else None,
             nodes={
-                NodeId(each["broker_id"]): Endpoint(each["host"], each["port"])
+                NodeId(each["broker_id"]): endpoint
                 for each in answer["brokers"]
-                if can_be_dialed(each["host"], each["port"])
+                if (endpoint := Endpoint(each["host"], each["port"])).can_be_dialed
             },
         )
         if self._cluster_id not in (None, found.cluster_id):

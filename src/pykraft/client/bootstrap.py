@@ -12,11 +12,9 @@ import re
 from typing import Final
 
 from pykraft.errors import UsageError
-from pykraft.types import Endpoint
+from pykraft.types import PORT_MAX, Endpoint
 
 ENDPOINTS_MAX: Final = 100
-_PORT_MAX: Final = 65_535
-_HOST_SIZE_MAX: Final = 253
 _ADDRESS: Final = re.compile(
     r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<host>[^\s:\[\]@/,]+)):(?P<port>[0-9]{1,5})"
 )
@@ -35,14 +33,9 @@ def parse_bootstrap(option: str, text: str) -> tuple[Endpoint, ...]:
     return tuple(dict.fromkeys(endpoints))
 
 
-def can_be_dialed(host: str, port: int) -> bool:
-    """False for a host and port that no node has, whoever told them."""
-    return 0 < len(host) <= _HOST_SIZE_MAX and 1 <= port <= _PORT_MAX
-
-
 def _endpoint(option: str, item: str) -> Endpoint:
     match = _ADDRESS.fullmatch(item)
-    host = "" if match is None else match["ipv6"] or match["host"]
-    if match is None or not can_be_dialed(host, int(match["port"])):
-        raise UsageError(f"{option} {item!r}: a node is host:port (IPv6 in brackets) with a port from 1 to {_PORT_MAX}")
-    return Endpoint(host, int(match["port"]))
+    endpoint = Endpoint("", 0) if match is None else Endpoint(match["ipv6"] or match["host"], int(match["port"]))
+    if not endpoint.can_be_dialed:
+        raise UsageError(f"{option} {item!r}: a node is host:port (IPv6 in brackets) with a port from 1 to {PORT_MAX}")
+    return endpoint

@@ -16,11 +16,10 @@ from typing import Final
 
 from pykraft.config import TEST_CLUSTER_ID, LogSettings, NodeConfig, RaftConfig
 from pykraft.errors import ConfigError
-from pykraft.types import NO_LISTENERS, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
+from pykraft.types import NO_LISTENERS, PORT_MAX, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 
 LISTENER: Final = "PLAINTEXT"
 ANY_PORT: Final = "127.0.0.1:0"
-_PORT_MAX: Final = 65_535
 _VOTERS: Final = "controller.quorum.voters"
 
 
@@ -123,6 +122,7 @@ def _endpoint(key: str, address: object) -> Endpoint:
         host = host[1:-1]
     elif ":" in host:
         separator = ""
-    if not separator or not host or not port.isascii() or not port.isdigit() or int(port) > _PORT_MAX:
+    is_port = port.isascii() and port.isdigit() and int(port) <= PORT_MAX
+    if not separator or not is_port or not Endpoint(host, PORT_MAX).can_be_dialed:
         raise ConfigError(key, address, "an address is host:port (IPv6 in brackets) with a port from 0 to 65535")
     return Endpoint(host, int(port))

@@ -191,6 +191,8 @@ async def _dial(endpoint: Endpoint, names: Names, timeout_ms: int) -> Connection
             problem = f"nobody accepts a connection there within {timeout_ms} ms"
         except OSError as error:
             problem = f"cannot connect ({in_words(error)})"
+        except (ValueError, OverflowError) as error:  # asyncio's, for what is no address
+            problem = f"cannot connect ({error})"
         else:
             return Connection(endpoint, reader, writer)
     raise UnreachableError(endpoint, problem)

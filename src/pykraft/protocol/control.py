@@ -218,7 +218,10 @@ def _leader_change(body: Body) -> LeaderChange:
 
 def _voter(body: Body) -> Voter:
     directory_id = Uuid(body["voter_directory_id"])
-    endpoints = ((one["name"].upper(), Endpoint(one["host"], one["port"])) for one in body["endpoints"])
+    told = ((one["name"].upper(), Endpoint(one["host"], one["port"])) for one in body["endpoints"])
+    # What is committed is read on every node at every start: an endpoint that nobody can dial is left out here, and a
+    # voter without one is not dialed until it tells another.
+    endpoints = (entry for entry in told if entry[1].can_be_dialed)
     feature = body["k_raft_version_feature"]
     return Voter(
         key=ReplicaKey(_node_id(body["voter_id"]), None if directory_id == ZERO_UUID else directory_id),

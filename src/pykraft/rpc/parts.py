@@ -4,7 +4,7 @@ Invariant: -1, zero and empty of the wire are None or empty in the core, and bac
 of exactly one topic with exactly one partition. A request that does not is answered INVALID_REQUEST above the
 partition (`open_request`); a response that does not is a `ProtocolError` (`open_response`). A response with an
 error above the partition is not looked at any further. An endpoint that nobody can dial (no port, a host that is
-empty or longer than any) counts as not told.
+empty, longer than any or not printable) counts as not told.
 
 Source: KIP-595, KIP-853; Kafka's RaftUtil and ``KafkaRaftClient.hasValidClusterId`` and ``hasValidTopicPartition``.
 """
@@ -19,6 +19,7 @@ from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol.schema import Body
 from pykraft.rpc.context import Refusal, RpcContext
 from pykraft.types import (
+    NAME_SIZE_MAX,
     NO_LISTENERS,
     ZERO_UUID,
     Endpoint,
@@ -31,9 +32,6 @@ from pykraft.types import (
     Uuid,
 )
 
-PORT_MAX = 2**16 - 1
-NAME_SIZE_MAX = 255
-"""Characters of a host or listener name; a DNS name has at most 253."""
 LeaderAnswer: TypeAlias = VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse
 
 
@@ -173,5 +171,5 @@ def named_endpoint(body: Body, context: RpcContext) -> Listeners:
 
 
 def _can_be_dialed(body: Body) -> bool:
-    has_names = 0 < len(body["host"]) <= NAME_SIZE_MAX and len(body.get("name", "")) <= NAME_SIZE_MAX
-    return has_names and 0 < body["port"] <= PORT_MAX
+    name = body.get("name", "")
+    return len(name) <= NAME_SIZE_MAX and name.isprintable() and Endpoint(body["host"], body["port"]).can_be_dialed

@@ -217,11 +217,17 @@ class Links:
         """Connect within the time that a dial may take; the user hears of a failure here, of success by the link."""
         try:
             await self._connect(link, endpoint)
-        except OSError:
-            if self._dials.pop(link.connection, None) is not None:
-                self._user.link_closed(link.connection)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the node stops with it
+        except AssertionError as error:  # our bug: the node stops with it
             self._user.fail(error)
+            return
+        except OSError:
+            pass
+        except Exception as error:  # noqa: BLE001 - peers tell endpoints: whatever one makes asyncio raise, it failed
+            self._user.report(f"cannot dial {str(endpoint)!r}: {error!r}")
+        else:
+            return
+        if self._dials.pop(link.connection, None) is not None:
+            self._user.link_closed(link.connection)
 
     async def _connect(self, link: Link, endpoint: Endpoint) -> None:
         """Try the addresses one after the other, each with its share of the time. Errors: OSError."""

@@ -14,21 +14,23 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from pykraft.types import Endpoint
 
+LOOKUPS_MAX: Final = 64
+"""Names that are looked up at one time, each in a thread of its own: peers tell hosts, and may tell many."""
 Lookup: TypeAlias = Callable[[Endpoint], list[str]]
 
 
 def look_up(endpoint: Endpoint) -> list[str]:
     """The numeric addresses of a host, in the order in which they are to be tried; may take long.
 
-    Errors: OSError, also for what cannot be a name.
+    Errors: OSError, also for what cannot be a name or a port.
     """
     try:
         found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
-    except UnicodeError as error:
+    except (ValueError, OverflowError) as error:  # a UnicodeError is a ValueError
         raise OSError(f"{endpoint.host!r} cannot be a host name: {error}") from error
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
@@ -48,7 +50,7 @@ class Names:
         """
         try:
             socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-        except (OSError, UnicodeError):
+        except (OSError, ValueError, OverflowError):
             found = await asyncio.shield(self._begun(endpoint))
         else:
             return [endpoint.host]
@@ -57,9 +59,11 @@ class Names:
         return found
 
     def _begun(self, endpoint: Endpoint) -> asyncio.Future[list[str] | OSError]:
-        """The lookup of this host that is under way, or a new one."""
+        """The lookup of this host that is under way, or a new one. Errors: OSError for one too many."""
         future = self._under_way.get(endpoint)
         if future is None:
+            if len(self._under_way) >= LOOKUPS_MAX:
+                raise OSError(f"{LOOKUPS_MAX} names are being looked up already")
             future = self._under_way[endpoint] = self._loop.create_future()
             threading.Thread(target=self._run, args=(endpoint,), name="pykraft-name-lookup", daemon=True).start()
         return future

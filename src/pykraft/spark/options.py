@@ -141,9 +141,12 @@ class _Reader:
         found = []
         for item in filter(None, (part.strip() for part in self.text(name).split(","))):
             match = SERVER.fullmatch(item)
-            if match is None or not 0 < int(match["port"]) < 65_536:
+            endpoint = (
+                Endpoint("", 0) if match is None else Endpoint(match["ipv6"] or match["host"], int(match["port"]))
+            )
+            if not endpoint.can_be_dialed:
                 raise _wrong(name, item, "host:port,…")
-            found.append(Endpoint(match["ipv6"] or match["host"], int(match["port"])))
+            found.append(endpoint)
         return tuple(found)
 
     def bound(self, prefix: str) -> Bound:
