@@ -107,3 +107,13 @@ def test_a_property_names_the_topic() -> None:
     assert node_config(properties).config.may_vote
     config = node_config({**properties, "pykraft.topic": METADATA_TOPIC_NAME}).config
     assert (config.topic_name, config.topic_id, config.may_vote) == (METADATA_TOPIC_NAME, METADATA_TOPIC_ID, False)
+
+
+def test_an_answer_may_hold_whatever_was_asked_for() -> None:
+    assert NODE.answer_size_bytes_max == 104_857_600
+    for field in ("fetch_size_bytes_max", "fetch_snapshot_size_bytes_max", "batch_size_bytes_max"):
+        numbers: dict[str, Any] = {field: 2**30}
+        large = replace(NODE, request_size_bytes_max=1_024, raft=replace(NODE.raft, **numbers))
+        assert large.answer_size_bytes_max == 2**30 + 2**20
+    endless = replace(NODE, raft=replace(NODE.raft, fetch_size_bytes_max=2**31 - 1))
+    assert endless.answer_size_bytes_max == 2**31 - 1

@@ -10,7 +10,7 @@ from pykraft.config import LogSettings, NodeConfig, RaftConfig
 from pykraft.errors import ConfigError
 from pykraft.known_properties import ALIASES
 from pykraft.properties import ParsedConfig, node_config, parse_properties
-from pykraft.types import Endpoint, NodeId
+from pykraft.types import LISTENERS_MAX, Endpoint, NodeId
 
 QUORUM = "1@localhost:9092,2@localhost:9093,3@localhost:9094"
 MINIMAL = {
@@ -213,7 +213,7 @@ def test_who_is_no_voter_observes() -> None:
 def test_bootstrap_servers_do_instead_of_voters() -> None:
     config = read(controller__quorum__voters=None, controller__quorum__bootstrap__servers="a:1,[::1]:2").config
     assert config.bootstrap_servers == (Endpoint("a", 1), Endpoint("::1", 2))
-    for wrong in ("a", "a:0", "0.0.0.0:1", ":1"):
+    for wrong in ("a", "a:0", "0.0.0.0:1", ":1", "127.0.0.1\0:1"):
         assert refused(controller__quorum__bootstrap__servers=wrong).value == wrong
 
 
@@ -231,6 +231,11 @@ def test_bootstrap_servers_do_instead_of_voters() -> None:
 )
 def test_wrong_listeners_are_refused(listeners: str) -> None:
     assert refused(listeners=listeners).key == "listeners"
+
+
+def test_a_node_has_a_bounded_number_of_listeners() -> None:
+    listeners = ",".join(f"L{number}://:{9_000 + number}" for number in range(LISTENERS_MAX + 1))
+    assert "at most 16" in str(refused(listeners=listeners))
 
 
 def test_controller_listeners_are_listeners() -> None:

@@ -29,6 +29,10 @@ METADATA_TOPIC_NAME = "__cluster_metadata"
 METADATA_TOPIC_ID = Uuid(bytes(15) + b"\1")
 TOPICS = {TEST_TOPIC_NAME: TEST_TOPIC_ID, METADATA_TOPIC_NAME: METADATA_TOPIC_ID}
 """Topics that a properties file can name, with their ids."""
+ANSWER_SIZE_BYTES_MIN = 104_857_600
+"""What an answer of a peer may take, however little this node asks for."""
+ANSWER_OVERHEAD_BYTES = 1_048_576
+"""What an answer holds besides records, generously."""
 TRANSFER_TIMEOUT_MS = 1_000
 """How long a leader waits for its successor's log unless it is told otherwise; it takes no records meanwhile."""
 TRANSFER_TIMEOUT_MS_MAX = 60_000
@@ -181,6 +185,17 @@ class NodeConfig:
     def may_vote(self) -> bool:
         """False for a node that is never to become a voter."""
         return self.node_id is not None and self.topic_name != METADATA_TOPIC_NAME
+
+    @property
+    def answer_size_bytes_max(self) -> int:
+        """Largest answer that is read from a peer that this node asked.
+
+        A Fetch brings one whole batch whatever it asked for, and the leader's largest batch may be another than this
+        node's; Kafka bounds no answer.
+        """
+        raft = self.raft
+        wanted = max(raft.fetch_size_bytes_max, raft.fetch_snapshot_size_bytes_max, raft.batch_size_bytes_max)
+        return min(max(ANSWER_SIZE_BYTES_MIN, wanted + ANSWER_OVERHEAD_BYTES), INT32_MAX)
 
     @property
     def default_listener(self) -> str:

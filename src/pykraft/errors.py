@@ -83,6 +83,10 @@ class ProtocolError(PykraftError):
         self.code = code
 
 
+class TooManyElementsError(ProtocolError):
+    """An array of a message has more elements than any correct sender needs."""
+
+
 class UsageError(PykraftError):
     """The caller asked for what cannot be done; the message says what to do instead."""
 

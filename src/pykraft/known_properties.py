@@ -136,7 +136,7 @@ _MEANINGS: Mapping[str, str] = {
     "pykraft.log.clean.interval.ms": "time between two looks at what is kept; a snapshot that is fetched stays so long",
     "pykraft.log.scrub.bytes.per.second": "how fast the log is read again to find damage; 0 never reads it",
     "pykraft.log.scrub.interval.ms": "a new pass over the log begins so long after the last one began",
-    "socket.request.max.bytes": "largest request of a voter; Kafka allows less than 1024",
+    "socket.request.max.bytes": "largest request; above 65536 it has no effect, since none needs more",
     "connections.max.idle.ms": "a connection without requests for this long is closed",
 }
 

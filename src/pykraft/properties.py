@@ -39,7 +39,7 @@ from pykraft.known_properties import (
     SEGMENT_SIZE_BYTES,
     suggestion,
 )
-from pykraft.types import PORT_MAX, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
+from pykraft.types import LISTENERS_MAX, PORT_MAX, Endpoint, Listeners, NodeId, ReplicaKey, Voter, VoterSet
 
 _PROTECTION = re.compile(r"(listener\.name\.[^.]+\.)?(ssl|sasl|authorizer)\..*|super\.users")
 _PROTECTED = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
@@ -288,6 +288,8 @@ class _Reader:
             entries[name.upper()] = endpoint
         if required and not entries:
             raise ConfigError(key, "", "is required: NAME://host:port, separated by commas")
+        if len(entries) > LISTENERS_MAX:  # nobody takes more from a voter
+            raise ConfigError(key, f"{len(entries)} listeners", f"at most {LISTENERS_MAX}")
         return Listeners(tuple(entries.items()))
 
     def advertised(self, listeners: Listeners) -> Listeners:

@@ -84,7 +84,8 @@ def _value(kind: Kind | Struct | Array, version: int, *, unknown_tags: bool) -> 
         case Struct():
             return _struct(kind, version, unknown_tags=unknown_tags)
         case Array():
-            return st.lists(_value(kind.of, version, unknown_tags=unknown_tags), max_size=3)
+            count_max = 3 if kind.count_max is None else min(3, kind.count_max)
+            return st.lists(_value(kind.of, version, unknown_tags=unknown_tags), max_size=count_max)
         case Kind.BOOL:
             return st.booleans()
         case Kind.UUID:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pykraft.errors import ProtocolError
-from pykraft.protocol.messages import fetch, vote
+from pykraft.errors import ProtocolError, TooManyElementsError
+from pykraft.protocol.messages import end_quorum_epoch, fetch, vote
 from pykraft.protocol.primitives import UNKNOWN_TAGS
 from pykraft.protocol.reader import compile_reader
 from pykraft.protocol.schema import (
@@ -183,3 +183,27 @@ def test_absurd_counts_allocate_nothing(message: Message, version: int) -> None:
             assert tracemalloc.get_traced_memory()[1] - before < 256 * 1024
     finally:
         tracemalloc.stop()
+
+
+def test_an_array_of_too_many_elements_is_refused_before_the_first_is_made() -> None:
+    topics = [{"topic_name": "t", "partitions": [{}]}]
+    raw = write(vote.REQUEST, 2, {"topics": topics * 2})
+    with pytest.raises(TooManyElementsError, match=r"VoteRequest v2 field topics: 2 elements .*, at most 1"):
+        read(vote.REQUEST, 2, raw[: raw.index(b"\3") + 1] + b"\xff" * 1_000)
+    raw = write(vote.REQUEST, 2, {"topics": [{"topic_name": "t", "partitions": [{}, {}]}]})
+    with pytest.raises(TooManyElementsError, match=r"topics\[\].partitions: 2 elements .*, at most 1"):
+        read(vote.REQUEST, 2, raw)
+    raw = write(end_quorum_epoch.REQUEST, 0, {"topics": [{"partitions": [{"preferred_successors": [0] * 101}]}]})
+    with pytest.raises(TooManyElementsError, match=r"preferred_successors: 101 elements .*, at most 100"):
+        read(end_quorum_epoch.REQUEST, 0, raw)
+
+
+def test_unknown_tags_are_passed_over_when_nobody_wants_them() -> None:
+    raw = write(SAMPLE, 2, {**FULL, "mark": 1, "leader": {"id": 3}, UNKNOWN_TAGS: {1: b"one", 3: b"", 900: b"x" * 300}})
+    body, end = compile_reader(SAMPLE, 2, keeps_unknown_tags=False)(raw, 0, len(raw))
+    assert end == len(raw)
+    assert body == read(SAMPLE, 2, write(SAMPLE, 2, {**FULL, "mark": 1, "leader": {"id": 3}}))[0]
+    raw = write(vote.REQUEST, 2, {"topics": [], UNKNOWN_TAGS: {3: b"three"}})
+    body, end = compile_reader(vote.REQUEST, 2, keeps_unknown_tags=False)(raw, 0, len(raw))
+    assert end == len(raw)
+    assert body == read(vote.REQUEST, 2, write(vote.REQUEST, 2, {"topics": []}))[0]

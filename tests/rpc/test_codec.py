@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import random
 import re
+import tracemalloc
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -20,8 +21,12 @@ from pykraft.protocol.api import (
     decode_request_body,
     decode_request_header,
     decode_response,
+    encode_request,
     encode_response,
 )
+from pykraft.protocol.messages import APIS
+from pykraft.protocol.primitives import UNKNOWN_TAGS, encode_compact_size
+from pykraft.protocol.schema import Array, Body, Kind, Struct, fields_of, tagged_fields_of
 from pykraft.rpc import codec
 from pykraft.rpc.context import Refusal, RpcContext
 from pykraft.rpc.fetched import read_batches
@@ -168,3 +173,80 @@ def test_the_cluster_id_is_ours_or_not_named_in_every_request_that_has_one(messa
 def test_every_request_that_has_a_cluster_id_is_in_that_list() -> None:
     listed = {type(message) for message in WITH_CLUSTER_ID}
     assert listed == set(get_args(messages.Request)) - WITHOUT_CLUSTER_ID
+
+
+def test_a_request_of_more_topics_than_the_one_is_refused_as_kafka_does() -> None:
+    body = body_of(vote(), 2)
+    for key, version in ((ApiKey.VOTE, 2), (ApiKey.VOTE, 0)):
+        assert asked(key, version, {**body, "topics": body["topics"] * 2}) == Refusal(
+            ErrorCode.INVALID_REQUEST, {"error_code": ErrorCode.INVALID_REQUEST}
+        )
+
+
+REQUESTS = [
+    (ApiKey(key), version)
+    for key, api in APIS.items()
+    for version in range(api.request.versions.min, api.request.versions.max + 1)
+]
+REQUEST_COST_FACTOR_MAX = 4
+REQUEST_COST_BYTES_MIN = 32 * 1024
+"""What the dicts and small values of the one partition and of the endpoints take, however short their frame is."""
+
+
+def most_of(kind: Kind | Struct | Array, version: int, text: str) -> Any:
+    """A value with as many elements as its arrays may have, this text in each string, and tags that nobody knows."""
+    match kind:
+        case Struct():
+            fields = [*fields_of(kind, version), *tagged_fields_of(kind, version)]
+            body: Body = {one.name: most_of(one.kind, version, text) for one in fields}
+            return {**body, UNKNOWN_TAGS: {1_000 + number: b"" for number in range(100)}}
+        case Array():
+            assert kind.count_max is not None, "what whoever connects can send is bounded"
+            return [most_of(kind.of, version, text)] * kind.count_max
+        case Kind.STRING:
+            return text
+        case Kind.UUID:
+            return b"u" * 16
+        case Kind.BOOL:
+            return True
+        case _:
+            return 77
+
+
+@pytest.mark.parametrize("text", ["", "h", "ab\U0001f600" * 80], ids=["empty", "short", "wide"])
+@pytest.mark.parametrize(("key", "version"), REQUESTS)
+def test_a_decoded_request_costs_a_bounded_multiple_of_its_frame(key: ApiKey, version: int, text: str) -> None:
+    schema = APIS[key].request
+    body = most_of(schema.body, version, text)
+    if version not in schema.flexible:
+        del body[UNKNOWN_TAGS]
+    raw = b"".join(encode_request(key, version, 1, None, body))
+    header = decode_request_header(raw)
+    decode_request_body(header, raw)
+    tracemalloc.start()
+    try:
+        decoded = decode_request_body(header, raw)
+        cost_bytes, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert decoded
+    for found_bytes in (cost_bytes, peak_bytes):
+        assert found_bytes <= REQUEST_COST_FACTOR_MAX * len(raw) + REQUEST_COST_BYTES_MIN
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_vote_of_a_million_empty_topics_costs_nothing(version: int) -> None:
+    head = b"".join(encode_request(ApiKey.VOTE, version, 1, None, {"topics": []}))
+    cluster_id_and_voter = head[decode_request_header(head).body_position : -2]
+    count = 1_000_000
+    raw = head[: decode_request_header(head).body_position] + cluster_id_and_voter + encode_compact_size(count)
+    raw += b"\1\1\0" * count
+    tracemalloc.start()
+    try:
+        answer = codec.decode_request(decode_request_header(raw), raw, CONTEXT)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert isinstance(answer, Refusal)
+    assert answer.error == ErrorCode.INVALID_REQUEST
+    assert peak_bytes < REQUEST_COST_BYTES_MIN

@@ -22,7 +22,13 @@ from pykraft.types import Buffer, Endpoint
 
 TIMEOUT_S = 10.0
 LISTENER = "PLAINTEXT"
-LIMITS = LinkLimits(frame_size_bytes_max=8 * 1024 * 1024, idle_ms_max=600_000, dial_ms_max=5_000, accepted_max=100)
+LIMITS = LinkLimits(
+    request_size_bytes_max=1024 * 1024,
+    answer_size_bytes_max=8 * 1024 * 1024,
+    idle_ms_max=600_000,
+    dial_ms_max=5_000,
+    accepted_max=100,
+)
 
 
 class User:

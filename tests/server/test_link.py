@@ -8,7 +8,7 @@ import pytest
 
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.frame import frame
-from pykraft.server.link import FIRST_FRAME_SIZE_BYTES_MAX, LAST_WORDS_TIMEOUT_S, Link
+from pykraft.server.link import LAST_WORDS_TIMEOUT_S, Link
 from pykraft.types import Buffer
 from tests.server.fake_transport import FakeTransport
 from tests.server.manual_loop import ManualLoop
@@ -97,18 +97,10 @@ def test_a_link_that_is_not_made_sends_nothing_and_closes() -> None:
     assert not link.is_open
 
 
-@pytest.mark.parametrize("listener", ["PLAINTEXT", None])
-def test_only_a_client_must_begin_small(listener: str | None) -> None:
-    world = World(listener=listener)
-    world.link.data_received(struct.pack(">i", FIRST_FRAME_SIZE_BYTES_MAX + 1))
-    assert world.link.is_open is (listener is None)
-
-
-def test_a_client_whose_first_request_was_taken_may_send_large_ones() -> None:
+def test_a_frame_may_be_as_large_as_the_bound_and_no_larger() -> None:
     world = World()
-    world.receive(b"x" * FIRST_FRAME_SIZE_BYTES_MAX)
     world.receive(b"x" * FRAME_SIZE_BYTES_MAX)
-    assert [len(each) for each in world.owner.received] == [FIRST_FRAME_SIZE_BYTES_MAX, FRAME_SIZE_BYTES_MAX]
+    assert [len(each) for each in world.owner.received] == [FRAME_SIZE_BYTES_MAX]
     world.link.data_received(struct.pack(">i", FRAME_SIZE_BYTES_MAX + 1))
     assert not world.link.is_open
 

@@ -63,6 +63,26 @@ def test_two_nodes_talk_over_a_dialed_connection(runner: asyncio.Runner) -> None
     on_station(runner, main)
 
 
+def test_an_answer_may_be_larger_than_a_request(runner: asyncio.Runner) -> None:
+    answer = b"x" * 3_000
+
+    async def main(station: Station) -> None:
+        links, user = station.links, station.user
+        user.answer = lambda connection, message: (
+            links.send(connection, frame([answer])) if message == b"ping" else None
+        )
+        dialed = links.dial(station.endpoint)
+        await user.wait_for(lambda: len(user.heard) == 2)
+        links.send(dialed, frame([b"ping"]))
+        await user.wait_for(lambda: user.frames == [b"ping", answer])
+        links.send(dialed, frame([answer]))
+        await user.wait_for(lambda: len(user.heard) == 4)
+        assert links.violations == 1
+
+    user = on_station(runner, main, request_size_bytes_max=2_000)
+    assert "a frame of 3000 bytes: allowed are 1 to 2000" in user.reports[0]
+
+
 def test_small_requests_are_not_held_back(runner: asyncio.Runner) -> None:
     async def main(station: Station) -> None:
         no_delay: list[int] = []

@@ -9,6 +9,7 @@ import pytest
 
 from pykraft.server.names import LOOKUPS_MAX, Names, look_up
 from pykraft.types import Endpoint
+from tests.server.station import everything_closed
 
 TIMEOUT_S = 10.0
 
@@ -97,7 +98,7 @@ def test_no_more_names_than_a_bound_are_looked_up_at_one_time(runner: asyncio.Ru
 
     async def main() -> None:
         waiting = [asyncio.create_task(names.addresses(Endpoint(host, 9_092))) for host in hosts]
-        await asyncio.sleep(0)
+        await everything_closed(asyncio.get_running_loop())
         with pytest.raises(OSError, match="64 names are being looked up already"):
             await names.addresses(Endpoint("one-more", 9_092))
         for gate in server.gates.values():

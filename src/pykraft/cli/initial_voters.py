@@ -20,6 +20,7 @@ from pykraft.log.fs import Fs
 from pykraft.snapshot.bootstrap import BOOTSTRAP_KRAFT_VERSION, write_bootstrap
 from pykraft.types import (
     KRAFT_VERSIONS,
+    PORT_MAX,
     Endpoint,
     Listeners,
     NodeId,

@@ -31,7 +31,7 @@ from pykraft.server.names import Names
 from pykraft.types import Buffer, Endpoint
 
 FRAME_SIZE_BYTES_MAX: Final = 104_857_600
-"""Largest answer that is read; Kafka's ``socket.request.max.bytes``."""
+"""Largest answer that is read."""
 FIRST_FRAME_SIZE_BYTES_MAX: Final = 64 * 1024
 """Largest answer to ApiVersions, before anything is known of the other end."""
 NEGOTIATION_VERSION: Final = 3

@@ -24,7 +24,7 @@ from functools import cache
 
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol.messages import API_VERSIONS, APIS, ApiKey
-from pykraft.protocol.primitives import cut_off, encode_string, read_text, read_unknown_tags
+from pykraft.protocol.primitives import cut_off, encode_string, read_text, skip_tags
 from pykraft.protocol.reader import Read, compile_reader
 from pykraft.protocol.schema import Body, Versions
 from pykraft.protocol.writer import Write, compile_writer
@@ -62,12 +62,12 @@ class RequestHeader:
 
 @cache
 def _request_reader(api_key: int, version: int) -> Read:
-    return compile_reader(APIS[api_key].request, version)
+    return compile_reader(APIS[api_key].request, version, keeps_unknown_tags=False)
 
 
 @cache
 def _response_reader(api_key: int, version: int) -> Read:
-    return compile_reader(APIS[api_key].response, version)
+    return compile_reader(APIS[api_key].response, version, keeps_unknown_tags=False)
 
 
 @cache
@@ -179,7 +179,7 @@ def _response_header_has_tags(api_key: int, version: int) -> bool:
 def _skip_tags(frame: Buffer, position: int, end: int, what: str) -> int:
     if position < end and not frame[position]:
         return position + 1
-    return read_unknown_tags(frame, position, end, what)[1]
+    return skip_tags(frame, position, end, what)
 
 
 def _read(read: Read, frame: Buffer, position: int) -> Body:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import struct
 
-from pykraft.errors import ProtocolError
+from pykraft.errors import ProtocolError, TooManyElementsError
 from pykraft.types import Buffer
 
 UVARINT_SIZE_BYTES_MAX = 5
@@ -139,6 +139,12 @@ def check_count(count: int, position: int, end: int, element_size_bytes_min: int
         )
 
 
+def check_count_max(count: int, position: int, count_max: int, what: str) -> None:
+    """Errors: TooManyElementsError when an array has more than ``count_max`` elements."""
+    if count > count_max:
+        raise TooManyElementsError(f"{what}: {count} elements before position {position}, at most {count_max}")
+
+
 def read_tags_count(buffer: Buffer, position: int, end: int, what: str) -> tuple[int, int]:
     """Read the number of tagged fields of a struct.
 
@@ -178,6 +184,15 @@ def read_unknown_tags(buffer: Buffer, position: int, end: int, what: str) -> tup
         unknown[tag] = bytes(buffer[position:data_end])
         position = data_end
     return unknown, position
+
+
+def skip_tags(buffer: Buffer, position: int, end: int, what: str) -> int:
+    """Pass over the tagged fields of a struct, checked but not kept; returns the position after them."""
+    count, position = read_tags_count(buffer, position, end, what)
+    tag = -1
+    for _ in range(count):
+        tag, _, position = read_tag(buffer, position, end, tag, what)
+    return position
 
 
 def encode_tags(tags: dict[int, bytes]) -> bytes:

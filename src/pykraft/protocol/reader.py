@@ -4,8 +4,10 @@ Owns how a schema table becomes straight-line code: runs of fixed-size fields ar
 by `primitives`. The function is ``read(buf, p, end) -> (body, position)``: ``buf`` holds a frame, ``p`` is where
 the body begins and ``end`` the frame's end. Invariants of the code: no byte at or after ``end`` is looked at; each
 length and count is compared with the bytes that remain before anything is allocated; whatever the bytes are,
-only `ProtocolError` is raised. A field that the version lacks is in the body with its default. Tagged fields
-that the schema does not know are kept under `primitives.UNKNOWN_TAGS`, which is absent when there are none.
+only `ProtocolError` is raised, and `TooManyElementsError` before the first element of an array that has more than it
+may. A field that the version lacks is in the body with its default. Tagged fields
+that the schema does not know are kept under `primitives.UNKNOWN_TAGS`, which is absent when there are none, or passed
+over.
 
 Source: Kafka protocol guide; KIP-482.
 """
@@ -37,10 +39,13 @@ from pykraft.types import Buffer
 Read: TypeAlias = Callable[[Buffer, int, int], tuple[Body, int]]
 
 
-def compile_reader(message: Message, version: int) -> Read:
-    """The function that reads this version of the message."""
+def compile_reader(message: Message, version: int, *, keeps_unknown_tags: bool = True) -> Read:
+    """The function that reads this version of the message.
+
+    Whoever has no use for tagged fields that the schema does not know need not keep them: a stranger may send many.
+    """
     assert version in message.versions, f"{message.name} has no version {version}"
-    return _ReaderSource(message, version).build()
+    return _ReaderSource(message, version, keeps_unknown_tags=keeps_unknown_tags).build()
 
 
 def _run_cut_off(run: tuple[tuple[str, int], ...], position: int, end: int) -> ProtocolError:
@@ -67,7 +72,9 @@ _NAMES: dict[str, object] = {
     "read_tag": primitives.read_tag,
     "read_tags_count": primitives.read_tags_count,
     "read_unknown_tags": primitives.read_unknown_tags,
+    "skip_tags": primitives.skip_tags,
     "check_count": primitives.check_count,
+    "check_count_max": primitives.check_count_max,
     "unpack_from": struct.unpack_from,
     "run_cut_off": _run_cut_off,
     "tag_misfit": _tag_misfit,
@@ -77,9 +84,10 @@ _NAMES: dict[str, object] = {
 class _ReaderSource:
     """Writes the function; ``path`` names a field as in ``topics[].partitions[].leader_id``."""
 
-    def __init__(self, message: Message, version: int) -> None:
+    def __init__(self, message: Message, version: int, *, keeps_unknown_tags: bool) -> None:
         self._message = message
         self._version = version
+        self._keeps_unknown_tags = keeps_unknown_tags
         self._flexible = version in message.flexible
         self._source = FunctionSource("read(buf, p, end)")
 
@@ -173,6 +181,9 @@ class _ReaderSource:
         element_size = size_bytes_min(kind.of, self._version, flexible=self._flexible)
         with self._source.block(f"if n < 0 or n * {element_size} > end - p:"):
             self._source.line(f"check_count(n, p, end, {element_size}, {what})")
+        if kind.count_max is not None:
+            with self._source.block(f"if n > {kind.count_max}:"):
+                self._source.line(f"check_count_max(n, p, {kind.count_max}, {what})")
         if isinstance(kind.of, Kind):
             assert kind.of.size_bytes is not None, f"{path}: arrays of strings are not needed so far"
             self._source.line(f"{target} = list(unpack_from(f'>{{n}}{kind.of.value}', buf, p))")
@@ -193,17 +204,21 @@ class _ReaderSource:
             unknown = self._source.fresh()
             if known:
                 self._known_tags(known, unknown, target, path)
-            else:
+            elif self._keeps_unknown_tags:
                 self._source.line(f"{unknown}, p = read_unknown_tags(buf, p, end, {what})")
-            with self._source.block(f"if {unknown}:"):
-                self._source.line(f"{target}[{UNKNOWN_TAGS!r}] = {unknown}")
+            else:
+                self._source.line(f"p = skip_tags(buf, p, end, {what})")
+            if self._keeps_unknown_tags:
+                with self._source.block(f"if {unknown}:"):
+                    self._source.line(f"{target}[{UNKNOWN_TAGS!r}] = {unknown}")
 
     def _known_tags(self, known: list[Field], unknown: str, target: str, path: str) -> None:
         line, block = self._source.line, self._source.block
         what = self._source.constant(self._what(path))
         count, tag, data_end = self._source.fresh(), self._source.fresh(), self._source.fresh()
         line(f"{count}, p = read_tags_count(buf, p, end, {what})")
-        line(f"{unknown} = {{}}")
+        if self._keeps_unknown_tags:
+            line(f"{unknown} = {{}}")
         line(f"{tag} = -1")
         with block(f"for _ in range({count}):"):
             line(f"{tag}, p, {data_end} = read_tag(buf, p, end, {tag}, {what})")
@@ -212,7 +227,8 @@ class _ReaderSource:
                     value = self._value(one, _join(path, one.name))
                     line(f"{target}[{one.name!r}] = {value}")
             with block("else:"):
-                line(f"{unknown}[{tag}] = bytes(buf[p:{data_end}])")
+                if self._keeps_unknown_tags:
+                    line(f"{unknown}[{tag}] = bytes(buf[p:{data_end}])")
                 line(f"p = {data_end}")
             with block(f"if p != {data_end}:"):
                 line(f"raise tag_misfit({what}, {tag}, p, {data_end})")

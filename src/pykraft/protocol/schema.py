@@ -102,9 +102,13 @@ class Struct:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Array:
-    """Any number of elements."""
+    """Elements, at most ``count_max`` of them where that is given: more are refused before any is made.
+
+    An element of a few bytes becomes a dict of hundreds, so whoever may send many costs many times what they sent.
+    """
 
     of: Kind | Struct
+    count_max: int | None = None
 
 
 _UNSET = object()
@@ -167,9 +171,10 @@ def array_of(
     nullable: bool = False,
     ignorable: bool = False,
     tag: int | None = None,
+    count_max: int | None = None,
 ) -> Field:
     """A field that is an array of structs."""
-    return Field(name, Array(Struct(fields)), versions, nullable=nullable, ignorable=ignorable, tag=tag)
+    return Field(name, Array(Struct(fields), count_max), versions, nullable=nullable, ignorable=ignorable, tag=tag)
 
 
 def struct_of(

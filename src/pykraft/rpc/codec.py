@@ -15,6 +15,7 @@ from typing import Any
 
 from pykraft.core import messages
 from pykraft.core.messages import Request, Response, TopLevelError
+from pykraft.errors import ErrorCode, TooManyElementsError
 from pykraft.protocol import api
 from pykraft.protocol.api import RequestHeader
 from pykraft.protocol.messages import ApiKey
@@ -120,9 +121,15 @@ def encode_request(
 def decode_request(header: RequestHeader, frame: Buffer, context: RpcContext) -> Request | Refusal:
     """Read a request whose API is among `RPCS`; what is structurally wrong comes back as its answer.
 
+    More topics than the one, or more of anything than a request may name, is INVALID_REQUEST above the partition.
+
     Errors: ProtocolError for an unknown version or bytes that are no such request.
     """
-    return RPCS[header.api_key].request_from_wire(api.decode_request_body(header, frame), context)
+    try:
+        body = api.decode_request_body(header, frame)
+    except TooManyElementsError:
+        return Refusal(ErrorCode.INVALID_REQUEST, {"error_code": ErrorCode.INVALID_REQUEST})
+    return RPCS[header.api_key].request_from_wire(body, context)
 
 
 def encode_answer(

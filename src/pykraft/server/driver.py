@@ -30,7 +30,7 @@ from pykraft.log.os_fs import OsFs
 from pykraft.server.binding import listening_sockets, port_of
 from pykraft.server.clock import now
 from pykraft.server.lanes import BulkThread, OrderedThread
-from pykraft.server.links import LinkLimits, Links
+from pykraft.server.links import HELD_SIZE_BYTES_MAX, REQUEST_SIZE_BYTES_MAX, LinkLimits, Links
 from pykraft.server.metrics import LoopWatch
 from pykraft.server.prometheus import PrometheusEndpoint
 from pykraft.types import Buffer, Endpoint, Io
@@ -77,7 +77,9 @@ class Driver:
         self._ordered = OrderedThread(loop, self.host.lane, done=self._durable, failed=self.fail)
         self._bulk = BulkThread(loop, failed=self.fail)
         limits = LinkLimits(
-            frame_size_bytes_max=config.request_size_bytes_max,
+            request_size_bytes_max=min(config.request_size_bytes_max, REQUEST_SIZE_BYTES_MAX),
+            answer_size_bytes_max=config.answer_size_bytes_max,
+            held_size_bytes_max=max(HELD_SIZE_BYTES_MAX, 2 * config.answer_size_bytes_max),
             idle_ms_max=config.connections_idle_ms_max,
             dial_ms_max=config.raft.request_timeout_ms,
             accepted_max=accepted_max,

@@ -20,8 +20,6 @@ from pykraft.host.ports import ConnectionId
 from pykraft.protocol.frame import FrameReader
 from pykraft.types import Buffer
 
-FIRST_FRAME_SIZE_BYTES_MAX: Final = 512 * 1024
-"""Largest frame of a client that has not yet sent one valid request."""
 WRITE_BUFFER_SIZE_BYTES_MAX: Final = 1024 * 1024
 """Unsent bytes of one connection above which it is no longer read from."""
 LAST_WORDS_TIMEOUT_S: Final = 2.0
@@ -71,9 +69,7 @@ class Link(asyncio.Protocol):
         self.is_open = False
         self._owner = owner
         self._loop = loop
-        self._frame_size_bytes_max = frame_size_bytes_max
-        first = FIRST_FRAME_SIZE_BYTES_MAX if listener is not None else frame_size_bytes_max
-        self._frames = FrameReader(min(first, frame_size_bytes_max))
+        self._frames = FrameReader(frame_size_bytes_max)
         self._waiting: deque[Buffer] = deque()
         self._is_muted = False
         self._transport: asyncio.Transport | None = None
@@ -158,11 +154,6 @@ class Link(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _pass_on(self) -> None:
-        """Pass the waiting frames on, as long as the peer reads what it gets for them.
-
-        A connection that survives its first request is a client's, and may send large ones.
-        """
+        """Pass the waiting frames on, as long as the peer reads what it gets for them."""
         while self._waiting and not self._is_muted:
             self._owner.link_received(self, self._waiting.popleft())
-            if self.is_open:
-                self._frames.size_bytes_max = self._frame_size_bytes_max

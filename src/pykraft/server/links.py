@@ -24,6 +24,8 @@ from pykraft.server.link import Link
 from pykraft.server.names import Names
 from pykraft.types import Buffer, Endpoint
 
+REQUEST_SIZE_BYTES_MAX: Final = 64 * 1024
+"""Largest request: none of Raft's, and none of an operator's, needs more."""
 HELD_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 """Bytes of all unfinished frames together; beyond, the connection that holds most of them is closed."""
 SWEEPS_PER_IDLE_TIME: Final = 4
@@ -59,9 +61,13 @@ class LinksUser(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkLimits:
-    """Bounds that the configuration decides; milliseconds and bytes."""
+    """Bounds that the configuration decides; milliseconds and bytes.
 
-    frame_size_bytes_max: int
+    Requests come from whoever connects, answers from peers that this node asked for them: so these may be large.
+    """
+
+    request_size_bytes_max: int
+    answer_size_bytes_max: int
     idle_ms_max: int
     dial_ms_max: int
     accepted_max: int
@@ -190,13 +196,13 @@ class Links:
         return self._limits.idle_ms_max / 1_000 / SWEEPS_PER_IDLE_TIME
 
     def _new_link(self, listener: str | None) -> Link:
-        connection, self._next = ConnectionId(self._next), self._next + 1
+        connection, self._next, limits = ConnectionId(self._next), self._next + 1, self._limits
         return Link(
             self,
             connection,
             listener=listener,
             loop=self._loop,
-            frame_size_bytes_max=self._limits.frame_size_bytes_max,
+            frame_size_bytes_max=limits.answer_size_bytes_max if listener is None else limits.request_size_bytes_max,
         )
 
     def _forget(self, connection: ConnectionId) -> Link | None:

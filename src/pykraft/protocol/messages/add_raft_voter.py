@@ -6,8 +6,8 @@ be asked to answer before the change is committed.
 Source: KIP-853 §AddRaftVoter; Kafka's AddRaftVoterRequest and AddRaftVoterResponse definitions.
 """
 
-from pykraft.protocol.messages.common import LISTENER
-from pykraft.protocol.schema import BOOL, INT16, INT32, STRING, UUID, Field, Message, array_of
+from pykraft.protocol.messages.common import listeners_field
+from pykraft.protocol.schema import BOOL, INT16, INT32, STRING, UUID, Field, Message
 
 REQUEST = Message.of(
     "AddRaftVoterRequest",
@@ -17,7 +17,7 @@ REQUEST = Message.of(
     Field("timeout_ms", INT32),
     Field("voter_id", INT32),
     Field("voter_directory_id", UUID),
-    array_of("listeners", *LISTENER),
+    listeners_field("listeners"),
     Field("ack_when_committed", BOOL, "1+", default=True),
 )
 

@@ -10,6 +10,9 @@ Source: KIP-35, KIP-511, KIP-584; Kafka's ApiVersionsRequest and ApiVersionsResp
 
 from pykraft.protocol.schema import BOOL, INT16, INT32, INT64, STRING, Field, Message, array_of
 
+API_KEYS_MAX = 1_000
+FEATURES_MAX = 100
+
 REQUEST = Message.of(
     "ApiVersionsRequest",
     "0-5",
@@ -25,7 +28,13 @@ RESPONSE = Message.of(
     "0-5",
     "3+",
     Field("error_code", INT16),
-    array_of("api_keys", Field("api_key", INT16), Field("min_version", INT16), Field("max_version", INT16)),
+    array_of(
+        "api_keys",
+        Field("api_key", INT16),
+        Field("min_version", INT16),
+        Field("max_version", INT16),
+        count_max=API_KEYS_MAX,
+    ),
     Field("throttle_time_ms", INT32, "1+", ignorable=True),
     array_of(
         "supported_features",
@@ -35,6 +44,7 @@ RESPONSE = Message.of(
         versions="3+",
         tag=0,
         ignorable=True,
+        count_max=FEATURES_MAX,
     ),
     Field("finalized_features_epoch", INT64, "3+", default=-1, tag=1, ignorable=True),
     array_of(
@@ -45,6 +55,7 @@ RESPONSE = Message.of(
         versions="3+",
         tag=2,
         ignorable=True,
+        count_max=FEATURES_MAX,
     ),
     Field("zk_migration_ready", BOOL, "3+", tag=3, ignorable=True),
 )

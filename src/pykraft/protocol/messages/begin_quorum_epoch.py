@@ -5,7 +5,7 @@ Version 1 is flexible and adds the voter's key and the endpoints (KIP-853).
 Source: KIP-595 §BeginQuorumEpoch; Kafka's BeginQuorumEpochRequest and BeginQuorumEpochResponse definitions.
 """
 
-from pykraft.protocol.messages.common import LISTENER, NODE_ENDPOINTS
+from pykraft.protocol.messages.common import NODE_ENDPOINTS, listeners_field
 from pykraft.protocol.schema import INT16, INT32, STRING, UUID, Field, Message, array_of
 
 REQUEST = Message.of(
@@ -23,9 +23,11 @@ REQUEST = Message.of(
             Field("voter_directory_id", UUID, "1+", ignorable=True),
             Field("leader_id", INT32),
             Field("leader_epoch", INT32),
+            count_max=1,
         ),
+        count_max=1,
     ),
-    array_of("leader_endpoints", *LISTENER, versions="1+", ignorable=True),
+    listeners_field("leader_endpoints", versions="1+", ignorable=True),
 )
 
 RESPONSE = Message.of(
@@ -42,7 +44,9 @@ RESPONSE = Message.of(
             Field("error_code", INT16),
             Field("leader_id", INT32),
             Field("leader_epoch", INT32),
+            count_max=1,
         ),
+        count_max=1,
     ),
     NODE_ENDPOINTS,
 )

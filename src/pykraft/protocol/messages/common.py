@@ -4,6 +4,14 @@ Source: KIP-853; Kafka's message definitions.
 """
 
 from pykraft.protocol.schema import INT32, STRING, UINT16, Field, array_of
+from pykraft.types import LISTENERS_MAX
+
+NODES_MAX = 64
+"""Nodes whose endpoints an answer may tell; those of Raft tell the leader's."""
+SUCCESSORS_MAX = 100
+"""Successors that a leader may name: a quorum has far fewer voters."""
+REPLICAS_MAX = 100_000
+"""Replicas or nodes that an answer to an operator may list."""
 
 NODE_ENDPOINTS = array_of(
     "node_endpoints",
@@ -12,8 +20,14 @@ NODE_ENDPOINTS = array_of(
     Field("port", UINT16),
     versions="1+",
     tag=0,
+    count_max=NODES_MAX,
 )
 """The leader's endpoint, in answers of version 1 and later. Fetch has its own, with an int32 port."""
 
 LISTENER = (Field("name", STRING), Field("host", STRING), Field("port", UINT16))
 """An endpoint with the name of its listener."""
+
+
+def listeners_field(name: str, *, versions: str = "0+", ignorable: bool = False) -> Field:
+    """A replica's endpoints, as many as a voter may have."""
+    return array_of(name, *LISTENER, versions=versions, ignorable=ignorable, count_max=LISTENERS_MAX)

@@ -5,6 +5,7 @@ Version 1 adds the endpoint type, 1 = brokers and 2 = controllers (KIP-919); 2 a
 Source: KIP-700; Kafka's DescribeClusterRequest and DescribeClusterResponse definitions.
 """
 
+from pykraft.protocol.messages.common import REPLICAS_MAX
 from pykraft.protocol.schema import BOOL, INT8, INT16, INT32, STRING, Field, Message, array_of
 
 REQUEST = Message.of(
@@ -33,6 +34,7 @@ RESPONSE = Message.of(
         Field("port", INT32),
         Field("rack", STRING, default=None, nullable=True),
         Field("is_fenced", BOOL, "2+", ignorable=True),
+        count_max=REPLICAS_MAX,
     ),
     Field("cluster_authorized_operations", INT32, default=-(2**31)),
 )

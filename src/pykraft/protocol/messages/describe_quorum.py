@@ -6,8 +6,11 @@ Version 1 adds the two times (KIP-836); 2 adds directory ids, nodes with their l
 Source: KIP-595 §DescribeQuorum; Kafka's DescribeQuorumRequest and DescribeQuorumResponse definitions.
 """
 
-from pykraft.protocol.messages.common import LISTENER
+from pykraft.protocol.messages.common import LISTENER, NODES_MAX, REPLICAS_MAX
 from pykraft.protocol.schema import INT16, INT32, INT64, STRING, UUID, Field, Message, array_of
+
+TOPICS_MAX = 4
+"""Topics, and partitions of each, that a request may name: a wrong one has its own error in the answer, as in Kafka."""
 
 _REPLICA = (
     Field("replica_id", INT32),
@@ -22,7 +25,12 @@ REQUEST = Message.of(
     "DescribeQuorumRequest",
     "0-2",
     "0+",
-    array_of("topics", Field("topic_name", STRING), array_of("partitions", Field("partition_index", INT32))),
+    array_of(
+        "topics",
+        Field("topic_name", STRING),
+        array_of("partitions", Field("partition_index", INT32), count_max=TOPICS_MAX),
+        count_max=TOPICS_MAX,
+    ),
 )
 
 RESPONSE = Message.of(
@@ -42,9 +50,18 @@ RESPONSE = Message.of(
             Field("leader_id", INT32),
             Field("leader_epoch", INT32),
             Field("high_watermark", INT64),
-            array_of("current_voters", *_REPLICA),
-            array_of("observers", *_REPLICA),
+            array_of("current_voters", *_REPLICA, count_max=REPLICAS_MAX),
+            array_of("observers", *_REPLICA, count_max=REPLICAS_MAX),
+            count_max=TOPICS_MAX,
         ),
+        count_max=TOPICS_MAX,
     ),
-    array_of("nodes", Field("node_id", INT32), array_of("listeners", *LISTENER), versions="2+", ignorable=True),
+    array_of(
+        "nodes",
+        Field("node_id", INT32),
+        array_of("listeners", *LISTENER, count_max=NODES_MAX),
+        versions="2+",
+        ignorable=True,
+        count_max=REPLICAS_MAX,
+    ),
 )

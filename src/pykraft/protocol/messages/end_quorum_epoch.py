@@ -6,7 +6,7 @@ endpoints (KIP-853), which Kafka's own senders leave empty.
 Source: KIP-595 §EndQuorumEpoch; Kafka's EndQuorumEpochRequest and EndQuorumEpochResponse definitions.
 """
 
-from pykraft.protocol.messages.common import LISTENER, NODE_ENDPOINTS
+from pykraft.protocol.messages.common import NODE_ENDPOINTS, SUCCESSORS_MAX, listeners_field
 from pykraft.protocol.schema import INT16, INT32, STRING, UUID, Array, Field, Message, array_of
 
 REQUEST = Message.of(
@@ -22,17 +22,20 @@ REQUEST = Message.of(
             Field("partition_index", INT32),
             Field("leader_id", INT32),
             Field("leader_epoch", INT32),
-            Field("preferred_successors", Array(INT32), "0", ignorable=True),
+            Field("preferred_successors", Array(INT32, SUCCESSORS_MAX), "0", ignorable=True),
             array_of(
                 "preferred_candidates",
                 Field("candidate_id", INT32),
                 Field("candidate_directory_id", UUID),
                 versions="1+",
                 ignorable=True,
+                count_max=SUCCESSORS_MAX,
             ),
+            count_max=1,
         ),
+        count_max=1,
     ),
-    array_of("leader_endpoints", *LISTENER, versions="1+", ignorable=True),
+    listeners_field("leader_endpoints", versions="1+", ignorable=True),
 )
 
 RESPONSE = Message.of(
@@ -49,7 +52,9 @@ RESPONSE = Message.of(
             Field("error_code", INT16),
             Field("leader_id", INT32),
             Field("leader_epoch", INT32),
+            count_max=1,
         ),
+        count_max=1,
     ),
     NODE_ENDPOINTS,
 )

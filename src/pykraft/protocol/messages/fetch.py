@@ -9,6 +9,7 @@ epoch, a DivergingEpoch the other way round; the port of an endpoint is int32 he
 Source: Kafka's FetchRequest and FetchResponse definitions.
 """
 
+from pykraft.protocol.messages.common import NODES_MAX
 from pykraft.protocol.schema import (
     INT8,
     INT16,
@@ -64,9 +65,11 @@ REQUEST = Message.of(
             Field("partition_max_bytes", INT32),
             Field("replica_directory_id", UUID, "17+", tag=0, ignorable=True),
             Field("high_watermark", INT64, "18+", default=HIGH_WATERMARK_NOT_TOLD, tag=1, ignorable=True),
+            count_max=1,
         ),
+        count_max=1,
     ),
-    array_of("forgotten_topics_data", *_TOPIC, Field("partitions", Array(INT32)), versions="7+"),
+    array_of("forgotten_topics_data", *_TOPIC, Field("partitions", Array(INT32, 1)), versions="7+", count_max=1),
     Field("rack_id", STRING, "11+", ignorable=True),
 )
 
@@ -116,10 +119,13 @@ RESPONSE = Message.of(
                 Field("producer_id", INT64),
                 Field("first_offset", INT64),
                 nullable=True,
+                count_max=1,
             ),
             Field("preferred_read_replica", INT32, "11+", default=-1),
             Field("records", RECORDS, nullable=True),
+            count_max=1,
         ),
+        count_max=1,
     ),
     array_of(
         "node_endpoints",
@@ -129,5 +135,6 @@ RESPONSE = Message.of(
         Field("rack", STRING, default=None, nullable=True),
         versions="16+",
         tag=0,
+        count_max=NODES_MAX,
     ),
 )

@@ -29,7 +29,9 @@ REQUEST = Message.of(
             _SNAPSHOT_ID,
             Field("position", INT64),
             Field("replica_directory_id", UUID, "1+", tag=0, ignorable=True),
+            count_max=1,
         ),
+        count_max=1,
     ),
 )
 
@@ -51,7 +53,9 @@ RESPONSE = Message.of(
             Field("size", INT64),
             Field("position", INT64),
             Field("unaligned_records", RECORDS),
+            count_max=1,
         ),
+        count_max=1,
     ),
     NODE_ENDPOINTS,
 )

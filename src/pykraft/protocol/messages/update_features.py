@@ -8,6 +8,8 @@ Source: KIP-584, KIP-778; Kafka's UpdateFeaturesRequest and UpdateFeaturesRespon
 
 from pykraft.protocol.schema import BOOL, INT8, INT16, INT32, STRING, Field, Message, array_of
 
+FEATURES_MAX = 16
+
 REQUEST = Message.of(
     "UpdateFeaturesRequest",
     "0-2",
@@ -19,6 +21,7 @@ REQUEST = Message.of(
         Field("max_version_level", INT16),
         Field("allow_downgrade", BOOL, "0"),
         Field("upgrade_type", INT8, "1+", default=1),
+        count_max=FEATURES_MAX,
     ),
     Field("validate_only", BOOL, "1+"),
 )
@@ -37,5 +40,6 @@ RESPONSE = Message.of(
         Field("error_message", STRING, default=None, nullable=True),
         versions="0-1",
         ignorable=True,
+        count_max=FEATURES_MAX,
     ),
 )

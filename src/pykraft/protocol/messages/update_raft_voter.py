@@ -5,8 +5,8 @@ The answer has no error message; the current leader's port is an int32.
 Source: KIP-853 §UpdateRaftVoter; Kafka's UpdateRaftVoterRequest and UpdateRaftVoterResponse definitions.
 """
 
-from pykraft.protocol.messages.common import LISTENER
-from pykraft.protocol.schema import INT16, INT32, STRING, UUID, Field, Message, array_of, struct_of
+from pykraft.protocol.messages.common import listeners_field
+from pykraft.protocol.schema import INT16, INT32, STRING, UUID, Field, Message, struct_of
 
 REQUEST = Message.of(
     "UpdateRaftVoterRequest",
@@ -16,7 +16,7 @@ REQUEST = Message.of(
     Field("current_leader_epoch", INT32),
     Field("voter_id", INT32),
     Field("voter_directory_id", UUID),
-    array_of("listeners", *LISTENER),
+    listeners_field("listeners"),
     struct_of("kraft_version_feature", Field("min_supported_version", INT16), Field("max_supported_version", INT16)),
 )
 

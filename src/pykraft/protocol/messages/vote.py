@@ -29,7 +29,9 @@ REQUEST = Message.of(
             Field("last_offset_epoch", INT32),
             Field("last_offset", INT64),
             Field("pre_vote", BOOL, "2+"),
+            count_max=1,
         ),
+        count_max=1,
     ),
 )
 
@@ -48,7 +50,9 @@ RESPONSE = Message.of(
             Field("leader_id", INT32),
             Field("leader_epoch", INT32),
             Field("vote_granted", BOOL),
+            count_max=1,
         ),
+        count_max=1,
     ),
     NODE_ENDPOINTS,
 )
