@@ -13,6 +13,7 @@ from pykraft.errors import ConfigError, CorruptionError, ForeignDirectoryError, 
 from pykraft.host.open import Opened, open_node
 from pykraft.log.lane import AppendBatches, WriteElection
 from pykraft.log.os_fs import OsFs
+from pykraft.log.quorum_state import encode_quorum_state
 from pykraft.protocol.batch import read_header
 from pykraft.types import Election, Epoch, Io, Listeners, NodeId, Offset, Uuid, VoterSet, uuid_parse
 from tests.host.fakes import DIRECTORY, at, batch, config
@@ -100,6 +101,28 @@ def test_a_torn_tail_is_cut_and_told() -> None:
     node = opened(fs)
     assert node.view.end_offset == 2
     assert any("torn tail" in note for note in node.notes)
+
+
+@pytest.mark.parametrize("has_point", [True, False], ids=["recovery point", "no recovery point"])
+@pytest.mark.parametrize("has_epochs", [True, False], ids=["epochs", "no epochs"])
+def test_a_restored_quorum_state_that_is_older_than_the_log_costs_no_record(
+    *, has_point: bool, has_epochs: bool
+) -> None:
+    fs = used()
+    old = encode_quorum_state(Election(epoch=Epoch(0)), voters=config(1).voters.ids, kraft_version=0)
+    fs.write(PARTITION / "quorum-state", old)
+    fs.remove(PARTITION / "quorum-state.check")
+    if not has_point:
+        fs.remove(PARTITION / "recovery-point")
+    if not has_epochs:
+        fs.remove(PARTITION / "leader-epoch-checkpoint")
+    before = fs.read(LOG)
+    node = opened(fs)
+    assert (node.view.end_offset, node.view.quarantine, node.alarms) == (2, None, ())
+    assert fs.read(LOG) == before
+    assert any("quorum-state is older than the log" in note for note in node.notes)
+    raft = node.raft(Random(1), at(0))
+    assert (raft.epoch, raft.role, raft.voted) == (1, "unattached", None)
 
 
 @pytest.mark.parametrize(

@@ -98,13 +98,40 @@ def test_below_the_recovery_point_epochs_are_those_of_the_checkpoint(epochs: tup
     assert scan_of({0: content}, start, epochs=EPOCHS).end_offset == 4
 
 
-def test_an_epoch_above_that_of_quorum_state_ends_the_log() -> None:
-    content = joined([batch(0), batch(1, epoch=4)])
-    (damage,) = scan_of({0: content}, 2, epoch_max=3).corrupt
-    assert (damage.start_offset, damage.expected, damage.found) == (1, "an epoch of at most 3", "epoch 4")
-    torn = scan_of({0: content}, 1, epoch_max=3)
-    assert (torn.end_offset, torn.corrupt) == (1, [])
-    assert torn.torn is not None
+OLD = EpochCache([EpochStart(epoch=Epoch(1), start_offset=Offset(0))])
+BOTH = EpochCache(
+    [EpochStart(epoch=Epoch(1), start_offset=Offset(0)), EpochStart(epoch=Epoch(4), start_offset=Offset(1))]
+)
+
+
+@pytest.mark.parametrize("recovery_point", [0, 1, 2, 3])
+@pytest.mark.parametrize("epochs", [None, BOTH], ids=["no checkpoint", "in the checkpoint"])
+def test_the_epoch_of_the_log_wins_over_an_older_quorum_state(epochs: EpochCache | None, recovery_point: int) -> None:
+    content = joined([batch(0), batch(1, epoch=4), batch(2, epoch=4)])
+    scan = scan_of({0: content}, recovery_point, epochs=epochs, epoch_max=3)
+    assert (scan.end_offset, scan.corrupt, scan.torn) == (3, [], None)
+    assert [entry.epoch for entry in scan.epochs.entries] == [1, 4]
+
+
+@pytest.mark.parametrize("recovery_point", [0, 1, 2, 3, NO_ONE_KNOWS])
+@pytest.mark.parametrize("epochs", [OLD, EpochCache()], ids=["another epoch there", "unreadable"])
+def test_a_higher_epoch_than_all_other_files_have_is_damage(epochs: EpochCache, recovery_point: int) -> None:
+    content = joined([batch(0), batch(1, epoch=4), batch(2, epoch=4)])
+    scan = scan_of({0: content}, recovery_point, epochs=epochs, epoch_max=3)
+    (damage,) = scan.corrupt
+    known = damage.start_offset < recovery_point < NO_ONE_KNOWS
+    assert (damage.start_offset, damage.end_offset) == (1, recovery_point if known else None)
+    assert (damage.position, damage.found) == (len(batch(0)[1]), "epoch 4")
+    assert damage.expected.startswith("an epoch of at most 3 as in quorum-state")
+    assert (scan.end_offset, scan.torn) == (1, None)
+
+
+@pytest.mark.parametrize("recovery_point", [0, 3])
+def test_a_whole_batch_of_a_smaller_epoch_is_damage_and_no_torn_tail(recovery_point: int) -> None:
+    content = joined([batch(0, epoch=3), batch(1, epoch=2)])
+    (damage,) = scan_of({0: content, 2: joined([batch(2, epoch=3)])}, recovery_point).corrupt
+    assert (damage.start_offset, damage.end_offset) == (1, 2 if recovery_point else None)
+    assert (damage.expected, damage.found) == ("an epoch of at least 3", "epoch 2")
 
 
 def test_no_segments_are_an_empty_log() -> None:

@@ -18,6 +18,7 @@ all is quiet, no time passes).
 Disks: ``flush N…|all`` (all jobs) · ``flush-next N`` (the oldest job) · ``stall N`` (not by ``run`` and
 ``stabilize``) · ``mend N`` · ``crash N`` · ``restart N`` · ``restart-wiped N`` · ``restart-replaced N`` (an
 empty disk with an id of its own) ·
+``forget N`` (the quorum-state of a crashed node is lost, as if a copy from before its first election were restored) ·
 ``rot N OFFSET`` (what begins there on its disk goes bad; the next start finds it) · ``find N OFFSET`` (it goes bad, and
 the running node finds it).
 Snapshots: ``snapshot N OFFSET`` (the application of N has taken one) · ``clean N`` (nothing before N's newest is
@@ -100,6 +101,7 @@ class Stage:
             "crash": self._crash,
             "restart": self._restart,
             "restart-wiped": self._restart_wiped,
+            "forget": self._forget,
             "rot": self._rot,
             "find": self._find,
             "restart-replaced": self._restart_replaced,
@@ -230,6 +232,9 @@ class Stage:
 
     def _restart_wiped(self, arguments: list[str]) -> None:
         self.world.restart(int(arguments[0]), wiped=True)
+
+    def _forget(self, arguments: list[str]) -> None:
+        self.world.crashed[int(arguments[0])].election = None
 
     def _rot(self, arguments: list[str]) -> None:
         node_id, offset = map(int, arguments)

@@ -11,8 +11,12 @@ offset where the one before ended, across segments too, and has no smaller epoch
 A log that ends below its recovery point lost what was synced: damage as well. Without a recovery point everything
 may be a torn tail, as in Kafka; with one that cannot be read (`NO_ONE_KNOWS`) nothing may.
 
-No CRC covers a batch's epoch. Below the recovery point it is compared with ``leader-epoch-checkpoint``, everywhere
-with the epoch of ``quorum-state``, which is durable before any record of its epoch is.
+A whole batch (right CRC) at the expected offset is never a torn tail, wherever the recovery point is: no crash leaves
+one that was not written. No CRC covers its epoch, so that may be damaged. An epoch is damage when it is smaller than the
+one before it; when ``leader-epoch-checkpoint`` knows another one below the recovery point; and when it is above that of
+``quorum-state`` without being in ``leader-epoch-checkpoint``. ``quorum-state`` is durable before any record of its epoch
+is, so a smaller epoch there means that an older copy of it was restored, or that it belongs to another log. If the
+checkpoint confirms the log's epoch, or there is no checkpoint, then the log is right and ``quorum-state`` is too old.
 
 It refuses to know how a log is opened or repaired. Source: Kafka's ``LogLoader.recoverLog``,
 ``LogSegment.recover``; the recovery point is ours.
@@ -29,6 +33,7 @@ from typing import Final
 from pykraft.core.epochs import EpochCache
 from pykraft.errors import CorruptionError
 from pykraft.log.config import INT32_MAX, LogConfig
+from pykraft.log.epoch_checkpoint import FILE_NAME as EPOCHS_NAME
 from pykraft.log.fs import Fs
 from pykraft.log.paths import LOG, segment_file
 from pykraft.log.scan import scan_file
@@ -40,14 +45,19 @@ NO_ONE_KNOWS: Final = Offset(2**63 - 1)
 """Recovery point of a log whose own was lost: whatever is invalid is damage, and the log may end anywhere."""
 
 
+class _EpochError(CorruptionError):
+    """A whole batch at the expected offset whose epoch other files, or the batch before it, contradict."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
     """What other files tell of a log: up to where it was synced, where epochs begin, and the highest epoch."""
 
     recovery_point: Offset
     epochs: EpochCache | None = None
-    """None when there is no list of epochs, or none that can be read."""
+    """None when there is no list of epochs; empty when it cannot be read."""
     epoch_max: Epoch = EPOCH_MAX
+    """Epoch of ``quorum-state``; a record of a higher one counts if ``epochs`` does not contradict it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,9 +111,13 @@ def scan_log(fs: Fs, directory: Path, base_offsets: Sequence[Offset], *, config:
 def _judge(scan: LogScan, problem: CorruptionError, start: Offset, end: Offset, recovery_point: Offset) -> bool:
     """Record a problem that begins at offset ``start``; False when the log ends there."""
     if start >= recovery_point:
-        scan.torn = None if scan.corrupt else problem
-        return False
-    end = max(start, min(end, recovery_point))
+        if not isinstance(problem, _EpochError):
+            scan.torn = None if scan.corrupt else problem
+            return False
+        # Nobody noted how far the log reached, so the end of the damage is not known either.
+        end = NO_ONE_KNOWS
+    else:
+        end = max(start, min(end, recovery_point))
     scan.corrupt.append(
         Damage(
             path=problem.path,
@@ -147,20 +161,28 @@ def _check_follows(path: Path, content: SegmentContent, position: int, header: B
     if header.base_offset != content.end_offset:
         raise _misplaced(path, position, f"offset {content.end_offset}", f"offset {header.base_offset}")
     if header.epoch < epoch:
-        raise _misplaced(path, position, f"an epoch of at least {epoch}", f"epoch {header.epoch}")
+        raise _contradicted(path, position, f"an epoch of at least {epoch}", header)
     if header.last_offset - content.base_offset > INT32_MAX or position + header.size_bytes > INT32_MAX:
         raise _misplaced(path, position, "a segment of less than 2^31 offsets and bytes", "a larger one")
 
 
 def _check_epoch(path: Path, position: int, header: BatchHeader, known: Known) -> None:
     """Refuse an epoch that other files contradict."""
-    if header.epoch > known.epoch_max:
-        raise _misplaced(path, position, f"an epoch of at most {known.epoch_max}", f"epoch {header.epoch}")
-    if known.epochs is None or header.base_offset >= known.recovery_point:
+    if known.epochs is None:
+        # Nothing but the batches tells about epochs then: the log is right, also where quorum-state has a smaller one.
         return
     epoch = known.epochs.epoch_at(header.base_offset)
-    if epoch not in (None, header.epoch):
-        raise _misplaced(path, position, f"epoch {epoch} as in leader-epoch-checkpoint", f"epoch {header.epoch}")
+    if epoch == header.epoch:
+        return
+    if header.epoch > known.epoch_max:
+        expected = f"an epoch of at most {known.epoch_max} as in quorum-state, or {header.epoch} in {EPOCHS_NAME}, too"
+        raise _contradicted(path, position, expected, header)
+    if epoch is not None and header.base_offset < known.recovery_point:
+        raise _contradicted(path, position, f"epoch {epoch} as in {EPOCHS_NAME}", header)
+
+
+def _contradicted(path: Path, position: int, expected: str, header: BatchHeader) -> _EpochError:
+    return _EpochError(path, position=position, expected=expected, found=f"epoch {header.epoch}")
 
 
 def _misplaced(path: Path, position: int, expected: str, found: str) -> CorruptionError:

@@ -73,7 +73,7 @@ class RecoveredLog:
 def recover(fs: Fs, directory: Path, config: LogConfig, *, epoch_max: Epoch = EPOCH_MAX) -> RecoveredLog:
     """Bring the directory into a state from which the log can go on.
 
-    ``epoch_max`` is the highest epoch that a record may have.
+    ``epoch_max`` is the epoch of ``quorum-state``, which no record exceeds unless that file is too old.
 
     Errors: StorageError when it cannot be a replica's log, or the disk fails.
     """
@@ -98,6 +98,12 @@ def recover(fs: Fs, directory: Path, config: LogConfig, *, epoch_max: Epoch = EP
         truncated_bytes = _remove_unwanted(fs, directory, names, segments)
         truncated_bytes += _make_durable(fs, directory, segments, scan.epochs.entries, known_offset)
         point = _raise_point(fs, directory, point, scan.end_offset)
+    last_epoch = max((entry.epoch for entry in scan.epochs.entries), default=epoch_max)
+    if last_epoch > epoch_max:
+        notes.append(
+            f"quorum-state is older than the log (restored from a copy?): it ends in epoch {epoch_max}, the log in epoch "
+            f"{last_epoch}; the node goes on in epoch {last_epoch} and grants no vote in it, since its own may be lost"
+        )
     if scan.torn:
         notes.append(f"removed a torn tail of {truncated_bytes} bytes from offset {scan.end_offset} on: {scan.torn}")
     report = Recovery(
@@ -140,7 +146,7 @@ def _open_point(fs: Fs, directory: Path, notes: list[str]) -> tuple[RecoveryPoin
 
 
 def _read_epochs(fs: Fs, directory: Path, notes: list[str]) -> EpochCache | None:
-    """Where epochs begin, as noted beside the log; None when that is not known: the log itself says it."""
+    """Where epochs begin, as noted beside the log; None without such a file, empty for one that cannot be read."""
     path = directory / EPOCHS_NAME
     if not fs.exists(path):
         return None
@@ -148,7 +154,7 @@ def _read_epochs(fs: Fs, directory: Path, notes: list[str]) -> EpochCache | None
         return EpochCache(parse_epochs(path, fs.read(path)))
     except CorruptionError as error:
         notes.append(f"{path} cannot be read ({error.found}): it is derived from the log again")
-        return None
+        return EpochCache()
 
 
 def _refuse_impossible(directory: Path, names: Sequence[str], base_offsets: Sequence[Offset]) -> None:
