@@ -71,6 +71,11 @@ class Watch:
         for oracle in self._asked["wiped"]:
             oracle.wiped(node)
 
+    def forgot_votes(self, node: Node) -> None:
+        """See `Invariant`."""
+        for oracle in self._asked["forgot_votes"]:
+            oracle.forgot_votes(node)
+
     def before_send(self, node: Node, spoken: Spoken) -> None:
         """See `Invariant`."""
         for oracle in self._asked["before_send"]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pykraft.core.log_view import LogView
+from pykraft.errors import CorruptionError
 from pykraft.host import open as host_open
 from pykraft.log import log_scan, recovery
 from pykraft.log.fs import File
@@ -55,6 +56,16 @@ def damage_is_taken_for_a_torn_tail(patch: Patch) -> None:
     patch.setattr(recovery, "scan_log", trusting)
 
 
+def an_older_quorum_state_ends_the_log(patch: Patch) -> None:
+    """What is above the epoch of quorum-state is cut off as a torn tail, though the batch is whole."""
+
+    def check_epoch(path: Path, position: int, header: Any, known: Known) -> None:
+        if header.epoch > known.epoch_max:
+            raise CorruptionError(path, position=position, expected="a smaller epoch", found=f"epoch {header.epoch}")
+
+    patch.setattr(log_scan, "_check_epoch", check_epoch)
+
+
 def oldest_segment_is_dropped(patch: Patch) -> None:
     """The oldest segment is deleted to save space, and no snapshot stands for what it held."""
     flush = Log.flush
@@ -77,6 +88,11 @@ def oldest_segment_is_dropped(patch: Patch) -> None:
 
 
 MUTANTS = (
+    Mutant(
+        plant=an_older_quorum_state_ends_the_log,
+        source="Kafka QuorumState.initialize (the log's epoch wins)",
+        scenario="restored",
+    ),
     Mutant(plant=recovery_does_not_sync, source="ours: kill is not power loss"),
     Mutant(plant=recovery_ignores_checksums, source="Protocol-Aware Recovery (FAST 2018)", scenario="torn"),
     Mutant(

@@ -21,6 +21,7 @@ from pykraft.sim.faults.kinds import KINDS
 from pykraft.sim.faults.membership import MembershipFaults
 from pykraft.sim.faults.network import NetworkFaults
 from pykraft.sim.faults.process import ProcessFaults
+from pykraft.sim.faults.restore import RestoreFaults
 from pykraft.sim.faults.silent import SilentFaults
 from pykraft.sim.faults.snapshot import SnapshotFaults
 from pykraft.sim.faults.version import VersionFaults
@@ -62,6 +63,7 @@ class Faults:
             VersionFaults(self._harm),
             SilentFaults(self._harm),
             self.wipe,
+            RestoreFaults(self._harm),
             self._membership,
             self.snapshot,
         )

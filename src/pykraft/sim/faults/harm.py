@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from pykraft.sim.node import Node
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Act: TypeAlias = Callable[[], bool]
 """Does harm, or prepares it; False when there was nothing to do harm to."""
 DOWN = "down"
+POLL_US: Final = 200_000
 RECOVERING = "recovering"
 
 
@@ -62,6 +63,20 @@ class Harm:
                 act()
 
         self.world.clock.after(delay_us, act_unless_over)
+
+    def move_on(self, node: Node) -> None:
+        """While the atlas lets this node wait, ask a leader that was elected with its vote to resign; faults end or not."""
+        self.world.clock.after(POLL_US, lambda: self._move_on(node))
+
+    def _move_on(self, node: Node) -> None:
+        epoch = self.world.atlas.waiting.get(int(node.node_id))
+        if epoch is None:
+            return
+        leader = self.world.newest_leader()
+        if leader is not None and leader.host.epoch <= epoch and not leader.is_paused:
+            self.world.touch(self.world.nodes[leader.node_id])
+            leader.host.resign(leader.host.epoch, self.world.nodes[leader.node_id].clock.instant)
+        self.move_on(node)
 
     def within(self, limits_us: tuple[int, ...]) -> int:
         """A duration: one of these limits is drawn, and then anything up to it."""

@@ -29,6 +29,7 @@ VERSION: Final = ("old version",)
 SNAPSHOT: Final = ("snapshot interrupted", "download interrupted", "install interrupted", "cleaning interrupted")
 LOUD_DISK: Final = ("read error", "write error", "fsync error", "disk full", "disk stalled")
 SILENT_DISK: Final = ("bit flip", "lost write", "misdirected write", "wiped disk")
+RESTORED: Final = ("older quorum-state",)
 NETWORK: Final = (
     "isolated",
     "one-way cut",
@@ -52,7 +53,7 @@ MEMBERSHIP: Final = (
     "moved voter",
     "upgrade",
 )
-KINDS: Final = (*PROCESS, *CLOCK, *VERSION, *SNAPSHOT, *LOUD_DISK, *SILENT_DISK, *NETWORK, *MEMBERSHIP)
+KINDS: Final = (*PROCESS, *CLOCK, *VERSION, *SNAPSHOT, *LOUD_DISK, *SILENT_DISK, *RESTORED, *NETWORK, *MEMBERSHIP)
 CONSEQUENCES: Final = (
     "torn write",
     "snapshot taken",

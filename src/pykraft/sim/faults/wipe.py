@@ -15,7 +15,7 @@ Source: Kafka ``RaftEventSimulationTest`` (recovery after the loss of one node's
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pykraft.errors import CorruptionError
 from pykraft.sim.faults.harm import Act, Harm
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from pykraft.errors import StorageError
     from pykraft.sim.node import Node
     from pykraft.sim.world import World
-
-POLL_US: Final = 200_000
 
 
 class WipeFaults:
@@ -70,19 +68,7 @@ class WipeFaults:
         else:
             node.lose_power()
             node.disk.wipe()
-        world.clock.after(POLL_US, lambda: self._move_on(node))
-
-    def _move_on(self, node: Node) -> None:
-        """While the node has to wait, a leader that was elected with its vote is asked to resign."""
-        world = self._harm.world
-        epoch = world.atlas.waiting.get(int(node.node_id))
-        if epoch is None:
-            return
-        leader = world.newest_leader()
-        if leader is not None and leader.host.epoch <= epoch and not leader.is_paused:
-            world.touch(world.nodes[leader.node_id])
-            leader.host.resign(leader.host.epoch, world.nodes[leader.node_id].clock.instant)
-        world.clock.after(POLL_US, lambda: self._move_on(node))
+        self._harm.move_on(node)
 
 
 def is_replica_of_its_own(world: World, node: Node) -> bool:

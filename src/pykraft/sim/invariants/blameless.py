@@ -34,6 +34,10 @@ class NobodyIsBlamed(Invariant):
         """It has forgotten what it said."""
         self._forgetful.add(int(node.node_id))
 
+    def forgot_votes(self, node: Node) -> None:
+        """It has forgotten that it led, perhaps."""
+        self._forgetful.add(int(node.node_id))
+
     def lost(self, node: Node) -> None:
         """It may have."""
         self._forgetful.add(int(node.node_id))

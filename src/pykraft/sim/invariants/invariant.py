@@ -48,6 +48,9 @@ class Invariant:
     def wiped(self, node: Node) -> None:
         """This node has an empty disk from now on, and no memory."""
 
+    def forgot_votes(self, node: Node) -> None:
+        """An older ``quorum-state`` of this node was restored; its log is as it was."""
+
     def changed(self, node: Node, was: View, now: View) -> None:
         """An event is over, and the node is not as it was before."""
 

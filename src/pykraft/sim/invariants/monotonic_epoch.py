@@ -29,6 +29,10 @@ class MonotonicEpoch(Invariant):
         """Its epoch begins anew."""
         self._durable.pop(node.node_id, None)
 
+    def forgot_votes(self, node: Node) -> None:
+        """Its epoch is an earlier one."""
+        self.wiped(node)
+
     def changed(self, node: Node, was: View, now: View) -> None:
         """Compare the disk with what it was, and memory with the disk."""
         del was

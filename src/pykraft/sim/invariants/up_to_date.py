@@ -33,6 +33,10 @@ class CandidateIsUpToDate(Invariant):
         """It knows of no vote."""
         self._votes.pop(int(node.node_id), None)
 
+    def forgot_votes(self, node: Node) -> None:
+        """It knows of no vote."""
+        self.wiped(node)
+
     def changed(self, node: Node, was: View, now: View) -> None:
         """Remember a vote that is new on the disk."""
         epoch, voted_id = now.disk.epoch, now.disk.voted_id

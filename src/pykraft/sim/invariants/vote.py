@@ -28,6 +28,10 @@ class OneVote(Invariant):
         """It does not know how it voted; none of those votes counts any more when it is back."""
         self._votes = {key: candidate_id for key, candidate_id in self._votes.items() if key[0] != node.node_id}
 
+    def forgot_votes(self, node: Node) -> None:
+        """As after a wipe."""
+        self.wiped(node)
+
     def before_send(self, node: Node, spoken: Spoken) -> None:
         """Compare a vote with the platter and with what was said before."""
         if spoken.candidate_id is None:

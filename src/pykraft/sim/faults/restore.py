@@ -1,0 +1,78 @@
+"""An operator restores an older ``quorum-state`` from a copy, as for a file that cannot be read any more.
+
+The log stays as it is, so it holds records of later epochs than ``quorum-state`` remembers. The votes of these epochs are
+lost. So an operator does it as for a wiped disk (see `pykraft.sim.faults.wipe`): the node stays down until the others
+have committed a record of an epoch in which it had no part. Its log has promised records to others, and the node may not
+lose one of them, nor call it damaged: the oracles forget its votes only (`Invariant.forgot_votes`).
+
+With ``quorum-state`` goes its check file, which would refuse the copy. The recovery point and the list of epochs may go,
+too, as when the directory was copied by a tool that knows Kafka's files only.
+
+Source: Kafka's ``QuorumState.initialize`` (the log's epoch wins); KIP-595 §Quorum State.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pykraft.log.epoch_checkpoint import FILE_NAME as EPOCHS
+from pykraft.log.quorum_state import CHECK_NAME, FILE_NAME, encode_quorum_state, parse_quorum_state
+from pykraft.log.recovery_point import FILE_NAME as RECOVERY_POINT
+from pykraft.sim.faults.harm import Act, Harm
+from pykraft.sim.inode import Inode
+from pykraft.types import Election, Epoch
+
+if TYPE_CHECKING:
+    from pykraft.sim.inode import Directory
+    from pykraft.sim.node import Node
+
+OLDER: Final = "older quorum-state"
+LEFT_OUT: Final = ((RECOVERY_POINT, 0.5), (EPOCHS, 0.25))
+"""Files that the copy may lack, and how often."""
+
+
+class RestoreFaults:
+    """One table of kinds."""
+
+    def __init__(self, harm: Harm) -> None:
+        self._harm = harm
+        self.kinds: dict[str, Act] = {OLDER: self._restore}
+
+    def stop(self) -> None:
+        """A node that waits comes back as before."""
+
+    def _restore(self) -> bool:
+        world, node = self._harm.world, self._harm.any_node()
+        is_sound = not node.disk.is_rotten and not node.is_damaged
+        # Of a node in the midst of a write the list of epochs may lack what the log has: then it is damage.
+        if node.process is None or not node.process.is_idle or not is_sound:
+            return False
+        directory = node.disk.directory(node.config.partition_directory)
+        if world.atlas.waiting or not world.atlas.may_damage(node) or directory is None:
+            return False
+        epoch = max(world.durable_election(node).epoch, node.host.epoch if node.host is not None else 0)
+        self._harm.happened(OLDER, node)
+        node.kill()
+        world.atlas.wiped(node, epoch)
+        world.watch.forgot_votes(node)
+        self._replace(node, directory)
+        self._harm.move_on(node)
+        return True
+
+    def _replace(self, node: Node, directory: Directory) -> None:
+        rng = self._harm.rng
+        path = node.config.partition_directory / FILE_NAME
+        stored = parse_quorum_state(path, bytes(directory.cached[FILE_NAME].cached))
+        epoch = rng.randint(0, stored.election.epoch)
+        self._harm.note(node, f"is given a quorum-state of epoch {epoch}, it was in {stored.election.epoch}")
+        content = encode_quorum_state(
+            Election(epoch=Epoch(epoch)), voters=stored.voters, kraft_version=stored.data_version
+        )
+        copy = Inode()
+        copy.write(content, 0)
+        copy.sync()
+        directory.change((FILE_NAME, copy), (CHECK_NAME, None))
+        for name, probability in LEFT_OUT:
+            if rng.random() < probability:
+                directory.change((name, None))
+        directory.sync()
