@@ -59,8 +59,9 @@ class Log:
     ) -> tuple[Log, Recovery]:
         """Create the partition directory, or recover what is in it; durable when it returns.
 
-        ``epoch_max`` is the epoch of ``quorum-state``, see `pykraft.log.log_scan`. With ``Recovery.corrupt`` the log shows the sound
-        prefix only, and its files stay as they are until `truncate_to` is called: nothing else may come before it.
+        ``epoch_max`` is the epoch of ``quorum-state``, see `pykraft.log.log_scan`. With ``Recovery.corrupt`` the log
+        shows the sound prefix only, and its files stay as they are until `truncate_to` is called: nothing else may come
+        before it.
 
         Errors: StorageError; ForeignDirectoryError for another topic's directory.
         """

@@ -12,11 +12,12 @@ A log that ends below its recovery point lost what was synced: damage as well. W
 may be a torn tail, as in Kafka; with one that cannot be read (`NO_ONE_KNOWS`) nothing may.
 
 A whole batch (right CRC) at the expected offset is never a torn tail, wherever the recovery point is: no crash leaves
-one that was not written. No CRC covers its epoch, so that may be damaged. An epoch is damage when it is smaller than the
-one before it; when ``leader-epoch-checkpoint`` knows another one below the recovery point; and when it is above that of
-``quorum-state`` without being in ``leader-epoch-checkpoint``. ``quorum-state`` is durable before any record of its epoch
-is, so a smaller epoch there means that an older copy of it was restored, or that it belongs to another log. If the
-checkpoint confirms the log's epoch, or there is no checkpoint, then the log is right and ``quorum-state`` is too old.
+one that was not written. No CRC covers its epoch, so that may be damaged. An epoch is damage when it is smaller than
+the one before it; when ``leader-epoch-checkpoint`` knows another one below the recovery point; and when it is above
+that of ``quorum-state`` without being in ``leader-epoch-checkpoint``. ``quorum-state`` is durable before any record of
+its epoch is, so a smaller epoch there means that an older copy of it was restored, or that it belongs to another log.
+If the checkpoint confirms the log's epoch, or there is no checkpoint, then the log is right and ``quorum-state`` is too
+old.
 
 It refuses to know how a log is opened or repaired. Source: Kafka's ``LogLoader.recoverLog``,
 ``LogSegment.recover``; the recovery point is ours.

@@ -101,8 +101,8 @@ def recover(fs: Fs, directory: Path, config: LogConfig, *, epoch_max: Epoch = EP
     last_epoch = max((entry.epoch for entry in scan.epochs.entries), default=epoch_max)
     if last_epoch > epoch_max:
         notes.append(
-            f"quorum-state is older than the log (restored from a copy?): it ends in epoch {epoch_max}, the log in epoch "
-            f"{last_epoch}; the node goes on in epoch {last_epoch} and grants no vote in it, since its own may be lost"
+            f"quorum-state is older than the log (restored from a copy?): it ends in epoch {epoch_max}, the log in "
+            f"{last_epoch}; the node goes on in that epoch and grants no vote in it, since its own may be lost"
         )
     if scan.torn:
         notes.append(f"removed a torn tail of {truncated_bytes} bytes from offset {scan.end_offset} on: {scan.torn}")

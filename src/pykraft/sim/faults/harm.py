@@ -65,7 +65,7 @@ class Harm:
         self.world.clock.after(delay_us, act_unless_over)
 
     def move_on(self, node: Node) -> None:
-        """While the atlas lets this node wait, ask a leader that was elected with its vote to resign; faults end or not."""
+        """While the atlas lets this node wait, ask a leader that was elected with its vote to resign."""
         self.world.clock.after(POLL_US, lambda: self._move_on(node))
 
     def _move_on(self, node: Node) -> None:

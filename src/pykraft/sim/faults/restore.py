@@ -1,12 +1,12 @@
 """An operator restores an older ``quorum-state`` from a copy, as for a file that cannot be read any more.
 
-The log stays as it is, so it holds records of later epochs than ``quorum-state`` remembers. The votes of these epochs are
-lost. So an operator does it as for a wiped disk (see `pykraft.sim.faults.wipe`): the node stays down until the others
-have committed a record of an epoch in which it had no part. Its log has promised records to others, and the node may not
-lose one of them, nor call it damaged: the oracles forget its votes only (`Invariant.forgot_votes`).
+The log stays as it is, so it holds records of later epochs than ``quorum-state`` remembers. The votes of these epochs
+are lost. So an operator does it as for a wiped disk (see `pykraft.sim.faults.wipe`): the node stays down until the
+others have committed a record of an epoch in which it had no part. Its log has promised records to others, and the node
+may not lose one of them, nor call it damaged: the oracles forget its votes only (`Invariant.forgot_votes`).
 
-With ``quorum-state`` goes its check file, which would refuse the copy. The recovery point and the list of epochs may go,
-too, as when the directory was copied by a tool that knows Kafka's files only.
+With ``quorum-state`` goes its check file, which would refuse the copy. The recovery point and the list of epochs may
+go, too, as when the directory was copied by a tool that knows Kafka's files only.
 
 Source: Kafka's ``QuorumState.initialize`` (the log's epoch wins); KIP-595 §Quorum State.
 """
