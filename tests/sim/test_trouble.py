@@ -30,6 +30,21 @@ def sync(trouble: Trouble) -> None:
 ACTS = {READ_ERROR: read, WRITE_ERROR: write, SYNC_ERROR: sync, DISK_FULL: grow}
 
 
+def test_only_the_files_that_are_concerned_fail() -> None:
+    trouble = Trouble()
+    trouble.plan(SYNC_ERROR, 0, concerns=lambda path: path.name == "other")
+    sync(trouble)
+    assert trouble.is_planned
+    with pytest.raises(DiskError):
+        trouble.before_sync(Path("/disk/other"))
+    trouble.plan(SYNC_ERROR, 0)
+    with pytest.raises(DiskError):
+        sync(trouble)
+    trouble.mend()
+    trouble.before_sync(Path("/disk/other"))
+    assert not trouble.is_planned
+
+
 @pytest.mark.parametrize("kind", ACTS)
 def test_operations_fail_after_those_that_may_succeed_until_the_disk_is_mended(kind: str) -> None:
     trouble = Trouble()

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pykraft.core.messages import FetchSnapshotResponse
-from pykraft.errors import ErrorCode, ProtocolError, UsageError
+from pykraft.errors import ErrorCode, ProtocolError, StorageError, UsageError
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.api import ApiKey
 from pykraft.rpc.codec import decode_answer
 from pykraft.rpc.context import RpcContext
 from pykraft.sim.disk import Interrupted, VirtualDisk
+from pykraft.sim.trouble import SYNC_ERROR
 from pykraft.snapshot import download
 from pykraft.snapshot.download import Download
 from pykraft.snapshot.files import checkpoint_path, clean_at_start, list_snapshots, part_path
@@ -54,6 +56,24 @@ def test_a_snapshot_is_fetched_in_chunks_of_any_size(chunk_size_bytes: int) -> N
     fs.lose_power()
     assert fs.listdir(DIRECTORY) == [CHECKPOINT.name]
     assert fs.read(CHECKPOINT) == SERVED
+
+
+@pytest.mark.parametrize("size_bytes", [len(SERVED) // 2, len(SERVED)])
+def test_what_a_failed_sync_left_in_the_page_cache_is_written_again(size_bytes: int) -> None:
+    for seed in range(20):
+        fs = VirtualDisk(Random(seed))
+        fs.mkdir(DIRECTORY)
+        found = begin(fs)
+        found.append(SERVED[:size_bytes])
+        fs.trouble.plan(SYNC_ERROR, 0)
+        with pytest.raises(StorageError):
+            found._raw._file.sync()
+        fs.trouble.mend()
+        fs.drop_handles()
+        again = caught_up(begin(fs))
+        fetch_all(again)
+        fs.lose_power()
+        assert fs.read(CHECKPOINT) == SERVED
 
 
 @pytest.mark.conformance(122)

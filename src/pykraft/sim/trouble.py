@@ -39,14 +39,28 @@ class Trouble:
         self.on_error: Callable[[str], None] = lambda _: None
         """Told the kind of each error that was given."""
         self._left: dict[str, int] = {}
+        self._concerns: dict[str, Callable[[Path], bool]] = {}
+        """By kind: which files have it; all when it is not here."""
 
-    def plan(self, kind: str, operations: int) -> None:
-        """Let that many operations of this kind succeed, and then all fail until `mend`."""
+    def plan(self, kind: str, operations: int, *, concerns: Callable[[Path], bool] | None = None) -> None:
+        """Let that many operations of this kind succeed, and then all fail until `mend`.
+
+        ``concerns``: only operations on such files count, and fail.
+        """
         self._left[kind] = operations
+        self._concerns.pop(kind, None)
+        if concerns is not None:
+            self._concerns[kind] = concerns
+
+    @property
+    def is_planned(self) -> bool:
+        """True when some operations fail, or will."""
+        return bool(self._left)
 
     def mend(self) -> None:
         """The disk was replaced, or has room again: nothing fails from now on."""
         self._left.clear()
+        self._concerns.clear()
         self.stalled_until_us = 0
 
     def before_read(self, path: Path) -> None:
@@ -64,7 +78,7 @@ class Trouble:
         self._count(SYNC_ERROR, path)
 
     def _count(self, kind: str, path: Path) -> None:
-        if kind not in self._left:
+        if kind not in self._left or (kind in self._concerns and not self._concerns[kind](path)):
             return
         self._left[kind] -= 1
         if self._left[kind] < 0:

@@ -7,6 +7,7 @@ The bytes of one snapshot id may differ between replicas, since each takes its o
 leader, and from one file. So the leader's epoch stands in the part's name, and a download goes on only with a part of
 the same id and epoch: after a lost connection, another state in between, or a restart. After a loss of power the last
 pages of the part may be missing: `Download.catch_up` checks what is there, and cuts it where it is no longer sound.
+What is sound it writes again. It may be in the page cache only, after a sync that failed, where no later sync finds it.
 
 It refuses to know requests and replies, and when to give up.
 
@@ -61,13 +62,15 @@ class Download:
         return self._stream.is_whole
 
     def catch_up(self) -> bool:
-        """Check a few megabytes of what an earlier download left; True when all of it is checked.
+        """Check a few megabytes of what an earlier download left, and write them again; True when all is checked.
 
         Errors: StorageError. What is damaged is not an error: the part is cut before it.
         """
         if self._is_caught_up:
             return True
         data = self._raw.read(CATCH_UP_SIZE_BYTES, self._read_bytes)
+        # A sync of these pages may have failed in an earlier process: only what is written again will be synced.
+        self._raw.write_again(data, self._read_bytes)
         self._read_bytes += len(data)
         try:
             self._stream.feed(data)

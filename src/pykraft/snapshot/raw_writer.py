@@ -89,6 +89,19 @@ class RawWriter:
         self.require_open()
         return self._file.pread(size_bytes, position)
 
+    def write_again(self, data: Buffer, position: int) -> None:
+        """Write what `read` returned once more, where it was read; durable when frozen.
+
+        What an earlier process wrote may be in pages that the kernel holds for clean since a sync of them has failed. A
+        later sync would not write them, and would report success. Errors: as `append`.
+
+        Source: Rebello et al., Can Applications Recover from fsync Failures? (USENIX ATC 2020).
+        """
+        self.require_open()
+        self._is_open = False
+        self._file.pwrite([data], position)
+        self._is_open = True
+
     def cut(self, size_bytes: int) -> None:
         """Forget what is behind this position. Errors: as `append`."""
         self.require_open()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from pykraft.sim.faults.disk import DiskFaults
-from pykraft.sim.trouble import DISK_FULL, READ_ERROR, SYNC_ERROR, WRITE_ERROR
+from pykraft.sim.faults.disk import PART_SYNC_ERROR, DiskFaults
+from pykraft.sim.scenario import Cluster, Scenario, Snapshots
+from pykraft.sim.trouble import DISK_FULL, READ_ERROR, SYNC_ERROR, WRITE_ERROR, DiskError
+from pykraft.sim.world import World
 from tests.sim.faults.worlds import harm_to, told
 from tests.sim.worlds import led_world, run_until
 
@@ -59,3 +63,26 @@ def test_a_node_with_a_stalled_disk_starts_later() -> None:
     node.kill()
     run_until(world, lambda: node.process is not None)
     assert world.clock.now_us >= until_us
+
+
+def test_a_sync_of_a_fetched_snapshot_fails_once_and_no_other_sync_does() -> None:
+    scenario = Scenario(snapshots=Snapshots(records_between=(5,)), cluster=Cluster(voters=(3,), observers=(0,)))
+    world = World(1, scenario=scenario)
+    for node in world.nodes.values():
+        node.start()
+    harm = harm_to(world)
+    family = DiskFaults(harm)
+    assert family.kinds[PART_SYNC_ERROR]()
+    assert not all(family.kinds[PART_SYNC_ERROR]() for _ in range(20))
+    (node,) = [node for node in world.nodes.values() if node.disk.trouble.is_planned][:1]
+    for name in ("quorum-state", f"{5:020}-{1:010}.checkpoint.part", f"{5:020}-{1:010}.checkpoint"):
+        node.disk.trouble.before_sync(Path("/disk") / name)
+    with pytest.raises(DiskError):
+        node.disk.trouble.before_sync(Path(f"/disk/{5:020}-{1:010}-{1:010}.checkpoint.part"))
+    assert harm.counts[PART_SYNC_ERROR] == 1
+    run_until(world, lambda: not node.disk.trouble.is_planned)
+
+
+def test_without_snapshots_no_part_is_synced() -> None:
+    world, _ = led_world()
+    assert not DiskFaults(harm_to(world)).kinds[PART_SYNC_ERROR]()

@@ -9,6 +9,7 @@ from pykraft.core.on import download
 from pykraft.host.delivery import Delivery, Registration
 from pykraft.snapshot.batches import BatchStream
 from pykraft.snapshot.download import Download
+from pykraft.snapshot.raw_writer import RawWriter
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
 
@@ -38,6 +39,11 @@ def cut_of_a_resumed_download_is_forgotten(patch: Patch) -> None:
 
     patch.setattr(Download, "__init__", measured)
     patch.setattr(Download, "position", property(lambda self: max(self._found_bytes, self._raw.size_bytes)))
+
+
+def resumed_part_is_not_written_again(patch: Patch) -> None:
+    """A download goes on with what the page cache shows, though a sync of it has failed and no later one writes it."""
+    patch.setattr(RawWriter, "write_again", lambda self, data, position: None)
 
 
 def listener_is_not_given_the_snapshot(patch: Patch) -> None:
@@ -74,6 +80,11 @@ MUTANTS = (
         plant=cut_of_a_resumed_download_is_forgotten,
         source="ours, nearly: a part outlives a loss of power",
         scenario="hollow",
+    ),
+    Mutant(
+        plant=resumed_part_is_not_written_again,
+        source="Rebello et al., USENIX ATC 2020 (fsync errors); ours, as found by a review",
+        scenario="unsynced",
     ),
     Mutant(
         plant=listener_is_not_given_the_snapshot,

@@ -46,7 +46,8 @@ def on_fetch_snapshot_response(
 ) -> None:
     """Pass the bytes on to the host; after an error go back to Fetch.
 
-    Effects: AppendDownload; AbandonDownload when the leader's snapshot is shorter than what was fetched of it.
+    Effects: AppendDownload; AbandonDownload when the leader's snapshot is shorter than what was fetched of it, and when
+    it has no such snapshot any more: then nobody can go on with the part.
     Errors: ProtocolError for bytes of another snapshot or another position, for none, and for more than there are.
     Source: KIP-630 §FetchSnapshot; KafkaRaftClient.handleFetchSnapshotResponse.
     """
@@ -63,8 +64,7 @@ def on_fetch_snapshot_response(
         state = replace(state, download=SnapshotDownload(snapshot_id=download.snapshot_id))
     elif message.error in (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE):
         state = replace(state, download=None)
-        if message.error == ErrorCode.POSITION_OUT_OF_RANGE:
-            replica.outbox.add(AbandonDownload(snapshot_id=download.snapshot_id))
+        replica.outbox.add(AbandonDownload(snapshot_id=download.snapshot_id))
     else:
         return
     replica.state = state.heard(now, replica.config.fetch_timeout_ms)

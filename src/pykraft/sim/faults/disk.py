@@ -9,9 +9,14 @@ Source: Prabhakaran et al., IRON File Systems (SOSP 2005); fsyncgate (PostgreSQL
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
+from typing import Final
 
 from pykraft.sim.faults.harm import RECOVERING, Act, Harm
 from pykraft.sim.trouble import DISK_FULL, READ_ERROR, SYNC_ERROR, WRITE_ERROR
+from pykraft.snapshot.files import FileKind, parse_snapshot_file
+
+PART_SYNC_ERROR: Final = "part fsync error"
 
 
 class DiskFaults:
@@ -22,6 +27,7 @@ class DiskFaults:
         self.kinds: dict[str, Act] = {
             **{kind: partial(self._fail, kind) for kind in (READ_ERROR, WRITE_ERROR, SYNC_ERROR, DISK_FULL)},
             "disk stalled": self._stall,
+            PART_SYNC_ERROR: self._fail_part,
         }
 
     def stop(self) -> None:
@@ -43,6 +49,24 @@ class DiskFaults:
         self._harm.later(self._harm.within(self._harm.pace.repair_us_max), node.disk.trouble.mend)
         return True
 
+    def _fail_part(self) -> bool:
+        """The next sync of a snapshot that is being fetched fails; all other files are as they should be.
+
+        What the kernel forgets of it then is seen only if the download goes on after a restart and the power goes.
+        """
+        node = self._harm.any_node()
+        trouble = node.disk.trouble
+        if not self._harm.world.records_between or trouble.is_planned:
+            return False
+
+        def fails(_: str) -> None:
+            self._harm.happened(PART_SYNC_ERROR, node, role=None if node.process is not None else RECOVERING)
+            self._harm.world.clock.after(0, trouble.mend)
+
+        trouble.on_error = fails
+        trouble.plan(SYNC_ERROR, 0, concerns=_is_fetched_part)
+        return True
+
     def _stall(self) -> bool:
         node = self._harm.any_node()
         duration_us = self._harm.within(self._harm.pace.stall_us_max)
@@ -50,3 +74,8 @@ class DiskFaults:
         self._harm.note(node, f"has a disk that does nothing for {duration_us / 1e3:.0f} ms")
         node.disk.trouble.stalled_until_us = self._harm.world.clock.now_us + duration_us
         return True
+
+
+def _is_fetched_part(path: Path) -> bool:
+    file = parse_snapshot_file(path.name)
+    return file is not None and file.kind is FileKind.PART and file.leader_epoch is not None

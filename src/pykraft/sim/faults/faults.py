@@ -14,17 +14,12 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from pykraft.sim.faults.clock import ClockFaults
-from pykraft.sim.faults.disk import DiskFaults
-from pykraft.sim.faults.harm import Act, Harm
+from pykraft.sim.faults.families import Family, acts_of, families_of
+from pykraft.sim.faults.harm import Harm
 from pykraft.sim.faults.kinds import KINDS
 from pykraft.sim.faults.membership import MembershipFaults
-from pykraft.sim.faults.network import NetworkFaults
 from pykraft.sim.faults.process import ProcessFaults
-from pykraft.sim.faults.restore import RestoreFaults
-from pykraft.sim.faults.silent import SilentFaults
 from pykraft.sim.faults.snapshot import SnapshotFaults
-from pykraft.sim.faults.version import VersionFaults
 from pykraft.sim.faults.wipe import WipeFaults
 
 if TYPE_CHECKING:
@@ -55,20 +50,15 @@ class Faults:
         self._membership = MembershipFaults(self._harm)
         self.snapshot = SnapshotFaults(self._harm)
         self.wipe = WipeFaults(self._harm)
-        self._families = (
+        self._families: tuple[Family, ...] = (
             self._process,
-            NetworkFaults(self._harm),
-            DiskFaults(self._harm),
-            ClockFaults(self._harm),
-            VersionFaults(self._harm),
-            SilentFaults(self._harm),
+            *families_of(self._harm),
             self.wipe,
-            RestoreFaults(self._harm),
             self._membership,
             self.snapshot,
         )
         self._kinds = _swarm(world, rng)
-        self._acts: dict[str, Act] = {kind: act for each in self._families for kind, act in each.kinds.items()}
+        self._acts = acts_of(self._families)
         self._period_us_max = rng.choice(self._harm.pace.period_us_max)
         for node in world.nodes.values():
             self.joined(node)
