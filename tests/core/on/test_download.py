@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykraft.core import messages
-from pykraft.core.effects import AbandonDownload, AppendDownload, BeginDownload, Effect, Report, Send
+from pykraft.core.effects import AbandonDownload, AppendDownload, BeginDownload, Report, Send
 from pykraft.core.events import DownloadAdvanced, DownloadFailed
 from pykraft.core.on.download import on_download_advanced, on_download_failed
 from pykraft.core.on.timer import poll
