@@ -21,7 +21,6 @@
       StorageError             the disk's: path, position, expected and found
         CorruptionError        bytes that are not what was written
         ForeignDirectoryError  a directory of another node or cluster
-      FatalError             going on could lose what was acknowledged: the node stops
 
 ``AssertionError`` is our own bug and stops the node.
 """
@@ -194,10 +193,6 @@ class CorruptionError(StorageError):
 
 class ForeignDirectoryError(StorageError):
     """The directory belongs to another node or cluster."""
-
-
-class FatalError(PykraftError):
-    """Going on could lose what was acknowledged: the node stops. No file and no caller is to blame."""
 
 
 class LocalQuorumError(PykraftError):

@@ -15,7 +15,6 @@ from pykraft.errors import (
     BufferFullError,
     ConfigError,
     CorruptionError,
-    FatalError,
     ForeignDirectoryError,
     NotLeaderError,
     ProtocolError,
@@ -32,7 +31,6 @@ CASES: list[tuple[Exception, int]] = [
     (CorruptionError("/data/log", position=4, expected="a", found="b"), 4),
     (ForeignDirectoryError("/data", "belongs to node 2"), 4),
     (ProtocolError("garbage"), 1),
-    (FatalError("two leaders"), 1),
     (OSError(2, "No such file or directory", "absent"), 1),
 ]
 

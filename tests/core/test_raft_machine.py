@@ -192,7 +192,6 @@ class Life:
         self.asked: dict[int, effects.Send] = {}
         self.given: tuple[FetchedBatch, ...] = ()
         self.bulk: list[events.Event] = []
-        self.is_dead = False
         records = self.disk.records
         starts = [
             EpochStart(epoch=Epoch(epoch), start_offset=Offset(records.index(epoch))) for epoch in sorted(set(records))
@@ -217,8 +216,6 @@ class Life:
         return Instant(mono_ms=self.now_ms, wall_ms=self.now_ms)
 
     def step(self, event: events.Event) -> None:
-        if self.is_dead:
-            return
         before = self.raft.epoch
         self.carry_out(self.raft.step(event, self.now))
         assert self.raft.epoch >= before
@@ -248,8 +245,6 @@ class Life:
                     self.hold(effect.after, effect.message)
                 case effects.Reply() | effects.ReplyFetch() | effects.ReplySnapshot():
                     self.hold(effect.after, effect.message)
-                case effects.Fatal():
-                    self.is_dead = True
                 case _:
                     pass
         self.release()
@@ -296,8 +291,6 @@ class Life:
 
     def ask(self) -> None:
         request = self.liar.request(self.raft)
-        if self.is_dead:
-            return
         found = self.raft.step(events.RequestReceived(request_id=1, listener=LISTENER, message=request), self.now)
         if isinstance(request, messages.VoteRequest) and not request.pre_vote:
             grants = [
@@ -334,7 +327,7 @@ class Life:
     def flush(self) -> None:
         count = self.rng.randint(1, 4)
         done, self.jobs = self.jobs[:count], self.jobs[count:]
-        if done and not self.is_dead:
+        if done:
             self.durable, self.disk = done[-1]
             assert self.disk.election is not None
             assert self.disk.election.epoch >= self.epoch_on_disk, "the epoch on disk never decreases"
@@ -365,7 +358,7 @@ class Life:
         assert (self.raft.high_watermark or 0) <= log.end_offset
         assert log.flushed_end_offset <= log.end_offset
         deadline_ms = self.raft.next_deadline_ms()
-        assert self.is_dead or deadline_ms is None or deadline_ms > self.now_ms, "it would be woken in vain"
+        assert deadline_ms is None or deadline_ms > self.now_ms, "it would be woken in vain"
 
 
 @given(st.integers(0, 2**32))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pykraft.host.ports import ConnectionId
+from pykraft.log.lane import Job, Truncate
 from pykraft.protocol.api import ApiKey, decode_request_header, decode_response, encode_response
+from pykraft.types import Offset
 from tests.host.cluster import Cluster, Machine
 
 FETCH_VERSION = 18
@@ -23,6 +25,9 @@ class Parting:
         self.leader.propose(b"d", b"e", b"f", b"g", b"h")
         self.cluster.run_until(lambda: self.follower.durable_end_offset == 9)
         self.at_offset: int | None = None
+        self.cuts: list[Offset] = []
+        self._submit = self.follower.submit
+        self.follower.submit = self._note  # type: ignore[method-assign]
         self._send = self.cluster.send
         self.cluster.send = self._tamper  # type: ignore[method-assign]
 
@@ -30,7 +35,12 @@ class Parting:
         """The next answer to the follower says that epoch 1 ends there."""
         self.at_offset = offset
         self.cluster.run_until(lambda: self.at_offset is None)
-        self.cluster.settle()
+        self.cluster.run(10)
+
+    def _note(self, job: Job) -> None:
+        if isinstance(job, Truncate):
+            self.cuts.append(job.offset)
+        self._submit(job)
 
     def _tamper(self, sender: Machine, connection: ConnectionId, frame: bytes) -> None:
         wire = self.cluster._wires.get(connection)
@@ -42,7 +52,6 @@ class Parting:
             partition["records"] = b""
             self.at_offset = None
             frame = b"".join(bytes(part) for part in encode_response(ApiKey.FETCH, FETCH_VERSION, correlation_id, body))
-            frame = frame[4:]  # without its length
         self._send(sender, connection, frame)
 
     def _has_asked_to_fetch(self) -> bool:
@@ -60,16 +69,21 @@ class Parting:
         assert self.follower.running.log_end_offset == 9
 
 
-def test_a_log_that_parts_within_a_recent_batch_is_cut_before_it() -> None:
-    parting = Parting()
-    parting.part_at(7)
-    assert parting.follower.stops == []
-    parting.agree()
-
-
-def test_a_log_that_parts_within_a_batch_of_the_files_is_cut_before_it() -> None:
+def test_a_log_that_parts_within_a_batch_is_cut_before_it() -> None:
     parting = Parting()
     parting.follower.crash()
     parting.follower.start()
     parting.part_at(7)
+    assert parting.cuts == [4]
+    parting.agree()
+
+
+def test_a_log_that_parts_below_what_is_committed_is_not_cut_and_the_leader_is_given_up() -> None:
+    parting = Parting()
+    parting.part_at(2)
+    assert (parting.follower.stops, parting.cuts) == ([], [])
+    (alarm,) = parting.follower.alarms
+    assert "given up as the leader of epoch 1: it wants the log cut to 1, but everything below 4 is committed" in alarm
+    parting.follower.crash()
+    parting.follower.start()
     parting.agree()

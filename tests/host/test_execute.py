@@ -11,7 +11,7 @@ from pykraft.core.effects import Effect
 from pykraft.core.events import RequestReceived, TimerDue
 from pykraft.core.log_view import LogView
 from pykraft.core.messages import FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse, VoteResponse
-from pykraft.errors import ErrorCode, FatalError, UsageError
+from pykraft.errors import ErrorCode, UsageError
 from pykraft.host import execute as module
 from pykraft.host.execute import Step, execute, stop
 from pykraft.host.inbox import Arrival
@@ -261,14 +261,6 @@ def test_the_end_decides_every_proposal() -> None:
     desk.parts.producers.propose([b"a"], epoch=Epoch(1), on_outcome=outcomes.append)
     stop(desk.parts, None)
     assert len(outcomes) == 1
-
-
-def test_what_is_unsafe_stops_the_node_with_the_reason() -> None:
-    desk = Desk()
-    desk.do(effects.Fatal(reason="it would lose records"))
-    (error,) = desk.ports.stops
-    assert isinstance(error, FatalError)
-    assert str(error) == "it would lose records"
 
 
 def snapshot_id(offset: int = 3) -> OffsetAndEpoch:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from random import Random
 
-from pykraft.errors import FatalError
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
 from pykraft.host.producers import Outcome, OutcomeUnknown, Rejected
@@ -64,26 +63,6 @@ def test_after_the_end_nothing_happens_any_more() -> None:
     node.flush()
     assert (len(node.sent), len(node.jobs), node.stops) == (sent, 0, [None])
     assert jobs > 0
-
-
-def test_a_truncation_of_committed_records_stops_the_node() -> None:
-    """All voters but one lose their disks: the one that has not must not give up what was acknowledged."""
-    cluster = Cluster()
-    leader = cluster.leader()
-    leader.propose(b"committed")
-    cluster.run_until_committed(2)
-    survivor, *losers = sorted(cluster.machines.values(), key=lambda machine: machine is leader)
-    for loser in losers:
-        loser.crash()
-        loser.fs = PageCacheFs()
-        loser.start()
-
-    cluster.cut(survivor)
-    cluster.run_until(lambda: any(loser.running.role == "leader" for loser in losers))
-    cluster.heal()
-    cluster.run_until(lambda: bool(survivor.stops))
-    assert isinstance(survivor.stops[0], FatalError)
-    assert survivor.running.log_end_offset == 2
 
 
 def test_after_each_call_the_next_wake_up_is_what_the_core_asks_for() -> None:

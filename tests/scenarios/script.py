@@ -25,7 +25,7 @@ Snapshots: ``snapshot N OFFSET`` (the application of N has taken one) · ``clean
 needed any more) · ``bulk N…|all`` (the bulk lane works; it also does when its node's disk does).
 Network: ``deliver N…|A->B…|all`` (what is on the wire to them or on
 these links, one argument after the other) · ``drop A->B`` (what is on
-the wire) · ``cut A->B…`` and ``heal`` · ``tamper A->B FIELD=VALUE`` (in the Fetch answer on the wire).
+the wire) · ``cut A->B…`` and ``heal`` · ``tamper A->B FIELD=VALUE…`` (in the Fetch answer on the wire).
 Wishes: ``append N COUNT`` · ``upgrade N LEVEL`` · ``resign N`` · ``shutdown N`` · ``ask N WHAT FIELD=VALUE…``
 (see ``asks``).
 Telling: ``state [N…]`` · ``quiet`` before a verb tells nothing of it.
@@ -282,8 +282,9 @@ class Stage:
 
     def _tamper(self, arguments: list[str]) -> None:
         (message,) = [one for one in self._on_link(arguments[0]) if isinstance(one.body, messages.FetchResponse)]
-        field, value = arguments[1].split("=")
-        message.body = _tampered(message.body, field, int(value))
+        for argument in arguments[1:]:
+            field, value = argument.split("=")
+            message.body = _tampered(message.body, field, int(value))
 
     def _append(self, arguments: list[str]) -> None:
         self.world.propose(int(arguments[0]), int(arguments[1]))
@@ -344,11 +345,15 @@ def _is_meant(message: Message, argument: str) -> bool:
 
 
 def _tampered(body: messages.Request | messages.Response, field: str, value: int) -> messages.Response:
-    """A Fetch answer with another high watermark or leader, fewer batches, another last one, or none."""
+    """A Fetch answer with another error, epoch, leader or high watermark, fewer batches, another last one, or none."""
     assert isinstance(body, messages.FetchResponse)
     match field:
         case "hw":
             return dataclasses.replace(body, high_watermark=Offset(value))
+        case "error":
+            return dataclasses.replace(body, error=value)
+        case "epoch":
+            return dataclasses.replace(body, epoch=Epoch(value))
         case "leader":
             return dataclasses.replace(body, leader_id=NodeId(value))
         case "diverging":

@@ -56,8 +56,6 @@ def _news(node_id: int, done: Effect) -> str | None:
             return f"{node_id} leaves {'gracefully' if done.graceful else 'out of time'}"
         case effects.Report():
             return f"{node_id} reports: {done.text}"
-        case effects.Fatal():
-            return f"{node_id} stops: {done.reason}"
         case _:
             return None
 

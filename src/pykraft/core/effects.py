@@ -273,13 +273,6 @@ class Report:
     is_alarm: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fatal:
-    """The node must stop: going on could lose what was acknowledged."""
-
-    reason: str
-
-
 StorageEffect: TypeAlias = (
     WriteElectionState
     | AppendBatches
@@ -307,5 +300,4 @@ Effect: TypeAlias = (
     | NotifyRole
     | CompleteShutdown
     | Report
-    | Fatal
 )

@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
-from pykraft.types import KRaftVoters, MembershipRecord, Offset, ReplicaKey, VoterSet
+from pykraft.types import KRaftVoters, MembershipRecord, NodeId, Offset, ReplicaKey, VoterSet
 
 BOOTSTRAP_OFFSET = Offset(-1)
 """Where the entries of a bootstrap checkpoint stand: before everything."""
@@ -103,6 +103,11 @@ class Membership:
         newest, former = self._sets.newest, self._sets.former or self._static
         is_in_doubt = newest is not None and newest[0] >= committed_end
         return is_in_doubt and former.is_voter(key) and not self.voters.is_voter(key)
+
+    def was_voter(self, node_id: NodeId, committed_end: Offset) -> bool:
+        """True for an id of the set before the newest one, while that is not known to be committed."""
+        newest, former = self._sets.newest, self._sets.former or self._static
+        return newest is not None and newest[0] >= committed_end and former.get(node_id) is not None
 
     def record(self, offset: Offset, record: MembershipRecord) -> None:
         """A control record was appended at this offset, above all others."""

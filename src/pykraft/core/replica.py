@@ -99,6 +99,8 @@ class Replica:
         self.shutdown_deadline_ms: int | None = None
         self.transfer: Transfer | None = None
         self.is_stopped = False
+        self.given_up: tuple[Epoch, NodeId] | None = None
+        """A leader that contradicted what this replica knows, and its epoch: it is not fetched from in that epoch."""
         self._bootstrap = bootstrap
 
     @property
@@ -143,6 +145,11 @@ class Replica:
     def has_remote_leader(self) -> bool:
         """True when somebody else leads this epoch."""
         return self.leader_id is not None and self.leader_id != self.local.id
+
+    @property
+    def has_given_up_leader(self) -> bool:
+        """True when the leader of this epoch is known, and not to be believed."""
+        return self.given_up == (self.epoch, self.leader_id)
 
     @property
     def voted(self) -> ReplicaKey | None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from pykraft.core import effects
 from pykraft.core.effects import Effect
-from pykraft.errors import ErrorCode, FatalError
+from pykraft.errors import ErrorCode
 from pykraft.host.fetch_read import Records
 from pykraft.host.inbox import Arrival
 from pykraft.host.parts import Parts
@@ -242,10 +242,6 @@ def _report(parts: Parts, effect: effects.Report, _: Step) -> None:
     parts.ports.report(effect.text, is_alarm=effect.is_alarm)
 
 
-def _fatal(parts: Parts, effect: effects.Fatal, _: Step) -> None:
-    stop(parts, FatalError(effect.reason))
-
-
 _TABLE: Final[Mapping[type[Effect], Callable[[Parts, Any, Step], None]]] = {
     effects.WriteElectionState: _write_election_state,
     effects.AppendBatches: _append_batches,
@@ -272,5 +268,4 @@ _TABLE: Final[Mapping[type[Effect], Callable[[Parts, Any, Step], None]]] = {
     effects.NotifyRole: _notify_role,
     effects.CompleteShutdown: _complete_shutdown,
     effects.Report: _report,
-    effects.Fatal: _fatal,
 }

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pykraft.core import messages
-from pykraft.core.effects import AppendFetched, Fatal, NotifyHighWatermark, Report, TruncateTo
+from pykraft.core.effects import AppendFetched, NotifyHighWatermark, Report, TruncateTo
 from pykraft.core.on.fetch_response import valid_prefix
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, State
@@ -128,7 +128,7 @@ def test_a_log_that_parts_within_a_batch_is_cut_before_that_one(diverging: tuple
 def test_committed_records_are_never_cut() -> None:
     made = following()
     found = answer(made, fetched(diverging=(3, 1)))
-    assert "below 4 is committed" in only(found, Fatal).reason
+    assert "below 4 is committed" in only(found, Report).text
     assert made.log.end_offset == 10
 
 
@@ -136,7 +136,7 @@ def test_committed_records_are_never_cut() -> None:
 def test_what_was_committed_in_another_state_is_not_cut_either() -> None:
     made = replica(replace(follower(), high_watermark=None))
     made.log.commit_to(Offset(4))
-    assert "below 4 is committed" in only(answer(made, fetched(diverging=(3, 1))), Fatal).reason
+    assert "below 4 is committed" in only(answer(made, fetched(diverging=(3, 1))), Report).text
 
 
 @pytest.mark.parametrize("diverging", [(10, 3), (99, 9), (-1, 3), (4, -1)])

@@ -71,9 +71,12 @@ def send_fetch_to_bootstrap(replica: Replica, now: Instant, leader: Endpoint | N
     """Ask any bootstrap server who leads, if nothing is being asked already; not the leader that is known to be there.
 
     A leader that was given a rest is not asked under the name of a bootstrap server meanwhile: a Fetch that timed out
-    while it waited for the disk would leave together with that one.
+    while it waited for the disk would leave together with that one. One that was given up is not asked at all.
     """
-    peers = [peer for peer in replica.bootstrap_peers() if peer.id >= 0 or peer.endpoint != leader]
+    without = replica.leader_id if replica.has_given_up_leader else None
+    peers = [
+        peer for peer in replica.bootstrap_peers() if peer.id != without and (peer.id >= 0 or peer.endpoint != leader)
+    ]
     peer = replica.connections.choose(peers, replica.rng)
     if peer is not None:
         send(replica, peer, _fetch(replica), now, Relies.LOG)
@@ -88,7 +91,7 @@ def send_fetch_to_leader(replica: Replica, state: Follower, now: Instant) -> Non
     if replica.connections.has_in_flight:
         return
     endpoint = state.leader_listeners.get(replica.local.default_listener)
-    if endpoint is None or replica.connections.is_backing_off(state.leader_id):
+    if endpoint is None or replica.has_given_up_leader or replica.connections.is_backing_off(state.leader_id):
         send_fetch_to_bootstrap(replica, now, endpoint)
         return
     leader, download = Peer(id=state.leader_id, endpoint=endpoint), state.download

@@ -18,6 +18,7 @@ from dataclasses import replace
 from pykraft.core.effects import AbandonDownload, AppendDownload, BeginDownload, Report
 from pykraft.core.events import DownloadAdvanced, DownloadFailed, ResponseReceived
 from pykraft.core.messages import FetchSnapshotResponse
+from pykraft.core.on.contradiction import hear
 from pykraft.core.on.following import settle_answer
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, SnapshotDownload
@@ -67,7 +68,8 @@ def on_fetch_snapshot_response(
         replica.outbox.add(AbandonDownload(snapshot_id=download.snapshot_id))
     else:
         return
-    replica.state = state.heard(now, replica.config.fetch_timeout_ms)
+    replica.state = state
+    hear(replica, now, has_progress=is_settled)
 
 
 def on_download_advanced(replica: Replica, event: DownloadAdvanced, now: Instant) -> None:

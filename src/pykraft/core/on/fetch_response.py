@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pykraft.core.effects import AppendFetched, Fatal, NotifyHighWatermark, Report, TruncateTo
+from pykraft.core.effects import AppendFetched, NotifyHighWatermark, Report, TruncateTo
 from pykraft.core.events import ResponseReceived
 from pykraft.core.messages import FetchedBatch, FetchResponse
+from pykraft.core.on.contradiction import contradiction_in, give_up_leader, hear
 from pykraft.core.on.corruption import cut_damage, leave_if_whole, lose_from
 from pykraft.core.on.download import begin_download
 from pykraft.core.on.following import settle_answer
@@ -18,13 +19,18 @@ from pykraft.core.state import Follower
 from pykraft.errors import ProtocolError
 from pykraft.types import Instant, Offset, OffsetAndEpoch
 
+EMPTY_ANSWERS_MAX = 2
+"""Answers without news that may follow each other within a retry back-off."""
+
 
 def on_fetch_response(replica: Replica, event: ResponseReceived, message: FetchResponse, now: Instant) -> None:
     """Do what the leader's answer says: append, truncate, or begin to fetch a snapshot.
 
     Effects: AppendFetched, TruncateTo or BeginDownload; NotifyHighWatermark; the next Fetch follows when the step ends.
-    Errors: ProtocolError for batches below the log end, a diverging answer or a snapshot without sense, or a high
-    watermark that went back; Fatal for a truncation below the high watermark: committed records would be lost.
+    A leader that contradicts what is committed, or itself, is given up (`contradiction`).
+
+    Errors: ProtocolError for an answer of somebody who does not lead, batches below the log end, and a diverging answer
+    or a snapshot without sense.
     Source: KIP-595 §Fetch; KafkaRaftClient.handleFetchResponse.
     """
     if not settle_answer(replica, event.peer_id, message, now):
@@ -32,32 +38,72 @@ def on_fetch_response(replica: Replica, event: ResponseReceived, message: FetchR
     state = replica.state
     if not isinstance(state, Follower):
         return
+    _check_sender(state, event.peer_id, message)
+    if replica.has_given_up_leader:
+        replica.connections.back_off(event.peer_id, now.mono_ms)
+        return
+    cut_to = None
+    if message.snapshot_id is None and message.diverging is not None:
+        cut_to = _truncation_point(replica, message.diverging, message.batch_start)
+    contradiction = contradiction_in(replica, state, message, cut_to)
+    if contradiction is not None:
+        give_up_leader(replica, state, contradiction, now)
+    else:
+        _follow(replica, event, message, cut_to, now)
+
+
+def _check_sender(state: Follower, peer_id: int, message: FetchResponse) -> None:
+    """Only the leader has something to say of its log; a bootstrap server is known by the id that it gives.
+
+    Errors: ProtocolError.
+    """
+    if message.leader_id != state.leader_id or (peer_id >= 0 and peer_id != state.leader_id):
+        who = f"node {peer_id}" if peer_id >= 0 else f"a bootstrap server that names {message.leader_id}"
+        raise ProtocolError(f"{who} answers as a leader, but {state.leader_id} leads epoch {state.epoch}")
+
+
+def _follow(
+    replica: Replica, event: ResponseReceived, message: FetchResponse, cut_to: Offset | None, now: Instant
+) -> None:
+    """Make this log a bit more like the leader's; its answer is a sign of life."""
+    before = replica.log.end_offset
     if message.snapshot_id is not None:
         begin_download(replica, message.snapshot_id)
-    elif message.diverging is not None:
-        _truncate(replica, message.diverging, message.batch_start)
+    elif cut_to is not None:
+        _truncate(replica, cut_to)
     else:
-        _check_high_watermark(state, message.high_watermark)
         leave_if_whole(replica, message)
         _append(replica, event, message, now)
-        _raise_high_watermark(replica, message.high_watermark)
+        is_news = _raise_high_watermark(replica, message.high_watermark)
+        _note_agreement(replica, event.peer_id, now, is_empty=not message.batches and not is_news)
+    hear(replica, now, has_progress=replica.log.end_offset > before)
+
+
+def _note_agreement(replica: Replica, peer_id: int, now: Instant, *, is_empty: bool) -> None:
+    """This log is a prefix of the leader's; a leader that answers at once, again and again, with nothing gets a rest.
+
+    One such answer is usual: a leader that transfers the leadership answers all Fetches that wait, though one of them
+    may just have been answered because its time was over.
+    """
     state = replica.state
     assert isinstance(state, Follower)
-    replica.state = state.heard(now, replica.config.fetch_timeout_ms)
+    last_ms = state.empty_answer_ms
+    is_soon = last_ms is not None and now.mono_ms - last_ms < max(1, replica.config.retry_backoff_ms)
+    count = (state.empty_answers + 1 if is_soon else 1) if is_empty else 0
+    if count > EMPTY_ANSWERS_MAX:
+        replica.connections.back_off(peer_id, now.mono_ms)
+    replica.state = replace(
+        state, has_agreed=True, empty_answers=count, empty_answer_ms=now.mono_ms if is_empty else None
+    )
 
 
-def _check_high_watermark(state: Follower, told: Offset | None) -> None:
-    """What is committed stays committed: no leader that is one knows less than was known before."""
-    known = state.high_watermark
-    if known is not None and told is not None and told < known:
-        raise ProtocolError(f"the high watermark went back from {known} to {told}")
-
-
-def _truncate(replica: Replica, diverging: OffsetAndEpoch, batch_start: Offset | None) -> None:
-    """Cut where the logs part, or before the batch that holds this offset: a log is cut in whole batches.
+def _truncation_point(replica: Replica, diverging: OffsetAndEpoch, batch_start: Offset | None) -> Offset:
+    """Where the logs part, or where the batch begins that holds this offset: a log is cut in whole batches.
 
     Logs that agree up to an offset have the same batches up to it, so a leader that is right never names one within a
     batch. One that does must not make memory and file differ: the next Fetch would acknowledge what the file lost.
+
+    Errors: ProtocolError when there is nothing to cut.
     """
     log = replica.log
     point = log.truncation_point(diverging)
@@ -66,15 +112,15 @@ def _truncate(replica: Replica, diverging: OffsetAndEpoch, batch_start: Offset |
     end_offset = max(point, log.start_offset)
     if diverging.offset < 0 or diverging.epoch < 0 or end_offset == log.end_offset:
         raise ProtocolError(f"the diverging answer {diverging} leaves nothing to cut from {log.end}")
+    return end_offset
+
+
+def _truncate(replica: Replica, end_offset: Offset) -> None:
+    log = replica.log
     if replica.log.quarantine is not None:  # whatever it lost, it promises none of it: the leader's log counts
         lose_from(replica, end_offset)
         replica.log.quarantine = replace(replica.log.quarantine, is_cut=False)
         cut_damage(replica)
-        return
-    if end_offset < log.committed_end_offset:
-        known = f"everything below {log.committed_end_offset} is committed"
-        reason = f"the leader wants the log cut to {end_offset}, but {known}"
-        replica.outbox.add(Fatal(reason=reason))
         return
     log.truncate_to(end_offset)
     replica.membership.truncate_to(end_offset)
@@ -121,15 +167,16 @@ def valid_prefix(batches: tuple[FetchedBatch, ...], end: OffsetAndEpoch, replica
     return batches
 
 
-def _raise_high_watermark(replica: Replica, told: Offset | None) -> None:
-    """The leader's high watermark as far as this log reaches."""
+def _raise_high_watermark(replica: Replica, told: Offset | None) -> bool:
+    """The leader's high watermark as far as this log reaches; False when that is nothing new."""
     state = replica.state
     assert isinstance(state, Follower)
     if told is None:
-        return
+        return False
     high_watermark = min(told, replica.log.end_offset)
     if state.high_watermark is not None and high_watermark <= state.high_watermark:
-        return
+        return False
     replica.state = replace(state, high_watermark=high_watermark)
     replica.log.commit_to(high_watermark)
     replica.outbox.add(NotifyHighWatermark(high_watermark=high_watermark))
+    return True

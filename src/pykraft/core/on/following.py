@@ -122,6 +122,7 @@ def settle_answer(replica: Replica, peer_id: int, answer: QuorumAnswer, now: Ins
     if epoch is None or epoch < replica.epoch or error == ErrorCode.UNKNOWN_LEADER_EPOCH:
         replica.connections.back_off(peer_id, now.mono_ms)
         return False
+    check_consistent(replica, epoch, leader_id)
     if epoch > replica.epoch or error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
         learn_leader(replica, epoch, leader_id, told, now)
         if replica.state is before:

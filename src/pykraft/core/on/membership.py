@@ -40,7 +40,8 @@ def speak_of_membership(replica: Replica, state: Follower, now: Instant) -> bool
 
     Effects: Send.
     """
-    if state.update_deadline_ms > now.mono_ms or replica.connections.has_in_flight:
+    is_due = state.update_deadline_ms <= now.mono_ms and not replica.has_given_up_leader
+    if not is_due or replica.connections.has_in_flight:
         return False
     message = _due(replica, state)
     endpoint = state.leader_listeners.get(replica.local.default_listener)

@@ -37,6 +37,12 @@ class Follower:
     high_watermark: Offset | None = None
     fetch_deadline_ms: int
     has_fetched: bool = False
+    has_agreed: bool = False
+    """True once the leader answered that this log is a prefix of its own: within its epoch it stays one."""
+    empty_answers: int = 0
+    """How many answers to a Fetch brought nothing new, each soon after the one before."""
+    empty_answer_ms: int | None = None
+    """When the last one of them came (mono ms)."""
     leader_has_left: bool = False
     """True once the leader said goodbye: what it answered before that may arrive late, and is no sign of life."""
     update_deadline_ms: int
