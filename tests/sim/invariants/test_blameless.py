@@ -11,6 +11,7 @@ from pykraft.sim.invariants.blameless import NobodyIsBlamed
 from tests.sim.invariants.fakes import node, world
 
 PEER = "closing the connection to peer 2 at node-2:2: it calls our request invalid"
+LEADER = "node 2 is given up as the leader of epoch 3: its high watermark went back from 4 to 2"
 CALLER = "closing connection 7 on CONTROLLER: it speaks without having been asked"
 
 
@@ -20,9 +21,9 @@ def of(*nodes: Any) -> NobodyIsBlamed:
     return NobodyIsBlamed(made)
 
 
-@pytest.mark.parametrize("text", [PEER, CALLER])
+@pytest.mark.parametrize("text", [PEER, CALLER, LEADER])
 def test_blame_is_noticed(text: str) -> None:
-    with pytest.raises(ViolationError, match=f"node 1 is {text}"):
+    with pytest.raises(ViolationError, match=f"node 1 says: {text}"):
         of(node(1), node(2)).reported(node(1), text)
 
 

@@ -59,7 +59,7 @@ ALONE: Mapping[str, str] = {
     "EveryProposalIsDecided": "outcome_is_forgotten",
     "Linearizable": "append_is_called_committed",
     "NobodyIsBlamed": "candidate_restarts_behind_a_leader",
-    "NodesStayUp": "followers_are_sent_too_far_back",
+    "NodesStayUp": "snapshot_is_renamed_before_it_is_synced",
     "NoLastingProspective": "pre_vote_is_never_given_up",
     "Healing": "pre_vote_is_never_given_up",
 }

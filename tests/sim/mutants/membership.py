@@ -180,6 +180,11 @@ def voters_of_an_installed_snapshot_are_forgotten(patch: Patch) -> None:
     patch.setattr(Membership, "replace_by", lambda self, snapshot_end, records: replace_by(self, snapshot_end, ()))
 
 
+def leaders_that_remove_themselves_are_strangers(patch: Patch) -> None:
+    """A follower gives up a leader that the newest voter set does not name, though that is not committed yet."""
+    patch.setattr(Membership, "was_voter", lambda self, node_id, committed_end: False)
+
+
 def bootstrap_voters_are_not_copied(patch: Patch) -> None:
     """The first leader of a formatted quorum does not write the voters of its checkpoint into the log."""
     patch.setattr(moves, "_opening_records", lambda replica: ())
@@ -209,6 +214,11 @@ MUTANTS = (
     Mutant(
         plant=silent_voters_go_with_the_removed_one,
         source="two voters at a time: Raft dissertation §4.1",
+        scenario="voters",
+    ),
+    Mutant(
+        plant=leaders_that_remove_themselves_are_strangers,
+        source="ours, nearly; Raft dissertation §4.2.2",
         scenario="voters",
     ),
     Mutant(plant=bootstrap_voters_are_not_copied, source="KIP-853 §Bootstrapping", scenario="voters"),

@@ -35,11 +35,12 @@ def committed_records_are_cut(patch: Patch) -> None:
     """A leader sends followers too far back, and a follower cuts its log below its high watermark."""
     truncate = fetch_response._truncate
 
-    def unguarded(replica: Replica, diverging: OffsetAndEpoch, batch_start: Offset | None) -> None:
+    def unguarded(replica: Replica, end_offset: Offset) -> None:
         replica.log.committed_end_offset = replica.log.start_offset
-        truncate(replica, diverging, batch_start)
+        truncate(replica, end_offset)
 
     followers_are_sent_too_far_back(patch)
+    patch.setattr(fetch_response, "contradiction_in", lambda replica, state, answer, cut_to: None)
     patch.setattr(fetch_response, "_truncate", unguarded)
 
 

@@ -2,7 +2,8 @@
 
 A replica closes the connection of a peer whose request or answer no correct one can have sent: two leaders of one
 epoch, a snapshot with nothing new, a high watermark that went back. Between replicas of this very code it never has
-to; where it does, one of the two is wrong, and often they would go on like that for ever.
+to; where it does, one of the two is wrong, and often they would go on like that for ever. Nor does it give up a leader
+that keeps the rules (ADR 028).
 
 Who lost a disk does not know any more what it said, and may wonder at being called a leader. While some disk lies,
 nobody is asked: it may lead to anything.
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
     from pykraft.sim.world import World
 
 CLOSING: Final = "closing "
+GIVEN_UP: Final = " is given up as the leader "
 
 
 class NobodyIsBlamed(Invariant):
-    """No connection is closed for what was said on it, except by a node that has lost its disk."""
+    """No connection is closed for what was said on it, and no leader given up, but by a node that lost its disk."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -44,7 +46,8 @@ class NobodyIsBlamed(Invariant):
 
     def reported(self, node: Node, text: str) -> None:
         """Look whether it blames somebody."""
-        if not text.startswith(CLOSING) or int(node.node_id) in self._forgetful:
+        blames = text.startswith(CLOSING) or GIVEN_UP in text
+        if not blames or int(node.node_id) in self._forgetful:
             return
         if not any(each.disk.is_rotten for each in self.world.nodes.values()):
-            raise self.violated(f"node {node.node_id} is {text}")
+            raise self.violated(f"node {node.node_id} says: {text}")
