@@ -176,7 +176,7 @@ def test_bytes_of_a_stranger_are_a_sign_of_life_and_its_refusals_are_not() -> No
     assert download is not None
     made.state = replace(state_of(made), download=replace(download, position=0))
     refused = answer(made, sliced(error=98, leader_id=7), peer_id=7)
-    assert (kinds(refused), state_of(made).has_fetched) == ([], False)
+    assert (kinds(refused), state_of(made).has_fetched) == (["AbandonDownload"], False)
     made.state = replace(state_of(made), download=replace(download, position=0))
     answer(made, sliced(leader_id=7), peer_id=7, now=Instant(mono_ms=NOW.mono_ms + 1, wall_ms=0))
     assert state_of(made).has_fetched
