@@ -17,6 +17,7 @@ from pykraft.cli.errors import run_with_exit_codes
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "bench": ("pykraft.cli.bench", "Measure quorums, ours beside Kafka's."),
+    "chaos": ("pykraft.cli.chaos", "Do faults to a quorum under load, then look for every record."),
     "completion": ("pykraft.cli.completion", "Print a completion script for a shell."),
     "demo": ("pykraft.cli.demo", "Run a quorum, kill its leader, find every record again with Spark."),
     "dump": ("pykraft.cli.dump", "Print log, index, checkpoint and quorum-state files."),

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pykraft
@@ -22,7 +23,7 @@ from pykraft.local.child import Child, Children
 from pykraft.local.journal_keeper import JournalKeeper
 from pykraft.local.logs import read_stream, require_identical, wait_for_end_offset
 from pykraft.local.ports import HOST, free_ports
-from pykraft.local.voters import PARTITION, joiner_properties, voter_properties, write_properties
+from pykraft.local.voters import LISTENER, PARTITION, joiner_properties, voter_properties, write_properties
 from pykraft.server.workload import TELLING_SIZE_BYTES_MIN
 from pykraft.types import Endpoint, Uuid, uuid_text
 
@@ -31,6 +32,23 @@ QUICK = {"controller.quorum.election.timeout.ms": "500", "controller.quorum.fetc
 """Timeouts for those who kill leaders: half of the defaults."""
 
 FORMAT_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Where a node listens, at which port others are told to find it, and where its log directory is, if elsewhere."""
+
+    port: int
+    published_port: int
+    data: Path | None = None
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What the node is told of it."""
+        return {
+            "listeners": f"{LISTENER}://{HOST}:{self.port}",
+            "advertised.listeners": f"{LISTENER}://{HOST}:{self.published_port}",
+        }
 
 
 def server_command(config: Path, *options: str) -> list[str]:
@@ -54,8 +72,11 @@ class PykraftNode:
         properties: Mapping[str, str] | None = None,
         cluster_id: str | None = None,
         bootstrap: Sequence[Endpoint] = (),
+        site: Site | None = None,
     ) -> None:
         """``ports`` are those of all voters by node id, this node's included; ``throughput`` in records a second.
+
+        With a ``site`` they are the published ports, and the node listens on another.
 
         With ``bootstrap`` it is a node of a dynamic quorum, which it finds there, and must be formatted first. Without
         a cluster id it is that of every Kafka TestRaftServer.
@@ -70,10 +91,13 @@ class PykraftNode:
         self._child: Child | None = None
         self.start_mark = 0
         """Where the journal ended before the last start."""
+        extra = {**(properties or {}), **({} if site is None else site.properties)}
+        if site is not None and site.data is not None:
+            (home / "data").symlink_to(site.data)
         values = (
-            joiner_properties(home / "data", node_id=node_id, port=self.port, bootstrap=bootstrap, extra=properties)
+            joiner_properties(home / "data", node_id=node_id, port=self.port, bootstrap=bootstrap, extra=extra)
             if bootstrap
-            else voter_properties(home / "data", node_id=node_id, ports=ports, extra=properties)
+            else voter_properties(home / "data", node_id=node_id, ports=ports, extra=extra)
         )
         self.config = write_properties(home / "server.properties", values)
         self._cluster_id = cluster_id
@@ -102,16 +126,21 @@ class PykraftNode:
         if done.returncode:
             raise LocalQuorumError(f"formatting node {self.node_id} ended with {done.returncode}: {done.stderr}")
 
-    def start(self) -> None:
-        """Start it, the first time or again; it serves when the journal has its `Started`."""
+    def start(self, *, descriptors_max: int | None = None) -> None:
+        """Start it, the first time or again; it serves when the journal has its `Started`.
+
+        ``descriptors_max`` is its ``ulimit -n``, which it cannot raise.
+        """
         assert self._child is None or self._child.status is not None, f"node {self.node_id} already runs"
         self.start_mark = self._journal.mark()
+        limit = f'ulimit -n {descriptors_max} && exec "$@"'
+        limited = [] if descriptors_max is None else ["sh", "-c", limit, "sh"]
         reading, writing = os.pipe()
         self._journal.attach(reading)
         try:
             self._child = self._children.start(
                 f"node {self.node_id}",
-                [*self._command, "--ack-fd", str(writing)],
+                [*limited, *self._command, "--ack-fd", str(writing)],
                 self.log_path,
                 pass_fds=[writing],
                 environment={"PYTHONPATH": str(SOURCES)},
@@ -133,7 +162,9 @@ class Cluster:
         record_size_bytes: int = 100,
         properties: Mapping[str, str] | None = None,
         is_dynamic: bool = False,
+        sites: Mapping[int, Site] | None = None,
     ) -> None:
+        """``sites`` are those of all nodes by id; without them a node is found where it listens."""
         self.cluster_id = uuid_text(Uuid(os.urandom(16)))
         self._children = children
         self._folder = folder
@@ -143,7 +174,9 @@ class Cluster:
         self.journal = JournalKeeper(folder / "journal.jsonl")
         self.nodes: dict[int, PykraftNode] = {}
         """By id; whoever is here is a replica, and is asked and checked with the others."""
-        ports = dict(enumerate(free_ports(size), start=1))
+        self._sites = sites or {}
+        ports = {node_id: site.published_port for node_id, site in self._sites.items()}
+        ports = ports or dict(enumerate(free_ports(size), start=1))
         bootstrap = [Endpoint(HOST, port) for port in ports.values()] if is_dynamic else []
         for node_id in ports:
             self.nodes[node_id] = self._node(node_id, ports, self.properties, bootstrap)
@@ -241,6 +274,7 @@ class Cluster:
             properties=properties,
             cluster_id=self.cluster_id,
             bootstrap=bootstrap,
+            site=self._sites.get(node_id),
         )
 
     def _format(self) -> None:

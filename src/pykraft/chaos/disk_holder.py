@@ -1,0 +1,83 @@
+"""A process that holds small file systems of its own: ``python -m pykraft.chaos.disk_holder SIZE FOLDER...``.
+
+Mounts a tmpfs of SIZE bytes on each folder, in a mount namespace of its own, so that nobody else's view of the machine
+changes. Without root it first enters a user namespace, in which it has the right to mount. Others reach the file
+systems through ``/proc/<pid>/root``; they are gone when this process ends, and it ends when its standard input does.
+
+Standard input: a line ``INDEX SIZE`` gives the file system of that folder another size. Standard output: a line for
+each step, ``done`` or what went wrong. A tmpfs is not made smaller than what is in it: that is an error.
+
+Source: unshare(2), mount(2), user_namespaces(7), tmpfs(5).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+CLONE_NEWNS: Final = 0x00020000
+CLONE_NEWUSER: Final = 0x10000000
+MS_REMOUNT: Final = 32
+MS_REC: Final = 16_384
+MS_PRIVATE: Final = 1 << 18
+DONE: Final = "done"
+
+
+def main(words: Sequence[str]) -> None:
+    """Mount, then resize until the input ends."""
+    size, *folders = words
+    _tell(partial(_mount_all, int(size), folders))
+    for line in sys.stdin:
+        index, new_size = line.split()
+        folder = folders[int(index)]
+        _tell(partial(_mount, folder, int(new_size), MS_REMOUNT))
+
+
+def _mount_all(size_bytes: int, folders: Sequence[str]) -> None:
+    _enter_namespaces()
+    _call("mount", b"none", b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None)  # ours are not passed on to others
+    for folder in folders:
+        _mount(folder, size_bytes, 0)
+
+
+def _enter_namespaces() -> None:
+    """A mount namespace; where that needs root and we are not, inside a user namespace in which we keep our ids."""
+    try:
+        _call("unshare", CLONE_NEWNS)
+    except PermissionError:
+        user, group = os.getuid(), os.getgid()
+        _call("unshare", CLONE_NEWUSER | CLONE_NEWNS)
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+        Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+
+
+def _mount(folder: str, size_bytes: int, flags: int) -> None:
+    options = f"size={size_bytes},mode=0700".encode()
+    _call("mount", b"pykraft-chaos", os.fsencode(folder), b"tmpfs", ctypes.c_ulong(flags), options)
+
+
+def _call(name: str, *arguments: object) -> None:
+    """A function of the C library. Errors: OSError."""
+    library = ctypes.CDLL(None, use_errno=True)
+    if library[name](*arguments):
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+
+
+def _tell(step: Callable[[], None]) -> None:
+    try:
+        step()
+    except OSError as error:
+        print(error, flush=True)  # noqa: T201 - the answer to whoever started this process
+    else:
+        print(DONE, flush=True)  # noqa: T201 - as above
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

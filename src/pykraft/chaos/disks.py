@@ -1,0 +1,100 @@
+"""File systems that can be full: for each node that is given one, a tmpfs whose size is set while the node runs.
+
+Owns the process that holds them (`pykraft.chaos.disk_holder`). Invariant: the file system of a full disk gives the node
+a real ENOSPC, from the kernel; nothing in the node is told. What is in these file systems is gone when the block ends,
+so what shall outlive it is copied before. It refuses to know what nodes keep there.
+
+A tmpfs can be mounted by root, and by anybody where the system allows user namespaces. Where neither is the case this
+is an error and not a fault that is silently left out.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import pykraft
+from pykraft.chaos.disk_holder import DONE
+from pykraft.errors import UsageError
+
+ROOM_BYTES: Final = 4 * 1024**3
+"""Size of a disk with room; a tmpfs takes only as much memory as is written."""
+TRIES_MAX: Final = 100
+"""A node writes while its disk is made full, so that the size that was just used may be too small again."""
+END_TIMEOUT_S: Final = 20.0
+
+
+class Disks:
+    """Some disks, each a folder to which only the path `folder` leads; use it in ``with``."""
+
+    def __init__(self, home: Path, count: int) -> None:
+        """The folders that are mounted on are made below ``home``. Errors: UsageError where nothing can be mounted."""
+        folders = [home / f"disk{index}" for index in range(count)]
+        for folder in folders:
+            folder.mkdir()
+        self._folders = [folder.resolve() for folder in folders]
+        self._holder = subprocess.Popen(
+            [sys.executable, "-m", "pykraft.chaos.disk_holder", str(ROOM_BYTES), *map(str, self._folders)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": str(Path(pykraft.__file__).resolve().parents[1])},
+            text=True,
+            start_new_session=True,  # Ctrl-C is for us: what is on the disks is still to be copied
+        )
+        said = self._answer()
+        if said != DONE:
+            self.close()
+            raise UsageError(
+                f"no small file system can be mounted here ({said}): a full disk needs root, or a system that lets "
+                "users make user namespaces; leave it out with --without full-disk"
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def folder(self, index: int) -> Path:
+        """The root of a disk, for any process of this user."""
+        return Path(f"/proc/{self._holder.pid}/root{self._folders[index]}")
+
+    def fill(self, index: int, *, left_bytes: int = 0) -> None:
+        """Leave so much room and no more: the next bytes are refused with ENOSPC."""
+        said = ""
+        for _ in range(TRIES_MAX):
+            found = os.statvfs(self.folder(index))
+            used_bytes = (found.f_blocks - found.f_bfree) * found.f_frsize
+            said = self._resize(index, max(found.f_frsize, used_bytes + left_bytes))
+            if said == DONE:
+                return
+        raise OSError(f"a disk could not be made full: {said}")
+
+    def make_room(self, index: int) -> None:
+        """There is room again."""
+        said = self._resize(index, ROOM_BYTES)
+        if said != DONE:
+            raise OSError(f"a disk could not be given room: {said}")
+
+    def close(self) -> None:
+        """Unmount them; what is in them is gone."""
+        assert self._holder.stdin is not None
+        self._holder.stdin.close()
+        self._holder.wait(END_TIMEOUT_S)
+        assert self._holder.stdout is not None
+        self._holder.stdout.close()
+
+    def _resize(self, index: int, size_bytes: int) -> str:
+        assert self._holder.stdin is not None
+        print(index, size_bytes, file=self._holder.stdin, flush=True)
+        return self._answer()
+
+    def _answer(self) -> str:
+        assert self._holder.stdout is not None
+        return self._holder.stdout.readline().rstrip() or "its process ended"

@@ -1,0 +1,299 @@
+"""Faults done to a quorum of real nodes, and undone: one function for each kind.
+
+Owns who is down on purpose, and what is in force now. Invariant: a node that ends is either one that a fault ended, or
+one whose disk was full and that says so with its exit status; any other end is a failure of the node. Undoing twice
+does nothing, so that `heal` may come at any time.
+
+Source of the kinds: Jepsen's nemeses; the sections on durability and liveness of this project's own review.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pykraft.chaos.crowd import Crowd, greedy_words
+from pykraft.chaos.disks import Disks
+from pykraft.chaos.network import Network, Wire
+from pykraft.chaos.plan import Fault, Kind, Role
+from pykraft.client.admin import Admin, Limits
+from pykraft.client.quorum import Quorum
+from pykraft.errors import LocalQuorumError, PykraftError
+from pykraft.local.cluster import Cluster, PykraftNode
+from pykraft.local.waiting import wait_until
+from pykraft.log.meta import FILE_NAME, parse_meta
+from pykraft.types import ReplicaKey
+
+STORAGE_FAILED: Final = 3
+"""Exit status of a node whose disk refuses to write."""
+LEFT_BYTES: Final = 8192
+"""Room on a disk that is about to be full, so that it fills within a batch."""
+DESCRIPTORS_MAX: Final = 256
+SILENT_CONNECTIONS: Final = 400
+READERS: Final = 8
+RESET_SHARE: Final = 0.1
+STOP_TIMEOUT_S: Final = 30.0
+SERVE_TIMEOUT_S: Final = 60.0
+LIMITS: Final = Limits(timeout_ms=5_000, request_timeout_ms=2_000)
+
+Undo = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What faults are done to; ``ports`` are those that nodes listen on, ``disks`` by node id."""
+
+    cluster: Cluster
+    network: Network
+    ports: Mapping[int, int]
+    disks: Disks | None
+    disk_indexes: Mapping[int, int]
+    is_dynamic: bool
+
+
+class Faults:
+    """Begins faults, and heals."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._cluster = ground.cluster
+        self._network = ground.network
+        self._down: set[int] = set()
+        self._was_full: set[int] = set()
+        self._crowds: list[Crowd] = []
+        self._begin: Mapping[Kind, Callable[[Fault, PykraftNode], Undo]] = {
+            Kind.KILL: self._kill,
+            Kind.STOP: self._stop,
+            Kind.RESTART_ALL: self._restart_all,
+            Kind.PAUSE: self._freeze,
+            Kind.FREEZE: self._freeze,
+            Kind.FULL_DISK: self._fill_disk,
+            Kind.SLOW_LINK: self._slow_down,
+            Kind.RESETS: self._reset,
+            Kind.ONE_WAY_CUT: self._cut_one_way,
+            Kind.PARTITION: self._cut_off,
+            Kind.WIPE: self._wipe,
+            Kind.SILENT_READER: self._read_nothing,
+            Kind.FEW_DESCRIPTORS: self._limit_descriptors,
+        }
+
+    def target(self, fault: Fault) -> PykraftNode:
+        """Whom this fault is for, as things are now: the leader is who said last that it leads."""
+        nodes = self._cluster.nodes
+        leader_id = self._cluster.journal.leader_id()
+        able = sorted(self._ground.disk_indexes if fault.kind is Kind.FULL_DISK else nodes)
+        if fault.role is Role.LEADER and leader_id in able:
+            return nodes[leader_id]
+        others = [node_id for node_id in able if node_id != leader_id] or able
+        return nodes[others[fault.nth % len(others)]]
+
+    def begin(self, fault: Fault, node: PykraftNode) -> Undo:
+        """Do it; what is returned undoes it, and may be called after `heal`."""
+        return self._begin[fault.kind](fault, node)
+
+    def require_life(self) -> None:
+        """Errors: LocalQuorumError when a node has ended that no fault has ended."""
+        for node_id, node in self._cluster.nodes.items():
+            status = node.process.status
+            is_expected = node_id in self._down or (node_id in self._was_full and status == STORAGE_FAILED)
+            if status is not None and not is_expected:
+                raise LocalQuorumError(f"node {node_id} ended with {status}, and nothing was done that ends it")
+
+    def heal(self) -> None:
+        """Undo whatever is in force, start who is down, and wait until all nodes serve.
+
+        Errors: LocalQuorumError when one does not.
+        """
+        self._network.heal()
+        for crowd in self._crowds:
+            crowd.close()
+        self._crowds.clear()
+        for node_id in self._ground.disk_indexes:
+            self._make_room(node_id)
+        for node in self._cluster.nodes.values():
+            node.process.resume()
+            self._revive(node)
+        for node in self._cluster.nodes.values():
+            self._wait_for(node)
+        self._was_full.clear()
+
+    def wait_for_all(self) -> None:
+        """Until every node is a voter that has fetched whatever is acknowledged by now. Errors: LocalQuorumError."""
+        end_offset = self._cluster.journal.end_offset
+
+        def look() -> bool:
+            self.require_life()
+            quorum = self._described()
+            if quorum is None:
+                return False
+            have = [voter.key for voter in quorum.voters if voter.log_end_offset >= end_offset]
+            return all(self._is_among(have, node) for node in self._cluster.nodes.values())
+
+        wait_until(look, f"all voters to have what is below offset {end_offset}", timeout_s=SERVE_TIMEOUT_S)
+
+    def _described(self) -> Quorum | None:
+        async def ask() -> Quorum:
+            async with Admin(self._cluster.endpoints, limits=LIMITS) as admin:
+                return await admin.describe_quorum()
+
+        try:
+            return asyncio.run(ask())
+        except PykraftError:
+            return None
+
+    def _is_among(self, voters: Sequence[ReplicaKey], node: PykraftNode) -> bool:
+        """Static voters are known by their id, others also by the directory id that stands in the node's directory."""
+        if not self._ground.is_dynamic:
+            return node.node_id in [voter.id for voter in voters]
+        file = node.partition.parent / FILE_NAME
+        meta = parse_meta(file, file.read_bytes())
+        return (meta.node_id, meta.directory_id) in [(voter.id, voter.directory_id) for voter in voters]
+
+    def _revive(self, node: PykraftNode) -> None:
+        if node.process.status is not None:
+            node.start()
+        self._down.discard(node.node_id)
+
+    def _wait_for(self, node: PykraftNode) -> None:
+        """Until it serves. A node may learn only now that its disk was full a moment ago: then it starts once more."""
+        try:
+            self._cluster.journal.wait_for_started(node.node_id, since=node.start_mark, process=node.process)
+        except LocalQuorumError:
+            if node.node_id not in self._was_full or node.process.status != STORAGE_FAILED:
+                raise
+            node.start()
+            self._cluster.journal.wait_for_started(node.node_id, since=node.start_mark, process=node.process)
+
+    def _kill(self, fault: Fault, node: PykraftNode) -> Undo:
+        del fault
+        self._down.add(node.node_id)
+        node.process.kill()
+        return lambda: self._revive(node)
+
+    def _stop(self, fault: Fault, node: PykraftNode) -> Undo:
+        del fault
+        self._down.add(node.node_id)
+        node.process.terminate()
+
+        def undo() -> None:
+            node.process.resume()
+            if node.node_id in self._down:
+                node.process.wait(timeout_s=STOP_TIMEOUT_S)
+            self._revive(node)
+
+        return undo
+
+    def _restart_all(self, fault: Fault, node: PykraftNode) -> Undo:
+        del fault, node
+        nodes = self._cluster.nodes
+        self._down.update(nodes)
+        for each in nodes.values():
+            each.process.kill()
+
+        def undo() -> None:
+            for each in nodes.values():
+                self._revive(each)
+
+        return undo
+
+    def _freeze(self, fault: Fault, node: PykraftNode) -> Undo:
+        del fault
+        node.process.pause()
+        return node.process.resume
+
+    def _fill_disk(self, fault: Fault, node: PykraftNode) -> Undo:
+        del fault
+        assert self._ground.disks is not None
+        self._was_full.add(node.node_id)
+        self._ground.disks.fill(self._ground.disk_indexes[node.node_id], left_bytes=LEFT_BYTES)
+
+        def undo() -> None:
+            self._make_room(node.node_id)
+            if node.node_id not in self._down:
+                self._revive(node)
+
+        return undo
+
+    def _make_room(self, node_id: int) -> None:
+        assert self._ground.disks is not None
+        self._ground.disks.make_room(self._ground.disk_indexes[node_id])
+
+    def _slow_down(self, fault: Fault, node: PykraftNode) -> Undo:
+        wires = self._network.wires_of(node.node_id)
+        for wire in wires:
+            wire.bandwidth, wire.latency_s = float(fault.bandwidth), fault.latency_ms / 1_000
+        return _healing(wires)
+
+    def _reset(self, fault: Fault, node: PykraftNode) -> Undo:
+        del fault
+        wires = self._network.wires_of(node.node_id)
+        for wire in wires:
+            wire.reset_share = RESET_SHARE
+        return _healing(wires)
+
+    def _cut_one_way(self, fault: Fault, node: PykraftNode) -> Undo:
+        others = [node_id for node_id in self._cluster.nodes if node_id != node.node_id]
+        pairs = [(other, node.node_id) if fault.is_inbound else (node.node_id, other) for other in others]
+        return self._cut([self._network.wire(*pair) for pair in pairs])
+
+    def _cut_off(self, fault: Fault, node: PykraftNode) -> Undo:
+        del fault
+        return self._cut(self._network.wires_of(node.node_id))
+
+    def _cut(self, wires: list[Wire]) -> Undo:
+        for wire in wires:
+            wire.is_cut = True
+        return _healing(wires)
+
+    def _wipe(self, fault: Fault, node: PykraftNode) -> Undo:
+        """Only when all others have what is acknowledged: this takes a copy away for good."""
+        del fault
+        self.wait_for_all()
+        self._down.add(node.node_id)
+        node.process.kill()
+        _empty(node.partition.parent)
+        if self._ground.is_dynamic:  # a voter of a dynamic quorum is known by its directory id, so this is another one
+            node.format("--no-initial-controllers")
+        self._revive(node)
+        return self.wait_for_all
+
+    def _read_nothing(self, fault: Fault, node: PykraftNode) -> Undo:
+        del fault
+        return self._come(Crowd(self._ground.ports[node.node_id], READERS, greedy_words()))
+
+    def _limit_descriptors(self, fault: Fault, node: PykraftNode) -> Undo:
+        """The limit lasts until the node's next start, the connections until the fault ends."""
+        del fault
+        if node.process.status is None and node.node_id not in self._down:
+            self._down.add(node.node_id)
+            node.process.resume()
+            node.process.stop(timeout_s=STOP_TIMEOUT_S)
+            node.start(descriptors_max=DESCRIPTORS_MAX)
+            self._down.discard(node.node_id)
+            self._wait_for(node)
+        return self._come(Crowd(self._ground.ports[node.node_id], SILENT_CONNECTIONS))
+
+    def _come(self, crowd: Crowd) -> Undo:
+        self._crowds.append(crowd)
+        return crowd.close
+
+
+def _healing(wires: list[Wire]) -> Undo:
+    def undo() -> None:
+        for wire in wires:
+            wire.heal()
+
+    return undo
+
+
+def _empty(folder: Path) -> None:
+    """As a volume that was not mounted: the folder is there and nothing is in it."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()

@@ -1,0 +1,240 @@
+"""TCP proxies in front of nodes, whose wires can be slow, cut in one direction, or end in a reset within a frame.
+
+Nodes tell others the proxy's port, so that whatever nodes say to each other goes through here. Owns one thread with a
+loop, the listening sockets and what is on its way. Invariant: a wire carries bytes in order and drops none while its
+connection lives; what a cut holds back arrives when it is over, as TCP would deliver it. Wires are directed, from node
+to node: a connection that node 1 dialed at node 2 sends its requests on the wire 1 → 2 and its answers on 2 → 1.
+
+Who dialed is read from the client id in the first request (``raft-client-<id>``, in Kafka as in pykraft). Clients
+without such an id, tools and readers, are outsiders: their wires are never touched.
+
+What the kernels hold is part of the wire: a few hundred KiB may pass before a sender notices a wire that is cut.
+
+Source: Kafka protocol guide §Protocol (request header); KafkaRaftManager (the client id).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import struct
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+from threading import Thread
+from types import TracebackType
+from typing import Final, Self
+
+from pykraft.local.ports import HOST
+
+OUTSIDER: Final = -1
+CHUNK_SIZE_BYTES: Final = 16_384
+CHUNKS_ON_THE_WAY_MAX: Final = 32
+CUT_POLL_S: Final = 0.01
+HEAD: Final = struct.Struct(">ihhih")
+CLIENT_ID: Final = re.compile(rb"raft-client-(\d+)")
+CLIENT_ID_SIZE_BYTES_MAX: Final = 256
+_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
+_BROKEN: Final = (OSError, asyncio.IncompleteReadError)
+
+
+@dataclass(slots=True)
+class Wire:
+    """What one direction between two nodes is like; changed by any thread, at any time.
+
+    Units: bytes a second, seconds. ``reset_share`` is the probability that a chunk of at most CHUNK_SIZE_BYTES is cut
+    off within, and its connection reset.
+    """
+
+    bandwidth: float = float("inf")
+    latency_s: float = 0.0
+    is_cut: bool = False
+    reset_share: float = 0.0
+    free_at_s: float = 0.0
+    """When what was already put on it has left the sender."""
+
+    def heal(self) -> None:
+        """As fast as the machine is."""
+        self.bandwidth, self.latency_s, self.is_cut, self.reset_share = float("inf"), 0.0, False, 0.0
+
+
+class Network:
+    """Proxies for some nodes; use it in ``with``, or call `close`."""
+
+    def __init__(self, fronts: Mapping[int, tuple[int, int]], rng: Random) -> None:
+        """``fronts`` by node id: the proxy's port, and the one that the node listens on; ``rng`` places resets."""
+        self._wires: defaultdict[tuple[int, int], Wire] = defaultdict(Wire)
+        self._fronts = fronts
+        self._rng = rng
+        self._connections: set[_Connection] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._run, name="chaos-network", daemon=True)
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def wire(self, source: int, target: int) -> Wire:
+        """The wire from one node to another."""
+        return self._wires[source, target]
+
+    def wires_of(self, node_id: int) -> list[Wire]:
+        """All wires from and to this node."""
+        others = [other for other in self._fronts if other != node_id]
+        return [self.wire(*pair) for other in others for pair in ((node_id, other), (other, node_id))]
+
+    def heal(self) -> None:
+        """All wires are whole again."""
+        for wire in list(self._wires.values()):
+            wire.heal()
+
+    def close(self) -> None:
+        """Reset all connections and end the thread."""
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    async def _listen(self) -> None:
+        self._servers = [
+            await asyncio.start_server(lambda *streams, node_id=node_id: self._accept(node_id, *streams), HOST, port)
+            for node_id, (port, _) in self._fronts.items()
+        ]
+
+    async def _accept(self, node_id: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        _, port = self._fronts[node_id]
+        try:
+            ends = await asyncio.open_connection(HOST, port)
+        except OSError:  # the node is down: its client is to see that, too
+            _reset(writer)
+            return
+        connection = _Connection(self, node_id, (reader, writer), ends)
+        self._connections.add(connection)
+        try:
+            await connection.carry()
+        finally:
+            self._connections.discard(connection)
+
+    async def _end(self) -> None:
+        for server in self._servers:
+            server.close()
+        for connection in list(self._connections):
+            connection.reset()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+    def resets(self, wire: Wire) -> bool:
+        """Whether the next chunk on this wire is its connection's last."""
+        return wire.reset_share > 0 and self._rng.random() < wire.reset_share
+
+    def part(self, size_bytes: int) -> int:
+        """How much of a last chunk arrives."""
+        return self._rng.randrange(size_bytes)
+
+
+class _Connection:
+    """One connection through a proxy: two directions, which end together."""
+
+    def __init__(
+        self,
+        network: Network,
+        node_id: int,
+        client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        node: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    ) -> None:
+        self._network = network
+        self._node_id = node_id
+        self._client_reader, self._client_writer = client
+        self._node_reader, self._node_writer = node
+
+    def reset(self) -> None:
+        """RST to both sides."""
+        _reset(self._client_writer)
+        _reset(self._node_writer)
+
+    async def carry(self) -> None:
+        """Until one side ends it, or a reset does."""
+        try:
+            begin, dialer = await _first_request(self._client_reader)
+            there, back = Wire(), Wire()
+            if dialer != OUTSIDER:
+                there = self._network.wire(dialer, self._node_id)
+                back = self._network.wire(self._node_id, dialer)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._flow(self._client_reader, self._node_writer, there, begin))
+                group.create_task(self._flow(self._node_reader, self._client_writer, back, b""))
+        except* _BROKEN:
+            pass  # whoever broke it: both sides lose it
+        finally:
+            self.reset()
+
+    async def _flow(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, wire: Wire, begin: bytes) -> None:
+        """Carry one direction to its end. Errors: OSError, ConnectionResetError when it was reset."""
+        on_the_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(CHUNKS_ON_THE_WAY_MAX)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._deliver(on_the_way, writer, wire))
+            data = begin or await reader.read(CHUNK_SIZE_BYTES)
+            while data:
+                now_s = asyncio.get_running_loop().time()
+                wire.free_at_s = max(now_s, wire.free_at_s) + len(data) / wire.bandwidth
+                await on_the_way.put((wire.free_at_s + wire.latency_s, data))
+                data = await reader.read(CHUNK_SIZE_BYTES)
+            await on_the_way.put((0.0, b""))
+
+    async def _deliver(
+        self, on_the_way: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter, wire: Wire
+    ) -> None:
+        while True:
+            due_s, data = await on_the_way.get()
+            await _arrival(wire, due_s)
+            if not data:
+                raise ConnectionResetError("one side has ended the connection")
+            if self._network.resets(wire):
+                writer.write(data[: self._network.part(len(data))])
+                raise ConnectionResetError("reset within a frame")
+            writer.write(data)
+            await writer.drain()
+
+
+async def _arrival(wire: Wire, due_s: float) -> None:
+    """Until this time of the loop, and on until the wire is not cut."""
+    loop = asyncio.get_running_loop()
+    while True:
+        left_s = due_s - loop.time()
+        if left_s <= 0 and not wire.is_cut:
+            return
+        await asyncio.sleep(left_s if left_s > 0 else CUT_POLL_S)
+
+
+async def _first_request(reader: asyncio.StreamReader) -> tuple[bytes, int]:
+    """The bytes up to the client id, and the node that has it; OUTSIDER for anybody else."""
+    head = await reader.readexactly(HEAD.size)
+    size_bytes = HEAD.unpack(head)[-1]
+    if not 0 < size_bytes <= CLIENT_ID_SIZE_BYTES_MAX:
+        return head, OUTSIDER
+    name = await reader.readexactly(size_bytes)
+    found = CLIENT_ID.fullmatch(name)
+    return head + name, OUTSIDER if found is None else int(found[1])
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """RST instead of FIN: the other side is told that the connection broke, and not that it was over."""
+    connected = writer.get_extra_info("socket")
+    with suppress(OSError):
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+    writer.transport.abort()

@@ -1,0 +1,96 @@
+"""What a run of faults came to: one record for each fault, and figures over all of them.
+
+Owns the figures, computed from the journal, which is outside the nodes. Invariant: nothing here decides whether a run
+was good; that is the check of the logs. It refuses to know how faults are done.
+
+- **pause**: the longest time without an acknowledgement, from the begin of a fault until the quorum has healed.
+- **fail-over**: from the begin of a fault that hit the leader to the first acknowledgement by another node. There is
+  none where a fault overlaps with another, or no other node took over.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+from pykraft.client.journal import Acknowledged
+from pykraft.client.journal_check import Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """A fault that is over. Times in wall ms, but for ``at_s``, which counts from the begin of the run."""
+
+    at_s: float
+    kind: str
+    told: str
+    node_id: int
+    hit_leader: bool
+    lasted_s: float
+    pause_ms: int
+    failover_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A run that ended well."""
+
+    seed: int
+    nodes: int
+    is_dynamic: bool
+    seconds: float
+    episodes: int
+    elections: int
+    """Claims of leadership in the journal."""
+    memory_max_bytes: int
+    """The largest resident set that any node ever had."""
+    faults: tuple[Done, ...]
+    verdict: Verdict
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it."""
+        return {**asdict(self), "kinds": [asdict(row) for row in rows(self.faults)]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """All faults of one kind."""
+
+    kind: str
+    count: int
+    on_leader: int
+    failover_median_ms: int | None
+    failover_max_ms: int | None
+    pause_max_ms: int
+
+
+def rows(faults: Sequence[Done]) -> list[Row]:
+    """By kind, in alphabetical order."""
+    return [_row(kind, [fault for fault in faults if fault.kind == kind]) for kind in sorted({f.kind for f in faults})]
+
+
+def _row(kind: str, faults: Sequence[Done]) -> Row:
+    failovers = [fault.failover_ms for fault in faults if fault.failover_ms is not None]
+    return Row(
+        kind=kind,
+        count=len(faults),
+        on_leader=sum(fault.hit_leader for fault in faults),
+        failover_median_ms=round(statistics.median(failovers)) if failovers else None,
+        failover_max_ms=max(failovers, default=None),
+        pause_max_ms=max(fault.pause_ms for fault in faults),
+    )
+
+
+def longest_pause_ms(said: Iterable[Acknowledged], *, begin_ms: int, end_ms: int) -> int:
+    """The longest time without an acknowledgement between these two."""
+    times = sorted(each.wall_ms for each in said if begin_ms < each.wall_ms < end_ms)
+    return max(later - earlier for earlier, later in pairwise([begin_ms, *times, end_ms]))
+
+
+def failover_ms(said: Iterable[Acknowledged], *, begin_ms: int, former_leader: int) -> int | None:
+    """From the begin to the first acknowledgement by another node; None without one."""
+    others = [each.wall_ms for each in said if each.node != former_leader and each.wall_ms > begin_ms]
+    return min(others, default=begin_ms) - begin_ms if others else None

@@ -1,0 +1,150 @@
+"""Which faults come in which order: drawn from one seed, without a clock and without a quorum.
+
+Owns the kinds of faults and how each is drawn. Invariant: the same seed, nodes and kinds give the same episodes,
+however long a run lasts: a longer run only sees more of them. Each kind comes once before one comes again. What is not
+decided here is timing: a plan says "the leader", and who leads when the time comes is the quorum's business, so that a
+run that is repeated has the same faults and not the same moments.
+
+An episode is one fault or two that overlap; between episodes the quorum heals and must work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+from typing import Final
+
+
+class Kind(Enum):
+    """What can be done to a quorum; the value is its name in options and tables."""
+
+    KILL = "kill"
+    STOP = "stop"
+    RESTART_ALL = "restart-all"
+    PAUSE = "pause"
+    FREEZE = "freeze"
+    FULL_DISK = "full-disk"
+    SLOW_LINK = "slow-link"
+    RESETS = "resets"
+    ONE_WAY_CUT = "one-way-cut"
+    PARTITION = "partition"
+    WIPE = "wipe"
+    SILENT_READER = "silent-reader"
+    FEW_DESCRIPTORS = "few-descriptors"
+
+
+MEANINGS: Final = {
+    Kind.KILL: "kill -9 of a node, which comes back later",
+    Kind.STOP: "SIGTERM to a node, which comes back when it has ended",
+    Kind.RESTART_ALL: "kill -9 of all nodes at once, which all come back at once",
+    Kind.PAUSE: "SIGSTOP and SIGCONT, shorter than any timeout of the quorum",
+    Kind.FREEZE: "SIGSTOP and SIGCONT, longer than elections take",
+    Kind.FULL_DISK: "the node's file system has no room left (ENOSPC), and later has",
+    Kind.SLOW_LINK: "all that a node sends or is sent is throttled and late",
+    Kind.RESETS: "connections from and to a node are reset within frames",
+    Kind.ONE_WAY_CUT: "what a node sends does not arrive, or what it is sent",
+    Kind.PARTITION: "a node is cut off in both directions",
+    Kind.WIPE: "kill -9, and the node comes back at once with an empty directory",
+    Kind.SILENT_READER: "clients ask for the whole log again and again and read no answer",
+    Kind.FEW_DESCRIPTORS: "the node restarts with ulimit -n 256, and 400 connections come that say nothing",
+}
+ALONE: Final = frozenset({Kind.RESTART_ALL, Kind.WIPE})
+"""Faults with which no other overlaps. A wipe takes a copy away for good: with a second fault, which takes another
+voter's, no majority may be left that has what was acknowledged, and that no quorum survives."""
+OVERLAP_SHARE: Final = 0.35
+LEADER_SHARE: Final = 0.6
+
+
+class Role(Enum):
+    """Whom a fault is for."""
+
+    LEADER = "leader"
+    FOLLOWER = "follower"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One fault. Times in seconds; ``begins_s`` after its episode."""
+
+    kind: Kind
+    role: Role
+    nth: int
+    """Which follower, counted by id; with a leader it means nothing."""
+    begins_s: float
+    lasts_s: float
+    bandwidth: int = 0
+    """Of a slow link, bytes a second."""
+    latency_ms: int = 0
+    is_inbound: bool = False
+    """Of a cut in one way: what is sent to the node is what does not arrive."""
+
+    @property
+    def ends_s(self) -> float:
+        """After its episode."""
+        return self.begins_s + self.lasts_s
+
+    def __str__(self) -> str:
+        who = {Role.LEADER: "leader", Role.FOLLOWER: f"follower {self.nth + 1}"}[self.role]
+        told = f"{self.kind.value} of the {who} for {self.lasts_s:.1f} s"
+        if self.kind is Kind.RESTART_ALL:
+            told = self.kind.value
+        if self.kind is Kind.SLOW_LINK:
+            told += f", {self.bandwidth // 1_000} kB/s, {self.latency_ms} ms"
+        if self.kind is Kind.ONE_WAY_CUT:
+            told += ", inbound" if self.is_inbound else ", outbound"
+        return told
+
+
+Episode = tuple[Fault, ...]
+"""Faults that overlap, in the order of their begin."""
+
+LASTS_S: Final = {
+    Kind.KILL: (0.1, 4.0),
+    Kind.STOP: (0.1, 3.0),
+    Kind.RESTART_ALL: (0.0, 0.0),
+    Kind.PAUSE: (0.05, 0.4),
+    Kind.FREEZE: (1.5, 6.0),
+    Kind.FULL_DISK: (1.0, 4.0),
+    Kind.SLOW_LINK: (3.0, 8.0),
+    Kind.RESETS: (2.0, 5.0),
+    Kind.ONE_WAY_CUT: (2.0, 6.0),
+    Kind.PARTITION: (2.0, 6.0),
+    Kind.WIPE: (0.0, 0.0),
+    Kind.SILENT_READER: (2.0, 5.0),
+    Kind.FEW_DESCRIPTORS: (2.0, 4.0),
+}
+"""From and to."""
+BANDWIDTH: Final = (100_000, 1_000_000)
+LATENCY_MS: Final = (0, 60)
+
+
+def episodes(seed: int, kinds: Sequence[Kind], *, nodes: int) -> Iterator[Episode]:
+    """All episodes of a seed, without an end."""
+    rng = Random(seed)
+    deck: list[Kind] = []
+    while True:
+        if not deck:
+            deck = rng.sample(kinds, len(kinds))
+        episode = [_fault(rng, deck.pop(), nodes, begins_s=0.0)]
+        others = [kind for kind in kinds if kind not in ALONE]
+        overlaps = rng.random() < OVERLAP_SHARE
+        if overlaps and others and episode[0].kind not in ALONE:
+            begins_s = round(rng.uniform(0.0, episode[0].lasts_s), 2)
+            episode.append(_fault(rng, rng.choice(others), nodes, begins_s=begins_s))
+        yield tuple(episode)
+
+
+def _fault(rng: Random, kind: Kind, nodes: int, *, begins_s: float) -> Fault:
+    is_for_leader = rng.random() < LEADER_SHARE
+    return Fault(
+        kind=kind,
+        role=Role.LEADER if is_for_leader else Role.FOLLOWER,
+        nth=rng.randrange(nodes - 1),
+        begins_s=begins_s,
+        lasts_s=round(rng.uniform(*LASTS_S[kind]), 2),
+        bandwidth=rng.randrange(*BANDWIDTH) if kind is Kind.SLOW_LINK else 0,
+        latency_ms=rng.randrange(*LATENCY_MS) if kind is Kind.SLOW_LINK else 0,
+        is_inbound=kind is Kind.ONE_WAY_CUT and rng.random() < 0.5,
+    )
