@@ -11,11 +11,11 @@ from pykraft.local.cluster import SOURCES
 Finished = subprocess.CompletedProcess[str]
 
 
-def run(*arguments: str) -> Finished:
+def run(*arguments: str, timeout_s: float = 60) -> Finished:
     """Run a command to its end."""
     command = [sys.executable, "-m", "pykraft", *arguments]
     environment = os.environ | {"PYTHONPATH": str(SOURCES)}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False)
 
 
 def assert_one_line(done: Finished, code: int, words: str) -> None:

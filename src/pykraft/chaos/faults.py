@@ -12,18 +12,16 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from pykraft.chaos.crowd import Crowd, greedy_words
-from pykraft.chaos.disks import Disks
-from pykraft.chaos.network import Network, Wire
+from pykraft.chaos.ground import Ground
+from pykraft.chaos.network import Wire
 from pykraft.chaos.plan import Fault, Kind, Role
 from pykraft.client.admin import Admin, Limits
 from pykraft.client.quorum import Quorum
 from pykraft.errors import LocalQuorumError, PykraftError
-from pykraft.local.cluster import Cluster, PykraftNode
+from pykraft.local.cluster import PykraftNode
 from pykraft.local.waiting import wait_until
 from pykraft.log.meta import FILE_NAME, parse_meta
 from pykraft.types import ReplicaKey
@@ -35,24 +33,13 @@ LEFT_BYTES: Final = 8192
 DESCRIPTORS_MAX: Final = 256
 SILENT_CONNECTIONS: Final = 400
 READERS: Final = 8
+RECORDS_OF_MAJORITY: Final = 200
 RESET_SHARE: Final = 0.1
 STOP_TIMEOUT_S: Final = 30.0
 SERVE_TIMEOUT_S: Final = 60.0
 LIMITS: Final = Limits(timeout_ms=5_000, request_timeout_ms=2_000)
 
 Undo = Callable[[], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
-    """What faults are done to; ``ports`` are those that nodes listen on, ``disks`` by node id."""
-
-    cluster: Cluster
-    network: Network
-    ports: Mapping[int, int]
-    disks: Disks | None
-    disk_indexes: Mapping[int, int]
-    is_dynamic: bool
 
 
 class Faults:
@@ -77,6 +64,7 @@ class Faults:
             Kind.ONE_WAY_CUT: self._cut_one_way,
             Kind.PARTITION: self._cut_off,
             Kind.WIPE: self._wipe,
+            Kind.WIPE_AND_LAG: self._wipe_beside_laggards,
             Kind.SILENT_READER: self._read_nothing,
             Kind.FEW_DESCRIPTORS: self._limit_descriptors,
         }
@@ -170,8 +158,7 @@ class Faults:
 
     def _kill(self, fault: Fault, node: PykraftNode) -> Undo:
         del fault
-        self._down.add(node.node_id)
-        node.process.kill()
+        self._lose([node])
         return lambda: self._revive(node)
 
     def _stop(self, fault: Fault, node: PykraftNode) -> Undo:
@@ -189,13 +176,11 @@ class Faults:
 
     def _restart_all(self, fault: Fault, node: PykraftNode) -> Undo:
         del fault, node
-        nodes = self._cluster.nodes
-        self._down.update(nodes)
-        for each in nodes.values():
-            each.process.kill()
+        nodes = list(self._cluster.nodes.values())
+        self._lose(nodes)
 
         def undo() -> None:
-            for each in nodes.values():
+            for each in nodes:
                 self._revive(each)
 
         return undo
@@ -253,13 +238,56 @@ class Faults:
         """Only when all others have what is acknowledged: this takes a copy away for good."""
         del fault
         self.wait_for_all()
-        self._down.add(node.node_id)
-        node.process.kill()
-        _empty(node.partition.parent)
-        if self._ground.is_dynamic:  # a voter of a dynamic quorum is known by its directory id, so this is another one
-            node.format("--no-initial-controllers")
+        self._lose([node])
+        self._empty(node)
         self._revive(node)
         return self.wait_for_all
+
+    def _wipe_beside_laggards(self, fault: Fault, node: PykraftNode) -> Undo:
+        """An emptied voter must not elect somebody together with those who have less than it once acknowledged.
+
+        1. All have everything. Then all but a majority are paused, and the majority acknowledges more.
+        2. All of the majority are killed, and one of them, the node, is emptied: the others of it have those records.
+        3. The node comes back with those who were paused. They are a majority, and have none of those records.
+        4. The others come back. If somebody led meanwhile, records that were acknowledged are gone.
+        """
+        del fault
+        self.wait_for_all()
+        nodes = list(self._cluster.nodes.values())
+        leader_id = self._cluster.journal.leader_id()
+        others = [each for each in nodes if each is not node]
+        others.sort(key=lambda each: each.node_id != leader_id)
+        having, lagging = others[: len(nodes) // 2], others[len(nodes) // 2 :]
+        for each in lagging:
+            each.process.pause()
+        self._cluster.journal.wait_for_acknowledged(RECORDS_OF_MAJORITY, since=self._cluster.journal.mark())
+        self._lose([node, *having])
+        self._empty(node)
+        for each in lagging:
+            each.process.resume()
+        self._revive(node)
+
+        def undo() -> None:
+            for each in having:
+                self._revive(each)
+            self.wait_for_all()
+
+        return undo
+
+    def _lose(self, nodes: Sequence[PykraftNode]) -> None:
+        self._down.update(node.node_id for node in nodes)
+        for node in nodes:
+            node.process.kill()
+
+    def _empty(self, node: PykraftNode) -> None:
+        """As a volume that was not mounted: the directory is there and nothing is in it."""
+        for path in node.partition.parent.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        if self._ground.is_dynamic:  # a voter of a dynamic quorum is known by its directory id, so this is another one
+            node.format("--no-initial-controllers")
 
     def _read_nothing(self, fault: Fault, node: PykraftNode) -> Undo:
         del fault
@@ -288,12 +316,3 @@ def _healing(wires: list[Wire]) -> Undo:
             wire.heal()
 
     return undo
-
-
-def _empty(folder: Path) -> None:
-    """As a volume that was not mounted: the folder is there and nothing is in it."""
-    for path in folder.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()

@@ -23,6 +23,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from threading import Thread
 from types import TracebackType
@@ -34,6 +35,8 @@ OUTSIDER: Final = -1
 CHUNK_SIZE_BYTES: Final = 16_384
 CHUNKS_ON_THE_WAY_MAX: Final = 32
 CUT_POLL_S: Final = 0.01
+ACCEPT_TURNS: Final = 3
+"""So many turns of the loop lie between a connection that was accepted and the call that tells us of it."""
 HEAD: Final = struct.Struct(">ihhih")
 CLIENT_ID: Final = re.compile(rb"raft-client-(\d+)")
 CLIENT_ID_SIZE_BYTES_MAX: Final = 256
@@ -69,7 +72,8 @@ class Network:
         self._wires: defaultdict[tuple[int, int], Wire] = defaultdict(Wire)
         self._fronts = fronts
         self._rng = rng
-        self._connections: set[_Connection] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._run, name="chaos-network", daemon=True)
         self._thread.start()
@@ -110,78 +114,37 @@ class Network:
 
     async def _listen(self) -> None:
         self._servers = [
-            await asyncio.start_server(lambda *streams, node_id=node_id: self._accept(node_id, *streams), HOST, port)
+            await asyncio.start_server(partial(self._accept, node_id), HOST, port)
             for node_id, (port, _) in self._fronts.items()
         ]
 
-    async def _accept(self, node_id: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        _, port = self._fronts[node_id]
+    def _accept(self, node_id: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Not a coroutine, so that a connection that was just accepted is known when the network ends."""
+        self._writers.add(writer)
+        task = self._loop.create_task(self._carry(node_id, reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _carry(self, node_id: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, until one side ends it, or a reset does."""
         try:
-            ends = await asyncio.open_connection(HOST, port)
-        except OSError:  # the node is down: its client is to see that, too
-            _reset(writer)
-            return
-        connection = _Connection(self, node_id, (reader, writer), ends)
-        self._connections.add(connection)
-        try:
-            await connection.carry()
-        finally:
-            self._connections.discard(connection)
-
-    async def _end(self) -> None:
-        for server in self._servers:
-            server.close()
-        for connection in list(self._connections):
-            connection.reset()
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-
-    def resets(self, wire: Wire) -> bool:
-        """Whether the next chunk on this wire is its connection's last."""
-        return wire.reset_share > 0 and self._rng.random() < wire.reset_share
-
-    def part(self, size_bytes: int) -> int:
-        """How much of a last chunk arrives."""
-        return self._rng.randrange(size_bytes)
-
-
-class _Connection:
-    """One connection through a proxy: two directions, which end together."""
-
-    def __init__(
-        self,
-        network: Network,
-        node_id: int,
-        client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-        node: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-    ) -> None:
-        self._network = network
-        self._node_id = node_id
-        self._client_reader, self._client_writer = client
-        self._node_reader, self._node_writer = node
-
-    def reset(self) -> None:
-        """RST to both sides."""
-        _reset(self._client_writer)
-        _reset(self._node_writer)
-
-    async def carry(self) -> None:
-        """Until one side ends it, or a reset does."""
-        try:
-            begin, dialer = await _first_request(self._client_reader)
-            there, back = Wire(), Wire()
-            if dialer != OUTSIDER:
-                there = self._network.wire(dialer, self._node_id)
-                back = self._network.wire(self._node_id, dialer)
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._flow(self._client_reader, self._node_writer, there, begin))
-                group.create_task(self._flow(self._node_reader, self._client_writer, back, b""))
+            _, port = self._fronts[node_id]
+            node_reader, node_writer = await asyncio.open_connection(HOST, port)
+            self._writers.add(node_writer)
+            try:
+                begin, dialer = await _first_request(reader)
+                there, back = Wire(), Wire()
+                if dialer != OUTSIDER:
+                    there, back = self.wire(dialer, node_id), self.wire(node_id, dialer)
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._flow(reader, node_writer, there, begin))
+                    group.create_task(self._flow(node_reader, writer, back, b""))
+            finally:
+                self._reset(node_writer)
         except* _BROKEN:
-            pass  # whoever broke it: both sides lose it
+            pass  # the node is down, or one side broke it: both sides are to see that
         finally:
-            self.reset()
+            self._reset(writer)
 
     async def _flow(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, wire: Wire, begin: bytes) -> None:
         """Carry one direction to its end. Errors: OSError, ConnectionResetError when it was reset."""
@@ -190,7 +153,7 @@ class _Connection:
             group.create_task(self._deliver(on_the_way, writer, wire))
             data = begin or await reader.read(CHUNK_SIZE_BYTES)
             while data:
-                now_s = asyncio.get_running_loop().time()
+                now_s = self._loop.time()
                 wire.free_at_s = max(now_s, wire.free_at_s) + len(data) / wire.bandwidth
                 await on_the_way.put((wire.free_at_s + wire.latency_s, data))
                 data = await reader.read(CHUNK_SIZE_BYTES)
@@ -204,11 +167,31 @@ class _Connection:
             await _arrival(wire, due_s)
             if not data:
                 raise ConnectionResetError("one side has ended the connection")
-            if self._network.resets(wire):
-                writer.write(data[: self._network.part(len(data))])
+            if wire.reset_share > 0 and self._rng.random() < wire.reset_share:
+                writer.write(data[: self._rng.randrange(len(data))])
                 raise ConnectionResetError("reset within a frame")
             writer.write(data)
             await writer.drain()
+
+    def _reset(self, writer: asyncio.StreamWriter) -> None:
+        """RST instead of FIN: the other side is told that the connection broke, and not that it was over."""
+        self._writers.discard(writer)
+        with suppress(OSError):
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        writer.transport.abort()
+
+    async def _end(self) -> None:
+        for _ in range(ACCEPT_TURNS):  # before the servers close: asyncio loses sockets that it is accepting then
+            await asyncio.sleep(0)
+        for server in self._servers:
+            server.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for writer in list(self._writers):
+            self._reset(writer)
+        await asyncio.sleep(0)  # the loop closes the sockets of aborted transports in its next turn
 
 
 async def _arrival(wire: Wire, due_s: float) -> None:
@@ -230,11 +213,3 @@ async def _first_request(reader: asyncio.StreamReader) -> tuple[bytes, int]:
     name = await reader.readexactly(size_bytes)
     found = CLIENT_ID.fullmatch(name)
     return head + name, OUTSIDER if found is None else int(found[1])
-
-
-def _reset(writer: asyncio.StreamWriter) -> None:
-    """RST instead of FIN: the other side is told that the connection broke, and not that it was over."""
-    connected = writer.get_extra_info("socket")
-    with suppress(OSError):
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-    writer.transport.abort()

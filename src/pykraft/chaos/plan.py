@@ -31,6 +31,7 @@ class Kind(Enum):
     ONE_WAY_CUT = "one-way-cut"
     PARTITION = "partition"
     WIPE = "wipe"
+    WIPE_AND_LAG = "wipe-and-lag"
     SILENT_READER = "silent-reader"
     FEW_DESCRIPTORS = "few-descriptors"
 
@@ -47,10 +48,11 @@ MEANINGS: Final = {
     Kind.ONE_WAY_CUT: "what a node sends does not arrive, or what it is sent",
     Kind.PARTITION: "a node is cut off in both directions",
     Kind.WIPE: "kill -9, and the node comes back at once with an empty directory",
+    Kind.WIPE_AND_LAG: "as wipe, when others have less, and all who have everything are down for a while",
     Kind.SILENT_READER: "clients ask for the whole log again and again and read no answer",
     Kind.FEW_DESCRIPTORS: "the node restarts with ulimit -n 256, and 400 connections come that say nothing",
 }
-ALONE: Final = frozenset({Kind.RESTART_ALL, Kind.WIPE})
+ALONE: Final = frozenset({Kind.RESTART_ALL, Kind.WIPE, Kind.WIPE_AND_LAG})
 """Faults with which no other overlaps. A wipe takes a copy away for good: with a second fault, which takes another
 voter's, no majority may be left that has what was acknowledged, and that no quorum survives."""
 OVERLAP_SHARE: Final = 0.35
@@ -112,6 +114,7 @@ LASTS_S: Final = {
     Kind.ONE_WAY_CUT: (2.0, 6.0),
     Kind.PARTITION: (2.0, 6.0),
     Kind.WIPE: (0.0, 0.0),
+    Kind.WIPE_AND_LAG: (2.0, 4.0),
     Kind.SILENT_READER: (2.0, 5.0),
     Kind.FEW_DESCRIPTORS: (2.0, 4.0),
 }

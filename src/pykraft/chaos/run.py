@@ -5,67 +5,29 @@
 3. When the time is over the load ends, every node catches up, all are stopped, and their logs are compared byte for
    byte and held against the journal, in which stands what was acknowledged.
 
-Owns the order of these and the clock. Invariant: whatever ends a run, the nodes end with it; what was on small disks is
-copied into the folder before it is gone, when the run failed. It refuses to know how a fault is done.
+Owns the order of these, and the clock. Invariant: a node that ends without a fault, and a quorum that does not work
+again within a bound, end the run. It refuses to know how a fault is done.
 """
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from random import Random
 from typing import Final, Protocol
 
-from pykraft.chaos.disks import Disks
-from pykraft.chaos.faults import Faults, Ground
-from pykraft.chaos.network import Network
+from pykraft.chaos.faults import Faults, Undo
+from pykraft.chaos.ground import ChaosOptions, Ground, laid_out
 from pykraft.chaos.outcome import Done, Outcome, failover_ms, longest_pause_ms
-from pykraft.chaos.plan import Episode, Fault, Kind, episodes
+from pykraft.chaos.plan import Episode, Fault, Kind
 from pykraft.client.journal import Led
-from pykraft.errors import UsageError
-from pykraft.local.child import Children
-from pykraft.local.cluster import QUICK, Cluster, Site
-from pykraft.local.ports import free_ports
 from pykraft.local.waiting import wait_until
 
-NODES_MIN: Final = 3
-NODES_MAX: Final = 9
 RECORDS_BETWEEN: Final = 100
 """So many are acknowledged after an episode, before the next one begins."""
+OF_MANY: Final = (Kind.RESTART_ALL, Kind.WIPE_AND_LAG)
+"""Faults after which no leader can be elected before others come back, so that there is no fail-over."""
 WORKS_TIMEOUT_S: Final = 60.0
-AUTO_JOIN: Final = {"controller.quorum.auto.join.enable": "true"}
-"""A voter of a dynamic quorum whose directory was emptied comes back as another voter, by itself."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChaosOptions:
-    """What is to be run. Errors: UsageError."""
-
-    seed: int
-    seconds: float
-    kinds: tuple[Kind, ...]
-    episodes_max: int | None = None
-    nodes: int = 3
-    is_dynamic: bool = False
-    throughput: int = 500
-    record_size_bytes: int = 100
-
-    def __post_init__(self) -> None:
-        if not NODES_MIN <= self.nodes <= NODES_MAX:
-            raise UsageError(f"--nodes {self.nodes}: give {NODES_MIN} to {NODES_MAX}")
-        if self.seconds <= 0:
-            raise UsageError("--minutes: give more than 0")
-        if not self.kinds:
-            raise UsageError("all kinds of faults are left out")
-
-    def plan(self) -> Iterator[Episode]:
-        """The episodes, of which time runs as many as it can."""
-        return islice(episodes(self.seed, self.kinds, nodes=self.nodes), self.episodes_max)
 
 
 class Watcher(Protocol):
@@ -86,60 +48,22 @@ def run_chaos(options: ChaosOptions, folder: Path, watcher: Watcher) -> Outcome:
     Errors: LocalQuorumError for whatever a quorum must not do; UsageError when there are faults that this machine
     cannot have.
     """
-    with _ground(options, folder) as ground:
+    with laid_out(options, folder) as ground:
         return _Run(options, ground, watcher).run()
 
 
-@contextmanager
-def _ground(options: ChaosOptions, folder: Path) -> Iterator[Ground]:
-    """The quorum, not yet started, and everything around it. Every second node has a small disk, if any has."""
-    node_ids = range(1, options.nodes + 1)
-    on_disks = [node_id for node_id in node_ids if node_id % 2] if Kind.FULL_DISK in options.kinds else []
-    indexes = {node_id: index for index, node_id in enumerate(on_disks)}
-    published, listening = (dict(zip(node_ids, free_ports(options.nodes), strict=True)) for _ in range(2))
-    with ExitStack() as stack:
-        disks = stack.enter_context(Disks(folder, len(on_disks))) if on_disks else None
-        data: dict[int, Path] = {}
-        if disks is not None:
-            stack.enter_context(_kept(disks, indexes, folder))
-            data = {node_id: disks.folder(index) / "data" for node_id, index in indexes.items()}
-            for path in data.values():
-                path.mkdir()
-        fronts = {node_id: (published[node_id], listening[node_id]) for node_id in node_ids}
-        network = stack.enter_context(Network(fronts, Random(options.seed)))
-        children = stack.enter_context(Children())
-        sites = {
-            node_id: Site(port=listening[node_id], published_port=published[node_id], data=data.get(node_id))
-            for node_id in node_ids
-        }
-        cluster = Cluster(
-            children,
-            folder,
-            throughput=options.throughput,
-            record_size_bytes=options.record_size_bytes,
-            properties={**QUICK, **(AUTO_JOIN if options.is_dynamic else {})},
-            is_dynamic=options.is_dynamic,
-            sites=sites,
-        )
-        yield Ground(
-            cluster=cluster,
-            network=network,
-            ports=listening,
-            disks=disks,
-            disk_indexes=indexes,
-            is_dynamic=options.is_dynamic,
-        )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Begun:
+    """A fault in force; ``mark`` and ``wall_ms`` are from just before it."""
 
-
-@contextmanager
-def _kept(disks: Disks, indexes: dict[int, int], folder: Path) -> Iterator[None]:
-    """What is on the disks is in the folder too, if this block fails."""
-    try:
-        yield
-    except BaseException:
-        for node_id, index in indexes.items():
-            shutil.copytree(disks.folder(index), folder / f"n{node_id}" / "disk", dirs_exist_ok=True)
-        raise
+    fault: Fault
+    node_id: int
+    hit_leader: bool
+    mark: int
+    wall_ms: int
+    begun_s: float
+    ends_s: float
+    undo: Undo
 
 
 class _Run:
@@ -183,39 +107,52 @@ class _Run:
 
     def _episode(self, episode: Episode) -> None:
         begun_s = time.monotonic()
-        begun: list[tuple[Fault, int, bool, int, int]] = []
-        undo: list[tuple[float, Fault]] = []
-        undos = {}
+        begun: list[_Begun] = []
         for fault in episode:
             self._pass_until(begun_s + fault.begins_s)
-            leader_id = self._journal.leader_id()
-            node = self._faults.target(fault)
-            self._tell(f"{fault}: node {node.node_id}")
-            begun.append((fault, node.node_id, node.node_id == leader_id, self._journal.mark(), _wall_ms()))
-            undos[fault] = self._faults.begin(fault, node)
-            undo.append((time.monotonic() + fault.lasts_s, fault))
-        for until_s, fault in sorted(undo, key=lambda each: each[0]):
-            self._pass_until(until_s)
-            undos[fault]()
+            begun.append(self._begin(fault))
+        for each in sorted(begun, key=lambda each: each.ends_s):
+            self._pass_until(each.ends_s)
+            each.undo()
         self._tell("everything heals")
         self._note_memory()
         self._faults.heal()
         self._wait_until_it_works()
-        for fault, node_id, hit_leader, mark, wall_ms in begun:
-            said = self._journal.acknowledgements(since=mark)
-            is_measured = hit_leader and len(episode) == 1
-            done = Done(
-                at_s=round(begun_s + fault.begins_s - self._begun_s, 1),
-                kind=fault.kind.value,
-                told=str(fault),
-                node_id=node_id,
-                hit_leader=hit_leader,
-                lasted_s=fault.lasts_s,
-                pause_ms=longest_pause_ms(said, begin_ms=wall_ms, end_ms=_wall_ms()),
-                failover_ms=failover_ms(said, begin_ms=wall_ms, former_leader=node_id) if is_measured else None,
-            )
+        for each in begun:
+            done = self._told(each, is_alone=len(begun) == 1)
             self._done.append(done)
             self._watcher.done(done)
+
+    def _begin(self, fault: Fault) -> _Begun:
+        leader_id = self._journal.leader_id()
+        node = self._faults.target(fault)
+        self._tell(f"{fault}: node {node.node_id}")
+        mark, wall_ms, begun_s = self._journal.mark(), _wall_ms(), time.monotonic()
+        undo = self._faults.begin(fault, node)
+        return _Begun(
+            fault=fault,
+            node_id=node.node_id,
+            hit_leader=node.node_id == leader_id,
+            mark=mark,
+            wall_ms=wall_ms,
+            begun_s=begun_s,
+            ends_s=time.monotonic() + fault.lasts_s,
+            undo=undo,
+        )
+
+    def _told(self, begun: _Begun, *, is_alone: bool) -> Done:
+        said = self._journal.acknowledgements(since=begun.mark)
+        is_measured = begun.hit_leader and is_alone and begun.fault.kind not in OF_MANY
+        return Done(
+            at_s=round(begun.begun_s - self._begun_s, 1),
+            kind=begun.fault.kind.value,
+            told=str(begun.fault),
+            node_id=begun.node_id,
+            hit_leader=begun.hit_leader,
+            lasted_s=begun.fault.lasts_s,
+            pause_ms=longest_pause_ms(said, begin_ms=begun.wall_ms, end_ms=_wall_ms()),
+            failover_ms=failover_ms(said, begin_ms=begun.wall_ms, former_leader=begun.node_id) if is_measured else None,
+        )
 
     def _pass_until(self, until_s: float) -> None:
         """Wait, and see whether all live that should. Errors: LocalQuorumError."""

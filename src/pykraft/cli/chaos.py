@@ -22,13 +22,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pykraft.cli.interrupt import ended_by_sigterm
 from pykraft.cli.json_option import json_option
-from pykraft.cli.sim_table import table
 from pykraft.errors import LocalQuorumError, UsageError
 
 if TYPE_CHECKING:
+    from pykraft.chaos.ground import ChaosOptions
     from pykraft.chaos.outcome import Done, Outcome
     from pykraft.chaos.plan import Kind
-    from pykraft.chaos.run import ChaosOptions
 
 SEED_END: Final = 2**32
 MIB: Final = 1024 * 1024
@@ -73,7 +72,7 @@ def chaos(  # noqa: PLR0913 - one argument for each option
     Exit code 0: nothing that was acknowledged is lost or doubled, and all logs are the same. The faults and their order
     come from the seed; when exactly they strike, and who leads then, does not.
     """
-    from pykraft.chaos.run import ChaosOptions
+    from pykraft.chaos.ground import ChaosOptions
     from pykraft.server.workload import TELLING_SIZE_BYTES_MIN
 
     if record_size < TELLING_SIZE_BYTES_MIN:
@@ -217,12 +216,20 @@ def _lines(outcome: Outcome) -> Sequence[str]:
     verdict = outcome.verdict
     faulty = f"{verdict.missing} missing, {verdict.duplicates} doubled, {verdict.steps_back} out of order"
     return [
-        *table(heads, cells),
+        *_table(heads, cells),
         "",
         f"{outcome.episodes} episodes in {outcome.seconds:,.0f} s, {outcome.elections} elections",
         f"{verdict.acknowledged:,} records acknowledged: {faulty}; all logs identical",
         f"a node held {outcome.memory_max_bytes / MIB:,.0f} MiB at most",
     ]
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The first column to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    for first, *others in (heads, *rows):
+        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        yield "  ".join([first.ljust(widths[0]), *cells]).rstrip()
 
 
 def _number(value: int | None) -> str:

@@ -1,0 +1,119 @@
+"""What faults are done to: a quorum ready to start, proxies in front of it, small disks under some of its nodes.
+
+Owns how these are put together. Invariant: whatever happens, the nodes end with the block, and what was on small disks
+is in the folder if it failed. It refuses to know faults.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from pykraft.chaos.disks import Disks
+from pykraft.chaos.network import Network
+from pykraft.chaos.plan import Episode, Kind, episodes
+from pykraft.errors import UsageError
+from pykraft.local.child import Children
+from pykraft.local.cluster import QUICK, Cluster, Site
+from pykraft.local.ports import free_ports
+
+NODES_MIN: Final = 3
+NODES_MAX: Final = 9
+AUTO_JOIN: Final = {"controller.quorum.auto.join.enable": "true"}
+"""A voter of a dynamic quorum whose directory was emptied comes back as another voter, by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChaosOptions:
+    """What is to be run. Errors: UsageError."""
+
+    seed: int
+    seconds: float
+    kinds: tuple[Kind, ...]
+    episodes_max: int | None = None
+    nodes: int = 3
+    is_dynamic: bool = False
+    throughput: int = 500
+    record_size_bytes: int = 100
+
+    def __post_init__(self) -> None:
+        if not NODES_MIN <= self.nodes <= NODES_MAX:
+            raise UsageError(f"--nodes {self.nodes}: give {NODES_MIN} to {NODES_MAX}")
+        if self.seconds <= 0:
+            raise UsageError("--minutes: give more than 0")
+        if not self.kinds:
+            raise UsageError("all kinds of faults are left out")
+
+    def plan(self) -> Iterator[Episode]:
+        """The episodes, of which time runs as many as it can."""
+        return islice(episodes(self.seed, self.kinds, nodes=self.nodes), self.episodes_max)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What faults are done to; ``ports`` are those that nodes listen on, ``disks`` by node id."""
+
+    cluster: Cluster
+    network: Network
+    ports: Mapping[int, int]
+    disks: Disks | None
+    disk_indexes: Mapping[int, int]
+    is_dynamic: bool
+
+
+@contextmanager
+def laid_out(options: ChaosOptions, folder: Path) -> Iterator[Ground]:
+    """The quorum, not yet started, and everything around it. Every second node has a small disk, if any has."""
+    node_ids = range(1, options.nodes + 1)
+    on_disks = [node_id for node_id in node_ids if node_id % 2] if Kind.FULL_DISK in options.kinds else []
+    indexes = {node_id: index for index, node_id in enumerate(on_disks)}
+    published, listening = (dict(zip(node_ids, free_ports(options.nodes), strict=True)) for _ in range(2))
+    with ExitStack() as stack:
+        disks = stack.enter_context(Disks(folder, len(on_disks))) if on_disks else None
+        data: dict[int, Path] = {}
+        if disks is not None:
+            stack.enter_context(_kept(disks, indexes, folder))
+            data = {node_id: disks.folder(index) / "data" for node_id, index in indexes.items()}
+            for path in data.values():
+                path.mkdir()
+        fronts = {node_id: (published[node_id], listening[node_id]) for node_id in node_ids}
+        network = stack.enter_context(Network(fronts, Random(options.seed)))
+        children = stack.enter_context(Children())
+        sites = {
+            node_id: Site(port=listening[node_id], published_port=published[node_id], data=data.get(node_id))
+            for node_id in node_ids
+        }
+        cluster = Cluster(
+            children,
+            folder,
+            throughput=options.throughput,
+            record_size_bytes=options.record_size_bytes,
+            properties={**QUICK, **(AUTO_JOIN if options.is_dynamic else {})},
+            is_dynamic=options.is_dynamic,
+            sites=sites,
+        )
+        yield Ground(
+            cluster=cluster,
+            network=network,
+            ports=listening,
+            disks=disks,
+            disk_indexes=indexes,
+            is_dynamic=options.is_dynamic,
+        )
+
+
+@contextmanager
+def _kept(disks: Disks, indexes: dict[int, int], folder: Path) -> Iterator[None]:
+    """What is on the disks is in the folder too, if this block fails."""
+    try:
+        yield
+    except BaseException:
+        for node_id, index in indexes.items():
+            shutil.copytree(disks.folder(index), folder / f"n{node_id}" / "disk", dirs_exist_ok=True)
+        raise

@@ -1,0 +1,229 @@
+"""Whom a fault is for, which ends of nodes are expected, and that undoing twice does nothing.
+
+What each fault does to real nodes is in `tests.processes.test_real_faults`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any, cast
+
+import pytest
+
+from pykraft.chaos.faults import STORAGE_FAILED, Faults
+from pykraft.chaos.ground import Ground
+from pykraft.chaos.network import Wire
+from pykraft.chaos.plan import Fault, Kind, Role
+from pykraft.errors import LocalQuorumError
+from pykraft.local.cluster import PykraftNode
+
+
+class FakeProcess:
+    def __init__(self) -> None:
+        self.status: int | None = None
+        self.said: list[str] = []
+
+    def kill(self) -> None:
+        self.status = -9
+
+    def pause(self) -> None:
+        self.said.append("pause")
+
+    def resume(self) -> None:
+        self.said.append("resume")
+
+
+class FakeNode:
+    start_mark = 0
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.process = FakeProcess()
+        self.starts = 0
+
+    def start(self, **_: object) -> None:
+        assert self.process.status is not None
+        self.process.status = None
+        self.starts += 1
+
+
+class FakeJournal:
+    def leader_id(self) -> int:
+        return 2
+
+    def wait_for_started(self, node_id: int, *, since: int, process: FakeProcess) -> None:
+        del since
+        if process.status is not None:
+            raise LocalQuorumError(f"node {node_id} ended with {process.status}")
+
+
+class FakeCluster:
+    def __init__(self) -> None:
+        self.nodes = {node_id: FakeNode(node_id) for node_id in (1, 2, 3)}
+        self.journal = FakeJournal()
+
+
+class FakeNetwork:
+    def __init__(self) -> None:
+        self.wires = {(1, 2): Wire(), (2, 1): Wire(), (2, 3): Wire(), (3, 2): Wire()}
+
+    def wire(self, source: int, target: int) -> Wire:
+        return self.wires[source, target]
+
+    def wires_of(self, node_id: int) -> list[Wire]:
+        return [wire for pair, wire in self.wires.items() if node_id in pair]
+
+    def heal(self) -> None:
+        for wire in self.wires.values():
+            wire.heal()
+
+
+class FakeDisks:
+    def __init__(self) -> None:
+        self.full: set[int] = set()
+
+    def fill(self, index: int, *, left_bytes: int) -> None:
+        assert left_bytes > 0
+        self.full.add(index)
+
+    def make_room(self, index: int) -> None:
+        self.full.discard(index)
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.cluster, self.network, self.disks = FakeCluster(), FakeNetwork(), FakeDisks()
+        made: Any = Ground
+        self.faults = Faults(
+            made(
+                cluster=self.cluster,
+                network=self.network,
+                ports={},
+                disks=self.disks,
+                disk_indexes={1: 0, 3: 1},
+                is_dynamic=False,
+            )
+        )
+
+    def node(self, node_id: int) -> PykraftNode:
+        return cast(PykraftNode, self.cluster.nodes[node_id])
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def fault(kind: Kind, role: Role = Role.LEADER, nth: int = 0, **more: Any) -> Fault:
+    return Fault(kind=kind, role=role, nth=nth, begins_s=0.0, lasts_s=1.0, **more)
+
+
+@pytest.mark.parametrize(
+    ("kind", "role", "nth", "node_id"),
+    [
+        (Kind.KILL, Role.LEADER, 1, 2),
+        (Kind.KILL, Role.FOLLOWER, 0, 1),
+        (Kind.KILL, Role.FOLLOWER, 1, 3),
+        (Kind.KILL, Role.FOLLOWER, 2, 1),
+        (Kind.FULL_DISK, Role.LEADER, 1, 3),
+        (Kind.FULL_DISK, Role.FOLLOWER, 0, 1),
+    ],
+)
+def test_a_fault_is_for_a_role_among_those_that_can_have_it(
+    scene: Scene, kind: Kind, role: Role, nth: int, node_id: int
+) -> None:
+    assert scene.faults.target(fault(kind, role, nth)).node_id == node_id
+
+
+def test_only_ends_that_were_brought_about_are_expected(scene: Scene) -> None:
+    scene.faults.require_life()
+    undo = scene.faults.begin(fault(Kind.KILL), scene.node(2))
+    scene.faults.require_life()
+    undo()
+    undo()
+    assert scene.cluster.nodes[2].starts == 1
+    scene.cluster.nodes[2].process.status = 1
+    with pytest.raises(LocalQuorumError, match="node 2 ended with 1, and nothing was done that ends it"):
+        scene.faults.require_life()
+
+
+def test_a_full_disk_ends_a_node_with_its_own_status_only(scene: Scene) -> None:
+    undo = scene.faults.begin(fault(Kind.FULL_DISK), scene.node(3))
+    assert scene.disks.full == {1}
+    scene.cluster.nodes[3].process.status = STORAGE_FAILED
+    scene.faults.require_life()
+    scene.cluster.nodes[3].process.status = 1
+    with pytest.raises(LocalQuorumError):
+        scene.faults.require_life()
+    undo()
+    assert scene.disks.full == set()
+    assert scene.cluster.nodes[3].starts == 1
+    scene.faults.heal()
+    scene.cluster.nodes[3].process.status = STORAGE_FAILED
+    with pytest.raises(LocalQuorumError):
+        scene.faults.require_life()
+
+
+def test_a_node_on_a_disk_that_was_full_may_need_a_second_start(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.faults.begin(fault(Kind.FULL_DISK), scene.node(3))
+    node, others = scene.cluster.nodes[3], scene.cluster.nodes[1]
+    original = scene.cluster.journal.wait_for_started
+
+    def wait_for_started(node_id: int, *, since: int, process: FakeProcess) -> None:
+        if process is node.process and not node.starts:
+            process.status = STORAGE_FAILED
+        original(node_id, since=since, process=process)
+
+    monkeypatch.setattr(scene.cluster.journal, "wait_for_started", wait_for_started)
+    scene.faults.heal()
+    assert node.starts == 1
+    assert others.starts == 0
+
+
+def test_healing_ends_whatever_is_in_force(scene: Scene) -> None:
+    for kind, node_id in [(Kind.KILL, 1), (Kind.FREEZE, 2), (Kind.FULL_DISK, 3), (Kind.PARTITION, 2)]:
+        scene.faults.begin(fault(kind), scene.node(node_id))
+    assert all(wire.is_cut for wire in scene.network.wires.values())
+    scene.faults.heal()
+    assert all(wire == Wire() for wire in scene.network.wires.values())
+    assert scene.disks.full == set()
+    assert [node.process.status for node in scene.cluster.nodes.values()] == [None] * 3
+    assert scene.cluster.nodes[2].process.said == ["pause", "resume"]
+
+
+def test_wires_are_changed_and_healed(scene: Scene) -> None:
+    wires = scene.network.wires
+    slow = fault(Kind.SLOW_LINK, bandwidth=1_000, latency_ms=50)
+    undo = scene.faults.begin(slow, scene.node(2))
+    assert {(wire.bandwidth, wire.latency_s) for wire in wires.values()} == {(1_000.0, 0.05)}
+    undo()
+    undo = scene.faults.begin(fault(Kind.RESETS), scene.node(1))
+    assert [pair for pair, wire in wires.items() if wire.reset_share] == [(1, 2), (2, 1)]
+    undo()
+    undo = scene.faults.begin(fault(Kind.ONE_WAY_CUT, is_inbound=True), scene.node(2))
+    assert [pair for pair, wire in wires.items() if wire.is_cut] == [(1, 2), (3, 2)]
+    undo()
+    undo = scene.faults.begin(fault(Kind.ONE_WAY_CUT), scene.node(2))
+    assert [pair for pair, wire in wires.items() if wire.is_cut] == [(2, 1), (2, 3)]
+    undo()
+    assert all(wire == Wire() for wire in wires.values())
+
+
+def test_all_are_killed_at_once_and_start_at_once(scene: Scene) -> None:
+    undo = scene.faults.begin(fault(Kind.RESTART_ALL), scene.node(1))
+    assert [node.process.status for node in scene.cluster.nodes.values()] == [-9] * 3
+    scene.faults.require_life()
+    undo()
+    assert [node.starts for node in scene.cluster.nodes.values()] == [1] * 3
+
+
+def test_an_emptied_directory_is_there_and_empty(scene: Scene, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    (data / "partition-0").mkdir(parents=True)
+    (data / "partition-0" / "file").write_bytes(Random(1).randbytes(10))
+    (data / "meta.properties").touch()
+    node: Any = scene.cluster.nodes[1]
+    node.partition = data / "partition-0"
+    scene.faults._empty(node)
+    assert list(data.iterdir()) == []

@@ -1,0 +1,58 @@
+"""What is asked for is checked before anything starts; and what was on small disks outlives a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykraft.chaos.ground import ChaosOptions, laid_out
+from pykraft.chaos.plan import Kind
+from pykraft.errors import UsageError
+from pykraft.properties import parse_properties
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        ({"nodes": 2}, "--nodes 2: give 3 to 9"),
+        ({"nodes": 10}, "--nodes 10: give 3 to 9"),
+        ({"seconds": 0}, "--minutes: give more than 0"),
+        ({"kinds": ()}, "all kinds of faults are left out"),
+    ],
+)
+def test_wrong_options_are_refused(wrong: Mapping[str, Any], problem: str) -> None:
+    right: dict[str, Any] = {"seed": 1, "seconds": 1, "kinds": (Kind.KILL,)}
+    with pytest.raises(UsageError, match=problem):
+        ChaosOptions(**{**right, **wrong})
+
+
+def test_a_plan_ends_where_it_should() -> None:
+    assert len(list(ChaosOptions(seed=1, seconds=1, kinds=tuple(Kind), episodes_max=7).plan())) == 7
+
+
+def test_nodes_are_found_at_their_proxies(tmp_path: Path) -> None:
+    with laid_out(ChaosOptions(seed=1, seconds=1, kinds=(Kind.KILL,)), tmp_path) as ground:
+        assert ground.disks is None
+        assert sorted(ground.cluster.nodes) == [1, 2, 3]
+        for node_id, node in ground.cluster.nodes.items():
+            told = parse_properties(node.config.read_text())
+            assert told["listeners"] == f"PLAINTEXT://127.0.0.1:{ground.ports[node_id]}"
+            assert told["advertised.listeners"] == f"PLAINTEXT://127.0.0.1:{node.port}"
+            assert f"{node_id}@127.0.0.1:{node.port}" in told["controller.quorum.voters"]
+            assert node.port != ground.ports[node_id]
+
+
+def test_what_is_on_small_disks_outlives_a_failure(tmp_path: Path) -> None:
+    def fail() -> None:
+        with laid_out(ChaosOptions(seed=1, seconds=1, kinds=(Kind.FULL_DISK,)), tmp_path) as ground:
+            assert ground.disk_indexes == {1: 0, 3: 1}
+            (ground.cluster.nodes[3].partition.parent / "file").write_text("what it wrote")
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        fail()
+    assert (tmp_path / "n3" / "disk" / "data" / "file").read_text() == "what it wrote"
+    assert not (tmp_path / "n2" / "disk").exists()

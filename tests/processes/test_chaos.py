@@ -1,0 +1,47 @@
+"""`pykraft chaos` in its short form, as an operator runs it: static voters and dynamic ones, between them every kind.
+
+The faults are those of fixed seeds; when they strike is up to the machine.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pykraft.chaos.plan import Kind
+from tests.processes.commands import run
+
+KINDS = {
+    "static": (Kind.KILL, Kind.FREEZE, Kind.FULL_DISK, Kind.SLOW_LINK, Kind.ONE_WAY_CUT, Kind.SILENT_READER),
+    "dynamic": (
+        Kind.STOP,
+        Kind.RESTART_ALL,
+        Kind.PAUSE,
+        Kind.RESETS,
+        Kind.PARTITION,
+        Kind.WIPE,
+        Kind.WIPE_AND_LAG,
+        Kind.FEW_DESCRIPTORS,
+    ),
+}
+
+
+@pytest.mark.processes
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("quorum", KINDS)
+def test_nothing_acknowledged_is_lost(tmp_path: Path, quorum: str) -> None:
+    names = [kind.value for kind in KINDS[quorum]]
+    words = ("--quorum", quorum, "--minutes", "3", "--episodes", str(len(names)), "--only", ",".join(names))
+    done = run("chaos", "--seed", "14", *words, "--dir", str(tmp_path), "--json", timeout_s=220)
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout)
+    assert {fault["kind"] for fault in outcome["faults"]} == set(names)
+    assert outcome["verdict"]["missing"] == outcome["verdict"]["duplicates"] == 0
+    assert outcome["verdict"]["acknowledged"] >= 100 * len(names)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_short_form_does_every_kind() -> None:
+    assert {kind for kinds in KINDS.values() for kind in kinds} == set(Kind)
