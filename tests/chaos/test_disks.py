@@ -24,6 +24,7 @@ def write(path: Path, count: int) -> int:
     return 0
 
 
+@pytest.mark.processes
 def test_a_full_disk_refuses_and_takes_again(tmp_path: Path) -> None:
     with Disks(tmp_path, 2) as disks:
         first, second = (disks.folder(index) / "file" for index in range(2))
@@ -48,6 +49,7 @@ def test_a_machine_that_mounts_nothing_says_so(tmp_path: Path, monkeypatch: pyte
         Disks(tmp_path, 1)
 
 
+@pytest.mark.processes
 def test_what_cannot_be_done_is_told(tmp_path: Path) -> None:
     with Disks(tmp_path, 1) as disks:
         assert write(disks.folder(0) / "file", 1 << 20) == 0

@@ -45,6 +45,7 @@ def test_nodes_are_found_at_their_proxies(tmp_path: Path) -> None:
             assert node.port != ground.ports[node_id]
 
 
+@pytest.mark.processes
 def test_what_is_on_small_disks_outlives_a_failure(tmp_path: Path) -> None:
     def fail() -> None:
         with laid_out(ChaosOptions(seed=1, seconds=1, kinds=(Kind.FULL_DISK,)), tmp_path) as ground:

@@ -9,8 +9,9 @@ import pytest
 from pykraft.client.journal_check import Verdict
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Children
-from pykraft.local.cluster import QUICK, Cluster
+from pykraft.local.cluster import QUICK, Cluster, Site
 from pykraft.local.logs import read_stream
+from pykraft.local.ports import free_ports
 
 pytestmark = pytest.mark.processes
 
@@ -98,3 +99,18 @@ def test_a_quorum_finishes_well_or_says_why_not(
     with pytest.raises(LocalQuorumError, match=told):
         cluster.finish()
     assert checked == [7] * bool(problems)
+
+
+def test_a_node_may_have_its_log_elsewhere_another_port_and_few_descriptors(children: Children, tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    site = Site(port=port, published_port=port, data=elsewhere)
+    cluster = Cluster(children, tmp_path, size=1, throughput=500, properties=QUICK, sites={1: site})
+    (node,) = cluster.nodes.values()
+    node.start(descriptors_max=300)
+    cluster.journal.wait_for_acknowledged(100, since=0)
+    limits = Path(f"/proc/{node.process.pid}/limits").read_text(encoding="utf-8")
+    assert [line.split()[3:5] for line in limits.splitlines() if "open files" in line] == [["300", "300"]]
+    assert (elsewhere / "meta.properties").exists()
+    assert node.port == port
