@@ -162,3 +162,48 @@ def test_a_control_batch_comes_after_all_that_was_taken_and_lets_it_go() -> None
     assert (control.epoch, control.timestamp_ms, control.handles) == (5, NOW.wall_ms + 3, ())
     assert (last.base_offset, last.handles) == (11, (2,))
     assert accumulation().add_control(records, NOW) == 7
+
+
+def filled(*, waiting_max: int = 2) -> Accumulation:
+    """Batches of up to 400 bytes, filled up to 100."""
+    header = BATCH_HEADER_SIZE_BYTES
+    return Accumulation(
+        epoch=Epoch(5),
+        base_offset=Offset(7),
+        linger_ms=20,
+        size_bytes_max=header + 400,
+        waiting_max=waiting_max,
+        fill_size_bytes=header + 100,
+    )
+
+
+@pytest.mark.conformance(112)
+def test_a_batch_is_filled_up_to_what_a_fetch_brings_and_only_a_single_proposal_is_larger() -> None:
+    gathered = filled()
+    for handle, size_bytes in enumerate((60, 40, 1, 300, 50), start=1):
+        assert gathered.add(handle=handle, count=1, size_bytes=size_bytes, now=NOW) is not None
+    assert [batch.handles for batch in gathered.drain()] == [(1, 2), (3,), (4,), (5,)]
+
+
+def test_many_small_batches_may_wait_but_no_more_bytes_than_of_large_ones() -> None:
+    gathered = filled(waiting_max=2)
+    sizes = [100] * 20
+    taken = [gathered.add(handle=at, count=1, size_bytes=size, now=NOW) is not None for at, size in enumerate(sizes)]
+    assert taken == [True] * 4 + [False] * 16
+    gathered.drain()
+    large = [gathered.add(handle=at, count=1, size_bytes=400, now=NOW) is not None for at in range(5)]
+    assert large == [True, True, False, False, False]
+    gathered.drain()
+    assert gathered.is_empty
+    assert gathered.add(handle=1, count=1, size_bytes=400, now=NOW) is not None
+
+
+def test_a_backlog_is_drained_one_batch_at_a_time_and_flushed_without_lingering() -> None:
+    gathered = filled()
+    gathered.add(handle=1, count=1, size_bytes=100, now=NOW)
+    gathered.add(handle=2, count=1, size_bytes=100, now=NOW)
+    gathered.flush()
+    gathered.flush()
+    assert (gathered.waiting_count, gathered.due_ms()) == (2, 0)
+    drained = [gathered.drain_one() for _ in range(3)]
+    assert [batch.handles if batch else None for batch in drained] == [(1,), (2,), None]

@@ -125,3 +125,16 @@ def test_an_acknowledgement_of_what_never_was_is_our_bug() -> None:
         heard(state, node_id, 99)
     with pytest.raises(AssertionError):
         advance_high_watermark(made, state)
+
+
+def test_a_backlog_is_appended_batch_by_batch_a_step_for_each() -> None:
+    made, state = leading()
+    for handle in (1, 2):
+        state.accumulation.add(handle=handle, count=1, size_bytes=1_000, now=NOW)
+    state.accumulation.flush()
+    for handle in (1, 2):
+        drain_if_due(made, state, NOW)
+        (batch,) = only(done(made), AppendBatches).batches
+        assert batch.handles == (handle,)
+    drain_if_due(made, state, NOW)
+    assert done(made) == []

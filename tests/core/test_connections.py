@@ -97,3 +97,16 @@ def test_bootstrap_servers_are_asked_one_at_a_time_in_a_circle_from_a_random_sta
     peers.expire(20)
     peers.sent(9, 20)
     assert peers.choose(PEERS, Random(1)) is None
+
+
+def test_an_answer_that_arrives_fast_enough_has_another_request_timeout() -> None:
+    peers = Connections(request_timeout_ms=100, retry_backoff_ms=20, floor_bytes=10)
+    asked = peers.sent(2, 0)
+    assert not peers.progressed(2, asked + 1, 50, 100, 90)
+    assert not peers.progressed(3, asked, 50, 100, 90)
+    assert not peers.progressed(2, asked, 9, 100, 90)
+    assert peers.next_deadline_ms() == 100
+    assert peers.progressed(2, asked, 10, 100, 90)
+    assert peers.next_deadline_ms() == 190
+    peers.expire(190)
+    assert peers.is_backing_off(2)

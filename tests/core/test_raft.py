@@ -162,7 +162,18 @@ EVENTS: Mapping[str, list[Event]] = {
         events.DownloadFailed(snapshot_id=place(30, 5), reason="damaged"),
         events.SnapshotsExpired(oldest_kept=place(3, 1)),
     ],
-    "time": [events.TimerDue()],
+    "time": [
+        events.TimerDue(),
+        *(
+            events.AnswersProgressed(
+                arriving=(
+                    events.AnswerArriving(peer_id=2, correlation_id=0, received_bytes=received, size_bytes=10**6),
+                ),
+                leaving=(events.AnswerLeaving(request_id=7, sent_bytes=received, size_bytes=10**6),),
+            )
+            for received in (0, 10**6)
+        ),
+    ],
     "application": [
         *(
             events.Proposed(handle=1, epoch=Epoch(epoch), count=count, size_bytes=9)

@@ -135,6 +135,8 @@ class FakePorts:
         self.dialed: list[tuple[ConnectionId, Endpoint]] = []
         self.sent: list[tuple[ConnectionId, bytes]] = []
         self.closed: list[ConnectionId] = []
+        self.received: dict[ConnectionId, tuple[int, int]] = {}
+        self.unsent: dict[ConnectionId, int] = {}
         self.jobs: list[Job] = []
         self.reads: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
         self.wake_ms: int | None = None
@@ -150,6 +152,12 @@ class FakePorts:
     def send(self, connection: ConnectionId, parts: Sequence[Buffer]) -> None:
         (frame,) = FrameReader(2**24).feed(b"".join(parts))
         self.sent.append((connection, bytes(frame)))
+
+    def received_size_bytes(self, connection: ConnectionId) -> tuple[int, int]:
+        return self.received.get(connection, (0, 0))
+
+    def unsent_size_bytes(self, connection: ConnectionId) -> int:
+        return self.unsent.get(connection, 0)
 
     def close(self, connection: ConnectionId) -> None:
         self.closed.append(connection)

@@ -70,6 +70,7 @@ def test_an_append_goes_through_when_prepared_ones_fill_the_buffer() -> None:
         )
     assert [type(outcome) for outcome in prepared] == [Rejected, Rejected]
     outcomes = node.propose(b"p" * 600)
+    cluster.settle()
     node.flush()
     assert [type(outcome) for outcome in outcomes] == [Committed]
     assert [type(outcome) for outcome in prepared] == [Rejected, Rejected, Committed, Committed]

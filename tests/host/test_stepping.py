@@ -77,3 +77,19 @@ def test_after_each_call_the_next_wake_up_is_what_the_core_asks_for() -> None:
     host.on_tick(at(first))
     assert ports.wake_ms is not None
     assert ports.wake_ms > first
+
+
+def test_the_core_hears_of_answers_that_move_before_it_acts_on_a_deadline() -> None:
+    cluster = Cluster(voters=3)
+    cluster.run_until_committed(1)
+    leader = cluster.leader()
+    follower = cluster.others(leader)[0]
+    epoch = leader.running.epoch
+    cluster.cut(leader)
+    for number in range(1, 100):
+        if cluster.is_dialed_by(follower, ConnectionId(number)):
+            follower.received[ConnectionId(number)] = (500_000, 1_000_000)
+    cluster.run(2_500)
+    assert (follower.running.role, follower.running.epoch) == ("follower", epoch), "half of the answer has come"
+    cluster.run(5_000)
+    assert follower.running.epoch > epoch, "nothing more has come"

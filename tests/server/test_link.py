@@ -195,3 +195,25 @@ def test_when_a_peer_was_heard_of_last() -> None:
     world.loop.run_until(5.0)
     world.link.data_received(b"\0")
     assert world.link.heard_s == 5.0
+
+
+def test_how_much_of_a_frame_has_come() -> None:
+    world = World()
+    assert world.link.received_size_bytes == (0, 0)
+    stream = framed(b"x" * 5_000)
+    world.link.data_received(stream[:3])
+    assert world.link.received_size_bytes == (0, 0)
+    world.link.data_received(stream[3:1_004])
+    assert world.link.received_size_bytes == (1_000, 5_000)
+    world.link.data_received(stream[1_004:])
+    assert world.link.received_size_bytes == (0, 0)
+
+
+def test_how_much_was_not_confirmed() -> None:
+    world = World()
+    world.transport.unsent_size_bytes = 7
+    assert world.link.unsent_size_bytes == 7
+    world.transport.is_closed = True
+    assert world.link.unsent_size_bytes == 0
+    unmade = Link(world.owner, ConnectionId(2), listener=None, loop=world.loop.as_loop, frame_size_bytes_max=9)
+    assert unmade.unsent_size_bytes == 0

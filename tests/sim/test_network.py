@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pykraft.host.ports import ConnectionId
 from pykraft.sim.clock import Clock
 from pykraft.sim.network import End, Network, Slowness, Weather
+from pykraft.sim.scenario import Links
 from pykraft.types import Endpoint
 
 LENGTH = bytes(4)
@@ -296,3 +297,64 @@ def test_in_the_end_nothing_is_held_back() -> None:
     pair.network.calm()
     pair.run()
     assert pair.far.frames == [b"old"]
+
+
+def slow_pair(byte_us: int) -> Pair:
+    pair = Pair()
+    pair.network.slow(1, 2, Slowness(delay_us=0, byte_us=byte_us))
+    assert not pair.network.is_usual
+    return pair
+
+
+def test_how_much_of_a_frame_is_through_is_known_at_both_ends() -> None:
+    pair = slow_pair(1_000)
+    assert pair.network.received_size_bytes(pair.far_connection) == (0, 0)
+    assert pair.network.received_size_bytes(ConnectionId(99)) == (0, 0)
+    assert pair.network.unsent_size_bytes(ConnectionId(99)) == 0
+    pair.say(b"x" * 100)
+    sent_us = pair.clock.now_us
+    assert pair.network.received_size_bytes(pair.far_connection) == (0, 0), "nothing has come yet"
+    pair.clock.after(60_000, lambda: None)
+    while pair.clock.now_us < sent_us + 60_000:
+        pair.clock.advance()
+    arrived_bytes, size_bytes = pair.network.received_size_bytes(pair.far_connection)
+    assert size_bytes == 100
+    assert 30 < arrived_bytes <= 60
+    assert pair.network.unsent_size_bytes(pair.connection) == 100 - arrived_bytes
+    assert pair.network.unsent_between(1, 2) == 0, "what was dialed carries no answers"
+    pair.network.cut(1, 2)
+    assert pair.network.received_size_bytes(pair.far_connection) == (0, 0)
+    assert not pair.network.is_usual
+    pair.network.mend(1, 2)
+    pair.run()
+    assert pair.far.frames in ([], [b"x" * 100])
+
+
+def test_answers_that_are_not_through_add_up() -> None:
+    pair = Pair()
+    pair.network.slow(2, 1, Slowness(delay_us=0, byte_us=1_000))
+    for _ in range(2):
+        pair.network.send(pair.far_connection, [LENGTH + b"y" * 50])
+    assert pair.network.unsent_between(2, 1) == 100
+    pair.run()
+    assert pair.network.unsent_between(2, 1) == 0
+    pair.network.calm()
+    assert pair.network.is_usual
+
+
+def test_all_links_of_a_world_may_have_a_bandwidth() -> None:
+    weather = Weather.draw(Links(byte_us=(1_000,)), Random(1))
+    clock = Clock()
+    network = Network(clock, Random(1), weather)
+    near, far = Recorder(1), Recorder(2)
+    network.attach(near)
+    network.attach(far)
+    connection = network.dial(near, Endpoint("node-2", 2))
+    while clock.advance():
+        pass
+    before_us = clock.now_us
+    network.send(connection, [LENGTH, b"z" * 1_000])
+    while clock.advance():
+        pass
+    assert far.frames == [b"z" * 1_000]
+    assert clock.now_us - before_us >= 1_000_000

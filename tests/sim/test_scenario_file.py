@@ -56,7 +56,7 @@ def test_a_file_without_kinds_of_faults_keeps_those_of_the_default(tmp_path: Pat
     [
         ("[cluster", "is not TOML"),
         ("[clusters]\nvoters = [3]", "there is no table 'clusters': choose of cluster, course, faults"),
-        ("[cluster]\nvoter = [3]", "there is no cluster.voter: choose of observers, voters"),
+        ("[cluster]\nvoter = [3]", "there is no cluster.voter: choose of absent, observers, voters"),
         ("cluster = 3", "cluster is a table"),
         ("[cluster]\nvoters = 3", r"cluster.voters = 3: give a list of whole numbers"),
         ("[cluster]\nvoters = []", r"cluster.voters = \[\]: give a list"),

@@ -1,8 +1,9 @@
 """What a leader was asked to append and has not yet handed to storage.
 
 Proposals gather in one open batch until the linger time is over or the batch is full; so one fsync serves
-many of them. All records of one proposal stay in one batch, which makes them atomic. Bounded by the number
-of batches that wait while storage is behind.
+many of them. All records of one proposal stay in one batch, which makes them atomic. A batch is filled up to what
+one Fetch answer brings; only a single proposal that needs more may be larger. Bounded by the number and the size of
+the batches that wait while storage is behind.
 
 A proposal can be prepared only: it has its offset, and it and all after it stay here until they are scheduled, so that
 several batches become visible together.
@@ -26,14 +27,26 @@ class Accumulation:
     """Open and waiting batches of one leader's term."""
 
     def __init__(
-        self, *, epoch: Epoch, base_offset: Offset, linger_ms: int, size_bytes_max: int, waiting_max: int
+        self,
+        *,
+        epoch: Epoch,
+        base_offset: Offset,
+        linger_ms: int,
+        size_bytes_max: int,
+        waiting_max: int,
+        fill_size_bytes: int | None = None,
     ) -> None:
+        """``waiting_max`` full batches of ``size_bytes_max`` may wait; those of ``fill_size_bytes`` may be more."""
+        fill_size_bytes = min(size_bytes_max, fill_size_bytes or size_bytes_max)
         self.next_offset = base_offset
         self._epoch = epoch
         self._linger_ms = linger_ms
         self._size_bytes_max = size_bytes_max - BATCH_HEADER_SIZE_BYTES
-        self._waiting_max = waiting_max
-        self._waiting: deque[PlannedBatch] = deque()
+        self._fill_size_bytes = fill_size_bytes - BATCH_HEADER_SIZE_BYTES
+        self._waiting_max = waiting_max * (size_bytes_max // fill_size_bytes)
+        self._waiting_size_bytes_max = waiting_max * self._size_bytes_max
+        self._waiting_size_bytes = 0
+        self._waiting: deque[tuple[PlannedBatch, int]] = deque()
         self._handles: list[int] = []
         self._base_offset = base_offset
         self._size_bytes = 0
@@ -55,10 +68,10 @@ class Accumulation:
         assert self.fits(size_bytes)
         assert count >= 1
         begins_hold = is_prepared and self.held_from is None
-        if self._handles and (begins_hold or self._size_bytes + size_bytes > self._size_bytes_max):
+        if self._handles and (begins_hold or self._size_bytes + size_bytes > self._fill_size_bytes):
             self._complete()
         if not self._handles:
-            if len(self._waiting) >= self._waiting_max:
+            if len(self._waiting) >= self._waiting_max or self._waiting_size_bytes >= self._waiting_size_bytes_max:
                 return None
             self._begun = now
             self._base_offset = self.next_offset
@@ -77,40 +90,61 @@ class Accumulation:
 
         It schedules what was prepared before it, so that it can be drained at once.
         """
-        self.schedule()
-        if self._handles:
-            self._complete()
+        self.flush()
         base_offset = self.next_offset
         self.next_offset = Offset(base_offset + len(records))
-        self._waiting.append(
-            PlannedBatch(
-                base_offset=base_offset,
-                end_offset=self.next_offset,
-                epoch=self._epoch,
-                timestamp_ms=now.wall_ms,
-                control=records,
-            )
+        batch = PlannedBatch(
+            base_offset=base_offset,
+            end_offset=self.next_offset,
+            epoch=self._epoch,
+            timestamp_ms=now.wall_ms,
+            control=records,
         )
+        self._waiting.append((batch, 0))
         return base_offset
 
     def schedule(self) -> None:
         """All that was prepared may be drained."""
         self.held_from = None
 
+    def flush(self) -> None:
+        """All that was taken may be drained, and lingers no more."""
+        self.schedule()
+        if self._handles:
+            self._complete()
+
+    @property
+    def is_empty(self) -> bool:
+        """True when all that was taken is in the log."""
+        return not self._handles and not self._waiting
+
+    @property
+    def waiting_count(self) -> int:
+        """Batches that are full, or complete for another reason, and not yet in the log."""
+        return len(self._waiting)
+
     def due_ms(self) -> int | None:
         """When there is something to drain (mono ms; the past when a full batch waits), or None."""
-        if self._waiting and self._is_free(self._waiting[0]):
+        if self._waiting and self._is_free(self._waiting[0][0]):
             return 0
         return self._begun.mono_ms + self._linger_ms if self._begun and self.held_from is None else None
 
     def drain(self) -> tuple[PlannedBatch, ...]:
         """All batches in order but those that are only prepared."""
-        if self._handles and self.held_from is None:
-            self._complete()
         batches: list[PlannedBatch] = []
-        while self._waiting and self._is_free(self._waiting[0]):
-            batches.append(self._waiting.popleft())
+        while batch := self.drain_one():
+            batches.append(batch)
         return tuple(batches)
+
+    def drain_one(self) -> PlannedBatch | None:
+        """The oldest batch, if it is not only prepared."""
+        if not self._waiting and self._handles and self.held_from is None:
+            self._complete()
+        if not self._waiting or not self._is_free(self._waiting[0][0]):
+            return None
+        batch, size_bytes = self._waiting.popleft()
+        self._waiting_size_bytes -= size_bytes
+        return batch
 
     def close(self) -> tuple[int, ...]:
         """End of the term: the handles of all proposals that never reached the log."""
@@ -122,15 +156,15 @@ class Accumulation:
 
     def _complete(self) -> None:
         assert self._begun is not None
-        self._waiting.append(
-            PlannedBatch(
-                base_offset=self._base_offset,
-                end_offset=self.next_offset,
-                epoch=self._epoch,
-                timestamp_ms=self._begun.wall_ms,
-                handles=tuple(self._handles),
-            )
+        batch = PlannedBatch(
+            base_offset=self._base_offset,
+            end_offset=self.next_offset,
+            epoch=self._epoch,
+            timestamp_ms=self._begun.wall_ms,
+            handles=tuple(self._handles),
         )
+        self._waiting.append((batch, self._size_bytes))
+        self._waiting_size_bytes += self._size_bytes
         self._handles = []
         self._size_bytes = 0
         self._begun = None

@@ -35,11 +35,17 @@ def append_planned(replica: Replica, leader: Leader, batches: tuple[PlannedBatch
 
 
 def drain_if_due(replica: Replica, leader: Leader, now: Instant) -> None:
-    """Append what has lingered long enough, unless storage is too far behind already."""
+    """Append the oldest batch that has lingered long enough, unless storage is too far behind already.
+
+    One batch a step: the host encodes it before it looks at anything else, and a backlog of small records takes
+    seconds to encode. The next batch is due at once, so the next step follows as soon as the host has read its sockets.
+    """
     due_ms = leader.accumulation.due_ms()
     if due_ms is None or due_ms > now.mono_ms or not may_drain(replica):
         return
-    append_planned(replica, leader, leader.accumulation.drain())
+    batch = leader.accumulation.drain_one()
+    assert batch is not None, "what is due can be drained"
+    append_planned(replica, leader, (batch,))
 
 
 def may_drain(replica: Replica) -> bool:

@@ -1,5 +1,7 @@
 """Which peer may be asked next: at most one request in flight to each, a pause after a failure.
 
+A request has one request timeout for its answer, and more while enough of that answer arrives (`AnswerPace`).
+
 Owns the raft-level correlation ids: an answer counts only if it answers the newest request to its peer, and
 every transition of the state machine forgets them all, so that what was asked in another state or epoch
 is never applied. Knows no endpoints beyond passing them on and no sockets at all.
@@ -13,20 +15,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
+from pykraft.core.answer_pace import AnswerPace
 from pykraft.core.effects import Peer
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _InFlight:
     correlation_id: int
     deadline_ms: int
+    pace: AnswerPace
 
 
 class Connections:
     """Requests in flight and back-offs, by peer id."""
 
-    def __init__(self, *, request_timeout_ms: int, retry_backoff_ms: int) -> None:
+    def __init__(self, *, request_timeout_ms: int, retry_backoff_ms: int, floor_bytes: int = 1) -> None:
+        """``floor_bytes`` of an answer have to arrive in each request timeout for its request to be waited for."""
         self._request_timeout_ms = request_timeout_ms
+        self._floor_bytes = floor_bytes
         self._retry_backoff_ms = retry_backoff_ms
         self._in_flight: dict[int, _InFlight] = {}
         self._backing_off: dict[int, int] = {}
@@ -55,8 +61,19 @@ class Connections:
         assert self.is_ready(peer_id)
         correlation_id = self._next_correlation_id
         self._next_correlation_id += 1
-        self._in_flight[peer_id] = _InFlight(correlation_id, now_ms + self._request_timeout_ms)
+        pace = AnswerPace(begun_ms=now_ms, window_ms=self._request_timeout_ms, floor_bytes=self._floor_bytes)
+        self._in_flight[peer_id] = _InFlight(correlation_id, now_ms + self._request_timeout_ms, pace)
         return correlation_id
+
+    def progressed(self, peer_id: int, correlation_id: int, received_bytes: int, size_bytes: int, now_ms: int) -> bool:
+        """Note how far an answer is; True when it moves fast enough to be waited for another request timeout."""
+        request = self._in_flight.get(peer_id)
+        if request is None or request.correlation_id != correlation_id:
+            return False
+        if not request.pace.advance(received_bytes, size_bytes, now_ms):
+            return False
+        request.deadline_ms = now_ms + self._request_timeout_ms
+        return True
 
     def received(self, peer_id: int, correlation_id: int) -> bool:
         """Note an answer; False when it answers nothing that is still asked."""

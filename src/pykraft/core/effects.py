@@ -166,6 +166,7 @@ class ReplyFetch:
 
     The offsets are equal when there is nothing to send; otherwise at least one whole batch is sent. If the
     log was truncated between this effect and the read, the host answers NOT_LEADER_OR_FOLLOWER instead.
+    ``is_watched``: the host tells how far the answer has left (`events.AnswerLeaving`).
     """
 
     after: Io
@@ -174,6 +175,7 @@ class ReplyFetch:
     fetch_offset: Offset
     end_offset: Offset
     size_bytes_max: int
+    is_watched: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,12 +183,14 @@ class ReplySnapshot:
     """Answer a FetchSnapshot with bytes of the snapshot that ``message`` names, at most ``size_bytes_max``.
 
     The host tells its size; beyond that it answers POSITION_OUT_OF_RANGE, and SNAPSHOT_NOT_FOUND for one that went.
+    ``is_watched`` as in `ReplyFetch`.
     """
 
     after: Io
     request_id: int
     message: FetchSnapshotResponse
     size_bytes_max: int
+    is_watched: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,36 @@ class SendFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerArriving:
+    """So much of the answer to this request has come, of ``size_bytes`` with its header."""
+
+    peer_id: int
+    correlation_id: int
+    received_bytes: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerLeaving:
+    """So much of the answer to this request has left this machine, as far as its kernel knows."""
+
+    request_id: int
+    sent_bytes: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswersProgressed:
+    """How far unfinished answers are; comes before the step at which a deadline of the core is over.
+
+    ``leaving`` are those that the core wanted watched (`effects.ReplyFetch`).
+    """
+
+    arriving: tuple[AnswerArriving, ...] = ()
+    leaving: tuple[AnswerLeaving, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Persisted:
     """Every storage job up to and including ``io`` is durable."""
 
@@ -148,6 +178,7 @@ Event: TypeAlias = (
     RequestReceived
     | ResponseReceived
     | SendFailed
+    | AnswersProgressed
     | Persisted
     | Proposed
     | AppendsScheduled

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pykraft.core.answer_pace import AnswerPace
 from pykraft.types import Instant, NodeId, Offset, ReplicaKey, VoterSet
 
 OBSERVER_SESSION_MS = 300_000
@@ -18,9 +19,25 @@ OBSERVERS_MAX = 10_000
 """Observers remembered at one time; the longest silent one makes room."""
 
 
+ANSWER_SHARE_MIN = 64
+"""An answer is never made smaller than this part of what was asked for."""
+
+
+@dataclass(slots=True, kw_only=True)
+class AnswerUnderWay:
+    """The newest answer with records or with bytes of a snapshot, until the next request of its receiver."""
+
+    request_id: int
+    size_bytes_max: int
+    pace: AnswerPace
+
+
 @dataclass(slots=True, kw_only=True)
 class ReplicaProgress:
-    """One replica as seen by its fetches. Wall clock times are -1, mono times None, until known."""
+    """One replica as seen by its fetches. Wall clock times are -1, mono times None, until known.
+
+    ``carried_bytes`` is what an answer may bring because more took too long; None for as much as is asked for.
+    """
 
     key: ReplicaKey
     end_offset: Offset | None = None
@@ -28,6 +45,30 @@ class ReplicaProgress:
     fetched_wall_ms: int = -1
     caught_up_wall_ms: int = -1
     leader_end_offset: Offset | None = None
+    answer: AnswerUnderWay | None = None
+    carried_bytes: int | None = None
+
+    def answers(self, request_id: int, asked_bytes: int, now_ms: int, *, timeout_ms: int, floor_bytes: int) -> int:
+        """Note an answer that leaves now; returns how many bytes it may bring of those that are asked for."""
+        size_bytes_max = asked_bytes if self.carried_bytes is None else min(asked_bytes, self.carried_bytes)
+        pace = AnswerPace(begun_ms=now_ms, window_ms=timeout_ms, floor_bytes=floor_bytes)
+        self.answer = AnswerUnderWay(request_id=request_id, size_bytes_max=size_bytes_max, pace=pace)
+        return size_bytes_max
+
+    def asks_again(self, asked_bytes: int, now_ms: int) -> None:
+        """The next request came: let the next answer bring what the link, and the disk behind it, can carry.
+
+        Half as much after an answer that took longer than half a timeout, perhaps because it was thrown away; twice as
+        much after one that took less than an eighth of it.
+        """
+        answer, self.answer = self.answer, None
+        if answer is None:
+            return
+        took_ms, timeout_ms = now_ms - answer.pace.begun_ms, answer.pace.window_ms
+        if took_ms * 2 > timeout_ms:
+            self.carried_bytes = max(1, asked_bytes // ANSWER_SHARE_MIN, answer.size_bytes_max // 2)
+        elif self.carried_bytes is not None and took_ms * 8 < timeout_ms:
+            self.carried_bytes = None if self.carried_bytes * 2 >= asked_bytes else self.carried_bytes * 2
 
     def fetched(self, fetch_offset: Offset, leader_end_offset: Offset, now: Instant) -> None:
         """Note a valid Fetch at this offset while the leader's log ended at ``leader_end_offset``."""
@@ -74,6 +115,13 @@ class Progress:
         self.voters = after
         kept = {id(seen) for seen in after.values()}
         self._observers.update({seen.key: seen for seen in before if id(seen) not in kept})
+
+    def known(self, key: ReplicaKey | None) -> ReplicaProgress | None:
+        """The voter or observer with this key, if it has fetched or is a voter."""
+        if key is None:
+            return None
+        voter = self.voters.get(key.id)
+        return voter if voter is not None and voter.key.matches(key) else self._observers.get(key)
 
     def observer(self, key: ReplicaKey) -> ReplicaProgress | None:
         """What this observer has fetched, if it has."""

@@ -87,6 +87,7 @@ class Raft:
         An only voter leads at once.
         """
         replica = self._replica
+        replica.now_ms = now.mono_ms
         begin(replica, now)
         poll(replica, now)
         return replica.outbox.take(now.mono_ms)
@@ -99,6 +100,7 @@ class Raft:
         replica = self._replica
         if replica.is_stopped:
             return []
+        replica.now_ms = now.mono_ms
         try:
             self._handle(event, now)
         except ProtocolError as error:

@@ -13,6 +13,7 @@ from random import Random
 from typing import assert_never
 
 from pykraft.config import RaftConfig
+from pykraft.core.answer_pace import floor_bytes
 from pykraft.core.connections import Connections
 from pykraft.core.effects import Peer
 from pykraft.core.election import draw_election_timeout_ms
@@ -91,7 +92,9 @@ class Replica:
         self.state = state
         self.outbox = Outbox()
         self.connections = Connections(
-            request_timeout_ms=config.request_timeout_ms, retry_backoff_ms=config.retry_backoff_ms
+            request_timeout_ms=config.request_timeout_ms,
+            retry_backoff_ms=config.retry_backoff_ms,
+            floor_bytes=floor_bytes(config.fetch_size_bytes_max),
         )
         self.parked = ParkedFetches()
         self.told_leader: tuple[Epoch, NodeId | None] = (Epoch(0), None)
@@ -101,6 +104,8 @@ class Replica:
         self.is_stopped = False
         self.given_up: tuple[Epoch, NodeId] | None = None
         """A leader that contradicted what this replica knows, and its epoch: it is not fetched from in that epoch."""
+        self.now_ms = 0
+        """When the present step began (mono ms)."""
         self._bootstrap = bootstrap
 
     @property

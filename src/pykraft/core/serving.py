@@ -8,12 +8,13 @@ Source: KIP-595 §Fetch; KIP-630; KIP-1166; Kafka ``KafkaRaftClient.tryCompleteF
 
 from __future__ import annotations
 
+from pykraft.core.answer_pace import floor_bytes
 from pykraft.core.effects import ReplyFetch
 from pykraft.core.messages import NONE, FetchRequest, FetchResponse
 from pykraft.core.outbox import Relies
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
-from pykraft.types import NO_IO, Offset
+from pykraft.types import NO_IO, Offset, ReplicaKey
 
 
 def serve(replica: Replica, leader: Leader, request_id: int, listener: str, request: FetchRequest) -> None:
@@ -36,15 +37,40 @@ def serve(replica: Replica, leader: Leader, request_id: int, listener: str, requ
     )
     is_other = diverging is not None or snapshot_id is not None
     end_offset = request.fetch_offset if is_other else max(request.fetch_offset, served_end_offset(replica))
+    size_bytes_max, is_watched = request.size_bytes_max, False
+    if end_offset > request.fetch_offset:
+        size_bytes_max, is_watched = watch_answer(replica, leader, request.replica, request_id, size_bytes_max)
     effect = ReplyFetch(
         after=NO_IO,
         request_id=request_id,
         message=response,
         fetch_offset=request.fetch_offset,
         end_offset=end_offset,
-        size_bytes_max=request.size_bytes_max,
+        size_bytes_max=size_bytes_max,
+        is_watched=is_watched,
     )
     replica.outbox.send(effect, Relies.ELECTION)
+
+
+def watch_answer(
+    replica: Replica, leader: Leader, key: ReplicaKey | None, request_id: int, asked_bytes: int
+) -> tuple[int, bool]:
+    """Note an answer that brings bytes: how many it may bring to this replica, and whether the host should watch it.
+
+    Only what a voter receives is watched: it stands in for the Fetches of that voter that check quorum wants.
+    """
+    known = leader.progress.known(key)
+    if known is None:
+        return asked_bytes, False
+    config = replica.config
+    size_bytes_max = known.answers(
+        request_id,
+        asked_bytes,
+        replica.now_ms,
+        timeout_ms=config.fetch_timeout_ms,
+        floor_bytes=floor_bytes(config.fetch_size_bytes_max),
+    )
+    return size_bytes_max, leader.progress.is_voter(known.key)
 
 
 def has_answer(replica: Replica, leader: Leader, request: FetchRequest) -> bool:

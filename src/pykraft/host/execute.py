@@ -165,7 +165,7 @@ def _reply_slice(parts: Parts, effect: effects.ReplySnapshot, found: Slice | Err
     parts.held.leave(
         ("reply to request", effect.request_id),
         effect.after,
-        lambda: parts.inbound.reply(effect.request_id, message, records),
+        lambda: parts.inbound.reply(effect.request_id, message, records, is_watched=effect.is_watched),
     )
 
 
@@ -191,7 +191,7 @@ def _reply_records(parts: Parts, effect: effects.ReplyFetch, records: Records | 
     parts.held.leave(
         ("reply to request", effect.request_id),
         effect.after,
-        lambda: parts.inbound.reply(effect.request_id, message, records or ()),
+        lambda: parts.inbound.reply(effect.request_id, message, records or (), is_watched=effect.is_watched),
     )
 
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from pykraft.core.events import RequestReceived
+from pykraft.core.events import AnswerLeaving, RequestReceived
 from pykraft.core.messages import Response
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.inbox import Inbox
@@ -57,15 +57,20 @@ class _Request:
     header: RequestHeader
     requester: _Requester
     answer: list[Buffer] | None = None
+    is_watched: bool = False
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Requester:
-    """One connection and its unanswered requests, oldest first."""
+    """One connection and its unanswered requests, oldest first.
+
+    ``leaving`` is the answer that the core wants watched and that was the last to be sent: its request and its size.
+    """
 
     connection: ConnectionId
     listener: str
     requests: deque[_Request] = field(default_factory=deque)
+    leaving: tuple[int, int] | None = None
 
 
 class Inbound:
@@ -94,6 +99,7 @@ class Inbound:
         self._kraft_version = kraft_version
         self._requesters: dict[ConnectionId, _Requester] = {}
         self._requests: dict[int, _Request] = {}
+        self._watched: dict[ConnectionId, _Requester] = {}
         self._next_request_id = 1
 
     def on_accepted(self, connection: ConnectionId, listener: str) -> None:
@@ -103,6 +109,7 @@ class Inbound:
     def on_closed(self, connection: ConnectionId) -> None:
         """The connection is gone: nobody waits for its answers."""
         requester = self._requesters.pop(connection, None)
+        self._watched.pop(connection, None)
         for request in requester.requests if requester else ():
             self._requests.pop(request.request_id, None)
             self._held.drop(("reply to request", request.request_id))
@@ -112,6 +119,7 @@ class Inbound:
         requester = self._requesters.get(connection)
         if requester is None:
             return
+        self._watched.pop(connection, None)
         if len(requester.requests) >= UNANSWERED_REQUESTS_MAX:
             self._close(requester, f"{UNANSWERED_REQUESTS_MAX} of its requests wait for answers already")
             return
@@ -121,11 +129,27 @@ class Inbound:
         except ProtocolError as error:
             self._close(requester, str(error))
 
-    def reply(self, request_id: int, message: Response, records: Sequence[Buffer] = ()) -> None:
-        """Answer a request; nothing happens when its connection is gone."""
+    def reply(
+        self, request_id: int, message: Response, records: Sequence[Buffer] = (), *, is_watched: bool = False
+    ) -> None:
+        """Answer a request; nothing happens when its connection is gone. `leaving` tells of a watched answer."""
         request = self._requests.get(request_id)
         if request is not None:
+            request.is_watched = is_watched
             self._answer(request, codec.encode_answer(request.header, message, self._context, records))
+
+    def leaving(self) -> list[AnswerLeaving]:
+        """How much of each watched answer has left; one that has left as a whole is told once more, and not again."""
+        found: list[AnswerLeaving] = []
+        for connection, requester in list(self._watched.items()):
+            assert requester.leaving is not None
+            request_id, size_bytes = requester.leaving
+            unsent_bytes = self._ports.unsent_size_bytes(connection)
+            sent_bytes = max(0, size_bytes - unsent_bytes)
+            found.append(AnswerLeaving(request_id=request_id, sent_bytes=sent_bytes, size_bytes=size_bytes))
+            if unsent_bytes == 0:
+                del self._watched[connection]
+        return found
 
     def close(self, request_id: int, reason: str) -> None:
         """Close the connection of a request that no correct replica sends."""
@@ -164,10 +188,15 @@ class Inbound:
         """Send this answer and what waited for it, unless an older request has none yet."""
         request.answer = answer
         del self._requests[request.request_id]
-        waiting = request.requester.requests
+        requester = request.requester
+        waiting = requester.requests
         while waiting and (ready := waiting[0].answer) is not None:
-            waiting.popleft()
-            self._ports.send(request.requester.connection, frame(ready))
+            sent = waiting.popleft()
+            parts = frame(ready)
+            self._ports.send(requester.connection, parts)
+            if sent.is_watched:
+                requester.leaving = (sent.request_id, sum(map(len, parts)))
+                self._watched[requester.connection] = requester
 
     def _close(self, requester: _Requester, reason: str) -> None:
         """One line, then no more of this connection."""

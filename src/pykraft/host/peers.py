@@ -24,7 +24,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from pykraft.core.effects import Peer, Send
-from pykraft.core.events import ResponseReceived, SendFailed
+from pykraft.core.events import AnswerArriving, ResponseReceived, SendFailed
 from pykraft.core.messages import FetchRequest, FetchResponse, FetchSnapshotResponse, TopLevelError
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.connections import DialedConnection
@@ -127,6 +127,24 @@ class Peers:
         if answer is not None:
             self._pass_on(contact, answer)
         self._advance(contact)
+
+    def arriving(self) -> list[AnswerArriving]:
+        """How much of each answer has come that is awaited, and is not whole."""
+        found: list[AnswerArriving] = []
+        for contact in self._contacts.values():
+            send, link = contact.wanted, contact.link
+            if send is None or link is None or not link.is_negotiated or link.is_ready:
+                continue
+            received_bytes, size_bytes = self._ports.received_size_bytes(link.id)
+            if received_bytes:
+                arriving = AnswerArriving(
+                    peer_id=contact.peer.id,
+                    correlation_id=send.correlation_id,
+                    received_bytes=received_bytes,
+                    size_bytes=size_bytes,
+                )
+                found.append(arriving)
+        return found
 
     def close(self, peer_id: int, reason: str) -> None:
         """The core caught this peer at what no correct replica does."""

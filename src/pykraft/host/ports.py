@@ -29,6 +29,14 @@ class Ports(Protocol):
         """Write one whole frame, its length included; ignored when the connection is already closed."""
         ...
 
+    def received_size_bytes(self, connection: ConnectionId) -> tuple[int, int]:
+        """How much of an unfinished frame has come, and how much it will be; (0, 0) when there is none."""
+        ...
+
+    def unsent_size_bytes(self, connection: ConnectionId) -> int:
+        """Bytes that were given to `send` and that the other machine has not confirmed, as far as can be told."""
+        ...
+
     def close(self, connection: ConnectionId) -> None:
         """Close at once; no `Host.on_closed` follows."""
         ...

@@ -5,6 +5,9 @@ the inbox, and the loop that is already running takes it. After the last event t
 for, or the scrubbing of the log, its cleaning, the removal of files, or a listener that saves its state. Once the inbox
 is closed there are no steps.
 
+When a deadline of the core is over, the core first hears how far unfinished answers are: bytes that came, or went,
+may be a reason to wait on.
+
 It refuses to know where events come from. Source: Kafka's ``KafkaRaftClient.poll``; dask's ``BaseWorker``.
 """
 
@@ -13,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pykraft.core.effects import Effect
+from pykraft.core.events import AnswersProgressed
 from pykraft.core.raft import Raft
 from pykraft.host.execute import LEADER, Step, execute
 from pykraft.host.inbox import Arrival
@@ -27,6 +31,7 @@ class Stepping:
         self._parts = parts
         self._raft: Raft | None = None
         self._is_running = False
+        self._deadline_ms: int | None = None
 
     @property
     def raft(self) -> Raft | None:
@@ -45,6 +50,8 @@ class Stepping:
         raft, inbox = self._raft, self._parts.inbox
         if raft is None or self._is_running:
             return
+        if self._deadline_ms is not None and self._deadline_ms <= now.mono_ms:
+            self._tell_progress(raft, now)
         while (arrival := inbox.take()) is not None:
             self._carry_out(raft, raft.step(arrival.event, now), arrival, now)
         if not inbox.is_closed:
@@ -53,12 +60,19 @@ class Stepping:
             parts.snapshots.poll(now)
             parts.removal.poll(now)
             parts.delivery.poll(now.mono_ms)
-            wake_ms = raft.next_deadline_ms()
+            self._deadline_ms = wake_ms = raft.next_deadline_ms()
             for part in (parts.scrubbing, parts.snapshots, parts.removal, parts.delivery):
                 other_ms = part.next_deadline_ms
                 if wake_ms is None or (other_ms is not None and other_ms < wake_ms):
                     wake_ms = other_ms
             parts.ports.wake_at(wake_ms)
+
+    def _tell_progress(self, raft: Raft, now: Instant) -> None:
+        """One event for all answers: the core acts on its deadlines at the end of each step."""
+        arriving, leaving = self._parts.peers.arriving(), self._parts.inbound.leaving()
+        if arriving or leaving:
+            event = AnswersProgressed(arriving=tuple(arriving), leaving=tuple(leaving))
+            self._carry_out(raft, raft.step(event, now), None, now)
 
     def _carry_out(self, raft: Raft, effects: Sequence[Effect], arrival: Arrival | None, now: Instant) -> None:
         """All effects of one step; then whoever proposed to a leader that is none any more hears of it."""

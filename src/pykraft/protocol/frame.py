@@ -52,6 +52,11 @@ class FrameReader:
         """How much of an unfinished frame is held."""
         return len(self._held)
 
+    @property
+    def need_size_bytes(self) -> int:
+        """How large the unfinished frame will be; 0 while that is not known, or there is none."""
+        return self._need_bytes
+
     def feed(self, data: bytes) -> list[Buffer]:
         """Take the next piece of the stream; returns the frames that are complete now, without their sizes.
 

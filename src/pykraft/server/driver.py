@@ -162,6 +162,14 @@ class Driver:
         """See `Ports`."""
         self._links.send(connection, parts)
 
+    def received_size_bytes(self, connection: ConnectionId) -> tuple[int, int]:
+        """See `Ports`."""
+        return self._links.received_size_bytes(connection)
+
+    def unsent_size_bytes(self, connection: ConnectionId) -> int:
+        """See `Ports`."""
+        return self._links.unsent_size_bytes(connection)
+
     def close(self, connection: ConnectionId) -> None:
         """See `Ports`."""
         self._links.close(connection)

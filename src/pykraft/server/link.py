@@ -18,6 +18,7 @@ from typing import Final, Protocol, cast
 from pykraft.errors import ProtocolError
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.frame import FrameReader
+from pykraft.server.socket_queue import unconfirmed_size_bytes
 from pykraft.types import Buffer
 
 WRITE_BUFFER_SIZE_BYTES_MAX: Final = 1024 * 1024
@@ -78,6 +79,19 @@ class Link(asyncio.Protocol):
     def held_size_bytes(self) -> int:
         """Bytes of an unfinished frame."""
         return self._frames.held_size_bytes
+
+    @property
+    def received_size_bytes(self) -> tuple[int, int]:
+        """Bytes of an unfinished frame, and what it will be; (0, 0) while its size is not known."""
+        need_bytes = self._frames.need_size_bytes
+        return (self._frames.held_size_bytes, need_bytes) if need_bytes else (0, 0)
+
+    @property
+    def unsent_size_bytes(self) -> int:
+        """Bytes that the other machine has not confirmed; what the kernel does not tell counts as confirmed."""
+        if self._transport is None or self._transport.is_closing():
+            return 0
+        return self._transport.get_write_buffer_size() + unconfirmed_size_bytes(self._transport)
 
     def send(self, parts: Sequence[Buffer]) -> None:
         """Write one frame; ignored when the connection does not stand."""

@@ -121,6 +121,16 @@ class Links:
         if link is not None:
             link.send(parts)
 
+    def received_size_bytes(self, connection: ConnectionId) -> tuple[int, int]:
+        """See `pykraft.host.ports.Ports`."""
+        link = self._links.get(connection)
+        return link.received_size_bytes if link is not None else (0, 0)
+
+    def unsent_size_bytes(self, connection: ConnectionId) -> int:
+        """See `pykraft.host.ports.Ports`."""
+        link = self._links.get(connection)
+        return link.unsent_size_bytes if link is not None else 0
+
     def close(self, connection: ConnectionId) -> None:
         """Close without telling the user; what was written still goes out."""
         task = self._dials.pop(connection, None)

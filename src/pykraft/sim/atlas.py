@@ -158,7 +158,9 @@ class Atlas:
     def _is_harmed(self, voter: Node) -> bool:
         directory = self._partition(voter)
         is_quarantined = directory is not None and QUARANTINE in directory.cached.keys() | directory.synced.keys()
-        return is_quarantined or voter.is_damaged or voter.disk.is_rotten or int(voter.node_id) in self._wiped
+        node_id = int(voter.node_id)
+        is_away = node_id in self._wiped or node_id in self._world.absent
+        return is_quarantined or voter.is_damaged or voter.disk.is_rotten or is_away
 
     def _holds(self, other: Node, node: Node) -> bool:
         """Whether the other one's platter has all that this one promised: the same last batch, or a later snapshot."""

@@ -3,6 +3,7 @@
 A frame is never lost, doubled or overtaken within a connection; what these words mean on a stream is this:
 
 - *delay, slow link*: frames come late. A lost segment is sent again by the kernel, and is a delay.
+- *bandwidth*: a frame takes time for each of its bytes, and each end can be asked how much of it is through.
 - *cut*: what is sent is kept back, and comes when the link heals, unless the connection breaks meanwhile.
 - *loss*: the connection breaks, with what was under way in either direction.
 - *duplication*: the connection breaks after a request was taken and before its answer came. The request is sent
@@ -63,6 +64,26 @@ class Station(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A frame on its way: its first byte arrives at ``begun_us``, its last one at ``due_us``.
+
+    ``number`` is what the recorder calls it.
+    """
+
+    begun_us: int
+    due_us: int
+    frame: bytes
+    number: int
+
+    def arrived_size_bytes(self, now_us: int) -> int:
+        """How much of it is there; the last byte comes with the frame."""
+        if now_us <= self.begun_us or self.due_us == self.begun_us:
+            return 0
+        most = len(self.frame) - 1
+        return min(most, len(self.frame) * (now_us - self.begun_us) // (self.due_us - self.begun_us))
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class End:
     """One end of a connection: whose it is, the other end, and what waits to go out."""
@@ -77,8 +98,7 @@ class End:
     """What it sent lies in some buffer, until somebody lets it go."""
     is_arrived: bool = False
     """What it sent is beyond the links already: no cut stops it."""
-    outgoing: list[tuple[int, bytes, int]] = field(default_factory=list)
-    """When a frame is due, the frame, and what the recorder calls it."""
+    outgoing: list[Sent] = field(default_factory=list)
     free_us: int = 0
 
 
@@ -97,6 +117,8 @@ class Weather:
     latency_us_min: int = 100
     latency_us_max: int = 2_000
     slow_probability: float = 0.01
+    byte_us: int = 0
+    """Microseconds that each byte takes: a million over the bandwidth."""
 
     @classmethod
     def draw(cls, links: Links, rng: Random) -> Weather:
@@ -105,6 +127,7 @@ class Weather:
             latency_us_min=links.latency_us_min,
             latency_us_max=rng.choice(links.latency_us_max),
             slow_probability=links.slow_probability,
+            byte_us=rng.choice(links.byte_us),
         )
 
 
@@ -197,6 +220,11 @@ class Network:
         self._clock.after(self._latency_us(), lambda: self._tell_abandoned(end))
 
     @property
+    def is_usual(self) -> bool:
+        """True when no direction is cut, or slower than it always is."""
+        return not self._cut and all(slowness == NOT_SLOW for slowness in self._slow.values())
+
+    @property
     def cut_links(self) -> int:
         """How many directions are held back now."""
         return len(self._cut)
@@ -206,7 +234,23 @@ class Network:
         ends = [
             end for end in (*self._ends.values(), *self._closing) if end.peer is not None and not end.peer.is_closed
         ]
-        return frozenset(number for end in ends for _, _, number in end.outgoing)
+        return frozenset(sent.number for end in ends for sent in end.outgoing)
+
+    def received_size_bytes(self, connection: ConnectionId) -> tuple[int, int]:
+        """How much of an unfinished frame has come to this end, and how much it will be; see `Ports`."""
+        end = self._ends.get(connection)
+        source = end.peer if end is not None else None
+        if source is None or source.peer is None or not source.outgoing or self._is_stuck(source):
+            return 0, 0
+        sent = source.outgoing[0]
+        arrived_bytes = sent.arrived_size_bytes(self._clock.now_us)
+        return (arrived_bytes, len(sent.frame)) if arrived_bytes else (0, 0)
+
+    def unsent_size_bytes(self, connection: ConnectionId) -> int:
+        """What this end sent and what is not at the other one; see `Ports`."""
+        end = self._ends.get(connection)
+        now_us = self._clock.now_us
+        return sum(len(sent.frame) - sent.arrived_size_bytes(now_us) for sent in end.outgoing) if end else 0
 
     def dial(self, station: Station, endpoint: Endpoint) -> ConnectionId:
         """Begin to connect: the port says to which node, and whether it is still there."""
@@ -225,13 +269,19 @@ class Network:
             number = self._recorder.sent(self._clock.now_us, source_id, target_id, frame)
         slowness = self._slow.get(_direction(end), NOT_SLOW) if self._slow else NOT_SLOW
         latency_us = self._latency_us() + slowness.delay_us
-        end.free_us = max(end.free_us, self._clock.now_us + latency_us) + len(frame) * slowness.byte_us
-        end.outgoing.append((end.free_us, frame, number))
+        begun_us = max(end.free_us, self._clock.now_us + latency_us)
+        end.free_us = begun_us + len(frame) * max(slowness.byte_us, self._weather.byte_us)
+        end.outgoing.append(Sent(begun_us, end.free_us, frame, number))
         self._clock.after(end.free_us - self._clock.now_us, lambda: self._flow(end))
         for kind, snag in list(self._snags.items()) if self._snags else ():
             if snag(end, frame):
                 self._snags.pop(kind, None)
                 break
+
+    def unsent_between(self, source: int, target: int) -> int:
+        """The same of all answers from one node to another."""
+        ends = [end for end in self._ends.values() if end.peer is not None and not end.is_dialed]
+        return sum(self.unsent_size_bytes(end.connection) for end in ends if _direction(end) == (source, target))
 
     def close(self, connection: ConnectionId) -> None:
         """Close an own end; the other learns of it after a while."""
@@ -263,15 +313,15 @@ class Network:
         if peer.is_closed or not end.outgoing:
             self._end_of_stream(end)
             return
-        due_us, frame, number = end.outgoing[0]
-        if due_us > self._clock.now_us and not end.is_arrived:
+        sent = end.outgoing[0]
+        if sent.due_us > self._clock.now_us and not end.is_arrived:
             return
         del end.outgoing[0]
         if end.outgoing or end.is_closed:
             self._clock.after(self._weather.latency_us_min, lambda: self._flow(end))
-        if self._recorder is not None and number:
-            self._recorder.arrived(self._clock.now_us, peer.station.node_id, number)
-        peer.station.received(peer.connection, frame)
+        if self._recorder is not None and sent.number:
+            self._recorder.arrived(self._clock.now_us, peer.station.node_id, sent.number)
+        peer.station.received(peer.connection, sent.frame)
 
     def _close(self, end: End, *, is_abrupt: bool) -> None:
         """This end is gone. Abruptly: with everything it sent."""

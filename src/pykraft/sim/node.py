@@ -157,6 +157,14 @@ class Process:
             parts = self._negotiation.sent(connection, parts)
         self._world.network.send(connection, parts)
 
+    def received_size_bytes(self, connection: ConnectionId) -> tuple[int, int]:
+        """See `Ports`."""
+        return self._world.network.received_size_bytes(connection)
+
+    def unsent_size_bytes(self, connection: ConnectionId) -> int:
+        """See `Ports`."""
+        return self._world.network.unsent_size_bytes(connection)
+
     def close(self, connection: ConnectionId) -> None:
         """See `Ports`."""
         self._world.network.close(connection)

@@ -40,6 +40,8 @@ class Cluster:
 
     voters: tuple[int, ...] = (1, 3, 3, 3, 5, 5, 2, 4)
     observers: tuple[int, ...] = (0, 0, 1, 2)
+    absent: int = 0
+    """Of the voters: so many have no machine, from the beginning to the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,7 @@ class Quorum:
     append_linger_ms: tuple[int, ...] = (0, 0, 5, 25)
     fetch_wait_ms_max: tuple[int, ...] = (50, 200)
     fetch_size_bytes_max: tuple[int, ...] = (2_000, 64_000)
+    batch_size_bytes_max: int = 8_388_608
     leader_send_flushed_only_probability: float = 0.1
     segment_size_bytes: int = 16_384
     index_size_bytes_max: int = 4_096
@@ -95,6 +98,8 @@ class Links:
     latency_us_max: tuple[int, ...] = (500, 2_000, 10_000)
     slow_probability: float = 0.01
     """How often a frame takes ten times as long."""
+    byte_us: tuple[int, ...] = (0,)
+    """Microseconds that each byte takes on every link: a million over the bandwidth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +124,8 @@ class Work:
     period_us: int = 15_000
     """Between two proposals, half of it at least and twice as much at most."""
     values_max: int = 5
+    proposals_max: int = 1
+    """In one call of a client, one right after the other."""
     value_size_bytes_max: int = 300
     prepared_probability: float = 0.0
     """Of worlds whose clients only prepare many of their appends, at leaders whose buffers hold few bytes."""

@@ -37,6 +37,7 @@ def node_configs(voter_count: int, observer_count: int, quorum: Quorum, rng: Ran
         append_linger_ms=rng.choice(quorum.append_linger_ms),
         fetch_wait_ms_max=rng.choice(quorum.fetch_wait_ms_max),
         fetch_size_bytes_max=rng.choice(quorum.fetch_size_bytes_max),
+        batch_size_bytes_max=quorum.batch_size_bytes_max,
         leader_send_flushed_only=rng.random() < quorum.leader_send_flushed_only_probability,
     )
     voters = VoterSet.of(

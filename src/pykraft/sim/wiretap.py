@@ -35,6 +35,8 @@ class Wiretap:
         self._is_rotten = is_rotten
         self.open_fetches: dict[ConnectionId, int] = {}
         """Fetches without an answer, and when they left (virtual microseconds); also when this process gave them up."""
+        self.answered_fetches = 0
+        """How many were answered."""
         self._dialed: dict[ConnectionId, int] = {}
         self._asked: dict[ConnectionId, VoteAsked | RequestHeader] = {}
 
@@ -50,7 +52,7 @@ class Wiretap:
     def heard(self, connection: ConnectionId, frame: bytes, log: LogEnd, *, is_damaged: bool) -> None:
         """A frame is about to be handed to a process whose log ends there, and may be known to be damaged."""
         if connection in self._dialed:
-            self.open_fetches.pop(connection, None)
+            self.answered_fetches += self.open_fetches.pop(connection, None) is not None
             return
         header = decode_request_header(frame)
         if header.api_key == ApiKey.VOTE:

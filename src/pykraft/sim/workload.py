@@ -50,7 +50,8 @@ class Workload:
             process = node.process
             if process is not None and process.host.role == "leader" and not process.is_paused:
                 self._world.touch(node)
-                self._call(node)
+                for _ in range(self._proposals_in_a_row()):
+                    self._call(node)
         period_us = self._work.period_us
         self._world.clock.after(self._rng.randint(period_us // 2, period_us * 2), self._turn)
 
@@ -85,6 +86,10 @@ class Workload:
             on_accepted=accepted,
             is_prepared=is_prepared,
         )
+
+    def _proposals_in_a_row(self) -> int:
+        most = self._work.proposals_max
+        return 1 if most == 1 else self._rng.randint(1, most)
 
     def _decided(self, operation: Operation, outcome: Outcome) -> None:
         operation.answered_us = self._world.clock.now_us

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -94,6 +95,8 @@ class World:
         self._platters = {
             node_id: Platter(node.disk, partition_directory(node)) for node_id, node in self.nodes.items()
         }
+        self.absent = set(range(self.voter_count - scenario.cluster.absent + 1, self.voter_count + 1))
+        """Voters that never start."""
         self.members = Members(self, self._dice(seed, "members"))
         self.electorate = self.members.electorate
         self.atlas = Atlas(self)
@@ -116,7 +119,7 @@ class World:
         course = self.scenario.course
         faults_us = course.faults_us if until_us is None else min(until_us, course.faults_us)
         for node in self.nodes.values():
-            self.clock.after(node.rng.randrange(course.start_us_max), node.start)
+            self.clock.after(node.rng.randrange(course.start_us_max), partial(self.faults.start, node))
         self.workload.begin()
         self.faults.begin()
         while self.clock.now_us < faults_us:
@@ -302,7 +305,7 @@ class World:
 
     def _has_healed(self, goal: int) -> bool:
         goal = max(goal, self.workload.acknowledged_end_offset)
-        return len(self._ends) == len(self.nodes) and min(self._ends.values()) >= goal
+        return len(self._ends) == len(self.nodes) - len(self.absent) and min(self._ends.values()) >= goal
 
 
 def partition_directory(node: Node) -> Path:

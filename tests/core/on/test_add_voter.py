@@ -13,7 +13,7 @@ from pykraft.core.on.dispatch import on_send_failed
 from pykraft.core.replica import Replica
 from pykraft.errors import ErrorCode
 from pykraft.types import Instant, NodeId, Offset, ReplicaKey, VersionRange
-from tests.core.on.test_voter_changes import dynamic, leading
+from tests.core.on.test_voter_changes import behind, dynamic, leading
 from tests.core.replicas import NOW, answer, ask, directory, done, key, later, only, replica
 from tests.core.said import add_voter
 
@@ -114,3 +114,9 @@ def test_an_id_is_taken_whatever_its_disk_and_a_busy_node_cannot_be_asked() -> N
 
 def test_who_does_not_lead_asks_nobody() -> None:
     assert answer(replica(), messages.ApiVersionsResponse(error=0, kraft_version=BOTH), peer_id=4) == []
+
+
+def test_a_backlog_that_came_meanwhile_is_appended_first() -> None:
+    made = behind(asked())
+    assert said(made) == [ErrorCode.REQUEST_TIMED_OUT]
+    assert made.voters.ids == (1, 2, 3)

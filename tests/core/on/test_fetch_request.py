@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykraft.core import messages
+from pykraft.core.appending import drain_if_due
 from pykraft.core.effects import Effect, NotifyHighWatermark, Reply, ReplyFetch
 from pykraft.core.events import Proposed
 from pykraft.core.log_view import LogView
@@ -218,6 +219,8 @@ def test_a_fetch_that_waits_is_answered_by_an_append_and_by_a_new_leader() -> No
     made = replica(leader())
     assert ask(made, fetch(at=(10, 3), replica=None)) == []
     on_proposed(made, Proposed(handle=1, epoch=Epoch(5), count=2, size_bytes=9), NOW)
+    assert isinstance(made.state, Leader)
+    drain_if_due(made, made.state, NOW)
     served = only(done(made), ReplyFetch)
     assert (served.request_id, served.fetch_offset, served.end_offset) == (7, 10, 12)
     ask(made, fetch(at=(12, 5), replica=None))

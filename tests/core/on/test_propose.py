@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pykraft.core.appending import drain_if_due
 from pykraft.core.effects import AcceptProposal, AppendBatches, Effect, RejectProposal, Report
 from pykraft.core.events import AppendsScheduled, Proposed, ResignRequested, ShutdownRequested
 from pykraft.core.on.propose import (
@@ -32,6 +33,13 @@ def propose(
 ) -> list[Effect]:
     proposed = Proposed(handle=handle, epoch=Epoch(epoch), count=count, size_bytes=size_bytes, is_prepared=is_prepared)
     on_proposed(made, proposed, now)
+    return ended(made, now)
+
+
+def ended(made: Replica, now: Instant = NOW) -> list[Effect]:
+    """The end of a step, which appends what is due."""
+    if isinstance(made.state, Leader):
+        drain_if_due(made, made.state, now)
     return done(made)
 
 
@@ -80,7 +88,7 @@ def test_what_is_prepared_waits_for_its_schedule_however_long_it_lingers() -> No
     made = replica(leader())
     assert kinds(propose(made, handle=1, is_prepared=True)) == ["AcceptProposal"]
     on_appends_scheduled(made, AppendsScheduled(), NOW)
-    (batch,) = only(done(made), AppendBatches).batches
+    (batch,) = only(ended(made), AppendBatches).batches
     assert batch.handles == (1,)
 
 
@@ -117,6 +125,7 @@ def test_an_append_that_is_not_prepared_makes_room_where_prepared_ones_fill_the_
     assert "schedule" in str(refused)
     effects = propose(made, handle=4, size_bytes=1_000)
     assert only(effects, AcceptProposal).handle == 4
+    effects += ended(made)
     batches = [batch for effect in effects if isinstance(effect, AppendBatches) for batch in effect.batches]
     assert [batch.handles for batch in batches] == [(1,), (2,), (4,)]
 

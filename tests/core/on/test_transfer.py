@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykraft.config import TRANSFER_TIMEOUT_MS_MAX
+from pykraft.core.appending import drain_if_due
 from pykraft.core.effects import AnswerWish, AppendBatches, Effect, RejectProposal, Reply, ReplyFetch
 from pykraft.core.events import Proposed, TransferRequested
 from pykraft.core.messages import (
@@ -16,7 +17,7 @@ from pykraft.core.messages import (
 )
 from pykraft.core.on.propose import on_proposed
 from pykraft.core.on.timer import next_deadline_ms, poll
-from pykraft.core.on.transfer import on_transfer_requested
+from pykraft.core.on.transfer import is_due, on_transfer_requested
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader, Resigned, State
 from pykraft.core.voter_change import Removal
@@ -126,7 +127,16 @@ def test_what_was_accepted_is_appended_whatever_it_waited_for() -> None:
     made = leading(linger_ms=1_000)
     for is_prepared in (False, True):
         state_of(made).accumulation.add(handle=1, count=2, size_bytes=9, now=NOW, is_prepared=is_prepared)
-    assert only(wanted(made), AppendBatches).batches[-1].end_offset == 14
+    wanted(made)
+    fetch_of(made, key(3))
+    done(made)
+    assert not is_due(made, state_of(made)), "the target has the whole log, but not what still waits"
+    ends = []
+    for _ in range(2):
+        drain_if_due(made, state_of(made), NOW)
+        ends.append(only(done(made), AppendBatches).batches[-1].end_offset)
+    assert ends == [12, 14]
+    assert state_of(made).accumulation.is_empty
 
 
 @pytest.mark.parametrize(

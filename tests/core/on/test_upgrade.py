@@ -15,7 +15,7 @@ from pykraft.core.state import Leader
 from pykraft.core.voter_change import Upgrade
 from pykraft.errors import ErrorCode, NotLeaderError, UsageError
 from pykraft.types import Epoch, KRaftVersion, KRaftVoters, Offset, ReplicaKey, VersionRange, Voter, VoterSet
-from tests.core.on.test_voter_changes import dynamic
+from tests.core.on.test_voter_changes import behind, dynamic
 from tests.core.replicas import NOW, ask, done, follower, key, kinds, leader, listeners, only, replica
 
 
@@ -127,3 +127,9 @@ def test_a_dry_run_writes_nothing() -> None:
 )
 def test_what_an_operator_is_told(made: Replica, level: int, error: ErrorCode, text: str) -> None:
     assert answer_of(asked(made, level)) == (error, text)
+
+
+def test_a_backlog_is_appended_first() -> None:
+    error, is_appended = upgraded(behind(told()))
+    assert isinstance(error, UsageError)
+    assert not is_appended

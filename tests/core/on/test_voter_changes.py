@@ -193,3 +193,21 @@ def test_another_set_is_counted_anew_for_the_leaders_stay_in_office() -> None:
         assert state.check_quorum_deadline_ms == later(100).mono_ms + 3_000, "three of four without the leader itself"
         note_sign_of_life(made, state, key(node_id), later(200))
     assert state.check_quorum_deadline_ms == later(200).mono_ms + 3_000
+
+
+def behind(made: Replica) -> Replica:
+    """Storage has not taken two batches yet that were proposed before."""
+    for handle in (8, 9):
+        leading(made).accumulation.add(handle=handle, count=1, size_bytes=1_000, now=NOW)
+    leading(made).accumulation.flush()
+    for io in range(1, made.config.accumulated_batches_max + 1):
+        made.log.submit(Io(io))
+    return made
+
+
+@pytest.mark.parametrize("request_", [add_voter(), REMOVE, update_voter()])
+def test_no_voters_are_written_behind_a_backlog(request_: messages.Request) -> None:
+    made = behind(dynamic())
+    assert error_of(made, request_) == ErrorCode.REQUEST_TIMED_OUT
+    assert leading(made).accumulation.waiting_count == 2
+    assert leading(made).change is None

@@ -58,3 +58,19 @@ def test_the_time_of_a_new_leader_counts_from_its_election_and_an_only_voter_lea
 def test_a_leader_of_a_minority_is_found(voters: int, fetched_ms: tuple[int | None, ...]) -> None:
     with pytest.raises(ViolationError, match="no majority has fetched from it for 1600 ms"):
         looked(voters, leader(3_000, *fetched_ms))
+
+
+def test_a_voter_that_still_receives_an_answer_counts_as_long_as_enough_of_it_moves() -> None:
+    where = world(3)
+    made = LeaderWithoutMajorityResigns(where)
+    leads = view("leader", voters=voters_of(3))
+    made.changed(node(1, ms=100), BEFORE, leads)
+    unsent = {2: 10**6, 3: 0}
+    where.network.unsent_between = lambda source, target: unsent[target]
+    for ms in range(200, 5_000, 500):
+        where.clock.now_us = ms * 1_000
+        made.after_event(leader(ms, None, None), leads)
+        unsent[2] -= 20_000 if ms < 4_700 else 5
+    where.clock.now_us = 9_000_000
+    with pytest.raises(ViolationError, match="no majority has fetched"):
+        made.after_event(leader(9_000, None, None), leads)

@@ -19,6 +19,7 @@ from tests.sim.mutants import (
     election,
     high_watermark,
     host,
+    links,
     membership,
     recovery,
     replication,
@@ -40,6 +41,7 @@ FAMILIES = (
     snapshots,
     downloads,
     asking,
+    links,
 )
 MUTANTS: Mapping[str, Mutant] = {mutant.name: mutant for family in FAMILIES for mutant in family.MUTANTS}
 

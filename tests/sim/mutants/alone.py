@@ -32,6 +32,8 @@ ALONE: Mapping[str, str] = {
     "CommittedIsNeverCut": "committed_records_are_cut",
     "AppendedEpochIsKnown": "batches_of_a_higher_epoch_are_appended",
     "OneFetchInFlight": "two_fetches_in_flight",
+    "BatchesFitAnswers": "lingering_fills_the_largest_batch",
+    "OneBatchAStep": "backlog_is_appended_at_once",
     "LogStartIsSnapshot": "oldest_segment_is_dropped",
     "CleanedIsInSnapshot": "log_is_cleaned_above_the_snapshot",
     "SnapshotIsDurable": "snapshot_is_not_synced",
@@ -61,5 +63,7 @@ ALONE: Mapping[str, str] = {
     "NobodyIsBlamed": "candidate_restarts_behind_a_leader",
     "NodesStayUp": "snapshot_is_renamed_before_it_is_synced",
     "NoLastingProspective": "pre_vote_is_never_given_up",
+    "NobodyWaitsForATrickle": "every_byte_is_a_sign_of_life",
+    "CalmQuorumCommits": "answers_that_arrive_are_thrown_away",
     "Healing": "pre_vote_is_never_given_up",
 }

@@ -16,7 +16,7 @@ from pykraft.core.events import RequestReceived, ResponseReceived
 from pykraft.core.messages import AddVoterRequest, ApiVersionsRequest, ApiVersionsResponse, ChangeVoterResponse
 from pykraft.core.on.asking import send
 from pykraft.core.on.requests import reply
-from pykraft.core.on.voter_changes import answer_change, refusal_of, write_voters
+from pykraft.core.on.voter_changes import answer_change, refusal_of, why_behind, write_voters
 from pykraft.core.outbox import Relies
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
@@ -82,6 +82,8 @@ def on_api_versions_response(
     elif not _has_caught_up(leader, addition.voter.key, now):
         text = f"node {voter_id} has not caught up with the leader: let it fetch, and try again"
         answer_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, text)
+    elif (behind := why_behind(leader))[0]:
+        answer_change(replica, leader, *behind)
     else:
         voters = replica.voters.with_added(replace(addition.voter, kraft_version=supported))
         assert voters is not None, "no other change was made since"

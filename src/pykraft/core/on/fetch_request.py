@@ -37,6 +37,9 @@ def on_fetch_request(replica: Replica, event: RequestReceived, message: FetchReq
         return
     leader = replica.state
     assert isinstance(leader, Leader)
+    asker = leader.progress.known(message.replica)
+    if asker is not None:
+        asker.asks_again(message.size_bytes_max, now.mono_ms)
     if message.replica is not None and is_prefix(replica, message):
         _note(replica, leader, message.replica, message.fetch_offset, now)
     if has_answer(replica, leader, message) or replica.parked.is_full:

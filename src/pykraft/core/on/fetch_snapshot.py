@@ -12,6 +12,7 @@ from pykraft.core.on.fetch_request import note_sign_of_life
 from pykraft.core.on.requests import leader_only_error, reply
 from pykraft.core.outbox import Relies
 from pykraft.core.replica import Replica
+from pykraft.core.serving import watch_answer
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
 from pykraft.types import NO_IO, Instant
@@ -41,11 +42,22 @@ def on_fetch_snapshot_request(
     if error != NONE:
         reply(replica, event.request_id, response)
         return
-    assert isinstance(replica.state, Leader)
+    leader = replica.state
+    assert isinstance(leader, Leader)
     if message.replica is not None:
-        note_sign_of_life(replica, replica.state, message.replica, now)
+        note_sign_of_life(replica, leader, message.replica, now)
+    asker = leader.progress.known(message.replica)
+    if asker is not None:
+        asker.asks_again(message.size_bytes_max, now.mono_ms)
+    size_bytes_max, is_watched = watch_answer(
+        replica, leader, message.replica, event.request_id, message.size_bytes_max
+    )
     effect = ReplySnapshot(
-        after=NO_IO, request_id=event.request_id, message=response, size_bytes_max=message.size_bytes_max
+        after=NO_IO,
+        request_id=event.request_id,
+        message=response,
+        size_bytes_max=size_bytes_max,
+        is_watched=is_watched,
     )
     replica.outbox.send(effect, Relies.ELECTION)
 

@@ -27,9 +27,9 @@ PREPARED_FILL_BUFFER: Final = "appends that were only prepared fill the buffer: 
 
 
 def on_proposed(replica: Replica, event: Proposed, now: Instant) -> None:
-    """Give the records their offsets and let them linger for company.
+    """Give the records their offsets and let them linger for company; the end of the step appends what is due.
 
-    Effects: AcceptProposal or RejectProposal; AppendBatches when the linger time is 0 or over.
+    Effects: AcceptProposal or RejectProposal.
     Errors (in RejectProposal): NotLeaderError, UsageError for a future epoch or no records,
     RecordBatchTooLargeError, BufferFullError while storage is too far behind or prepared appends fill the buffer,
     LeadershipTransferError.
@@ -45,7 +45,6 @@ def on_proposed(replica: Replica, event: Proposed, now: Instant) -> None:
             base_offset = _add(leader, event, now)
         if base_offset is not None:
             replica.outbox.add(AcceptProposal(handle=event.handle, base_offset=base_offset, epoch=leader.epoch))
-            drain_if_due(replica, leader, now)
             return
         error = BufferFullError(STORAGE_IS_BEHIND if leader.accumulation.held_from is None else PREPARED_FILL_BUFFER)
     replica.outbox.add(RejectProposal(handle=event.handle, error=error))
@@ -54,13 +53,11 @@ def on_proposed(replica: Replica, event: Proposed, now: Instant) -> None:
 def on_appends_scheduled(replica: Replica, event: AppendsScheduled, now: Instant) -> None:
     """What was prepared may be drained; who does not lead has prepared nothing.
 
-    Effects: AppendBatches when the linger time is 0 or over.
     Source: Kafka ``KafkaRaftClient.schedulePreparedAppend``.
     """
-    del event
+    del event, now
     if isinstance(replica.state, Leader):
         replica.state.accumulation.schedule()
-        drain_if_due(replica, replica.state, now)
 
 
 def on_resign_requested(replica: Replica, event: ResignRequested, now: Instant) -> None:

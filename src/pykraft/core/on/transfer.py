@@ -17,7 +17,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pykraft.config import TRANSFER_TIMEOUT_MS_MAX
-from pykraft.core.appending import append_planned
 from pykraft.core.effects import AnswerWish, Report
 from pykraft.core.events import RequestReceived, TransferRequested
 from pykraft.core.messages import TransferLeadershipRequest, TransferLeadershipResponse
@@ -76,8 +75,11 @@ def note_target(replica: Replica, key: ReplicaKey) -> None:
 
 
 def is_due(replica: Replica, leader: Leader) -> bool:
-    """True when the target is there with the whole log, and all of that is committed: no outcome is in doubt."""
-    if replica.transfer is None or not replica.transfer.is_heard:
+    """True when the target is there with the whole log, and all of that is committed: no outcome is in doubt.
+
+    What was accepted and still waits for storage belongs to it.
+    """
+    if replica.transfer is None or not replica.transfer.is_heard or not leader.accumulation.is_empty:
         return False
     target = leader.progress.voters.get(replica.transfer.target_id)
     end_offset = replica.log.end_offset
@@ -161,11 +163,9 @@ def _begin(replica: Replica, transfer: Transfer, refusal: Refusal) -> None:
     assert isinstance(leader, Leader)
     replica.transfer = transfer
     replica.outbox.add(Report(text=f"transferring the leadership of epoch {transfer.epoch} to {transfer.target_id}"))
-    leader.accumulation.schedule()
-    batches = leader.accumulation.drain()
-    if batches:
-        append_planned(replica, leader, batches)
-    answer_parked(replica, leader)
+    if leader.accumulation.is_empty:
+        answer_parked(replica, leader)
+    leader.accumulation.flush()  # the end of this step appends the first batch, and answers; the next steps the others
 
 
 def _outcome(replica: Replica, transfer: Transfer) -> Refusal:

@@ -13,7 +13,7 @@ from pykraft.core.events import RequestReceived
 from pykraft.core.messages import UpdateVoterRequest, UpdateVoterResponse
 from pykraft.core.on.fetch_request import note_sign_of_life
 from pykraft.core.on.requests import leader_only_error, reply
-from pykraft.core.on.voter_changes import voter_error, why_in_doubt, write_voters
+from pykraft.core.on.voter_changes import voter_error, why_behind, why_in_doubt, write_voters
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
@@ -57,6 +57,8 @@ def _update(replica: Replica, leader: Leader, message: UpdateVoterRequest, now: 
         voters = replica.voters.with_updated(voter)
         if voters is None:
             return ErrorCode.VOTER_NOT_FOUND
+        if voters != replica.voters and (behind := why_behind(leader)[0]):
+            return behind
         if voters != replica.voters:
             write_voters(replica, leader, voters, now)
     else:

@@ -11,7 +11,7 @@ from pykraft.core.effects import AnswerWish
 from pykraft.core.events import RequestReceived, UpgradeRequested
 from pykraft.core.messages import ChangeVoterResponse, UpdateFeaturesRequest
 from pykraft.core.on.requests import reply
-from pykraft.core.on.voter_changes import why_in_doubt, write_membership
+from pykraft.core.on.voter_changes import why_behind, why_in_doubt, write_membership
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.core.voter_change import Upgrade
@@ -94,4 +94,5 @@ def _refusal(replica: Replica, leader: Leader, version: int) -> UsageError | Non
         return UsageError("the leadership is being transferred: try again")
     if leader.high_watermark is None:
         return UsageError("nothing of this epoch is committed yet: try again")
-    return None
+    behind, text = why_behind(leader)
+    return UsageError(str(text)) if behind else None

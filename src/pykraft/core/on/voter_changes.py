@@ -42,7 +42,19 @@ def why_not_now(replica: Replica, leader: Leader) -> Refusal:
         return ErrorCode.REQUEST_TIMED_OUT, "nothing of this epoch is committed yet: try again"
     if replica.kraft_version < 1:
         return ErrorCode.UNSUPPORTED_VERSION, STATIC_QUORUM
-    return why_in_doubt(replica, leader)
+    behind = why_behind(leader)
+    return behind if behind[0] else why_in_doubt(replica, leader)
+
+
+def why_behind(leader: Leader) -> Refusal:
+    """Why no voter set may be written because of what waits for storage, if so.
+
+    A voter set is in force from its append on, and comes after all that was proposed before. So all of that is appended
+    in the same step, and a long backlog would hold up the loop until it is encoded.
+    """
+    if leader.accumulation.waiting_count > 1:
+        return ErrorCode.REQUEST_TIMED_OUT, "the leader's storage is behind its proposals: try again"
+    return ACCEPTED
 
 
 def why_in_doubt(replica: Replica, leader: Leader) -> Refusal:

@@ -1,4 +1,4 @@
-"""Which handler carries out what the application, an operator or the own files want, or have to tell: one table.
+"""Which handler carries out what the application, an operator, the own files or sockets want or tell: one table.
 
 Source: Kafka's ``RaftClient``, whose methods these are.
 """
@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pykraft.core import events
+from pykraft.core.on.answers import on_answers_progressed
 from pykraft.core.on.corruption import on_corruption_found
 from pykraft.core.on.download import on_download_advanced, on_download_failed
 from pykraft.core.on.propose import (
@@ -24,6 +25,7 @@ from pykraft.core.replica import Replica
 from pykraft.types import Instant
 
 HANDLERS: Mapping[type[events.Event], Callable[[Replica, Any, Instant], None]] = {
+    events.AnswersProgressed: on_answers_progressed,
     events.Proposed: on_proposed,
     events.AppendsScheduled: on_appends_scheduled,
     events.CorruptionFound: on_corruption_found,

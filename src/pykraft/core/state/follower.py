@@ -59,5 +59,9 @@ class Follower:
             return self
         return replace(self, has_fetched=True, fetch_deadline_ms=now.mono_ms + fetch_timeout_ms)
 
+    def hears(self, now: Instant, fetch_timeout_ms: int) -> Follower:
+        """An answer of the leader is arriving: whether it is a good one will be known when it is whole."""
+        return self if self.leader_has_left else replace(self, fetch_deadline_ms=now.mono_ms + fetch_timeout_ms)
+
     def __post_init__(self) -> None:
         assert len(self.leader_listeners), "a follower can reach its leader"

@@ -106,7 +106,7 @@ class Faults:
 
     def start(self, node: Node) -> None:
         """Start a node that is down, as soon as it may."""
-        if node.process is not None:
+        if node.process is not None or int(node.node_id) in self._world.absent:
             return
         if self._world.atlas.may_return(node):
             node.start()

@@ -38,6 +38,7 @@ NETWORK: Final = (
     "flapping",
     "heal",
     "slow link",
+    "trickle",
     "delay",
     "lost frames",
     "duplicated request",

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 
 from pykraft.protocol.messages import ApiKey
 from pykraft.sim.faults.harm import Act, Harm
-from pykraft.sim.network import End, Network, Slowness
+from pykraft.sim.network import NOT_SLOW, End, Network, Slowness
 
 if TYPE_CHECKING:
     from pykraft.sim.node import Node
 
 FLAP_US_MAX = 60_000
 LINGER_US_MAX = 200_000
+TRICKLE_BYTE_US = 100_000
 POLL_US = 20_000
 POLLS_MAX = 150
 _FETCH_BYTES = ApiKey.FETCH.to_bytes(2, "big")
@@ -41,6 +42,7 @@ class NetworkFaults:
             "flapping": self._flap,
             "heal": self._heal,
             "slow link": partial(self._slow, "slow link"),
+            "trickle": self._trickle,
             "delay": partial(self._slow, "delay"),
             "lost frames": self._lose,
             "duplicated request": self._duplicate,
@@ -147,6 +149,20 @@ class NetworkFaults:
         self._network.slow(*direction, Slowness(delay_us=delay_us, byte_us=byte_us))
         duration_us = self._harm.within(self._harm.pace.network_us_max)
         self._harm.later(duration_us, lambda: self._network.slow(*direction, Slowness(delay_us=0, byte_us=0)))
+        return True
+
+    def _trickle(self) -> bool:
+        """Whoever leads sends to one other node at some bytes a second, and each frame on its way stays that slow."""
+        leader = self._harm.world.newest_leader()
+        target = self._harm.awake_node()
+        if leader is None or target is None or leader.node_id == int(target.node_id):
+            return False
+        self._harm.happened("trickle", target)
+        self._harm.note(target, f"gets {1_000_000 // TRICKLE_BYTE_US} bytes a second from {leader.node_id}")
+        direction = leader.node_id, int(target.node_id)
+        self._network.slow(*direction, Slowness(delay_us=0, byte_us=TRICKLE_BYTE_US))
+        duration_us = self._harm.within(self._harm.pace.network_us_max)
+        self._harm.later(duration_us, lambda: self._network.slow(*direction, NOT_SLOW))
         return True
 
     def _lose(self) -> bool:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from pykraft.sim.invariants.acknowledged import AcknowledgedIsCommitted
 from pykraft.sim.invariants.append_epoch import AppendedEpochIsKnown
+from pykraft.sim.invariants.batch_size import BatchesFitAnswers
 from pykraft.sim.invariants.blameless import NobodyIsBlamed
+from pykraft.sim.invariants.calm_quorum import CalmQuorumCommits
 from pykraft.sim.invariants.caught_up import NewVoterHasCaughtUp
 from pykraft.sim.invariants.change_told import ChangeIsCommittedWhenTold
 from pykraft.sim.invariants.check_quorum import LeaderWithoutMajorityResigns
@@ -38,6 +40,7 @@ from pykraft.sim.invariants.majority import MajorityHoldsHighWatermark
 from pykraft.sim.invariants.monotonic_epoch import MonotonicEpoch
 from pykraft.sim.invariants.new_epoch import EpochBeginsWithCandidate
 from pykraft.sim.invariants.next_slice import NextSliceFollows
+from pykraft.sim.invariants.one_batch import OneBatchAStep
 from pykraft.sim.invariants.one_change import OneChangeInDoubt
 from pykraft.sim.invariants.one_fetch import OneFetchInFlight
 from pykraft.sim.invariants.one_voter import VotersChangeByOne
@@ -59,6 +62,7 @@ from pykraft.sim.invariants.stable_leadership import StableLeadership
 from pykraft.sim.invariants.stays_up import NodesStayUp
 from pykraft.sim.invariants.told_leader import LeaderIsToldInTime
 from pykraft.sim.invariants.transfer import TransferLeavesNothing
+from pykraft.sim.invariants.trickle import NobodyWaitsForATrickle
 from pykraft.sim.invariants.up_to_date import CandidateIsUpToDate
 from pykraft.sim.invariants.vote import OneVote
 from pykraft.sim.invariants.vote_kept import VotesAreForCandidates
@@ -95,6 +99,8 @@ ALL: tuple[type[Invariant], ...] = (
     CommittedIsNeverCut,
     AppendedEpochIsKnown,
     OneFetchInFlight,
+    BatchesFitAnswers,
+    OneBatchAStep,
     # snapshots
     LogStartIsSnapshot,
     CleanedIsInSnapshot,
@@ -128,6 +134,8 @@ ALL: tuple[type[Invariant], ...] = (
     NodesStayUp,
     NobodyIsBlamed,
     NoLastingProspective,
+    NobodyWaitsForATrickle,
+    CalmQuorumCommits,
     Healing,
 )
 

@@ -2,7 +2,8 @@
 
 Clients of a leader that is cut off would wait for ever, and it would call itself the leader of a cluster that has
 another one. Observers do not help it: their fetches commit nothing. A leader that is no voter any more needs a majority
-without itself.
+without itself. A voter that still receives an answer cannot fetch before it has all of it: as long as enough of that
+moves, it counts.
 
 Source: KIP-595 §Leader progress timeout; KIP-853; KAFKA-15489; Kafka ``LeaderState.timeUntilCheckQuorumExpiration``.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pykraft.core.answer_pace import floor_bytes
 from pykraft.core.quorum import majority_of
 from pykraft.core.state import Leader
 from pykraft.sim.invariants.invariant import Invariant
@@ -36,6 +38,8 @@ class LeaderWithoutMajorityResigns(Invariant):
         super().__init__(world)
         self._began_ms: dict[int, int] = {}
         self._next_us: dict[int, int] = {}
+        self._unsent: dict[tuple[int, int], tuple[int, int]] = {}
+        """From one node to another: what was not there yet, and when enough of it was the last time (mono ms)."""
 
     def changed(self, node: Node, was: View, now: View) -> None:
         """Note when a leadership begins, and when it goes on with other voters."""
@@ -59,7 +63,7 @@ class LeaderWithoutMajorityResigns(Invariant):
         began_ms = self._began_ms[node_id]
         fetched_ms = sorted(
             (
-                max(began_ms, voter.fetched_mono_ms or began_ms)
+                max(began_ms, voter.fetched_mono_ms or began_ms, self._sent_ms(node, int(voter_id)))
                 for voter_id, voter in state.progress.voters.items()
                 if voter_id != node_id
             ),
@@ -70,3 +74,15 @@ class LeaderWithoutMajorityResigns(Invariant):
         if silent_ms > FETCH_TIMEOUTS * node.config.raft.fetch_timeout_ms + SLACK_MS:
             seen = f"leader {node.node_id} of epoch {now.epoch} leads on"
             raise self.violated(f"{seen}, no majority has fetched from it for {silent_ms} ms")
+
+    def _sent_ms(self, node: Node, voter_id: int) -> int:
+        """When a floor of bytes had come from this leader to that voter for the last time; looks at it anew."""
+        key = int(node.node_id), voter_id
+        unsent_bytes = self.world.network.unsent_between(*key)
+        was_bytes, moved_ms = self._unsent.get(key, (0, 0))
+        if was_bytes - unsent_bytes >= floor_bytes(node.config.raft.fetch_size_bytes_max):
+            moved_ms = node.clock.instant.mono_ms
+        elif unsent_bytes <= was_bytes:
+            return moved_ms
+        self._unsent[key] = (unsent_bytes, moved_ms)
+        return moved_ms

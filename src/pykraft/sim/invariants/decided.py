@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pykraft.sim.calm import transfer_us
 from pykraft.sim.invariants.invariant import Invariant
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ class EveryProposalIsDecided(Invariant):
 
     def ended(self) -> None:
         """Look for who waits too long."""
-        limit_us = TIMEOUTS * self.world.scenario.quorum.fetch_timeout_ms * 1_000
+        scenario = self.world.scenario
+        limit_us = TIMEOUTS * scenario.quorum.fetch_timeout_ms * 1_000 + transfer_us(scenario)
         for operation in self._open.values():
             if operation.is_alive() and self.world.clock.now_us - operation.invoked_us > limit_us:
                 asked, now = operation.invoked_us / 1_000, self.world.clock.now_us / 1_000

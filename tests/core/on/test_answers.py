@@ -1,0 +1,124 @@
+"""Bytes of an answer that arrive, or leave, extend the deadlines of those who would give each other up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pykraft.core.effects import ReplyFetch, ReplySnapshot
+from pykraft.core.events import AnswerArriving, AnswerLeaving, AnswersProgressed
+from pykraft.core.on.answers import on_answers_progressed
+from pykraft.core.replica import Replica
+from pykraft.core.state import Follower, Leader
+from tests.core.replicas import CONFIG, NOW, ask, follower, key, later, leader, only, prospective, replica
+from tests.core.said import fetch, fetch_snapshot, place
+
+SIZE_BYTES = 8 * 1024 * 1024
+ENOUGH_BYTES = SIZE_BYTES // 10
+
+
+def arriving(made: Replica, received_bytes: int, *, peer_id: int = 2, after_ms: int = 1_000) -> None:
+    """So much has come of the answer to the first request, which is sent if need be."""
+    if made.connections.is_ready(peer_id):
+        made.connections.sent(peer_id, NOW.mono_ms)
+    there = AnswerArriving(peer_id=peer_id, correlation_id=0, received_bytes=received_bytes, size_bytes=SIZE_BYTES)
+    on_answers_progressed(made, AnswersProgressed(arriving=(there,)), later(after_ms))
+
+
+def leaving(made: Replica, sent_bytes: int, *, request_id: int = 7, after_ms: int = 1_000) -> Leader:
+    gone = AnswerLeaving(request_id=request_id, sent_bytes=sent_bytes, size_bytes=SIZE_BYTES)
+    on_answers_progressed(made, AnswersProgressed(leaving=(gone,)), later(after_ms))
+    assert isinstance(made.state, Leader)
+    return made.state
+
+
+def test_an_answer_that_arrives_holds_off_its_timeout_and_the_campaign() -> None:
+    made = replica(follower())
+    arriving(made, ENOUGH_BYTES)
+    assert isinstance(made.state, Follower)
+    assert made.state.fetch_deadline_ms == later(1_000).mono_ms + CONFIG.fetch_timeout_ms
+    assert not made.state.has_fetched, "whether it is a good answer is not known yet"
+    assert made.connections.next_deadline_ms() == later(1_000).mono_ms + CONFIG.request_timeout_ms
+
+
+def test_one_that_trickles_does_not() -> None:
+    made = replica(follower())
+    before = made.state
+    arriving(made, 5)
+    assert made.state is before
+    assert made.connections.next_deadline_ms() == NOW.mono_ms + CONFIG.request_timeout_ms
+
+
+def test_neither_does_one_of_another_node_nor_what_a_leader_said_before_it_left() -> None:
+    made = replica(follower())
+    before = made.state
+    arriving(made, ENOUGH_BYTES, peer_id=3)
+    assert made.state is before
+    assert made.connections.next_deadline_ms() == later(1_000).mono_ms + CONFIG.request_timeout_ms
+    left = replace(follower(), leader_has_left=True)
+    made = replica(left)
+    arriving(made, ENOUGH_BYTES)
+    assert made.state is left
+    made = replica(prospective())
+    before = made.state
+    arriving(made, ENOUGH_BYTES)
+    assert made.state is before
+
+
+def test_what_answers_no_request_is_ignored() -> None:
+    made = replica(follower())
+    before = made.state
+    there = AnswerArriving(peer_id=2, correlation_id=0, received_bytes=ENOUGH_BYTES, size_bytes=SIZE_BYTES)
+    on_answers_progressed(made, AnswersProgressed(arriving=(there,)), NOW)
+    assert made.state is before
+
+
+def test_an_answer_that_leaves_counts_for_check_quorum_as_long_as_it_moves() -> None:
+    made = replica(leader())
+    made.now_ms = NOW.mono_ms
+    served = only(ask(made, fetch(replica=key(2), at=(6, 1))), ReplyFetch)
+    assert served.is_watched
+    before_ms = leaving(made, 0).check_quorum_deadline_ms
+    assert leaving(made, 5).check_quorum_deadline_ms == before_ms
+    assert leaving(made, ENOUGH_BYTES, request_id=8).check_quorum_deadline_ms == before_ms
+    later_ms = leaving(made, ENOUGH_BYTES).check_quorum_deadline_ms
+    assert later_ms == later(1_000).mono_ms + CONFIG.fetch_timeout_ms * 3 // 2
+    assert leaving(made, ENOUGH_BYTES, after_ms=1_500).check_quorum_deadline_ms == later_ms
+
+
+def test_only_answers_to_voters_are_watched_and_only_those_with_bytes() -> None:
+    made = replica(leader())
+    assert not only(ask(made, fetch(replica=key(9), at=(6, 1))), ReplyFetch).is_watched
+    assert not only(ask(made, fetch(replica=None, at=(6, 1))), ReplyFetch).is_watched
+    assert not only(ask(made, fetch(replica=key(2), at=(10, 3), wait_ms=0)), ReplyFetch).is_watched
+
+
+def test_a_slice_of_a_snapshot_is_watched_too() -> None:
+    made = replica(leader())
+    made.log.add_snapshot(place(3, 1))
+    for replica_id, is_watched in ((2, True), (9, False), (None, False)):
+        assert only(ask(made, fetch_snapshot(replica=replica_id)), ReplySnapshot).is_watched is is_watched
+    made.now_ms = NOW.mono_ms + CONFIG.fetch_timeout_ms
+    late = later(CONFIG.fetch_timeout_ms)
+    assert only(ask(made, fetch_snapshot(), late), ReplySnapshot).size_bytes_max == 500
+
+
+def test_a_link_that_carries_little_is_given_little_at_a_time_and_more_again_later() -> None:
+    made = replica(leader())
+    made.now_ms = NOW.mono_ms
+    asked_bytes = 1 << 20
+
+    def served(after_ms: int) -> int:
+        made.now_ms = later(after_ms).mono_ms
+        asked = replace(fetch(at=(6, 1)), size_bytes_max=asked_bytes)
+        return only(ask(made, asked, later(after_ms)), ReplyFetch).size_bytes_max
+
+    half_ms = CONFIG.fetch_timeout_ms // 2
+    assert served(0) == asked_bytes
+    assert served(half_ms) == asked_bytes, "half a timeout is not too long"
+    assert served(2 * half_ms + 1) == asked_bytes // 2
+    assert served(4 * half_ms) == asked_bytes // 4
+    assert served(4 * half_ms + 1_000) == asked_bytes // 4
+    assert served(4 * half_ms + 1_001) == asked_bytes // 2
+    assert served(4 * half_ms + 1_002) == asked_bytes
+    for number in range(20):
+        assert served((10 + 2 * number) * half_ms) >= asked_bytes // 64
