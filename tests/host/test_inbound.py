@@ -383,39 +383,3 @@ def test_no_recorded_request_of_our_apis_closes_a_connection(path: Any) -> None:
     desk.inbound.on_frame(ONE, unframed(load(path).request))
     assert desk.ports.closed == []
     assert len(desk.ports.sent) + len(desk.received()) == 1
-
-
-def test_how_much_of_a_watched_answer_has_left_is_told_until_all_has() -> None:
-    desk = Desk()
-    for _ in range(2):
-        desk.ask(ApiKey.FETCH, 18, fetch_body())
-    first, event = desk.received()
-    response = FetchResponse(
-        error=0, epoch=Epoch(3), leader_id=NodeId(1), high_watermark=Offset(4), log_start_offset=Offset(0)
-    )
-    desk.inbound.reply(first.request_id, response, [batch(4)[1]])
-    assert desk.inbound.leaving() == []
-    desk.inbound.reply(event.request_id, response, [batch(4, b"x" * 5_000)[1]], is_watched=True)
-    size_bytes = len(desk.ports.sent[-1][1]) + 4
-    for unsent_bytes in (size_bytes + 100, 2_000, 0):
-        desk.ports.unsent[ONE] = unsent_bytes
-        (gone,) = desk.inbound.leaving()
-        assert (gone.request_id, gone.size_bytes) == (event.request_id, size_bytes)
-        assert gone.sent_bytes == max(0, size_bytes - unsent_bytes)
-    assert desk.inbound.leaving() == []
-
-
-@pytest.mark.parametrize("ends", [False, True])
-def test_who_asks_again_or_is_gone_has_no_answer_that_leaves(ends: bool) -> None:
-    desk = Desk()
-    desk.ask(ApiKey.FETCH, 18, fetch_body())
-    (event,) = desk.received()
-    response = FetchResponse(
-        error=0, epoch=Epoch(3), leader_id=NodeId(1), high_watermark=Offset(4), log_start_offset=Offset(0)
-    )
-    desk.inbound.reply(event.request_id, response, is_watched=True)
-    if ends:
-        desk.inbound.on_closed(ONE)
-    else:
-        desk.vote()
-    assert desk.inbound.leaving() == []

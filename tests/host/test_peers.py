@@ -396,17 +396,3 @@ def test_an_answer_that_diverges_says_where_the_own_batch_begins_or_is_none(batc
         assert isinstance(event.message, FetchResponse)
         assert (event.correlation_id, event.message.batch_start) == (correlation_id, 5)
     assert desk.ports.wake_ms == 0
-
-
-def test_how_much_of_an_answer_has_come_is_told_while_it_is_awaited() -> None:
-    desk = Desk()
-    correlation_id = desk.send()
-    assert desk.peers.arriving() == [], "nothing is asked yet"
-    connection = desk.connect()
-    assert desk.peers.arriving() == []
-    desk.ports.received[connection] = (300, 1_000)
-    (there,) = desk.peers.arriving()
-    assert (there.peer_id, there.correlation_id) == (2, correlation_id)
-    assert (there.received_bytes, there.size_bytes) == (300, 1_000)
-    desk.peers.on_frame(connection, vote_answer(wire_id=1))
-    assert desk.peers.arriving() == [], "nothing is awaited any more"
