@@ -27,7 +27,7 @@ JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.host.parts": (22, "all parts of a node, put together"),
     "pykraft.protocol.messages": (14, "the registry of all RPCs"),
     "pykraft.rpc.codec": (17, "the table of all RPCs"),
-    "pykraft.sim.invariants": (58, "the table of all invariants"),
+    "pykraft.sim.invariants": (70, "the table of all invariants"),
     "pykraft.sim.watch": (14, "whatever oracles are told of"),
     "pykraft.sim.world": (18, "all parts of a world, put together"),
 }
