@@ -167,6 +167,11 @@ class Raft:
         return leader_id, self._replica.leader_listeners
 
     @property
+    def refused_epochs(self) -> int:
+        """Requests and answers that were refused because they wanted to raise the epoch."""
+        return self._replica.refused_epochs
+
+    @property
     def voted(self) -> ReplicaKey | None:
         """Whom this replica voted for in this epoch; None for a leader, also a resigned one."""
         return self._replica.voted

@@ -17,6 +17,7 @@ from pykraft.core.answer_pace import floor_bytes
 from pykraft.core.connections import Connections
 from pykraft.core.effects import Peer
 from pykraft.core.election import draw_election_timeout_ms
+from pykraft.core.epoch_budget import EpochBudget
 from pykraft.core.log_view import LogView
 from pykraft.core.membership import Membership
 from pykraft.core.outbox import Outbox
@@ -102,6 +103,11 @@ class Replica:
         self.shutdown_deadline_ms: int | None = None
         self.transfer: Transfer | None = None
         self.is_stopped = False
+        self.epoch_budget = EpochBudget()
+        self.refused_epochs = 0
+        """Requests and answers that were refused because they wanted to raise the epoch."""
+        self.refusal_told_ms: int | None = None
+        """When an operator was last told that the budget is exhausted (mono ms)."""
         self.given_up: tuple[Epoch, NodeId] | None = None
         """A leader that contradicted what this replica knows, and its epoch: it is not fetched from in that epoch."""
         self.now_ms = 0

@@ -103,6 +103,9 @@ HOST_METRICS: Final = (
     _ours("damaged-places", Kind.GAUGE, "places", "damaged places of the log that are known, of 100 at most"),
     _ours("scrubbed-bytes-total", Kind.COUNTER, "bytes", "bytes of the log that were read again to find damage"),
     _ours("undecided-proposals", Kind.GAUGE, "proposals", "proposals of the application without an outcome"),
+    _ours(
+        "refused-epochs-total", Kind.COUNTER, "requests", "requests and answers that wanted to raise the epoch too far"
+    ),
     _ours("closed-for-violation-total", Kind.COUNTER, "connections", "connections closed for what a peer sent on them"),
 )
 """Everything that a host tells, in the order of the documentation."""
@@ -223,6 +226,7 @@ def read_metrics(
     values["scrubbed-bytes-total"] = scrubbed_bytes
     values["undecided-proposals"] = undecided_proposals
     values["closed-for-violation-total"] = violations
+    values["refused-epochs-total"] = raft.refused_epochs
     return values
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from pykraft.core import messages
 from pykraft.core.effects import Effect, RejectProposal, Reply, WriteElectionState
+from pykraft.core.epoch_budget import EPOCHS_PER_DAY
 from pykraft.core.events import RequestReceived
 from pykraft.core.on.vote import on_vote_request
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, State, Unattached
@@ -64,7 +65,8 @@ def told(found: list[Effect]) -> messages.VoteResponse:
         (vote(voter=key(1)), ErrorCode.NONE, 6),
         (vote(voter=ReplicaKey(NodeId(1))), ErrorCode.NONE, 6),
         (vote(end=(10, 6), pre_vote=True), ErrorCode.NONE, 6),
-        (vote(epoch=EPOCH_MAX), ErrorCode.NONE, EPOCH_MAX),
+        (vote(epoch=5 + EPOCHS_PER_DAY), ErrorCode.NONE, 5 + EPOCHS_PER_DAY),
+        (vote(epoch=EPOCH_MAX), ErrorCode.BROKER_NOT_AVAILABLE, 5),
     ],
 )
 def test_checks_come_in_their_order_and_the_voters_key_after_the_epoch(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pykraft.core.events import RequestReceived, ResponseReceived
 from pykraft.core.messages import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from pykraft.core.on.epoch_raise import raise_error
 from pykraft.core.on.following import check_consistent, correct_listeners, learn_leader, settle_answer
 from pykraft.core.on.requests import is_addressed_to, reply, voter_only_error
 from pykraft.core.replica import Replica
@@ -22,8 +23,9 @@ def on_begin_quorum_epoch_request(
     The sender is believed even when it took this node for another one; only then it hears of the mistake.
 
     Effects: WriteElectionState if there was news; Reply after it.
-    Errors: FENCED_LEADER_EPOCH, INVALID_REQUEST, INVALID_VOTER_KEY; ProtocolError for a second leader of an
-    epoch, this node as its own leader, or a leader that nobody can reach.
+    Errors: FENCED_LEADER_EPOCH, INVALID_REQUEST, INVALID_VOTER_KEY, BROKER_NOT_AVAILABLE for an epoch that may not be
+    adopted now; ProtocolError for a second leader of an epoch, this node as its own leader, or a leader that nobody can
+    reach.
     Source: KIP-595 §BeginQuorumEpoch; KafkaRaftClient.handleBeginQuorumEpochRequest.
     """
     error = voter_only_error(replica, message.leader_id, message.epoch)
@@ -31,6 +33,8 @@ def on_begin_quorum_epoch_request(
         check_consistent(replica, message.epoch, message.leader_id)
         if not len(replica.listeners_of(message.leader_id, message.listeners)):
             raise ProtocolError(f"leader {message.leader_id} of epoch {message.epoch} names no endpoint")
+        error = raise_error(replica, message.epoch, message.leader_id, now)
+    if not error:
         learn_leader(replica, message.epoch, message.leader_id, message.listeners, now)
         correct_listeners(replica, message.epoch, message.leader_id, message.listeners)
         if not is_addressed_to(replica, message.voter):

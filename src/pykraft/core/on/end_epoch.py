@@ -10,6 +10,7 @@ from dataclasses import replace
 from pykraft.core.election import successor_backoff_ms
 from pykraft.core.events import RequestReceived, ResponseReceived
 from pykraft.core.messages import EndQuorumEpochRequest, EndQuorumEpochResponse
+from pykraft.core.on.epoch_raise import raise_error
 from pykraft.core.on.following import learn_leader, settle_answer
 from pykraft.core.on.requests import reply, voter_only_error
 from pykraft.core.replica import Replica
@@ -26,10 +27,12 @@ def on_end_quorum_epoch_request(
     denying it until its own timeout, which delays hand-over with five voters).
 
     Effects: WriteElectionState if the sender's epoch was news; Reply after it.
-    Errors: FENCED_LEADER_EPOCH, INVALID_REQUEST; ProtocolError for a contradiction.
+    Errors: FENCED_LEADER_EPOCH, INVALID_REQUEST, BROKER_NOT_AVAILABLE for an epoch that may not be adopted now;
+    ProtocolError for a contradiction.
     Source: KIP-595 §EndQuorumEpoch; KafkaRaftClient.handleEndQuorumEpochRequest.
     """
     error = voter_only_error(replica, message.leader_id, message.epoch)
+    error = error or raise_error(replica, message.epoch, message.leader_id, now)
     if not error:
         learn_leader(replica, message.epoch, message.leader_id, message.listeners, now)
         state = replica.state

@@ -178,5 +178,6 @@ def _raise_high_watermark(replica: Replica, told: Offset | None) -> bool:
         return False
     replica.state = replace(state, high_watermark=high_watermark)
     replica.log.commit_to(high_watermark)
+    replica.epoch_budget.won(state.leader_id)
     replica.outbox.add(NotifyHighWatermark(high_watermark=high_watermark))
     return True

@@ -21,6 +21,7 @@ from pykraft.core.messages import (
     VoteResponse,
 )
 from pykraft.core.moves import to_follower, to_unattached
+from pykraft.core.on.epoch_raise import may_answer_raise
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, Leader, Prospective, Resigned
 from pykraft.errors import ErrorCode, ProtocolError
@@ -123,6 +124,9 @@ def settle_answer(replica: Replica, peer_id: int, answer: QuorumAnswer, now: Ins
         replica.connections.back_off(peer_id, now.mono_ms)
         return False
     check_consistent(replica, epoch, leader_id)
+    if not may_answer_raise(replica, epoch, peer_id, now):
+        replica.connections.back_off(peer_id, now.mono_ms)
+        return False
     if epoch > replica.epoch or error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
         learn_leader(replica, epoch, leader_id, told, now)
         if replica.state is before:

@@ -11,6 +11,7 @@ from typing import assert_never
 from pykraft.core.events import RequestReceived, ResponseReceived
 from pykraft.core.messages import VoteRequest, VoteResponse
 from pykraft.core.moves import cast_vote, give_up_campaign, to_candidate, to_leader, to_unattached
+from pykraft.core.on.epoch_raise import may_request_raise
 from pykraft.core.on.following import settle_answer
 from pykraft.core.on.requests import is_addressed_to, reply, voter_only_error
 from pykraft.core.outbox import Relies
@@ -27,8 +28,8 @@ def on_vote_request(replica: Replica, event: RequestReceived, message: VoteReque
 
     Effects: WriteElectionState if the epoch or the vote changed; Reply, always, after it.
     Units: epoch int32 >= 0; the candidate's end offset exclusive, int64.
-    Errors: INVALID_REQUEST, FENCED_LEADER_EPOCH, INVALID_VOTER_KEY; ProtocolError for a candidate that claims
-    to be this node.
+    Errors: INVALID_REQUEST, FENCED_LEADER_EPOCH, INVALID_VOTER_KEY, BROKER_NOT_AVAILABLE for an epoch that may not be
+    adopted now; ProtocolError for a candidate that claims to be this node.
     Source: KIP-595 §Vote, KIP-996; KafkaRaftClient.handleVoteRequest.
     """
     error = _field_error(message) or voter_only_error(replica, message.candidate.id, message.epoch)
@@ -37,6 +38,10 @@ def on_vote_request(replica: Replica, event: RequestReceived, message: VoteReque
         return
     if message.candidate.id == replica.local.id:
         raise ProtocolError(f"a candidate claims to be node {replica.local.id}, which is this one")
+    is_voter = replica.voters.is_voter(message.candidate)
+    if not may_request_raise(replica, message.epoch, message.candidate.id, now, is_voter=is_voter):
+        _answer(replica, event, ErrorCode.BROKER_NOT_AVAILABLE)
+        return
     if message.epoch > replica.epoch:
         to_unattached(replica, message.epoch, now)
     if not is_addressed_to(replica, message.voter):

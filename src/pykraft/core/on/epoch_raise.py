@@ -1,0 +1,90 @@
+"""Whether what a peer says may raise the epoch of this replica.
+
+A request may within a budget (`pykraft.core.epoch_budget`). An answer may always, if it comes from where the
+configuration, the formatted checkpoint or the log says that a voter is, or from a bootstrap server: this node dialed it
+there. So a newcomer can join a quorum of any epoch, and a replica that refused a request that was right learns of its
+epoch as soon as it asks its sender something, which every leader and every candidate does.
+
+Source: ours; Raft dissertation §6.2.
+"""
+
+from __future__ import annotations
+
+from pykraft.core.effects import Report
+from pykraft.core.epoch_budget import EPOCHS_PER_DAY, STRANGERS
+from pykraft.core.replica import Replica
+from pykraft.core.state import Follower, Leader
+from pykraft.errors import ErrorCode
+from pykraft.types import Epoch, Instant, NodeId
+
+ALARM_PERIOD_MS = 3_600_000
+"""An exhausted budget is told once in this time."""
+
+
+def may_request_raise(replica: Replica, epoch: Epoch, sender_id: NodeId, now: Instant, *, is_voter: bool) -> bool:
+    """True when a request with this epoch may be taken as it is; False when it is to be refused.
+
+    Effects: Report when it is refused, or when its sender will be.
+    """
+    if epoch <= replica.epoch:
+        return True
+    budget, now_ms = replica.epoch_budget, now.mono_ms
+    sender = sender_id if is_voter else STRANGERS
+    if budget.must_wait(sender, now_ms) and (not is_voter or _hears_leader(replica)):
+        replica.refused_epochs += 1
+        return False
+    if not _spend(replica, epoch, f"a request of node {sender_id}", now):
+        return False
+    wait_ms = budget.raised(sender, now_ms, max(1, 2 * replica.config.election_timeout_ms))
+    budget.keep(replica.voters.ids)
+    if wait_ms:
+        who = f"voter {sender_id}" if is_voter else f"senders that are no voters, like node {sender_id},"
+        text = f"{who} raised the epoch again, to {epoch}, and did not win: not heard for {wait_ms} ms"
+        replica.outbox.add(Report(text=text))
+    return True
+
+
+def raise_error(replica: Replica, epoch: Epoch, leader_id: NodeId, now: Instant) -> ErrorCode:
+    """The same for a request of a leader: BROKER_NOT_AVAILABLE when it is to be refused, else NONE."""
+    is_voter = replica.voters.get(leader_id) is not None
+    may_raise = may_request_raise(replica, epoch, leader_id, now, is_voter=is_voter)
+    return ErrorCode.NONE if may_raise else ErrorCode.BROKER_NOT_AVAILABLE
+
+
+def may_answer_raise(replica: Replica, epoch: Epoch, peer_id: int, now: Instant) -> bool:
+    """True when an answer with this epoch may be believed.
+
+    Effects: Report when it may not.
+    """
+    if epoch <= replica.epoch or _is_where_it_should_be(replica, peer_id):
+        return True
+    return _spend(replica, epoch, f"an answer of peer {peer_id}", now)
+
+
+def _spend(replica: Replica, epoch: Epoch, what: str, now: Instant) -> bool:
+    if replica.epoch_budget.spend(epoch - replica.epoch, now.mono_ms):
+        return True
+    replica.refused_epochs += 1
+    last_ms = replica.refusal_told_ms
+    if last_ms is None or now.mono_ms - last_ms >= ALARM_PERIOD_MS:
+        replica.refusal_told_ms = now.mono_ms
+        text = f"{what} wants epoch {epoch} in the place of {replica.epoch}: refused, more than {EPOCHS_PER_DAY} a day"
+        replica.outbox.add(Report(text=text, is_alarm=True))
+    return False
+
+
+def _hears_leader(replica: Replica) -> bool:
+    state = replica.state
+    return isinstance(state, Leader) or (isinstance(state, Follower) and state.has_fetched)
+
+
+def _is_where_it_should_be(replica: Replica, peer_id: int) -> bool:
+    """True for a bootstrap server, and for a voter that was dialed where the voter set says that it is."""
+    if peer_id < 0:
+        return True
+    entry = replica.voter_peer(NodeId(peer_id))
+    state = replica.state
+    if isinstance(state, Follower) and state.leader_id == peer_id:
+        endpoint = state.leader_listeners.get(replica.local.default_listener)
+        return entry is not None and endpoint == entry.endpoint
+    return entry is not None
