@@ -25,6 +25,9 @@ class Owner:
         self.held_size_bytes = 0
         self.mutes_at: int | None = None
         self.closes_at: int | None = None
+        self.takes_turns = False
+        self.ready: list[Link] = []
+        self.answers = True
 
     def link_made(self, link: Link) -> None:
         self.told.append(f"made {link.connection}")
@@ -35,6 +38,14 @@ class Owner:
             link.pause_writing()
         if len(self.received) == self.closes_at:
             link.close()
+        elif self.answers:
+            link.send([])
+
+    def link_ready(self, link: Link) -> None:
+        if self.takes_turns:
+            self.ready.append(link)
+        else:
+            link.pass_on()
 
     def link_held(self, change_bytes: int) -> None:
         self.held_size_bytes += change_bytes
@@ -53,6 +64,7 @@ class World:
     def __init__(self, *, listener: str | None = "PLAINTEXT") -> None:
         self.loop = ManualLoop()
         self.owner = Owner()
+        self.owner.answers = listener is not None
         self.transport = FakeTransport()
         self.link = Link(
             self.owner,
@@ -142,6 +154,57 @@ def test_a_peer_that_does_not_read_is_not_listened_to() -> None:
     assert not world.transport.is_reading_paused
 
 
+def test_a_client_has_one_request_under_way_and_is_not_read_from_while_another_waits() -> None:
+    world = World()
+    world.owner.answers = False
+    world.receive(b"1")
+    assert not world.transport.is_reading_paused, "so the end of the connection is heard while it waits"
+    world.receive(b"2", b"3")
+    assert world.owner.received == [b"1"]
+    assert world.transport.is_reading_paused
+    world.link.send([b"answer 1"])
+    assert world.owner.received == [b"1", b"2"]
+    assert world.transport.is_reading_paused
+    world.link.send([b"answer 2"])
+    assert not world.transport.is_reading_paused
+    world.link.send([b"answer 3"])
+    assert world.owner.received == [b"1", b"2", b"3"]
+    assert world.transport.written == [b"answer 1", b"answer 2", b"answer 3"]
+
+
+def test_a_client_waits_for_its_turn_once() -> None:
+    world = World()
+    world.owner.takes_turns = True
+    world.receive(b"1", b"2")
+    world.receive(b"3")
+    world.link.resume_writing()
+    assert world.owner.ready == [world.link]
+    world.link.pass_on()
+    assert world.owner.received == [b"1"]
+    assert world.owner.ready == [world.link] * 2
+    world.link.close()
+    world.link.pass_on()
+    assert world.owner.received == [b"1"]
+
+
+def test_answers_of_a_peer_are_passed_on_at_once() -> None:
+    world = World(listener=None)
+    world.receive(b"1", b"2")
+    assert world.owner.received == [b"1", b"2"]
+
+
+def test_since_when_a_peer_has_something_to_read() -> None:
+    world = World()
+    world.loop.run_until(1.0)
+    world.link.send([b"x"])
+    assert world.link.unsent_since_s == 1.0
+    world.transport.unsent_size_bytes = 1
+    world.loop.run_until(2.0)
+    world.link.send([b"y"])
+    assert world.link.unsent_since_s == 1.0
+    assert world.link.buffered_size_bytes == 1
+
+
 def test_nothing_is_passed_on_after_the_link_was_closed() -> None:
     world = World()
     world.owner.closes_at = 2
@@ -149,7 +212,7 @@ def test_nothing_is_passed_on_after_the_link_was_closed() -> None:
     world.receive(b"4")
     world.link.send([b"x"])
     assert world.owner.received == [b"1", b"2"]
-    assert world.transport.written == []
+    assert world.transport.written == [b""], "the answer to the first"
     assert world.transport.is_closed
     world.link.pause_writing()
     world.link.resume_writing()

@@ -2,10 +2,11 @@
 
     size int32 (of what follows), then that many bytes: a request or a response with its header
 
-Owns the bytes of at most one unfinished frame. Invariant: it holds no more than the frame's announced size, which
-is checked against the bound as soon as it is known, and what it holds grows with what arrived, never with what
-was announced. Each byte is copied at most once: a large frame that lies whole in one piece is passed on as a
-view of that piece. Refuses to know what is in a frame.
+Owns the bytes of at most one unfinished frame, and of the piece of the stream that frames are taken from. Invariant: of
+an unfinished frame it holds no more than its announced size, which is checked against the bound as soon as it is known,
+and what it holds grows with what arrived, never with what was announced. Frames are cut off one by one, as they are
+taken: a piece may hold thousands. Each byte is copied at most once: a large frame that lies whole in one piece is
+a view of that piece. Refuses to know what is in a frame.
 
 Source: Kafka protocol guide §Protocol; Kafka's NetworkReceive.
 """
@@ -38,19 +39,21 @@ _FOREIGN_STARTS = (
 class FrameReader:
     """Collects the frames of one connection; after an error the connection is to be closed."""
 
-    __slots__ = ("_held", "_need_bytes", "size_bytes_max")
+    __slots__ = ("_data", "_held", "_need_bytes", "_position", "size_bytes_max")
 
     def __init__(self, size_bytes_max: int) -> None:
         assert 0 < size_bytes_max <= FRAME_SIZE_BYTES_MAX
         self.size_bytes_max = size_bytes_max
         """The largest frame that is accepted; may be raised once a peer is known."""
-        self._held = bytearray()
-        self._need_bytes = 0  # of the unfinished frame; 0 while its size is not known
+        self._data = b""  # the newest piece of the stream, not looked at from `_position` on
+        self._position = 0
+        self._held = bytearray()  # of a frame, or of its size, that began in an earlier piece
+        self._need_bytes = 0  # of the frame in `_held`; 0 while its size is not known
 
     @property
     def held_size_bytes(self) -> int:
-        """How much of an unfinished frame is held."""
-        return len(self._held)
+        """How much is held: an unfinished frame, and what was not taken yet."""
+        return len(self._held) + len(self._data) - self._position
 
     @property
     def need_size_bytes(self) -> int:
@@ -60,50 +63,67 @@ class FrameReader:
     def feed(self, data: bytes) -> list[Buffer]:
         """Take the next piece of the stream; returns the frames that are complete now, without their sizes.
 
-        Frames may be views of ``data``, which is therefore `bytes` and never a buffer that is filled again.
+        Errors: see `take`.
+        """
+        self.put(data)
+        frames: list[Buffer] = []
+        while (found := self.take()) is not None:
+            frames.append(found)
+        return frames
+
+    def put(self, data: bytes) -> None:
+        """The next piece of the stream; frames may be views of it, so it is `bytes` and never filled again."""
+        left = self._data[self._position :]
+        self._data = left + data if left else data
+        self._position = 0
+
+    def take(self) -> Buffer | None:
+        """The next frame, without its size; None until more comes. What nobody takes costs nothing but its bytes.
 
         Errors: ProtocolError when a size is not positive or above ``size_bytes_max``.
         """
-        frames: list[Buffer] = []
-        position = self._resume(data, frames)
-        end = len(data)
-        while end - position >= SIZE_PREFIX_SIZE_BYTES:
-            size_bytes = self._check_size(data, position)
-            position += SIZE_PREFIX_SIZE_BYTES
-            if size_bytes > end - position:
-                self._need_bytes = size_bytes
-                break
-            stop = position + size_bytes
-            if size_bytes < VIEW_SIZE_BYTES_MIN:
-                frames.append(data[position:stop])
-            else:
-                frames.append(memoryview(data)[position:stop])
-            position = stop
-        if position < end:
-            self._held += memoryview(data)[position:]
-        return frames
+        data, start = self._data, self._position + SIZE_PREFIX_SIZE_BYTES
+        if self._held or self._need_bytes:
+            return self._resume(data)
+        if start > len(data):
+            self._hold(data, self._position)
+            return None
+        size_bytes = self._check_size(data, self._position)
+        stop = start + size_bytes
+        if stop > len(data):
+            self._need_bytes = size_bytes
+            self._hold(data, start)
+            return None
+        self._position = stop
+        return data[start:stop] if size_bytes < VIEW_SIZE_BYTES_MIN else memoryview(data)[start:stop]
 
-    def _resume(self, data: bytes, frames: list[Buffer]) -> int:
-        """Go on with what is held; returns the position in ``data`` from which on nothing is held."""
-        position = 0
+    def _hold(self, data: bytes, position: int) -> None:
+        """Keep what is there of an unfinished frame; the piece that it came in goes."""
+        self._held += memoryview(data)[position:]
+        self._data, self._position = b"", 0
+
+    def _resume(self, data: bytes) -> Buffer | None:
+        """Go on with what is held, first of all with the size."""
+        position = self._position
         if not self._need_bytes:
-            if not self._held:
-                return 0
-            position = SIZE_PREFIX_SIZE_BYTES - len(self._held)
-            self._held += data[:position]
-            if len(self._held) < SIZE_PREFIX_SIZE_BYTES:
-                return len(data)
-            self._need_bytes = self._check_size(self._held, 0)
+            start = position + SIZE_PREFIX_SIZE_BYTES - len(self._held)
+            if start > len(data):
+                self._hold(data, position)
+                return None
+            self._need_bytes = self._check_size(self._held + data[position:start], 0)
             self._held = bytearray()
+            position = start
         stop = position + self._need_bytes - len(self._held)
+        if stop > len(data):
+            self._hold(data, position)
+            return None
         self._held += memoryview(data)[position:stop]
-        if len(self._held) < self._need_bytes:
-            return len(data)
+        self._position = stop
         small = self._need_bytes < VIEW_SIZE_BYTES_MIN
-        frames.append(bytes(self._held) if small else memoryview(self._held).toreadonly())
+        found: Buffer = bytes(self._held) if small else memoryview(self._held).toreadonly()
         self._held = bytearray()
         self._need_bytes = 0
-        return stop
+        return found
 
     def _check_size(self, data: Buffer, position: int) -> int:
         (size_bytes,) = _SIZE.unpack_from(data, position)

@@ -1,17 +1,17 @@
 """One TCP connection, in either direction, as the frames that come in on it.
 
-Owns a transport, the unfinished frame and the frames that wait. Invariant: a peer that does not read what it is sent
-is not read from, and none of its frames is passed on, until it has read; so what can pile up is one write buffer and
-one answer, and what came in one piece of the stream. It refuses to know what is in a frame, and other connections.
+Owns a transport, the unfinished frame and the next one. Invariant: of a client one request is passed on at a time, as
+Kafka's server does it, and none while the client does not read what it is sent; so what can pile up for it is one
+answer, one write buffer, and one piece of the stream. Answers of a peer that this node asked are passed on at once.
+It refuses to know what is in a frame, and other connections.
 
-Source: Kafka's ``KafkaChannel`` (muting) and ``NetworkReceive``; asyncio's ``Protocol``.
+Source: Kafka's ``KafkaChannel`` (muting), ``SocketServer.Processor`` and ``NetworkReceive``; asyncio's ``Protocol``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections import deque
 from collections.abc import Sequence
 from typing import Final, Protocol, cast
 
@@ -34,12 +34,16 @@ class LinkOwner(Protocol):
         """The connection stands."""
         ...
 
+    def link_ready(self, link: Link) -> None:
+        """A request of a client waits for its turn: `Link.pass_on`."""
+        ...
+
     def link_received(self, link: Link, frame: Buffer) -> None:
         """One whole frame, without its length."""
         ...
 
     def link_held(self, change_bytes: int) -> None:
-        """The unfinished frame of a link grew or went by so many bytes."""
+        """What a link holds of unfinished and waiting frames grew or went by so many bytes."""
         ...
 
     def link_refused(self, link: Link, reason: str) -> None:
@@ -67,17 +71,22 @@ class Link(asyncio.Protocol):
         self.listener = listener
         self.heard_s = loop.time()
         """Loop time at which the peer was heard of last."""
+        self.unsent_since_s = 0.0
+        """Loop time since when it has something to read, if it has."""
         self.is_open = False
         self._owner = owner
         self._loop = loop
         self._frames = FrameReader(frame_size_bytes_max)
-        self._waiting: deque[Buffer] = deque()
+        self._next: Buffer | None = None
+        self._is_queued = False
+        self._is_awaited = False
         self._is_muted = False
+        self._is_paused = False
         self._transport: asyncio.Transport | None = None
 
     @property
     def held_size_bytes(self) -> int:
-        """Bytes of an unfinished frame."""
+        """Bytes that came and were not passed on, but for the next frame."""
         return self._frames.held_size_bytes
 
     @property
@@ -93,15 +102,35 @@ class Link(asyncio.Protocol):
             return 0
         return self._transport.get_write_buffer_size() + unconfirmed_size_bytes(self._transport)
 
+    @property
+    def buffered_size_bytes(self) -> int:
+        """Bytes that were written and that the system has not taken."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     def send(self, parts: Sequence[Buffer]) -> None:
-        """Write one frame; ignored when the connection does not stand."""
-        if self.is_open and self._transport is not None:
-            self._transport.writelines(parts)
+        """Write one frame, to a client the answer to its request; ignored when the connection does not stand."""
+        if not self.is_open or self._transport is None:
+            return
+        if not self.buffered_size_bytes:
+            self.unsent_since_s = self._loop.time()
+        self._transport.writelines(parts)
+        self._is_awaited = False
+        self._look()
+
+    def pass_on(self) -> None:
+        """Pass the request on that waits; a client's next one has to wait for the answer."""
+        self._is_queued = False
+        found, self._next = self._next, None
+        if found is None or not self.is_open:
+            return
+        self._is_awaited = self.listener is not None
+        self._owner.link_received(self, found)
+        self._look()
 
     def close(self) -> None:
         """Pass nothing on any more; what was written still goes out, if the peer reads it soon."""
         self.is_open = False
-        self._waiting.clear()
+        self._next = None
         if self._transport is None:
             return
         self._transport.close()
@@ -111,7 +140,7 @@ class Link(asyncio.Protocol):
     def abort(self) -> None:
         """Close, and let go of what was written."""
         self.is_open = False
-        self._waiting.clear()
+        self._next = None
         if self._transport is not None:
             self._transport.abort()
 
@@ -131,43 +160,62 @@ class Link(asyncio.Protocol):
         if not self.is_open:
             return
         self.heard_s = self._loop.time()
-        held_before = self.held_size_bytes
-        frames: list[Buffer] = []
-        fault: ProtocolError | None = None
-        try:
-            frames = self._frames.feed(data)
-        except ProtocolError as error:
-            fault = error
-        if self.held_size_bytes != held_before:
-            self._owner.link_held(self.held_size_bytes - held_before)
-        if fault is not None:
-            self.close()
-            self._owner.link_refused(self, str(fault))
-        elif self.is_open:
-            self._waiting.extend(frames)
-            self._pass_on()
+        self._frames.put(data)
+        self._owner.link_held(len(data))
+        self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""
         del exc
         self.is_open = False
-        self._waiting.clear()
+        self._next = None
         self._owner.link_lost(self)
 
     def pause_writing(self) -> None:
         """See `asyncio.Protocol`: the peer does not read, so it is not read from."""
         self._is_muted = True
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
+        self._set_reading()
 
     def resume_writing(self) -> None:
-        """See `asyncio.Protocol`: the frames that wait come first, and may mute the link again."""
+        """See `asyncio.Protocol`: the frame that waits comes first, and may mute the link again."""
         self._is_muted = False
-        self._pass_on()
-        if not self._is_muted and self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+        self._look()
 
-    def _pass_on(self) -> None:
-        """Pass the waiting frames on, as long as the peer reads what it gets for them."""
-        while self._waiting and not self._is_muted:
-            self._owner.link_received(self, self._waiting.popleft())
+    def _look(self) -> None:
+        """Pass on what may be passed on; a client's request queues up for its turn."""
+        while self.is_open:
+            if self._next is None:
+                self._next = self._take()
+            if self._next is None or self._is_muted or self._is_awaited:
+                break
+            if self.listener is not None:
+                if not self._is_queued:
+                    self._is_queued = True
+                    self._owner.link_ready(self)
+                break
+            self.pass_on()
+        self._set_reading()
+
+    def _take(self) -> Buffer | None:
+        """The next whole frame; None when there is none, or the stream is not frames and the link is closed."""
+        held_before = self.held_size_bytes
+        try:
+            return self._frames.take()
+        except ProtocolError as error:
+            self.close()
+            self._owner.link_refused(self, str(error))
+            return None
+        finally:
+            if self.is_open and self.held_size_bytes != held_before:
+                self._owner.link_held(self.held_size_bytes - held_before)
+
+    def _set_reading(self) -> None:
+        """Read on unless a whole frame waits or the peer does not read; what it sends then waits in its own system."""
+        is_to_pause = self._is_muted or self._next is not None
+        if is_to_pause == self._is_paused or self._transport is None or self._transport.is_closing():
+            return
+        self._is_paused = is_to_pause
+        if is_to_pause:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()

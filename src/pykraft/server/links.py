@@ -3,8 +3,10 @@
 Owns the listening sockets, the links and the dials. A link is on the books exactly as long as it is open. Invariant:
 the user hears of each connection that it was accepted or connected, then of its frames, then once that it is closed,
 and nothing after that; of one that it closed itself it hears nothing more. Bounded are: the clients' connections (the
-one that was silent for the longest time goes when one too many comes, since the new one may be a voter), and the bytes
-of all unfinished frames together. It refuses to know what is in a frame.
+one that was silent for the longest time goes when one too many comes, since the new one may be a voter), the bytes of
+all unfinished frames together, those of all answers that clients have not read, and the requests that are passed on in
+one turn of the loop, the clients by turns: however many of them ask, timers and the disk are heard in between. It
+refuses to know what is in a frame.
 
 Source: Kafka's ``SocketServer`` (``ConnectionQuotas``, idle expiry); asyncio's ``loop.create_server``.
 """
@@ -15,6 +17,7 @@ import asyncio
 import errno
 import socket
 import ssl
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -27,7 +30,11 @@ from pykraft.types import Buffer, Endpoint
 REQUEST_SIZE_BYTES_MAX: Final = 64 * 1024
 """Largest request: none of Raft's, and none of an operator's, needs more."""
 HELD_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
-"""Bytes of all unfinished frames together; beyond, the connection that holds most of them is closed."""
+"""Bytes of all unfinished and waiting frames together; beyond, the connection that holds most of them is closed."""
+UNSENT_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
+"""Bytes of all answers that clients have not read; beyond, the one that has not read for the longest time is closed."""
+REQUESTS_PER_TURN_MAX: Final = 16
+"""Requests that are passed on in one turn of the loop: a few milliseconds, of a fetch timeout of two seconds."""
 SWEEPS_PER_IDLE_TIME: Final = 4
 
 
@@ -72,6 +79,7 @@ class LinkLimits:
     dial_ms_max: int
     accepted_max: int
     held_size_bytes_max: int = HELD_SIZE_BYTES_MAX
+    unsent_size_bytes_max: int = UNSENT_SIZE_BYTES_MAX
 
 
 class Links:
@@ -100,6 +108,13 @@ class Links:
         self._dials: dict[ConnectionId, asyncio.Task[None]] = {}
         self._servers: list[asyncio.Server] = []
         self._held_size_bytes = 0
+        self._unsent: dict[ConnectionId, int] = {}
+        self._unsent_size_bytes = 0
+        self._is_bounding = False
+        self._ready: deque[Link] = deque()
+        self._passed_on = 0
+        self._is_turn_due = False
+        self._is_passing_on = False
         self._is_closed = False
         self._sweeper = loop.call_later(self._sweep_s, self._sweep)
 
@@ -118,8 +133,14 @@ class Links:
     def send(self, connection: ConnectionId, parts: Sequence[Buffer]) -> None:
         """Write one frame; ignored when the connection is gone."""
         link = self._links.get(connection)
-        if link is not None:
-            link.send(parts)
+        if link is None:
+            return
+        link.send(parts)
+        if connection in self._accepted and (link.buffered_size_bytes or connection in self._unsent):
+            self._note_unsent(link)
+            if self._unsent_size_bytes > self._limits.unsent_size_bytes_max and not self._is_bounding:
+                self._is_bounding = True
+                self._loop.call_soon(self._bound_unsent)  # the user is not to hear of it within its own call
 
     def received_size_bytes(self, connection: ConnectionId) -> tuple[int, int]:
         """See `pykraft.host.ports.Ports`."""
@@ -168,6 +189,18 @@ class Links:
             )
         self._links[link.connection] = self._accepted[link.connection] = link
         self._user.link_accepted(link.connection, link.listener)
+
+    def link_ready(self, link: Link) -> None:
+        """See `pykraft.server.link.LinkOwner`: at once, unless others wait or this turn of the loop has had its share.
+
+        It may be called while a request is passed on, by its answer: then the next one queues up behind the others.
+        """
+        self._ready.append(link)
+        if len(self._ready) == 1 and self._passed_on < REQUESTS_PER_TURN_MAX and not self._is_passing_on:
+            self._pass_on()
+        if not self._is_turn_due and (self._ready or self._passed_on):
+            self._is_turn_due = True
+            self._loop.call_soon(self._turn)
 
     def link_received(self, link: Link, frame: Buffer) -> None:
         """See `pykraft.server.link.LinkOwner`."""
@@ -218,15 +251,55 @@ class Links:
     def _forget(self, connection: ConnectionId) -> Link | None:
         """Take a link off the books; None when it is not on them."""
         link = self._links.pop(connection, None)
+        self._unsent_size_bytes -= self._unsent.pop(connection, 0)
         if link is not None:
             self._accepted.pop(connection, None)
             self._held_size_bytes -= link.held_size_bytes
         return link
 
+    def _turn(self) -> None:
+        """Another turn of the loop: those that wait longest come first."""
+        self._is_turn_due = False
+        self._passed_on = 0
+        while self._ready and self._passed_on < REQUESTS_PER_TURN_MAX:
+            self._pass_on()
+        if self._passed_on and not self._is_turn_due:
+            self._is_turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def _pass_on(self) -> None:
+        self._passed_on += 1
+        self._is_passing_on = True
+        try:
+            self._ready.popleft().pass_on()
+        finally:
+            self._is_passing_on = False
+
+    def _note_unsent(self, link: Link) -> None:
+        size_bytes = link.buffered_size_bytes
+        self._unsent_size_bytes += size_bytes - self._unsent.pop(link.connection, 0)
+        if size_bytes:
+            self._unsent[link.connection] = size_bytes
+
+    def _bound_unsent(self) -> None:
+        """Close who does not read, if that is still so: what was noted may have been sent since."""
+        self._is_bounding = False
+        for connection in list(self._unsent):
+            self._note_unsent(self._accepted[connection])
+        while self._unsent_size_bytes > self._limits.unsent_size_bytes_max:
+            slowest = min((self._accepted[each] for each in self._unsent), key=lambda each: each.unsent_since_s)
+            reason = f"answers of {self._unsent_size_bytes} bytes are not read, and its own waits for the longest time"
+            self._forget(slowest.connection)
+            slowest.abort()
+            self._tell_end(slowest, reason)
+
     def _end(self, link: Link, reason: str) -> None:
         """Close a link for what its peer did: one line, and the user hears of it."""
-        self._user.report(f"closing connection {link.connection} on {link.listener or 'a dialed address'}: {reason}")
         self.close(link.connection)
+        self._tell_end(link, reason)
+
+    def _tell_end(self, link: Link, reason: str) -> None:
+        self._user.report(f"closing connection {link.connection} on {link.listener or 'a dialed address'}: {reason}")
         self._user.link_closed(link.connection)
 
     async def _dial(self, link: Link, endpoint: Endpoint) -> None:
