@@ -162,6 +162,7 @@ EVENTS: Mapping[str, list[Event]] = {
         events.DownloadFailed(snapshot_id=place(30, 5), reason="damaged"),
         events.SnapshotsExpired(oldest_kept=place(3, 1)),
     ],
+    "abandoned": [events.RequestAbandoned(request_id=request_id) for request_id in (1, 99)],
     "time": [
         events.TimerDue(),
         *(

@@ -115,6 +115,17 @@ def test_few_reads_are_under_way_at_one_time_and_the_others_follow_in_order() ->
     assert reader.offsets == [[offset] for offset in range(10)]
 
 
+def test_a_read_that_nobody_wants_any_more_is_left_out() -> None:
+    reader = Reader(in_files=20, in_memory=0)
+    wanted = set(range(8))
+    for offset in range(8):
+        reader.reads.read(Offset(offset), Offset(20), 1, reader.got.append, lambda offset=offset: offset in wanted)  # type: ignore[misc]
+    wanted -= {0, 4, 5, 7}
+    while reader.ports.reads:
+        reader.ports.finish_read()
+    assert reader.offsets == [[0], [1], [2], [3], [6]], "the first four were under way"
+
+
 def test_cut_keeps_whole_batches_and_does_not_copy() -> None:
     batches = [batch(0), batch(1), batch(2)]
     data = joined(batches)

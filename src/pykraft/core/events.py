@@ -23,6 +23,13 @@ class RequestReceived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RequestAbandoned:
+    """The connection of this request is gone: nobody waits for its answer."""
+
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseReceived:
     """A peer answered the request that was sent to ``peer_id`` under ``correlation_id``."""
 
@@ -176,6 +183,7 @@ class ShutdownRequested:
 
 Event: TypeAlias = (
     RequestReceived
+    | RequestAbandoned
     | ResponseReceived
     | SendFailed
     | AnswersProgressed

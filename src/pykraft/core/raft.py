@@ -20,6 +20,7 @@ from pykraft.core.effects import ClosePeer, CloseRequester, Effect
 from pykraft.core.events import (
     Event,
     Persisted,
+    RequestAbandoned,
     RequestReceived,
     ResponseReceived,
     SendFailed,
@@ -113,6 +114,8 @@ class Raft:
         match event:
             case RequestReceived():
                 on_request(replica, event, now)
+            case RequestAbandoned():
+                replica.parked.drop(event.request_id)
             case ResponseReceived():
                 if replica.connections.received(event.peer_id, event.correlation_id):
                     try:

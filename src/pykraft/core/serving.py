@@ -8,6 +8,8 @@ Source: KIP-595 §Fetch; KIP-630; KIP-1166; Kafka ``KafkaRaftClient.tryCompleteF
 
 from __future__ import annotations
 
+from typing import Final
+
 from pykraft.core.answer_pace import floor_bytes
 from pykraft.core.effects import ReplyFetch
 from pykraft.core.messages import NONE, FetchRequest, FetchResponse
@@ -15,6 +17,9 @@ from pykraft.core.outbox import Relies
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.types import NO_IO, Offset, ReplicaKey
+
+ANSWER_SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Most bytes of records or of a snapshot in one answer, whoever asks for more; one batch always comes."""
 
 
 def serve(replica: Replica, leader: Leader, request_id: int, listener: str, request: FetchRequest) -> None:
@@ -37,7 +42,7 @@ def serve(replica: Replica, leader: Leader, request_id: int, listener: str, requ
     )
     is_other = diverging is not None or snapshot_id is not None
     end_offset = request.fetch_offset if is_other else max(request.fetch_offset, served_end_offset(replica))
-    size_bytes_max, is_watched = request.size_bytes_max, False
+    size_bytes_max, is_watched = min(request.size_bytes_max, ANSWER_SIZE_BYTES_MAX), False
     if end_offset > request.fetch_offset:
         size_bytes_max, is_watched = watch_answer(replica, leader, request.replica, request_id, size_bytes_max)
     effect = ReplyFetch(
@@ -99,6 +104,6 @@ def served_end_offset(replica: Replica) -> Offset:
 
 
 def answer_parked(replica: Replica, leader: Leader) -> None:
-    """Answer all waiting fetches: there are records, or the high watermark moved."""
-    for fetch in replica.parked.take_all():
+    """Answer waiting fetches, those of voters first: there are records, or the high watermark moved."""
+    for fetch in replica.parked.take_woken():
         serve(replica, leader, fetch.request_id, fetch.listener, fetch.request)

@@ -181,7 +181,8 @@ def _reply(parts: Parts, effect: effects.Reply, _: Step) -> None:
 def _reply_fetch(parts: Parts, effect: effects.ReplyFetch, _: Step) -> None:
     """Read first, then wait for the disk: what is read now belongs to the answer, whatever happens meanwhile."""
     then = partial(_reply_records, parts, effect)
-    parts.reads.read(effect.fetch_offset, effect.end_offset, effect.size_bytes_max, then)
+    is_wanted = partial(parts.inbound.awaits, effect.request_id)
+    parts.reads.read(effect.fetch_offset, effect.end_offset, effect.size_bytes_max, then, is_wanted)
 
 
 def _reply_records(parts: Parts, effect: effects.ReplyFetch, records: Records | None) -> None:

@@ -58,6 +58,7 @@ class _Wanted:
     size_bytes_max: int
     generation: int
     then: Then
+    is_wanted: Callable[[], bool]
 
 
 class FetchReads:
@@ -76,10 +77,18 @@ class FetchReads:
         """The log was cut: reads that have not returned are stale."""
         self._generation += 1
 
-    def read(self, offset: Offset, end_offset: Offset, size_bytes_max: int, then: Then) -> None:
+    def read(
+        self,
+        offset: Offset,
+        end_offset: Offset,
+        size_bytes_max: int,
+        then: Then,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
         """Hand records of [offset, end_offset) to ``then``, now or later; at least one whole batch if there is one.
 
-        ``end_offset`` is at most the log end.
+        ``end_offset`` is at most the log end. A read that ``is_wanted`` no more when its turn comes is left out, and
+        ``then`` is not called.
         """
         if offset >= end_offset:
             then(())
@@ -92,6 +101,7 @@ class FetchReads:
                 size_bytes_max=size_bytes_max,
                 generation=self._generation,
                 then=then,
+                is_wanted=is_wanted,
             )
             self._waiting.append(wanted)
             self._begin()
@@ -109,8 +119,10 @@ class FetchReads:
 
     def _begin(self) -> None:
         while self._waiting and self._under_way < READS_MAX:
-            self._under_way += 1
-            self._submit(self._waiting.popleft())
+            wanted = self._waiting.popleft()
+            if wanted.is_wanted():  # whoever connects, asks and hangs up costs no reads
+                self._under_way += 1
+                self._submit(wanted)
 
     def _submit(self, wanted: _Wanted) -> None:
         self._ports.submit_read(

@@ -100,6 +100,7 @@ class Host:
             self._stepping.run(now)
         else:
             self._parts.inbound.on_closed(connection)
+            self._stepping.run(now)
 
     def on_frame(self, connection: ConnectionId, frame: Buffer, now: Instant) -> None:
         """One whole frame came, without its length. The buffer is kept and must not be changed any more."""

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from pykraft.core.events import AnswerLeaving, RequestReceived
+from pykraft.core.events import AnswerLeaving, RequestAbandoned, RequestReceived
 from pykraft.core.messages import Response
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.inbox import Inbox
@@ -111,7 +111,8 @@ class Inbound:
         requester = self._requesters.pop(connection, None)
         self._watched.pop(connection, None)
         for request in requester.requests if requester else ():
-            self._requests.pop(request.request_id, None)
+            if self._requests.pop(request.request_id, None) and request.header.api_key == ApiKey.FETCH:
+                self._inbox.put(RequestAbandoned(request_id=request.request_id))  # it may be parked
             self._held.drop(("reply to request", request.request_id))
 
     def on_frame(self, connection: ConnectionId, data: Buffer) -> None:
@@ -128,6 +129,10 @@ class Inbound:
             self._handle(requester, header, data)
         except ProtocolError as error:
             self._close(requester, str(error))
+
+    def awaits(self, request_id: int) -> bool:
+        """True while somebody waits for the answer to this request."""
+        return request_id in self._requests
 
     def reply(
         self, request_id: int, message: Response, records: Sequence[Buffer] = (), *, is_watched: bool = False

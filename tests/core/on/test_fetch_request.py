@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pykraft.core import messages
@@ -9,11 +11,12 @@ from pykraft.core.appending import drain_if_due
 from pykraft.core.effects import Effect, NotifyHighWatermark, Reply, ReplyFetch
 from pykraft.core.events import Proposed
 from pykraft.core.log_view import LogView
-from pykraft.core.on.fetch_request import note_sign_of_life
+from pykraft.core.on.fetch_request import WAIT_MS_MAX, note_sign_of_life
 from pykraft.core.on.propose import on_proposed
 from pykraft.core.on.timer import poll
 from pykraft.core.parked import PARKED_FETCHES_MAX, ParkedFetch
 from pykraft.core.replica import Replica
+from pykraft.core.serving import ANSWER_SIZE_BYTES_MAX
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
 from pykraft.types import Epoch, EpochStart, Io, NodeId, Offset, OffsetAndEpoch, ReplicaKey
@@ -119,6 +122,32 @@ def test_one_more_than_may_wait_is_answered_at_once() -> None:
     for request_id in range(PARKED_FETCHES_MAX):
         made.parked.park(ParkedFetch(request_id=request_id, listener=LISTENER, request=fetch(), deadline_ms=0))
     assert kinds(ask(made, fetch(at=(11, 5), replica=None))) == ["ReplyFetch"]
+
+
+@pytest.mark.conformance(117)
+def test_others_make_room_for_a_voter_and_voters_for_nobody() -> None:
+    made = leading()
+    ask(made, fetch(at=(11, 5)))
+    assert state_of(made).high_watermark == 11
+    for request_id in range(100, 100 + PARKED_FETCHES_MAX):
+        made.parked.park(ParkedFetch(request_id=request_id, listener=LISTENER, request=fetch(), deadline_ms=0))
+    served = only(ask(made, fetch(at=(11, 5), high_watermark=11)), ReplyFetch)
+    assert served.request_id == 100, "the oldest of the others, so that the voter does not ask again at once"
+    assert [(each.request_id, each.is_voter) for each in made.parked.take_all() if each.is_voter] == [(7, True)]
+    for request_id in range(100, 100 + PARKED_FETCHES_MAX):
+        parked = ParkedFetch(request_id=request_id, listener=LISTENER, request=fetch(), deadline_ms=0, is_voter=True)
+        made.parked.park(parked)
+    assert only(ask(made, fetch(at=(11, 5), high_watermark=11)), ReplyFetch).request_id == 7
+
+
+def test_nobody_waits_longer_or_gets_more_than_a_bound() -> None:
+    made = leading()
+    greedy = replace(fetch(at=(11, 5), replica=None, wait_ms=2**31 - 1), size_bytes_max=2**31 - 1)
+    assert ask(made, greedy) == []
+    (parked,) = made.parked.take_all()
+    assert parked.deadline_ms == NOW.mono_ms + WAIT_MS_MAX
+    served = only(ask(made, replace(greedy, fetch_offset=Offset(10), last_fetched_epoch=Epoch(3))), ReplyFetch)
+    assert served.size_bytes_max == ANSWER_SIZE_BYTES_MAX
 
 
 @pytest.mark.conformance(48)

@@ -7,6 +7,7 @@ import pytest
 from pykraft.core import messages
 from pykraft.core.effects import Reply, ReplySnapshot
 from pykraft.core.replica import Replica
+from pykraft.core.serving import ANSWER_SIZE_BYTES_MAX
 from pykraft.core.state import Leader, State
 from pykraft.errors import ErrorCode
 from tests.core.replicas import NOW, ask, follower, later, leader, listeners, only, replica
@@ -72,3 +73,8 @@ def test_a_voter_that_is_served_is_alive(message: messages.FetchSnapshotRequest,
     ask(made, message, later(70))
     assert isinstance(made.state, Leader)
     assert made.state.check_quorum_deadline_ms == NOW.mono_ms + 3_000 + (70 if counts else 0)
+
+
+def test_no_slice_is_larger_than_a_bound() -> None:
+    found = only(ask(with_snapshot(leader()), fetch_snapshot(size_bytes_max=2**31 - 1)), ReplySnapshot)
+    assert found.size_bytes_max == ANSWER_SIZE_BYTES_MAX

@@ -5,6 +5,8 @@ Source: KIP-595 §Fetch, KIP-853 (directory ids), KIP-1166 (high watermark in th
 
 from __future__ import annotations
 
+from typing import Final
+
 from pykraft.core.appending import advance_high_watermark
 from pykraft.core.events import RequestReceived
 from pykraft.core.messages import FetchRequest, FetchResponse
@@ -18,6 +20,9 @@ from pykraft.core.serving import has_answer, is_prefix, serve
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
 from pykraft.types import Instant, Offset, ReplicaKey
+
+WAIT_MS_MAX: Final = 30_000
+"""No Fetch waits longer, whatever it asks for: that its requester is gone shows at the latest when it is answered."""
 
 
 def on_fetch_request(replica: Replica, event: RequestReceived, message: FetchRequest, now: Instant) -> None:
@@ -42,7 +47,8 @@ def on_fetch_request(replica: Replica, event: RequestReceived, message: FetchReq
         asker.asks_again(message.size_bytes_max, now.mono_ms)
     if message.replica is not None and is_prefix(replica, message):
         _note(replica, leader, message.replica, message.fetch_offset, now)
-    if has_answer(replica, leader, message) or replica.parked.is_full:
+    is_voter = message.replica is not None and leader.progress.is_voter(message.replica)
+    if has_answer(replica, leader, message) or not _has_room(replica, leader, is_voter=is_voter):
         serve(replica, leader, event.request_id, event.listener, message)
         return
     replica.parked.park(
@@ -50,7 +56,8 @@ def on_fetch_request(replica: Replica, event: RequestReceived, message: FetchReq
             request_id=event.request_id,
             listener=event.listener,
             request=message,
-            deadline_ms=now.mono_ms + message.wait_ms_max,
+            deadline_ms=now.mono_ms + min(message.wait_ms_max, WAIT_MS_MAX),
+            is_voter=is_voter,
         )
     )
 
@@ -74,6 +81,17 @@ def _note(replica: Replica, leader: Leader, key: ReplicaKey, fetch_offset: Offse
     note_sign_of_life(replica, leader, key, now)
     note_target(replica, key)
     advance_high_watermark(replica, leader)
+
+
+def _has_room(replica: Replica, leader: Leader, *, is_voter: bool) -> bool:
+    """True when one more may wait. A voter whose Fetch is answered at once asks again at once: others make room."""
+    if not replica.parked.is_full:
+        return True
+    other = replica.parked.take_oldest_other() if is_voter else None
+    if other is None:
+        return False
+    serve(replica, leader, other.request_id, other.listener, other.request)
+    return True
 
 
 def _field_error(message: FetchRequest) -> ErrorCode:

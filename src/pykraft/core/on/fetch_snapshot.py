@@ -12,7 +12,7 @@ from pykraft.core.on.fetch_request import note_sign_of_life
 from pykraft.core.on.requests import leader_only_error, reply
 from pykraft.core.outbox import Relies
 from pykraft.core.replica import Replica
-from pykraft.core.serving import watch_answer
+from pykraft.core.serving import ANSWER_SIZE_BYTES_MAX, watch_answer
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
 from pykraft.types import NO_IO, Instant
@@ -47,11 +47,10 @@ def on_fetch_snapshot_request(
     if message.replica is not None:
         note_sign_of_life(replica, leader, message.replica, now)
     asker = leader.progress.known(message.replica)
+    asked_bytes = min(message.size_bytes_max, ANSWER_SIZE_BYTES_MAX)
     if asker is not None:
-        asker.asks_again(message.size_bytes_max, now.mono_ms)
-    size_bytes_max, is_watched = watch_answer(
-        replica, leader, message.replica, event.request_id, message.size_bytes_max
-    )
+        asker.asks_again(asked_bytes, now.mono_ms)
+    size_bytes_max, is_watched = watch_answer(replica, leader, message.replica, event.request_id, asked_bytes)
     effect = ReplySnapshot(
         after=NO_IO,
         request_id=event.request_id,
