@@ -12,6 +12,7 @@ from tests.core.replicas import NOW, done, replica
 def test_every_wish_has_a_handler() -> None:
     others = {
         events.RequestReceived,
+        events.RequestAbandoned,
         events.ResponseReceived,
         events.SendFailed,
         events.Persisted,

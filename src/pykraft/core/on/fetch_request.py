@@ -16,7 +16,7 @@ from pykraft.core.on.transfer import note_target
 from pykraft.core.parked import ParkedFetch
 from pykraft.core.quorum import majority_of
 from pykraft.core.replica import Replica
-from pykraft.core.serving import has_answer, is_prefix, serve
+from pykraft.core.serving import ANSWER_SIZE_BYTES_MAX, has_answer, is_prefix, serve
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
 from pykraft.types import Instant, Offset, ReplicaKey
@@ -44,7 +44,7 @@ def on_fetch_request(replica: Replica, event: RequestReceived, message: FetchReq
     assert isinstance(leader, Leader)
     asker = leader.progress.known(message.replica)
     if asker is not None:
-        asker.asks_again(message.size_bytes_max, now.mono_ms)
+        asker.asks_again(min(message.size_bytes_max, ANSWER_SIZE_BYTES_MAX), now.mono_ms)
     if message.replica is not None and is_prefix(replica, message):
         _note(replica, leader, message.replica, message.fetch_offset, now)
     is_voter = message.replica is not None and leader.progress.is_voter(message.replica)
