@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.core.events import RequestAbandoned, RequestReceived
+from pykraft.core.events import RequestReceived
 from pykraft.core.messages import BeginQuorumEpochResponse, FetchRequest, FetchResponse, VoteRequest, VoteResponse
 from pykraft.errors import ErrorCode
 from pykraft.host.inbound import UNANSWERED_REQUESTS_MAX, Inbound
@@ -226,28 +226,6 @@ def test_an_answer_to_a_connection_that_is_gone_goes_nowhere() -> None:
     assert desk.ports.sent == []
     assert desk.ports.closed == []
     assert desk.ports.reports == []
-
-
-@pytest.mark.conformance(117)
-def test_the_core_hears_that_nobody_waits_for_a_fetch_any_more() -> None:
-    desk = Desk()
-    desk.vote()
-    desk.ask(ApiKey.FETCH, 17, fetch_body())
-    desk.ask(ApiKey.FETCH, 17, fetch_body())
-    _, first, second = desk.received()
-    assert desk.inbound.awaits(first.request_id)
-    desk.inbound.reply(
-        first.request_id,
-        FetchResponse(
-            error=0, epoch=Epoch(3), leader_id=NodeId(1), high_watermark=Offset(4), log_start_offset=Offset(0)
-        ),
-    )
-    desk.inbound.on_closed(ONE)
-    found = desk.inbox.take()
-    assert found is not None
-    assert found.event == RequestAbandoned(request_id=second.request_id)
-    assert desk.inbox.take() is None
-    assert not desk.inbound.awaits(second.request_id)
 
 
 def test_nothing_is_read_from_a_connection_that_was_closed() -> None:
