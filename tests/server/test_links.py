@@ -6,6 +6,7 @@ import asyncio
 import socket
 import struct
 import threading
+import time
 
 import pytest
 
@@ -168,6 +169,38 @@ def test_a_dial_that_succeeds_after_it_was_closed_is_given_up(runner: asyncio.Ru
         assert station.user.heard == []
 
     on_station(runner, main)
+
+
+def test_a_dial_whose_time_is_over_as_it_connects_is_closed() -> None:
+    """In uvloop, which looks at timers first.
+
+    1. The process is stopped while a dial is under way, or its machine is busy.
+    2. It goes on: the peer has answered, and the time of the dial is over.
+    3. The link is made. Then the dial's task is canceled, before it hears of that, and uvloop closes the transport
+       without a word to the link. A frame for that link raised, and ended the node.
+    """
+    dial_s = 0.05
+
+    async def main(station: Station) -> None:
+        links, user = station.links, station.user
+        note = user.link_connected
+
+        def connected_late(connection: ConnectionId) -> None:
+            note(connection)
+            end_s = time.monotonic() + dial_s
+            while time.monotonic() < end_s:
+                pass
+
+        user.link_connected = connected_late  # type: ignore[method-assign]
+        dialed = links.dial(station.endpoint)
+        await asyncio.wait([links._dials[dialed]])
+        links.send(dialed, frame([b"anybody there?"]))
+        assert [event for event, connection in user.heard if connection == dialed] == ["connected", "closed"]
+        assert links.dialed_count == 0
+
+    with asyncio.Runner(loop_factory=loop_factory("uvloop")) as runner:
+        user = on_station(runner, main, dial_ms_max=round(dial_s * 1_000))
+    assert user.frames == []
 
 
 @pytest.mark.parametrize("loop_name", ["asyncio", "uvloop"])

@@ -315,7 +315,11 @@ class Links:
             self._user.report(f"cannot dial {str(endpoint)!r}: {error!r}")
         else:
             return
-        if self._dials.pop(link.connection, None) is not None:
+        # The time of a dial may be over when its link was just made. The loop then closes that transport, and uvloop
+        # does so without `connection_lost`: it raises when it is written to.
+        was_made = self._forget(link.connection) is not None
+        if self._dials.pop(link.connection, None) is not None or was_made:
+            link.abort()
             self._user.link_closed(link.connection)
 
     async def _connect(self, link: Link, endpoint: Endpoint) -> None:
@@ -331,6 +335,8 @@ class Links:
                     await self._loop.create_connection(lambda: link, address, endpoint.port, ssl=self._tls)
             except OSError as error:
                 failure = error
+                if link.connection in self._links:  # it was made too late; it is not made again
+                    break
             else:
                 return
         raise failure
