@@ -61,7 +61,12 @@ class FakeJournal:
 class FakeCluster:
     def __init__(self) -> None:
         self.nodes = {node_id: FakeNode(node_id) for node_id in (1, 2, 3)}
+        self.guests: dict[int, FakeNode] = {}
         self.journal = FakeJournal()
+
+    @property
+    def replicas(self) -> dict[int, FakeNode]:
+        return {**self.nodes, **self.guests}
 
 
 class FakeNetwork:
@@ -134,6 +139,16 @@ def test_a_fault_is_for_a_role_among_those_that_can_have_it(
     scene: Scene, kind: Kind, role: Role, nth: int, node_id: int
 ) -> None:
     assert scene.faults.target(fault(kind, role, nth)).node_id == node_id
+
+
+def test_a_guest_is_spared_what_is_done_to_directories_and_descriptors(scene: Scene) -> None:
+    scene.cluster.guests[3] = scene.cluster.nodes.pop(3)
+    assert scene.faults.target(fault(Kind.PAUSE, Role.FOLLOWER, 1)).node_id == 3
+    for kind in (Kind.WIPE, Kind.WIPE_AND_LAG, Kind.FEW_DESCRIPTORS):
+        assert scene.faults.target(fault(kind, Role.FOLLOWER, 1)).node_id == 1
+    scene.cluster.guests[3].process.status = 1
+    with pytest.raises(LocalQuorumError, match="node 3 ended with 1"):
+        scene.faults.require_life()
 
 
 def test_only_ends_that_were_brought_about_are_expected(scene: Scene) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from pykraft.chaos.plan import Kind
 from pykraft.cli.main import main
 from pykraft.client.journal_check import Verdict
 from pykraft.errors import LocalQuorumError, UsageError
+from pykraft.local.kafka.java import Kafka
 from tests.chaos.test_outcome import done
 
 
@@ -111,6 +113,28 @@ def test_faults_are_told_and_summed_up(
         "a node held 50 MiB at most",
     ]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_fault_of_all_nodes_names_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pretend(monkeypatch, replace(done("restart-all"), node_id=None))
+    assert run(monkeypatch, "--dir", str(tmp_path)) == 0
+    assert "restart-all (all nodes): pause 5 ms" in capsys.readouterr().err
+
+
+def test_a_java_voter_is_static(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    kafka = Kafka(java=Path("java"), jars=tmp_path)
+    monkeypatch.setattr("pykraft.local.kafka.java.Kafka.find", lambda libs: kafka)
+    seen = pretend(monkeypatch, error=LocalQuorumError("lost"))
+    for seed in range(5):
+        assert run(monkeypatch, "--seed", str(seed), "--java", "--dir", str(tmp_path)) == 1
+    assert {(options.is_dynamic, options.kafka) for options in seen} == {(False, kafka)}
+    assert "--record-size 100 --java" in capsys.readouterr().err
+    assert run(monkeypatch, "--java", "--quorum", "dynamic") == 2
+    assert "--java: Kafka's TestRaftServer has static voters only" in capsys.readouterr().err
 
 
 def test_figures_are_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_a_frozen_leader_is_succeeded_and_follows_when_it_goes_on(tmp_path: Path
 def test_a_disk_that_is_full_ends_a_node_and_it_comes_back_when_there_is_room(tmp_path: Path) -> None:
     with trouble(tmp_path, Kind.FULL_DISK) as quorum:
         fault = of_the_leader(Kind.FULL_DISK)
-        node = quorum.faults.target(fault)
+        node = quorum.cluster.nodes[quorum.faults.target(fault).node_id]
         undo = quorum.faults.begin(fault, node)
         assert node.process.wait(timeout_s=30) == STORAGE_FAILED
         assert "No space left on device" in node.log_path.read_text().splitlines()[-1]

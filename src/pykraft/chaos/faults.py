@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from pykraft.chaos.crowd import Crowd, greedy_words
 from pykraft.chaos.ground import Ground
@@ -21,7 +21,7 @@ from pykraft.chaos.plan import Fault, Kind, Role
 from pykraft.client.admin import Admin, Limits
 from pykraft.client.quorum import Quorum
 from pykraft.errors import LocalQuorumError, PykraftError
-from pykraft.local.cluster import PykraftNode
+from pykraft.local.cluster import Guest, PykraftNode
 from pykraft.local.waiting import wait_until
 from pykraft.log.meta import FILE_NAME, parse_meta
 from pykraft.types import ReplicaKey
@@ -39,7 +39,11 @@ STOP_TIMEOUT_S: Final = 30.0
 SERVE_TIMEOUT_S: Final = 60.0
 LIMITS: Final = Limits(timeout_ms=5_000, request_timeout_ms=2_000)
 
+OF_OUR_NODES: Final = frozenset({Kind.FEW_DESCRIPTORS, Kind.WIPE, Kind.WIPE_AND_LAG})
+"""Faults that are not done to a guest."""
+
 Undo = Callable[[], None]
+Replica: TypeAlias = PykraftNode | Guest
 
 
 class Faults:
@@ -52,7 +56,7 @@ class Faults:
         self._down: set[int] = set()
         self._was_full: set[int] = set()
         self._crowds: list[Crowd] = []
-        self._begin: Mapping[Kind, Callable[[Fault, PykraftNode], Undo]] = {
+        self._begin: Mapping[Kind, Callable[[Fault, Any], Undo]] = {
             Kind.KILL: self._kill,
             Kind.STOP: self._stop,
             Kind.RESTART_ALL: self._restart_all,
@@ -69,23 +73,25 @@ class Faults:
             Kind.FEW_DESCRIPTORS: self._limit_descriptors,
         }
 
-    def target(self, fault: Fault) -> PykraftNode:
+    def target(self, fault: Fault) -> Replica:
         """Whom this fault is for, as things are now: the leader is who said last that it leads."""
-        nodes = self._cluster.nodes
+        nodes = self._cluster.replicas
         leader_id = self._cluster.journal.leader_id()
-        able = sorted(self._ground.disk_indexes if fault.kind is Kind.FULL_DISK else nodes)
+        able = sorted(self._cluster.nodes if fault.kind in OF_OUR_NODES else nodes)
+        if fault.kind is Kind.FULL_DISK:
+            able = sorted(self._ground.disk_indexes)
         if fault.role is Role.LEADER and leader_id in able:
             return nodes[leader_id]
         others = [node_id for node_id in able if node_id != leader_id] or able
         return nodes[others[fault.nth % len(others)]]
 
-    def begin(self, fault: Fault, node: PykraftNode) -> Undo:
+    def begin(self, fault: Fault, node: Replica) -> Undo:
         """Do it; what is returned undoes it, and may be called after `heal`."""
         return self._begin[fault.kind](fault, node)
 
     def require_life(self) -> None:
         """Errors: LocalQuorumError when a node has ended that no fault has ended."""
-        for node_id, node in self._cluster.nodes.items():
+        for node_id, node in self._cluster.replicas.items():
             status = node.process.status
             is_expected = node_id in self._down or (node_id in self._was_full and status == STORAGE_FAILED)
             if status is not None and not is_expected:
@@ -102,9 +108,9 @@ class Faults:
         self._crowds.clear()
         for node_id in self._ground.disk_indexes:
             self._make_room(node_id)
-        for node in self._cluster.nodes.values():
-            node.process.resume()
-            self._revive(node)
+        for replica in self._cluster.replicas.values():
+            replica.process.resume()
+            self._revive(replica)
         for node in self._cluster.nodes.values():
             self._wait_for(node)
         self._was_full.clear()
@@ -119,7 +125,7 @@ class Faults:
             if quorum is None:
                 return False
             have = [voter.key for voter in quorum.voters if voter.log_end_offset >= end_offset]
-            return all(self._is_among(have, node) for node in self._cluster.nodes.values())
+            return all(self._is_among(have, node) for node in self._cluster.replicas.values())
 
         wait_until(look, f"all voters to have what is below offset {end_offset}", timeout_s=SERVE_TIMEOUT_S)
 
@@ -133,7 +139,7 @@ class Faults:
         except PykraftError:
             return None
 
-    def _is_among(self, voters: Sequence[ReplicaKey], node: PykraftNode) -> bool:
+    def _is_among(self, voters: Sequence[ReplicaKey], node: Replica) -> bool:
         """Static voters are known by their id, others also by the directory id that stands in the node's directory."""
         if not self._ground.is_dynamic:
             return node.node_id in [voter.id for voter in voters]
@@ -141,7 +147,7 @@ class Faults:
         meta = parse_meta(file, file.read_bytes())
         return (meta.node_id, meta.directory_id) in [(voter.id, voter.directory_id) for voter in voters]
 
-    def _revive(self, node: PykraftNode) -> None:
+    def _revive(self, node: Replica) -> None:
         if node.process.status is not None:
             node.start()
         self._down.discard(node.node_id)
@@ -156,12 +162,12 @@ class Faults:
             node.start()
             self._cluster.journal.wait_for_started(node.node_id, since=node.start_mark, process=node.process)
 
-    def _kill(self, fault: Fault, node: PykraftNode) -> Undo:
+    def _kill(self, fault: Fault, node: Replica) -> Undo:
         del fault
         self._lose([node])
         return lambda: self._revive(node)
 
-    def _stop(self, fault: Fault, node: PykraftNode) -> Undo:
+    def _stop(self, fault: Fault, node: Replica) -> Undo:
         del fault
         self._down.add(node.node_id)
         node.process.terminate()
@@ -174,9 +180,9 @@ class Faults:
 
         return undo
 
-    def _restart_all(self, fault: Fault, node: PykraftNode) -> Undo:
+    def _restart_all(self, fault: Fault, node: Replica) -> Undo:
         del fault, node
-        nodes = list(self._cluster.nodes.values())
+        nodes = list(self._cluster.replicas.values())
         self._lose(nodes)
 
         def undo() -> None:
@@ -185,7 +191,7 @@ class Faults:
 
         return undo
 
-    def _freeze(self, fault: Fault, node: PykraftNode) -> Undo:
+    def _freeze(self, fault: Fault, node: Replica) -> Undo:
         del fault
         node.process.pause()
         return node.process.resume
@@ -207,25 +213,25 @@ class Faults:
         assert self._ground.disks is not None
         self._ground.disks.make_room(self._ground.disk_indexes[node_id])
 
-    def _slow_down(self, fault: Fault, node: PykraftNode) -> Undo:
+    def _slow_down(self, fault: Fault, node: Replica) -> Undo:
         wires = self._network.wires_of(node.node_id)
         for wire in wires:
             wire.bandwidth, wire.latency_s = float(fault.bandwidth), fault.latency_ms / 1_000
         return _healing(wires)
 
-    def _reset(self, fault: Fault, node: PykraftNode) -> Undo:
+    def _reset(self, fault: Fault, node: Replica) -> Undo:
         del fault
         wires = self._network.wires_of(node.node_id)
         for wire in wires:
             wire.reset_share = RESET_SHARE
         return _healing(wires)
 
-    def _cut_one_way(self, fault: Fault, node: PykraftNode) -> Undo:
-        others = [node_id for node_id in self._cluster.nodes if node_id != node.node_id]
+    def _cut_one_way(self, fault: Fault, node: Replica) -> Undo:
+        others = [node_id for node_id in self._cluster.replicas if node_id != node.node_id]
         pairs = [(other, node.node_id) if fault.is_inbound else (node.node_id, other) for other in others]
         return self._cut([self._network.wire(*pair) for pair in pairs])
 
-    def _cut_off(self, fault: Fault, node: PykraftNode) -> Undo:
+    def _cut_off(self, fault: Fault, node: Replica) -> Undo:
         del fault
         return self._cut(self._network.wires_of(node.node_id))
 
@@ -253,7 +259,7 @@ class Faults:
         """
         del fault
         self.wait_for_all()
-        nodes = list(self._cluster.nodes.values())
+        nodes = list(self._cluster.replicas.values())
         leader_id = self._cluster.journal.leader_id()
         others = [each for each in nodes if each is not node]
         others.sort(key=lambda each: each.node_id != leader_id)
@@ -274,7 +280,7 @@ class Faults:
 
         return undo
 
-    def _lose(self, nodes: Sequence[PykraftNode]) -> None:
+    def _lose(self, nodes: Sequence[Replica]) -> None:
         self._down.update(node.node_id for node in nodes)
         for node in nodes:
             node.process.kill()
@@ -289,7 +295,7 @@ class Faults:
         if self._ground.is_dynamic:  # a voter of a dynamic quorum is known by its directory id, so this is another one
             node.format("--no-initial-controllers")
 
-    def _read_nothing(self, fault: Fault, node: PykraftNode) -> Undo:
+    def _read_nothing(self, fault: Fault, node: Replica) -> Undo:
         del fault
         return self._come(Crowd(self._ground.ports[node.node_id], READERS, greedy_words()))
 

@@ -18,15 +18,24 @@ from typing import Final
 from pykraft.chaos.disks import Disks
 from pykraft.chaos.network import Network
 from pykraft.chaos.plan import Episode, Kind, episodes
+from pykraft.config import TEST_CLUSTER_ID
 from pykraft.errors import UsageError
 from pykraft.local.child import Children
-from pykraft.local.cluster import QUICK, Cluster, Site
+from pykraft.local.cluster import QUICK, Cluster, Guest, Site
+from pykraft.local.kafka.java import Kafka
+from pykraft.local.kafka.peer import JavaNode
 from pykraft.local.ports import free_ports
 
 NODES_MIN: Final = 3
 NODES_MAX: Final = 9
 AUTO_JOIN: Final = {"controller.quorum.auto.join.enable": "true"}
 """A voter of a dynamic quorum whose directory was emptied comes back as another voter, by itself."""
+
+NEVER_ELECTED: Final = {
+    "controller.quorum.election.timeout.ms": "3600000",
+    "controller.quorum.fetch.timeout.ms": "3600000",
+}
+"""A Java node votes, follows and acknowledges. It never asks for votes, since what it would write is in no journal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +50,16 @@ class ChaosOptions:
     is_dynamic: bool = False
     throughput: int = 500
     record_size_bytes: int = 100
+    kafka: Kafka | None = None
+    """With it the last voter is Kafka's."""
 
     def __post_init__(self) -> None:
         if not NODES_MIN <= self.nodes <= NODES_MAX:
             raise UsageError(f"--nodes {self.nodes}: give {NODES_MIN} to {NODES_MAX}")
         if self.seconds <= 0:
             raise UsageError("--minutes: give more than 0")
+        if self.kafka is not None and self.is_dynamic:
+            raise UsageError("--java: Kafka's TestRaftServer has static voters only")
         if not self.kinds:
             raise UsageError("all kinds of faults are left out")
 
@@ -71,7 +84,9 @@ class Ground:
 def laid_out(options: ChaosOptions, folder: Path) -> Iterator[Ground]:
     """The quorum, not yet started, and everything around it. Every second node has a small disk, if any has."""
     node_ids = range(1, options.nodes + 1)
-    on_disks = [node_id for node_id in node_ids if node_id % 2] if Kind.FULL_DISK in options.kinds else []
+    guest_ids = [] if options.kafka is None else [options.nodes]
+    ours = [node_id for node_id in node_ids if node_id not in guest_ids]
+    on_disks = [node_id for node_id in ours if node_id % 2] if Kind.FULL_DISK in options.kinds else []
     indexes = {node_id: index for index, node_id in enumerate(on_disks)}
     published, listening = (dict(zip(node_ids, free_ports(options.nodes), strict=True)) for _ in range(2))
     with ExitStack() as stack:
@@ -89,6 +104,19 @@ def laid_out(options: ChaosOptions, folder: Path) -> Iterator[Ground]:
             node_id: Site(port=listening[node_id], published_port=published[node_id], data=data.get(node_id))
             for node_id in node_ids
         }
+        guests: dict[int, Guest] = {}
+        if options.kafka is not None:
+            guests = {
+                node_id: JavaNode(
+                    options.kafka,
+                    children,
+                    folder / f"n{node_id}",
+                    node_id=node_id,
+                    ports=published,
+                    properties={**NEVER_ELECTED, **sites[node_id].properties},
+                )
+                for node_id in guest_ids
+            }
         cluster = Cluster(
             children,
             folder,
@@ -97,6 +125,8 @@ def laid_out(options: ChaosOptions, folder: Path) -> Iterator[Ground]:
             properties={**QUICK, **(AUTO_JOIN if options.is_dynamic else {})},
             is_dynamic=options.is_dynamic,
             sites=sites,
+            cluster_id=TEST_CLUSTER_ID if guests else None,
+            guests=guests,
         )
         yield Ground(
             cluster=cluster,

@@ -27,7 +27,8 @@ class Done:
     at_s: float
     kind: str
     told: str
-    node_id: int
+    node_id: int | None
+    """None when it hit all of them."""
     hit_leader: bool
     lasted_s: float
     pause_ms: int

@@ -142,13 +142,14 @@ class _Run:
 
     def _told(self, begun: _Begun, *, is_alone: bool) -> Done:
         said = self._journal.acknowledgements(since=begun.mark)
+        hits_all = begun.fault.kind is Kind.RESTART_ALL
         is_measured = begun.hit_leader and is_alone and begun.fault.kind not in OF_MANY
         return Done(
             at_s=round(begun.begun_s - self._begun_s, 1),
             kind=begun.fault.kind.value,
             told=str(begun.fault),
-            node_id=begun.node_id,
-            hit_leader=begun.hit_leader,
+            node_id=None if hits_all else begun.node_id,
+            hit_leader=begun.hit_leader or hits_all,
             lasted_s=begun.fault.lasts_s,
             pause_ms=longest_pause_ms(said, begin_ms=begun.wall_ms, end_ms=_wall_ms()),
             failover_ms=failover_ms(said, begin_ms=begun.wall_ms, former_leader=begun.node_id) if is_measured else None,
@@ -167,7 +168,7 @@ class _Run:
         self._journal.wait_for_acknowledged(RECORDS_BETWEEN, since=self._journal.mark(), timeout_s=WORKS_TIMEOUT_S)
 
     def _note_memory(self) -> None:
-        for node in self._cluster.nodes.values():
+        for node in self._cluster.nodes.values():  # a Java node has the heap that it is given
             self._memory_max_bytes = max(self._memory_max_bytes, _peak_bytes(node.process.pid))
 
     def _tell(self, text: str) -> None:

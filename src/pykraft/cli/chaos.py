@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pykraft.chaos.ground import ChaosOptions
     from pykraft.chaos.outcome import Done, Outcome
     from pykraft.chaos.plan import Kind
+    from pykraft.local.kafka.java import Kafka
 
 SEED_END: Final = 2**32
 MIB: Final = 1024 * 1024
@@ -43,6 +44,8 @@ MIB: Final = 1024 * 1024
 @click.option("--without", metavar="KIND[,…]", help="Leave these kinds out.")
 @click.option("--throughput", default=500, show_default=True, help="Records a second.")
 @click.option("--record-size", default=100, show_default=True, help="Bytes of each record.")
+@click.option("--java", "with_java", is_flag=True, help="The last voter is Kafka's TestRaftServer, and never leads.")
+@click.option("--kafka-libs", type=click.Path(path_type=Path), help="Jars of a Kafka release; by default fetched.")
 @click.option("--plan", "is_plan", is_flag=True, help="Print the kinds and the first episodes, and do nothing.")
 @click.option(
     "--dir",
@@ -63,6 +66,8 @@ def chaos(  # noqa: PLR0913 - one argument for each option
     without: str | None,
     throughput: int,
     record_size: int,
+    with_java: bool,
+    kafka_libs: Path | None,
     is_plan: bool,
     folder: Path,
     as_json: bool,
@@ -80,16 +85,17 @@ def chaos(  # noqa: PLR0913 - one argument for each option
     if throughput < 1:
         raise UsageError(f"--throughput {throughput}: give at least 1")
     drawn = random.SystemRandom().randrange(SEED_END) if seed is None else seed
-    is_dynamic = random.Random(drawn).random() < 0.5 if quorum is None else quorum == "dynamic"
+    drawn_quorum = "dynamic" if random.Random(drawn).random() < 0.5 and not with_java else "static"
     options = ChaosOptions(
         seed=drawn,
         seconds=minutes * 60,
         kinds=_kinds(only, without),
         episodes_max=episodes,
         nodes=nodes,
-        is_dynamic=is_dynamic,
+        is_dynamic=(quorum or drawn_quorum) == "dynamic",
         throughput=throughput,
         record_size_bytes=record_size,
+        kafka=_kafka(kafka_libs) if with_java else None,
     )
     if is_plan:
         _print_plan(options)
@@ -139,6 +145,13 @@ def _kinds(only: str | None, without: str | None) -> tuple[Kind, ...]:
     return tuple(kind for kind in Kind if (kind.value in given) == (only is not None))
 
 
+def _kafka(libs: Path | None) -> Kafka:
+    """Errors: UsageError when Kafka cannot be run here."""
+    from pykraft.local.kafka import java
+
+    return java.Kafka.find(libs)
+
+
 def _heading(options: ChaosOptions) -> str:
     voters = "dynamic" if options.is_dynamic else "static"
     return f"seed {options.seed}: {options.nodes} {voters} voters, {options.throughput} records a second"
@@ -151,6 +164,8 @@ def _again(options: ChaosOptions) -> str:
     words = ["pykraft", "chaos", "--seed", str(options.seed), "--minutes", f"{options.seconds / 60:g}"]
     words += ["--nodes", str(options.nodes), "--quorum", "dynamic" if options.is_dynamic else "static"]
     words += ["--throughput", str(options.throughput), "--record-size", str(options.record_size_bytes)]
+    if options.kafka is not None:
+        words += ["--java"]
     if options.episodes_max is not None:
         words += ["--episodes", str(options.episodes_max)]
     if len(options.kinds) < len(Kind):
@@ -187,7 +202,8 @@ class _Lines:
     def done(self, fault: Done) -> None:
         """See `pykraft.chaos.run.Watcher`."""
         failover = "" if fault.failover_ms is None else f", fail-over {fault.failover_ms:,} ms"
-        line = f"{fault.at_s:>7.1f} s  {fault.told} (node {fault.node_id}): pause {fault.pause_ms:,} ms{failover}"
+        who = "all nodes" if fault.node_id is None else f"node {fault.node_id}"
+        line = f"{fault.at_s:>7.1f} s  {fault.told} ({who}): pause {fault.pause_ms:,} ms{failover}"
         self._progress.console.print(line, markup=False, soft_wrap=True)
 
 

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import pykraft
 from pykraft.client.journal import Led
@@ -149,10 +150,29 @@ class PykraftNode:
             os.close(writing)
 
 
-class Cluster:
-    """A quorum of nodes 1 to ``size`` with a random cluster id, and its journal; static unless it ``is_dynamic``."""
+class Guest(Protocol):
+    """A replica that is not ours and tells no journal, as `pykraft.local.kafka.peer.JavaNode`."""
 
-    def __init__(
+    node_id: int
+    partition: Path
+
+    @property
+    def process(self) -> Child:
+        """The process as it was started last."""
+        ...
+
+    def start(self) -> None:
+        """Start it, the first time or again."""
+        ...
+
+
+class Cluster:
+    """A quorum of nodes 1 to ``size`` with a cluster id, random unless given, and its journal.
+
+    Its voters are static unless it ``is_dynamic``. Some of them may be `guests`.
+    """
+
+    def __init__(  # noqa: PLR0913 - all by name, and each has a default but for the folder
         self,
         children: Children,
         folder: Path,
@@ -163,9 +183,12 @@ class Cluster:
         properties: Mapping[str, str] | None = None,
         is_dynamic: bool = False,
         sites: Mapping[int, Site] | None = None,
+        cluster_id: str | None = None,
+        guests: Mapping[int, Guest] | None = None,
     ) -> None:
-        """``sites`` are those of all nodes by id; without them a node is found where it listens."""
-        self.cluster_id = uuid_text(Uuid(os.urandom(16)))
+        """``sites`` are those of all nodes by id, guests too; without them a node is found where it listens."""
+        self.cluster_id = cluster_id or uuid_text(Uuid(os.urandom(16)))
+        self.guests = guests or {}
         self._children = children
         self._folder = folder
         self._throughput = throughput
@@ -179,7 +202,8 @@ class Cluster:
         ports = ports or dict(enumerate(free_ports(size), start=1))
         bootstrap = [Endpoint(HOST, port) for port in ports.values()] if is_dynamic else []
         for node_id in ports:
-            self.nodes[node_id] = self._node(node_id, ports, self.properties, bootstrap)
+            if node_id not in self.guests:
+                self.nodes[node_id] = self._node(node_id, ports, self.properties, bootstrap)
         if is_dynamic:
             self._format()
 
@@ -196,6 +220,11 @@ class Cluster:
         return node
 
     @property
+    def replicas(self) -> dict[int, PykraftNode | Guest]:
+        """Nodes and guests."""
+        return {**self.nodes, **self.guests}
+
+    @property
     def endpoints(self) -> list[Endpoint]:
         """Where the nodes listen."""
         return [Endpoint(HOST, node.port) for node in self.nodes.values()]
@@ -203,9 +232,9 @@ class Cluster:
     def start(self) -> Led:
         """Start all nodes; returns the first leader that the journal names."""
         mark = self.journal.mark()
-        for node in self.nodes.values():
+        for node in self.replicas.values():
             node.start()
-        return self.journal.wait_for_leader(since=mark, alive=[node.process for node in self.nodes.values()])
+        return self.journal.wait_for_leader(since=mark, alive=[node.process for node in self.replicas.values()])
 
     def end_load(self) -> None:
         """Ask all nodes to write nothing more, and wait until they have acknowledged what was in flight.
@@ -220,15 +249,16 @@ class Cluster:
     def wait_until_caught_up(self) -> int:
         """Wait until every replica's log holds all that is acknowledged by now; returns the end of that."""
         end_offset = self.journal.end_offset
-        for node in self.nodes.values():
+        for node in self.replicas.values():
             wait_for_end_offset(node.partition, end_offset, node.process)
         return end_offset
 
     def stop(self) -> dict[int, int]:
-        """End all nodes gracefully, at one time; returns their exit statuses."""
-        for node in self.nodes.values():
+        """End all gracefully, at one time; returns the exit statuses of the nodes, without those of guests."""
+        for node in self.replicas.values():
             node.process.terminate()
-        return {node_id: node.process.wait(timeout_s=20) for node_id, node in self.nodes.items()}
+        statuses = {node_id: node.process.wait(timeout_s=20) for node_id, node in self.replicas.items()}
+        return {node_id: statuses[node_id] for node_id in self.nodes}
 
     def finish(self) -> Verdict:
         """End the load, let all replicas catch up, stop them, and `check`; what is returned is clean.
@@ -255,7 +285,7 @@ class Cluster:
         if self._record_size_bytes < TELLING_SIZE_BYTES_MIN:
             needs = f"records of at least {TELLING_SIZE_BYTES_MIN} bytes say which they are"
             raise UsageError(f"a log of records of {self._record_size_bytes} bytes cannot be checked: {needs}")
-        streams = {f"node {node_id}": read_stream(node.partition) for node_id, node in self.nodes.items()}
+        streams = {f"node {node_id}": read_stream(node.partition) for node_id, node in self.replicas.items()}
         require_identical(streams, end_offset=caught_up_offset)
         furthest = max(streams.values(), key=lambda stream: (stream.last_epoch, stream.end_offset))
         return check_journal(self.journal.acknowledgements(), stretches(furthest.data))

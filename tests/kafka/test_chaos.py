@@ -1,0 +1,34 @@
+"""Real faults done to a quorum in which one voter is Kafka's: nothing acknowledged is lost, and its log is as ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pykraft.chaos.ground import ChaosOptions
+from pykraft.chaos.outcome import Done
+from pykraft.chaos.plan import Kind
+from pykraft.chaos.run import run_chaos
+from pykraft.local.kafka.java import Kafka
+
+KINDS = (Kind.KILL, Kind.FREEZE, Kind.RESETS)
+
+
+class Printer:
+    """A watcher whose words are seen when the test fails."""
+
+    def passing(self, text: str, elapsed_s: float) -> None:
+        print(f"{elapsed_s:.1f} s {text}")
+
+    def done(self, fault: Done) -> None:
+        print(fault)
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(240)
+def test_a_java_voter_in_chaos(kafka: Kafka, tmp_path: Path) -> None:
+    options = ChaosOptions(seed=3, seconds=200, kinds=KINDS, episodes_max=len(KINDS), kafka=kafka)
+    outcome = run_chaos(options, tmp_path, Printer())
+    assert outcome.verdict.is_clean
+    assert {fault.kind for fault in outcome.faults} == {kind.value for kind in KINDS}
