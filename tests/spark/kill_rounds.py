@@ -1,10 +1,11 @@
 """A stream into tables under kill -9: its driver, its Python workers, and the leader that it reads from, in turn.
 
-    python -m tests.spark.kill_rounds [--rounds N] [--throughput N] [--seed N]
+    python -m tests.spark.kill_rounds [--rounds N] [--throughput N] [--seed N] [--format delta|parquet] [--cluster]
 
-Starts a quorum of three under load and `pykraft pipeline run --follow` beside it. A round kills, each after a random
-time: 1. a Python process of Spark, of another kind each round, which must not end the stream; 2. the leader, which is
-started again; 3. the driver, its Python process or Spark's Java process by turns, which must end as a whole, and is
+Starts a quorum of three under load and `pykraft pipeline run --follow` beside it, which with ``--cluster`` has the
+executors of a standalone cluster and speculation on: copies of tasks run beside them. A round kills, each after a
+random time: 1. a Python process of Spark, of another kind each round, which must not end the stream; 2. the leader,
+which is started again; 3. the driver, its Python process or Spark's Java process by turns, which must end as a whole, and is
 started again. Then it waits until the tables hold what was acknowledged before the round's last kill. After the last
 round the load ends, and everything that was ever acknowledged must be in the tables once and in order, and all four
 tables must agree. Exit status 0 when all that holds.
@@ -20,6 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Event
 
@@ -28,26 +30,37 @@ from pykraft.local.cluster import QUICK, SOURCES, Cluster
 from pykraft.local.ports import HOST
 from pykraft.local.waiting import wait_until
 from tests.spark.descendants import Process, descendants, wait_until_gone
+from tests.spark.standalone import EXECUTOR_MEMORY, SPECULATION, environment, executors, standalone_cluster
 from tests.spark.table_check import end_offset, problems_of
 
 PAUSE_S_MAX = 1.0
 LOOK_INTERVAL_S = 0.3
 PROGRESS_TIMEOUT_S = 400.0
+QUICKLY = "-XX:TieredStopAtLevel=1"
 WORKER_KINDS = ("a task", "the stream's offsets", "a daemon")
 
 
 class Pipeline:
-    """`pykraft pipeline run --follow` as a process."""
+    """`pykraft pipeline run --follow` as a process; its executors are processes of a cluster if ``master`` is one."""
 
-    def __init__(self, children: Children, folder: Path, bootstrap: str) -> None:
+    def __init__(
+        self, children: Children, folder: Path, bootstrap: str, *, table_format: str, master: str | None
+    ) -> None:
         self._children = children
         self._log_path = folder / "pipeline.log"
         self.root = folder / "tables"
-        words = ("run", "--tables", str(self.root), "--bootstrap-controller", bootstrap, "--follow")
-        quickly = ("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1")
-        self._command = [sys.executable, "-m", "pykraft", "pipeline", *words, *quickly]
+        words = ["run", "--tables", str(self.root), "--bootstrap-controller", bootstrap, "--follow"]
+        words += ["--format", table_format]
+        conf = {"spark.driver.extraJavaOptions": QUICKLY}
+        self._environment = {"PYTHONPATH": str(SOURCES)}
+        if master is not None:
+            words += ["--master", master]
+            conf |= SPECULATION | {"spark.executor.memory": EXECUTOR_MEMORY, "spark.driver.host": HOST}
+            conf["spark.executor.extraJavaOptions"] = QUICKLY
+            self._environment |= environment(with_sources=True)
+        confs = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
+        self._command = [sys.executable, "-m", "pykraft", "pipeline", *words, *confs]
         self._child: Child | None = None
-        self._below: list[Process] = []
 
     @property
     def child(self) -> Child:
@@ -57,8 +70,7 @@ class Pipeline:
 
     def start(self) -> None:
         """Start it, the first time or again."""
-        environment = {"PYTHONPATH": str(SOURCES)}
-        self._child = self._children.start("the pipeline", self._command, self._log_path, environment=environment)
+        self._child = self._children.start("the pipeline", self._command, self._log_path, environment=self._environment)
 
     def wait_for(self, offset: int) -> None:
         """Wait until the tables hold everything below it."""
@@ -75,7 +87,7 @@ class Pipeline:
         """SIGKILL to a Python process below Spark's."""
 
         def look() -> list[Process]:
-            below = descendants(self.child.pid)
+            below = self._below()
             daemons = {each.pid for each in below if "pyspark.daemon pyspark.worker" in each.command}
             tasks = [each for each in below if each.parent in daemons]
             match kind:
@@ -91,9 +103,9 @@ class Pipeline:
 
     def kill_driver(self, *, is_java: bool) -> None:
         """SIGKILL to one half of it; the other half, and all below, must end by itself."""
-        below = descendants(self.child.pid)
+        below = self._below()
         if is_java:
-            next(each for each in below if each.is_java).kill()
+            next(each for each in below if each.is_java and "SparkSubmit" in each.command).kill()
             self.child.wait(timeout_s=60)
         else:
             self.child.kill()
@@ -101,7 +113,7 @@ class Pipeline:
 
     def stop(self) -> int:
         """End it as Ctrl-C does; its exit status."""
-        below = descendants(self.child.pid)
+        below = self._below()
         self.child.signal(signal.SIGINT)
         status = self.child.wait(timeout_s=60)
         wait_until_gone(below)
@@ -109,12 +121,24 @@ class Pipeline:
 
     def end(self) -> None:
         """End what may be left, whatever happened."""
-        for process in descendants(self.child.pid):
+        for process in self._below():
             process.kill()
 
+    def _below(self) -> list[Process]:
+        """What belongs to it: the processes below its own, and its executors with what is below them."""
+        of_executors = [found for each in executors() for found in (each, *descendants(each.pid))]
+        return descendants(self.child.pid) + of_executors
 
-def run(folder: Path, *, rounds: int, throughput: int, seed: int) -> list[str]:
+
+def run(
+    folder: Path, *, rounds: int, throughput: int, seed: int, table_format: str = "delta", has_cluster: bool = False
+) -> list[str]:
     """All rounds; what is wrong afterwards. Errors: LocalQuorumError when something does not go on."""
+    with standalone_cluster(folder / "spark") if has_cluster else nullcontext() as master:
+        return _run(folder, rounds=rounds, throughput=throughput, seed=seed, table_format=table_format, master=master)
+
+
+def _run(folder: Path, *, rounds: int, throughput: int, seed: int, table_format: str, master: str | None) -> list[str]:
     dice = random.Random(seed)
     pause = Event()
     killed: Counter[str] = Counter()
@@ -122,7 +146,7 @@ def run(folder: Path, *, rounds: int, throughput: int, seed: int) -> list[str]:
         cluster = Cluster(children, folder / "quorum", throughput=throughput, properties=QUICK)
         cluster.start()
         bootstrap = ",".join(f"{HOST}:{node.port}" for node in cluster.nodes.values())
-        pipeline = Pipeline(children, folder, bootstrap)
+        pipeline = Pipeline(children, folder, bootstrap, table_format=table_format, master=master)
         pipeline.start()
         try:
             pipeline.wait_for(1)
@@ -169,9 +193,18 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--throughput", type=int, default=500, help="records a second")
     parser.add_argument("--seed", type=int, default=1, help="of the pauses and of the choice of a worker")
+    parser.add_argument("--format", choices=("delta", "parquet"), default="delta")
+    parser.add_argument("--cluster", action="store_true", help="executors of a standalone cluster, with speculation")
     options = parser.parse_args(words)
     with tempfile.TemporaryDirectory(prefix="pykraft-kill-rounds-") as folder:
-        found = run(Path(folder), rounds=options.rounds, throughput=options.throughput, seed=options.seed)
+        found = run(
+            Path(folder),
+            rounds=options.rounds,
+            throughput=options.throughput,
+            seed=options.seed,
+            table_format=options.format,
+            has_cluster=options.cluster,
+        )
     print("\n".join(found) or "everything acknowledged is in the tables once and in order, and all tables agree")
     return 1 if found else 0
 

@@ -1,7 +1,8 @@
 """Spark's standalone cluster as processes on this machine: a master, and workers of one core each.
 
 Owns the processes. Invariant: when the block ends, in whatever way, they and the executors that they started are dead,
-each killed by its own pid. All listen on the loopback interface only.
+each killed by its own pid. All listen on the loopback interface only, and each worker has an address of its own: Spark
+runs the copy of a slow task on another host only.
 """
 
 from __future__ import annotations
@@ -21,28 +22,36 @@ from pykraft.local.cluster import SOURCES
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.waiting import wait_until
 from pykraft.spark.java import java_home
-from tests.spark.descendants import descendants
+from tests.spark.descendants import Process, descendants
 
 START_TIMEOUT_S = 120.0
 EXECUTOR_MEMORY = "512m"
+LOOPBACK = "127.0.0.{}"
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "10ms",
+    "spark.speculation.task.duration.threshold": "1ms",
+}
+"""Every task that takes longer than a moment gets a copy, as soon as another executor is free."""
 
 
 @contextmanager
 def standalone_cluster(folder: Path, *, workers: int = 2) -> Iterator[str]:
     """The URL of a master with so many workers. Errors: LocalQuorumError when they do not come up."""
+    folder.mkdir(parents=True, exist_ok=True)
     port, status_port = free_ports(2)
     url = f"spark://{HOST}:{port}"
     with Children() as children:
         try:
-            master = _start(children, folder, "Master", f"--port {port} --webui-port {status_port}")
+            words = f"--host {HOST} --port {port} --webui-port {status_port}"
+            master = _start(children, folder, "Master", words)
             processes = [master]
             _wait_for_workers(status_port, 0, processes)
             for number in range(workers):
                 own_port, own_status_port = free_ports(2)
-                place = folder / f"worker-{number}"
-                words = (
-                    f"--port {own_port} --webui-port {own_status_port} --cores 1 --memory 1g --work-dir {place} {url}"
-                )
+                place, host = folder / f"worker-{number}", LOOPBACK.format(number + 1)
+                words = f"--host {host} --port {own_port} --webui-port {own_status_port}"
+                words += f" --cores 1 --memory 1g --work-dir {place} {url}"
                 processes.append(_start(children, folder, "Worker", words))
             _wait_for_workers(status_port, workers, processes)
             yield url
@@ -50,9 +59,14 @@ def standalone_cluster(folder: Path, *, workers: int = 2) -> Iterator[str]:
             error.add_note(children.log_ends())
             raise
         finally:
-            for process in descendants(os.getpid()):
-                if process.is_java and "CoarseGrainedExecutorBackend" in process.command:
-                    process.kill()
+            for process in executors():
+                process.kill()
+
+
+def executors() -> list[Process]:
+    """The executors of such a cluster of ours."""
+    below = descendants(os.getpid())
+    return [each for each in below if each.is_java and "CoarseGrainedExecutorBackend" in each.command]
 
 
 def submit_command(*words: str) -> list[str]:
@@ -76,7 +90,7 @@ def _start(children: Children, folder: Path, kind: str, words: str) -> Child:
     command = [str(Path(_find_spark_home()) / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind.lower()}.{kind}"]
     small = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
     log_path = folder / f"{kind}-{len(list(folder.glob('*.log')))}.log"
-    return children.start(kind, [*command, "--host", HOST, *words.split()], log_path, environment=environment() | small)
+    return children.start(kind, [*command, *words.split()], log_path, environment=environment() | small)
 
 
 def _wait_for_workers(status_port: int, count: int, processes: list[Child]) -> None:

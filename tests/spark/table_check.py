@@ -1,6 +1,7 @@
 """Do the four tables of a pipeline agree, and hold what was acknowledged once and in order? Asked without Spark.
 
-Owns nothing; it reads Delta tables with ``deltalake`` alone, so that what wrote them cannot hide its own faults.
+Owns nothing; it reads Delta tables with ``deltalake`` and Parquet tables with pyarrow, which takes every file that is
+not hidden, so that what wrote them cannot hide its own faults.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from deltalake import DeltaTable
+from pyarrow.dataset import dataset
 
 from pykraft.client.journal import Acknowledged
 from pykraft.spark.pipeline.names import BRONZE, CONTROL, PAYLOADS, RECORDS
@@ -18,7 +20,9 @@ from pykraft.spark.pipeline.names import BRONZE, CONTROL, PAYLOADS, RECORDS
 
 def rows_of(root: Path, table: str, *columns: str) -> dict[str, Any]:
     """These columns as arrays, in the order of the first of them."""
-    found = DeltaTable(root / table).to_pyarrow_table(columns=list(columns)).sort_by(columns[0])
+    is_delta = DeltaTable.is_deltatable(str(root / table))
+    source = DeltaTable(root / table).to_pyarrow_dataset() if is_delta else dataset(root / table, format="parquet")
+    found = source.to_table(columns=list(columns)).sort_by(columns[0])
     return {name: found.column(name).to_numpy() for name in columns}
 
 
@@ -27,8 +31,20 @@ def end_offset(root: Path) -> int:
 
     Each record is in one of the two.
     """
-    tables = [str(root / table) for table in (CONTROL, PAYLOADS)]
-    return sum(DeltaTable(table).count() for table in tables) if all(map(DeltaTable.is_deltatable, tables)) else 0
+    control, payloads = (_count(root / table) for table in (CONTROL, PAYLOADS))
+    return 0 if control is None or payloads is None else control + payloads
+
+
+def _count(table: Path) -> int | None:
+    """Rows of a table, or None before it is made."""
+    if DeltaTable.is_deltatable(str(table)):
+        return int(DeltaTable(table).count())
+    if not table.is_dir():
+        return None
+    try:
+        return int(dataset(table, format="parquet").count_rows())
+    except FileNotFoundError:  # a folder was renamed while it was looked at
+        return None
 
 
 def problems_of(root: Path, acknowledged: Sequence[Acknowledged]) -> list[str]:

@@ -139,6 +139,28 @@ def test_a_replica_that_comes_later_is_read_from_its_start(folder: Path) -> None
     assert read(made, end, then) == rows("n3", 0, 1)
 
 
+def test_the_first_micro_batch_begins_where_it_began_although_spark_asks_again_after_a_kill(folder: Path) -> None:
+    """Spark writes its end down, and takes what `initialOffset` then tells for its start."""
+    first = reader(folder, startingOffsets="latest")
+    start = first.initialOffset()
+    write_segment(folder / "n1" / "p-0", batches(1, first=3), base_offset=6)
+    end = first.latestOffset(start, ReadAllAvailable())
+    write_segment(folder / "n1" / "p-0", batches(1, first=4), base_offset=8)
+    write_segment(folder / "n3" / "p-0", batches(1))
+    again = reader(folder, startingOffsets="latest")
+    assert read(again, again.initialOffset(), end) == read(first, start, end) == rows("n1", 6, 7)
+    then = again.latestOffset(end, ReadAllAvailable())
+    assert read(again, end, then) == rows("n1", 8, 9)
+
+
+def test_a_checkpoint_that_does_not_know_where_its_stream_began_goes_on(folder: Path) -> None:
+    made = reader(folder)
+    start = {"cluster": None, "replicas": {"n1": {"offset": 2}}}
+    end = made.latestOffset(start, ReadAllAvailable())
+    assert end["replicas"]["n1"].keys() == {"offset", "epoch", "crc"}
+    assert read(made, start, end) == rows("n1", *range(2, 6)) + rows("n2", *range(4))
+
+
 def test_a_log_that_was_cut_back_is_refused(folder: Path) -> None:
     made = reader(folder)
     end = made.latestOffset(made.initialOffset(), ReadAllAvailable())

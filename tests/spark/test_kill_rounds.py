@@ -1,4 +1,4 @@
-"""Driver, Python worker and leader are killed with -9 in turn, three times: each record is in the tables once."""
+"""Driver, Python worker and leader are killed with -9 in turn, a few times: each record is in the tables once."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import pytest
 
 from tests.spark.kill_rounds import run
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
-@pytest.mark.timeout(600)
 def test_three_rounds(tmp_path: Path) -> None:
     assert run(tmp_path, rounds=3, throughput=300, seed=3) == []
+
+
+def test_two_rounds_into_parquet_while_copies_of_tasks_run_on_a_cluster(tmp_path: Path) -> None:
+    assert run(tmp_path, rounds=2, throughput=300, seed=4, table_format="parquet", has_cluster=True) == []

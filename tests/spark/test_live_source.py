@@ -133,8 +133,23 @@ def test_what_is_available_now_ends_where_it_ended_then(node: OneNode) -> None:
     reader.prepareForTriggerAvailableNow()
     node.append(b"later")
     end = reader.latestOffset(start, ReadAllAvailable())
-    assert end == {"cluster": CLUSTER_ID, "offset": 6}
+    assert end == {"cluster": CLUSTER_ID, "offset": 6, "began": 0}
     assert reader.reportLatestOffset() == {"offset": 7}
+
+
+def test_the_first_micro_batch_begins_where_it_began_although_spark_asks_again_after_a_kill(node: OneNode) -> None:
+    """Spark writes its end down, and takes what `initialOffset` then tells for its start."""
+    first = LiveStreamReader(options(node, startingOffsets="latest"))
+    start = first.initialOffset()
+    node.append(b"f", b"g")
+    end = first.latestOffset(start, ReadAllAvailable())
+    node.append(b"h")
+    again = LiveStreamReader(options(node, startingOffsets="latest"))
+    restarted = again.initialOffset()
+    assert restarted["offset"] == 9
+    assert read(again, list(again.partitions(restarted, end))) == [6, 7]
+    old = {"cluster": CLUSTER_ID, "offset": 2}
+    assert read(again, list(again.partitions(old, {"cluster": CLUSTER_ID, "offset": 4}))) == [2, 3]
 
 
 def test_offsets_by_replica_make_no_sense_here(node: OneNode) -> None:

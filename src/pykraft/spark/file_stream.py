@@ -2,8 +2,9 @@
 
 An offset of the stream is, by replica, the next offset of its log, and epoch and CRC of the batch before it. So a query
 that was killed goes on where it was, and one that goes on in another log, or in one that was cut back and written anew,
-is refused: both ends of each micro-batch are looked at, also within one run. What is read is what a replica has, which
-may be more than is committed: for committed records only, read a live quorum.
+is refused: both ends of each micro-batch are looked at, also within one run. It also says where the stream ``began`` in
+that log, since Spark does not write the first micro-batch's start down and asks again for it after a kill. What is read
+is what a replica has, which may be more than is committed: for committed records only, read a live quorum.
 
 Invariant: the plan of a micro-batch is decided by its two offsets alone, so a repeated one holds the same rows. What is
 remembered between calls only saves time. It refuses to know records.
@@ -33,7 +34,7 @@ from pykraft.spark.walk import Cursor, Replica
 from pykraft.types import Offset
 
 Place = dict[str, Any]
-"""Of one replica, as it stands in a checkpoint: ``offset``, and where known ``epoch`` and ``crc``."""
+"""Of one replica, as it stands in a checkpoint: ``offset``, ``began``, and where known ``epoch`` and ``crc``."""
 
 
 class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -52,7 +53,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_names(found, self._options)
         for replica in found:
             offset, cursor = find_start(replica, self._options.start)
-            replicas[replica.name] = place_of(cursor, offset)
+            replicas[replica.name] = place_of(cursor, offset, began=offset)
         return {"cluster": self._cluster_id(), "replicas": replicas}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -79,7 +80,8 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             most = self._limit(replica, limit, share)
             plan = self._plan(replica, place, most)
             end = Offset(max(min(plan.end.offset, most.end_offset), place["offset"]))
-            found[replica.name] = place if end == place["offset"] else place_of(plan.end, end)
+            is_new = end != place["offset"]
+            found[replica.name] = place_of(plan.end, end, began=place.get("began")) if is_new else place
         missing = {name: place for name, place in start["replicas"].items() if name not in found}
         return {"cluster": start["cluster"], "replicas": found | missing}
 
@@ -91,8 +93,8 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for replica in find_replicas(self._options.patterns):
             place = end["replicas"].get(replica.name)
             if place is not None:
-                begin = self._place(start, replica)
-                if place == begin:
+                begin = _begin(self._place(start, replica), place)
+                if place["offset"] == begin["offset"]:
                     continue
                 plan = self._plan(replica, begin, Limit(end_offset=place["offset"]))
                 _check_end(replica, plan.end, place)
@@ -169,7 +171,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if known is not None:
             return known
         offset, cursor = find_start(replica, self._options.start)
-        return place_of(cursor, offset)
+        return place_of(cursor, offset, began=offset)
 
     def _cluster_id(self) -> str | None:
         """The cluster whose logs these are, as far as their directories tell. Errors: UsageError for several."""
@@ -187,10 +189,21 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
 
-def place_of(cursor: Cursor, offset: Offset) -> Place:
-    """A place at an offset, which may lie within the batch that the cursor stands before or behind."""
+def place_of(cursor: Cursor, offset: Offset, *, began: Offset | None) -> Place:
+    """A place at an offset, which may lie within the batch that the cursor stands before or behind.
+
+    ``began`` is None in checkpoints of pykraft before this was kept.
+    """
+    place: Place = {"offset": offset} if began is None else {"offset": offset, "began": began}
     is_between = cursor.offset == offset and cursor.crc is not None
-    return {"offset": offset, "epoch": cursor.epoch, "crc": cursor.crc} if is_between else {"offset": offset}
+    return place | {"epoch": cursor.epoch, "crc": cursor.crc} if is_between else place
+
+
+def _begin(start: Place, end: Place) -> Place:
+    """Where a micro-batch begins. The first one's start may have been asked for a second time; its end knows better."""
+    is_first = start.get("began") == start["offset"]
+    began = end.get("began", start["offset"])
+    return {"offset": began} if is_first and began != start["offset"] else start
 
 
 def resumed(replica: Replica, place: Place) -> Cursor:
@@ -202,7 +215,8 @@ def resumed(replica: Replica, place: Place) -> Cursor:
 
 def _check_end(replica: Replica, found: Cursor, place: Place) -> None:
     """Refuse a log that ends, or goes on, in another way than when this end of a micro-batch was decided."""
-    if found.offset < place["offset"] or ("crc" in place and place_of(found, found.offset) != place):
+    known = {key: place[key] for key in ("offset", "epoch", "crc") if key in place}
+    if found.offset < place["offset"] or ("crc" in place and place_of(found, found.offset, began=None) != known):
         raise replica.cut_back(place["offset"])
 
 

@@ -1,8 +1,9 @@
 """A live quorum as a source: a query over what is committed now, and a stream of what is committed from then on.
 
 An offset of the stream is the next offset of the log, and the cluster whose log it is: a checkpoint of another quorum
-is refused. Invariant: a micro-batch is decided by its two offsets alone, and what is below the high watermark never
-changes, so a repeated one holds the same rows. Tasks fetch from the leader, each a part of the offsets.
+is refused. It also says where the stream ``began``, since Spark does not write the first micro-batch's start down and
+asks again for it after a kill. Invariant: a micro-batch is decided by its two offsets alone, and what is below the high
+watermark never changes, so a repeated one holds the same rows. Tasks fetch from the leader, each a part of the offsets.
 
 It refuses to know sockets (`pykraft.spark.live`).
 
@@ -78,7 +79,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """See `DataSourceStreamReader`: where the options say."""
         quorum = LiveQuorum(self._options.controllers)
         start = find_start(quorum, quorum.extent(), self._options.start)
-        return {"cluster": quorum.find_cluster_id(), "offset": start}
+        return {"cluster": quorum.find_cluster_id(), "offset": start, "began": start}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """See `DataSourceStreamReader`; with both limits records count, and bytes are added by `latestOffset`."""
@@ -106,12 +107,14 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = min(end, Offset(begin + records))
         if size_bytes is not None and begin < end:
             end = min(end, Offset(begin + max(1, int(size_bytes / average_size_bytes(quorum, begin)))))
-        return {"cluster": start["cluster"], "offset": aligned(quorum, begin, end, most)}
+        return start | {"offset": aligned(quorum, begin, end, most)}
 
     @plainly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """See `DataSourceStreamReader`."""
-        return parts_of(start["offset"], end["offset"], start["cluster"])
+        is_first = start.get("began") == start["offset"]
+        begin = end.get("began", start["offset"]) if is_first else start["offset"]
+        return parts_of(begin, end["offset"], start["cluster"])
 
     @plain_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import shutil
 from pathlib import Path
 
@@ -13,8 +15,11 @@ from pykraft.errors import UsageError
 from pykraft.spark.pipeline import run as pipeline_run
 from pykraft.spark.pipeline.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, RECORDS, TABLES
 from pykraft.spark.pipeline.run import FORMATS, PipelineOptions, append_all, start_pipeline
+from pykraft.spark.story import told_by
+from pykraft.spark.tables.commit import Commit
 from pykraft.spark.tables.table import Tables
 from tests.spark.logs import batch, payload, write_segment
+from tests.spark.tables.frames import commit
 
 pytestmark = pytest.mark.spark
 
@@ -66,15 +71,17 @@ def test_a_micro_batch_that_was_half_done_is_there_once(fails_at: str, spark: Sp
 
         root, has, read, replace = tables.root, tables.has, tables.read, tables.replace
 
-        def append(self, name: str, frame: DataFrame, *, stream: str, batch_id: int) -> int | None:
+        newest = tables.newest
+
+        def append(self, name: str, frame: DataFrame, commit: Commit) -> int | None:
             if name == fails_at:
                 raise KeyboardInterrupt
-            return tables.append(name, frame, stream=stream, batch_id=batch_id)
+            return tables.append(name, frame, commit)
 
     with pytest.raises(KeyboardInterrupt):
-        append_all(Killed(), bronze, 0, stream="s")
+        append_all(Killed(), bronze, commit(0))
     for _ in range(2):
-        append_all(tables, bronze, 0, stream="s")
+        append_all(tables, bronze, commit(0))
     for table in (RECORDS, PAYLOADS):
         assert offsets(spark, given, table) == [0, 1, 2, 3]
     assert offsets(spark, given, BRONZE) == [0, 2]
@@ -87,11 +94,11 @@ def test_a_driver_that_dies_before_spark_notes_the_micro_batch_leaves_nothing_tw
     write_segment(tmp_path / "n1" / "p-0", batches(0, 4))
     done: list[int] = []
 
-    def append_and_die(tables: Tables, bronze: DataFrame, batch_id: int, *, stream: str) -> None:
-        append_all(tables, bronze, batch_id, stream=stream)
-        done.append(batch_id)
-        if batch_id == 1:
-            raise KeyError(batch_id)
+    def append_and_die(tables: Tables, bronze: DataFrame, commit: Commit) -> None:
+        append_all(tables, bronze, commit)
+        done.append(commit.batch_id)
+        if commit.batch_id == 1:
+            raise KeyError(commit.batch_id)
 
     with monkeypatch.context() as killed:
         killed.setattr(pipeline_run, "append_all", append_and_die)
@@ -106,13 +113,54 @@ def test_a_driver_that_dies_before_spark_notes_the_micro_batch_leaves_nothing_tw
     assert offsets(spark, given, BRONZE) == [0, 2, 4, 6, 8]
 
 
-def test_tables_without_their_checkpoint_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    given = options(tmp_path)
-    write_segment(tmp_path / "n1" / "p-0", batches(0, 1))
+@pytest.mark.parametrize("table_format", list(FORMATS))
+def test_an_older_checkpoint_that_was_restored_is_refused(
+    table_format: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its micro-batches get numbers that the tables have already, and hold other offsets."""
+    given = options(tmp_path, table_format=table_format)
+    checkpoint, older = given.root / CHECKPOINT, tmp_path / "older"
+    write_segment(tmp_path / "n1" / "p-0", batches(0, 2))
+    run(spark, given)
+    shutil.copytree(checkpoint, older)
+    write_segment(tmp_path / "n1" / "p-0", batches(2, 1), base_offset=4)
+    run(spark, given)
+    write_segment(tmp_path / "n1" / "p-0", batches(3, 4), base_offset=6)
+    shutil.rmtree(checkpoint)
+    shutil.copytree(older, checkpoint)
+    with pytest.raises(StreamingQueryException) as caught:
+        run(spark, given)
+    told = told_by(str(caught.value))
+    assert isinstance(told, UsageError)
+    assert "the checkpoint is an older one. To go on, restore the checkpoint" in str(told)
+    assert offsets(spark, given, RECORDS) == list(range(6))
+
+
+@pytest.mark.parametrize("is_there", [False, True], ids=["gone", "empty"])
+@pytest.mark.parametrize("table_format", list(FORMATS))
+def test_tables_whose_checkpoint_was_lost_say_where_they_end_and_go_on_there(
+    table_format: str, is_there: bool, spark: SparkSession, tmp_path: Path
+) -> None:
+    given = options(tmp_path, table_format=table_format)
+    write_segment(tmp_path / "n1" / "p-0", batches(0, 3))
     run(spark, given)
     shutil.rmtree(given.root / CHECKPOINT)
-    with pytest.raises(UsageError, match="the checkpoint that says up to where they go is gone"):
-        start_pipeline(spark, given)
+    if is_there:
+        (given.root / CHECKPOINT).mkdir()
+    with pytest.raises(UsageError, match="the checkpoint that says up to where they go is gone") as caught:
+        run(spark, given)
+    write_segment(tmp_path / "n1" / "p-0", batches(3, 3), base_offset=6)
+    (end,) = re.findall(r"--from '(.*)'", str(caught.value))
+    wrong, right = (
+        dataclasses.replace(given, source={**given.source, "startingOffsets": start}) for start in ("4", end)
+    )
+    with pytest.raises(StreamingQueryException, match="rows would be missing, or be there twice"):
+        run(spark, wrong)
+    shutil.rmtree(given.root / CHECKPOINT)
+    run(spark, right)
+    run(spark, given)
+    for table in (RECORDS, PAYLOADS):
+        assert offsets(spark, given, table) == list(range(12))
 
 
 def test_tables_of_another_format_are_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -11,17 +11,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pykraft.spark.tables import delta
 from pykraft.spark.tables.delta import DeltaTables
 from pykraft.spark.tables.parts import Part, write_parts
-from tests.spark.tables.frames import frame, ids
+from tests.spark.tables.frames import commit, frame, ids
 
 pytestmark = pytest.mark.spark
 
 
 def test_other_readers_see_the_same_delta_table(tmp_path: Path, spark: SparkSession) -> None:
     tables = DeltaTables(tmp_path)
-    tables.append("t", frame(spark, 1, 2), stream="s", batch_id=4)
+    tables.append("t", frame(spark, 1, 2), commit(0))
     read = DeltaTable(tmp_path / "t")
     assert read.count() == 2
-    assert read.transaction_version("s") == 4
+    assert read.transaction_version("s") == 0
     assert sorted(read.to_pyarrow_table()["id"].to_pylist()) == [1, 2]
 
 
@@ -31,7 +31,7 @@ def test_files_of_an_append_that_was_killed_before_its_commit_are_in_no_table(
 ) -> None:
     tables = DeltaTables(tmp_path)
     for number in range(before):
-        tables.append("t", frame(spark, number), stream="s", batch_id=number)
+        tables.append("t", frame(spark, number), commit(number))
 
     def die(rows: DataFrame, folder: Path) -> list[Part]:
         assert write_parts(rows, folder)
@@ -40,8 +40,19 @@ def test_files_of_an_append_that_was_killed_before_its_commit_are_in_no_table(
     with monkeypatch.context() as killed:
         killed.setattr(delta, "write_parts", die)
         with pytest.raises(KeyboardInterrupt):
-            tables.append("t", frame(spark, 7, 8), stream="s", batch_id=before)
+            tables.append("t", frame(spark, 7, 8), commit(before))
     assert tables.has("t") == (before > 0)
-    assert tables.append("t", frame(spark, 7, 8), stream="s", batch_id=before) == 2
+    assert tables.append("t", frame(spark, 7, 8), commit(before)) == 2
     assert ids(spark, tables) == [*range(before), 7, 8]
     assert len(list((tmp_path / "t").glob("*.parquet"))) > len(DeltaTable(tmp_path / "t").file_uris())
+
+
+def test_commits_of_other_writers_in_between_are_passed_over(tmp_path: Path, spark: SparkSession) -> None:
+    tables = DeltaTables(tmp_path)
+    for number in range(2):
+        tables.append("t", frame(spark, number), commit(number))
+    DeltaTable(tmp_path / "t").optimize.compact()
+    assert tables.newest("t") == commit(1)
+    assert tables.append("t", frame(spark, 1), commit(1)) is None
+    assert tables.append("t", frame(spark, 2), commit(2)) == 1
+    assert ids(spark, tables) == [0, 1, 2]

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
+import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 from pyspark.testing import assertDataFrameEqual
 
 from pykraft.errors import StorageError, UsageError
+from pykraft.spark.tables import parts
+from pykraft.spark.tables.commit import Commit
 from pykraft.spark.tables.delta import DeltaTables
 from pykraft.spark.tables.parquet import ParquetTables
+from pykraft.spark.tables.parts import Part
 from pykraft.spark.tables.table import Tables
-from tests.spark.tables.frames import frame, ids
+from tests.spark.tables.frames import commit, frame, ids
 
 pytestmark = pytest.mark.spark
 
@@ -29,37 +35,83 @@ def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Tables:
 
 def test_rows_come_back_as_they_went_in(tables: Tables, spark: SparkSession) -> None:
     assert not tables.has("t")
-    assert tables.append("t", frame(spark, 1, 2), stream="s", batch_id=0) == 2
-    assert tables.append("t", frame(spark, 3), stream="s", batch_id=1) == 1
+    assert tables.append("t", frame(spark, 1, 2), commit(0)) == 2
+    assert tables.append("t", frame(spark, 3), commit(1)) == 1
     assert tables.has("t")
     assertDataFrameEqual(tables.read(spark, "t"), frame(spark, 1, 2, 3))
 
 
 def test_a_micro_batch_that_is_repeated_is_there_once(tables: Tables, spark: SparkSession) -> None:
-    tables.append("t", frame(spark, 1), stream="s", batch_id=0)
-    tables.append("t", frame(spark, 2), stream="s", batch_id=1)
-    assert tables.append("t", frame(spark, 2), stream="s", batch_id=1) is None
-    assert tables.append("t", frame(spark, 1), stream="s", batch_id=0) is None
-    assert tables.append("t", frame(spark, 1), stream="another", batch_id=0) == 1
-    assert ids(spark, tables) == [1, 1, 2]
+    assert tables.newest("t") is None
+    tables.append("t", frame(spark, 1), commit(0))
+    tables.append("t", frame(spark, 2), commit(1))
+    assert tables.append("t", frame(spark, 2), commit(1)) is None
+    assert tables.append("t", frame(spark, 1), commit(0)) is None
+    assert tables.newest("t") == commit(1)
+    assert ids(spark, tables) == [1, 2]
+
+
+def test_another_stream_may_go_on_where_the_table_ends(tables: Tables, spark: SparkSession) -> None:
+    tables.append("t", frame(spark, 1), commit(0))
+    tables.append("t", frame(spark, 2), commit(1))
+    for number in range(2):
+        follower = commit(number, stream="another", start=20 + 10 * number)
+        assert tables.append("t", frame(spark, 3 + number), follower) == 1
+        assert tables.append("t", frame(spark, 3 + number), follower) is None
+        assert tables.newest("t") == follower
+    assert tables.append("t", frame(spark, 1), commit(0)) is None
+    assert ids(spark, tables) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (commit(0, end=7), "micro-batch 0 of the checkpoint is .* the checkpoint is an older one"),
+        (commit(1, end=30), "micro-batch 1 of the checkpoint is .* the checkpoint is an older one"),
+        (commit(0, stream="another"), "rows would be missing, or be there twice"),
+        (commit(2, start=19), "rows would be missing, or be there twice"),
+        (commit(3), "rows would be missing, or be there twice"),
+    ],
+    ids=["old number", "last number", "everything anew", "overlap", "gap"],
+)
+def test_a_micro_batch_that_does_not_follow_is_refused(
+    wrong: Commit, told: str, tables: Tables, spark: SparkSession
+) -> None:
+    tables.append("t", frame(spark, 1), commit(0))
+    tables.append("t", frame(spark, 2), commit(1))
+    with pytest.raises(UsageError, match=f"{told}.*restore the checkpoint"):
+        tables.append("t", frame(spark, 3), wrong)
+    assert ids(spark, tables) == [1, 2]
+
+
+def test_a_table_that_is_gone_while_its_checkpoint_goes_on_is_told(tables: Tables, spark: SparkSession) -> None:
+    with pytest.raises(UsageError, match="at micro-batch 3, and the table with all before it is gone"):
+        tables.append("t", frame(spark, 3), commit(3))
+
+
+def test_a_table_that_does_not_know_what_it_holds_is_not_written_to(tables: Tables, spark: SparkSession) -> None:
+    tables.replace("t", frame(spark, 1))
+    assert tables.newest("t") is None
+    with pytest.raises(UsageError, match="does not tell which part of the log it holds"):
+        tables.append("t", frame(spark, 2), commit(0))
 
 
 def test_a_micro_batch_without_rows_makes_the_table_too(tables: Tables, spark: SparkSession) -> None:
-    assert tables.append("t", frame(spark), stream="s", batch_id=0) == 0
+    assert tables.append("t", frame(spark), commit(0)) == 0
     assertDataFrameEqual(tables.read(spark, "t"), frame(spark))
-    assert tables.append("t", frame(spark, 1), stream="s", batch_id=1) == 1
+    assert tables.append("t", frame(spark, 1), commit(1)) == 1
     assert ids(spark, tables) == [1]
 
 
 def test_rows_of_a_task_that_fails_are_in_no_table(tables: Tables, spark: SparkSession) -> None:
-    tables.append("t", frame(spark, 1), stream="s", batch_id=0)
+    tables.append("t", frame(spark, 1), commit(0))
     broken = frame(spark, 2, 3).withColumn(
         "id", F.when(F.col("id") == 3, F.raise_error(F.lit("no")).cast("long")).otherwise(F.col("id"))
     )
     with pytest.raises(Exception, match="no"):
-        tables.append("t", broken, stream="s", batch_id=1)
+        tables.append("t", broken, commit(1))
     assert ids(spark, tables) == [1]
-    tables.append("t", frame(spark, 2, 3), stream="s", batch_id=1)
+    tables.append("t", frame(spark, 2, 3), commit(1))
     assert ids(spark, tables) == [1, 2, 3]
 
 
@@ -74,9 +126,9 @@ def test_a_table_that_is_made_anew_has_the_new_rows_alone(tables: Tables, spark:
 
 
 def test_other_columns_are_refused(tables: Tables, spark: SparkSession) -> None:
-    tables.append("t", frame(spark, 1), stream="s", batch_id=0)
+    tables.append("t", frame(spark, 1), commit(0))
     with pytest.raises(UsageError, match="the table has the columns id, at, name, content, is_even, the rows have id"):
-        tables.append("t", frame(spark, 1).select("id"), stream="s", batch_id=1)
+        tables.append("t", frame(spark, 1).select("id"), commit(1))
 
 
 def test_a_table_that_is_not_there_is_told(tables: Tables, spark: SparkSession) -> None:
@@ -87,4 +139,33 @@ def test_a_table_that_is_not_there_is_told(tables: Tables, spark: SparkSession) 
 def test_a_folder_that_cannot_be_written_is_an_error(tables: Tables, spark: SparkSession) -> None:
     tables.root.write_bytes(b"a file stands here")
     with pytest.raises(StorageError):
-        tables.append("t", frame(spark, 1), stream="s", batch_id=0)
+        tables.append("t", frame(spark, 1), commit(0))
+
+
+@pytest.mark.parametrize("fails", ["with its last row", "when its file is whole"])
+def test_rows_of_a_task_that_failed_late_and_was_tried_again_are_there_once(
+    fails: str, tables: Tables, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first attempt of each task leaves a sound file of all its rows."""
+    write_one, is_late = parts._write_one, fails == "when its file is whole"
+
+    def write_and_fail(groups: Iterator[pa.RecordBatch], folder: Path, columns: pa.Schema) -> Part | None:
+        is_first = cast("TaskContext", TaskContext.get()).attemptNumber() == 0
+
+        def broken() -> Iterator[pa.RecordBatch]:
+            yield from groups
+            if is_first and not is_late:
+                raise RuntimeError("late")
+
+        part = write_one(broken(), folder, columns)
+        if is_first:
+            raise RuntimeError("later")
+        return part
+
+    monkeypatch.setattr(parts, "_write_one", write_and_fail)
+    rows = frame(spark, *range(10)).repartition(2)
+    assert tables.append("t", rows, commit(0)) == 10
+    assert tables.replace("r", rows) == 10
+    monkeypatch.undo()
+    assert ids(spark, tables) == list(range(10))
+    assert tables.read(spark, "r").count() == 10

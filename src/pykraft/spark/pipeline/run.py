@@ -2,7 +2,8 @@
 
 Steps of a micro-batch, each an append under the stream's name and the batch's number, so that a repeated one is none
 (`pykraft.spark.tables`): 1. bronze ``batches``; 2. silver ``records``; 3. silver ``control``; 4. silver ``payloads``.
-The checkpoint lies beside the tables and belongs to them.
+The checkpoint lies beside the tables and belongs to them; each append keeps the source's offsets too, so one that does
+not follow the tables is refused (`pykraft.spark.pipeline.checkpoint`).
 
 Invariant: all four tables hold the same micro-batches, but for the one that is under way. It refuses to know what is
 made of the tables (`gold`).
@@ -21,7 +22,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pykraft.errors import UsageError
 from pykraft.spark.pipeline import silver
+from pykraft.spark.pipeline.checkpoint import check_belongs, commit_of
 from pykraft.spark.pipeline.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, RECORDS
+from pykraft.spark.tables.commit import Commit
 from pykraft.spark.tables.delta import DeltaTables
 from pykraft.spark.tables.parquet import ParquetTables
 from pykraft.spark.tables.table import Tables
@@ -54,27 +57,28 @@ def start_pipeline(spark: SparkSession, options: PipelineOptions) -> StreamingQu
     """Begin, or go on where it was. ``awaitTermination`` of the query waits for its end.
 
     Errors: UsageError for wrong options, and for tables without the checkpoint that belongs to them. Later ones, such
-    as a checkpoint of another quorum, end the query.
+    as a checkpoint of another quorum or one that is older than the tables, end the query.
     """
     tables = options.tables()
     checkpoint = options.root / CHECKPOINT
-    if tables.has(BRONZE) and not checkpoint.is_dir():
-        raise UsageError(
-            f"{options.root}: there are tables, and the checkpoint that says up to where they go is gone; restore "
-            f"{checkpoint}, or write to another folder"
-        )
+    check_belongs(tables, checkpoint, options.source)
     source = spark.readStream.format("pykraft").options(**{**options.source, "rows": "batches"}).load()
     writer = (
         source.writeStream.queryName("pykraft pipeline")
         .option("checkpointLocation", str(checkpoint))
-        .foreachBatch(lambda frame, batch_id: append_all(tables, frame, batch_id, stream=_stream_of(frame)))
+        .foreachBatch(
+            lambda frame, batch_id: append_all(tables, frame, commit_of(checkpoint, _stream_of(frame), batch_id))
+        )
     )
     trigger = writer.trigger(processingTime=TRIGGER) if options.follow else writer.trigger(availableNow=True)
     return trigger.start()
 
 
-def append_all(tables: Tables, bronze: DataFrame, batch_id: int, *, stream: str) -> None:
-    """One micro-batch into all tables. Errors: StorageError; what the tasks ran into, as Spark tells it."""
+def append_all(tables: Tables, bronze: DataFrame, commit: Commit) -> None:
+    """One micro-batch into all tables.
+
+    Errors: UsageError when it does not follow what they have; StorageError; what the tasks ran into, as Spark tells it.
+    """
     bronze = bronze.persist()
     records = silver.records(bronze).persist()
     try:
@@ -84,7 +88,7 @@ def append_all(tables: Tables, bronze: DataFrame, batch_id: int, *, stream: str)
             (CONTROL, silver.control(records)),
             (PAYLOADS, silver.payloads(records)),
         ):
-            tables.append(name, frame, stream=stream, batch_id=batch_id)
+            tables.append(name, frame, commit)
     finally:
         records.unpersist()
         bronze.unpersist()

@@ -1,15 +1,12 @@
 """How far a pipeline is, from its folder alone: no Spark, no Java, and it may be running.
 
-Owns nothing. Invariant: what is told is what was committed. The checkpoint's files are Spark's: a file for each
-micro-batch in ``offsets`` (a version, metadata, then an offset of each source as JSON), and one in ``commits`` when it
-is done.
+Owns nothing. Invariant: what is told is what was committed.
 
-Source: Spark's ``OffsetSeqLog`` and ``CommitLog``.
+Source: Spark's checkpoint (`pykraft.spark.pipeline.checkpoint`).
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,7 @@ from deltalake import DeltaTable
 from pyarrow import dataset
 
 from pykraft.errors import UsageError
+from pykraft.spark.pipeline.checkpoint import end_offset, last_batch_id
 from pykraft.spark.pipeline.names import BRONZE, CHECKPOINT, TABLES
 
 
@@ -51,12 +49,12 @@ def pipeline_status(root: Path) -> PipelineStatus:
         raise UsageError(f"{root}: no pipeline has written there; pykraft pipeline run --tables {root} begins one")
     look = _delta_table if is_delta else _parquet_table
     found = {name: look(root / name) for name in TABLES if (root / name).is_dir()}
-    batch_id = max(_numbers(root / CHECKPOINT / "commits"), default=None)
+    batch_id = last_batch_id(root / CHECKPOINT)
     return PipelineStatus(
         table_format="delta" if is_delta else "parquet",
         tables=found,
         batch_id=batch_id,
-        source=None if batch_id is None else _source_offset(root / CHECKPOINT / "offsets" / str(batch_id)),
+        source=None if batch_id is None else end_offset(root / CHECKPOINT, batch_id),
     )
 
 
@@ -70,16 +68,3 @@ def _parquet_table(folder: Path) -> TableStatus:
     paths = [str(path) for path in sorted(folder.glob("[!._]*/*.parquet"))]
     rows = dataset.dataset(paths, format="parquet").count_rows() if paths else 0
     return TableStatus(rows=rows, files=len(paths), size_bytes=sum(Path(path).stat().st_size for path in paths))
-
-
-def _numbers(folder: Path) -> list[int]:
-    return [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
-
-
-def _source_offset(path: Path) -> dict[str, Any] | None:
-    """Where a micro-batch ended, as the source wrote it; None when the file is not as expected."""
-    try:
-        found = json.loads(path.read_text().splitlines()[2])
-    except (OSError, ValueError, IndexError):
-        return None
-    return found if isinstance(found, dict) else None

@@ -1,17 +1,19 @@
 """Delta tables without a jar: tasks write Parquet files, the driver commits them with the ``deltalake`` library.
 
-Owns the folders ``<root>/<name>``. Invariant: a commit holds the files of one append and its name (Delta's application
-transaction), so whether an append was made is written where its rows are. Files of an append that was never committed
-are in no table; ``DeltaTable.vacuum`` removes them. Everything that reads Delta reads these tables.
+Owns the folders ``<root>/<name>``. Invariant: a commit holds the files of one append, its name (Delta's application
+transaction) and which part of the source it is (Delta's commit info), so whether an append was made is written where
+its rows are. Files of an append that was never committed are in no table; ``DeltaTable.vacuum`` removes them.
+Everything that reads Delta reads these tables.
 
-Source: the Delta protocol (add actions, ``txn``).
+Source: the Delta protocol (add actions, ``txn``, ``commitInfo``).
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Final, Literal
 
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import DeltaError
@@ -20,8 +22,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from pykraft.errors import StorageError, UsageError
+from pykraft.spark.tables.commit import Commit, check_first, is_new
 from pykraft.spark.tables.parts import Part, column_types, write_parts
 from pykraft.spark.tables.table import no_table
+
+COMMIT: Final = "pykraft.commit"
+"""The key in Delta's commit info."""
 
 
 class DeltaTables:
@@ -47,17 +53,25 @@ class DeltaTables:
             _check_columns(folder, table, frame)
         return _commit(folder, table, frame, mode="overwrite", properties=CommitProperties())
 
-    def append(self, name: str, frame: DataFrame, *, stream: str, batch_id: int) -> int | None:
+    def append(self, name: str, frame: DataFrame, commit: Commit) -> int | None:
         """See `Tables`."""
         folder = self._root / name
         table = DeltaTable(folder) if self.has(name) else None
-        if table is not None:
-            done = table.transaction_version(stream)
-            if done is not None and done >= batch_id:
+        if table is None:
+            check_first(folder, commit)
+        else:
+            same = _named(table, commit.stream, commit.batch_id)
+            if not is_new(folder, commit, same=same, newest=_newest(table)):
                 return None
             _check_columns(folder, table, frame)
-        properties = CommitProperties(app_transactions=[Transaction(stream, batch_id)])
+        properties = CommitProperties(
+            app_transactions=[Transaction(commit.stream, commit.batch_id)], custom_metadata={COMMIT: commit.as_json()}
+        )
         return _commit(folder, table, frame, mode="append", properties=properties)
+
+    def newest(self, name: str) -> Commit | None:
+        """See `Tables`."""
+        return _newest(DeltaTable(self._root / name)) if self.has(name) else None
 
     def read(self, spark: SparkSession, name: str) -> DataFrame:
         """See `Tables`; the files of the newest version."""
@@ -67,6 +81,24 @@ class DeltaTables:
         columns = StructType.fromJson(json.loads(table.schema().to_json()))  # Delta's types are Spark's, by name
         files = table.file_uris()
         return spark.read.schema(columns).parquet(*files) if files else spark.createDataFrame([], columns)
+
+
+def _newest(table: DeltaTable) -> Commit | None:
+    """The append that came last. Others may have committed after it, who optimised the table, say."""
+    return next(_commits(table.history(1)), None) or next(_commits(table.history()), None)
+
+
+def _named(table: DeltaTable, stream: str, batch_id: int) -> Commit | None:
+    """The append of this name, if the transaction's number tells that there was one."""
+    done = table.transaction_version(stream)
+    if done is None or done < batch_id:
+        return None
+    found = _commits(table.history())
+    return next((each for each in found if (each.stream, each.batch_id) == (stream, batch_id)), None)
+
+
+def _commits(versions: Iterable[Mapping[str, Any]]) -> Iterator[Commit]:
+    return (Commit.from_json(version[COMMIT]) for version in versions if COMMIT in version)
 
 
 def _commit(

@@ -1,10 +1,18 @@
 """Tables as plain Parquet files, for readers that know no Delta.
 
-Owns the folders ``<root>/<name>/<stream>-<batch id>``. Invariant: such a folder is whole: it is written under another
-name, synced, and renamed; so an append was made when its folder is there. What a killed attempt left begins with a dot
-or an underscore, which every reader of Parquet folders passes over, and the next attempt removes it.
+Owns the folders ``<root>/<name>/<stream>-<batch id>``. Invariant: such a folder is whole, and holds the files that the
+successful tasks told and no other. Steps of an append:
 
-Source: Spark's committers; the rename of POSIX is atomic.
+1. Tasks write into a hidden folder of their own. Attempts that failed late, and copies of a task that Spark started
+   because it was slow, leave sound files there that nobody told.
+2. The driver moves the told files into another hidden folder. It also writes there which part of the source they are.
+3. The tasks' folder is removed, so an attempt that is still under way finds nothing to write into.
+4. The driver's folder is synced and renamed: now the append is made.
+
+What a killed driver left begins with a dot or an underscore, which every reader of Parquet folders passes over, and the
+next append removes it.
+
+Source: Spark's ``HadoopMapReduceCommitProtocol`` (task attempts, job commit); the rename of POSIX is atomic.
 """
 
 from __future__ import annotations
@@ -13,17 +21,22 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from pykraft.errors import StorageError, UsageError
-from pykraft.spark.tables.parts import write_parts
+from pykraft.spark.tables.commit import Commit, check_first, is_new
+from pykraft.spark.tables.parts import Part, write_parts
 from pykraft.spark.tables.table import no_table
 
-COLUMNS = "_columns.json"
-STREAM = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
+COLUMNS: Final = "_columns.json"
+COMMIT: Final = "_commit.json"
+STREAM: Final = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 class ParquetTables:
@@ -46,13 +59,12 @@ class ParquetTables:
         folder = self._root / name
         if self.has(name):
             _check_columns(folder, frame)
-        fresh, former = self._root / f".{name}-fresh", self._root / f".{name}-former"
+        fresh, former, tasks = (self._root / f".{name}-{what}" for what in ("fresh", "former", "tasks"))
         try:
-            for left in (fresh, former):
+            for left in (fresh, former, tasks):
                 shutil.rmtree(left, ignore_errors=True)
-            parts = write_parts(frame, fresh / "whole")
+            told = _write(frame, tasks=tasks, whole=fresh / "whole")
             _write_synced(fresh / COLUMNS, frame.schema.json())
-            _sync_folder(fresh / "whole")
             if folder.is_dir():
                 folder.rename(former)
             fresh.rename(folder)
@@ -60,29 +72,44 @@ class ParquetTables:
             shutil.rmtree(former, ignore_errors=True)
         except OSError as error:
             raise StorageError(folder, f"the rows cannot be written: {error.strerror}") from error
-        return sum(part.rows for part in parts)
+        return sum(part.rows for part in told)
 
-    def append(self, name: str, frame: DataFrame, *, stream: str, batch_id: int) -> int | None:
+    def append(self, name: str, frame: DataFrame, commit: Commit) -> int | None:
         """See `Tables`."""
-        assert STREAM.fullmatch(stream), f"{stream} names a folder"
+        assert STREAM.fullmatch(commit.stream), f"{commit.stream} names a folder"
         folder = self._root / name
-        done = folder / f"{stream}-{batch_id:010d}"
-        if done.is_dir():
-            return None
-        if self.has(name):
+        done = folder / f"{commit.stream}-{commit.batch_id:010d}"
+        number = 0
+        if made := _appends(folder):
+            newest = _newest(made)
+            same = _read_commit(done)
+            if not is_new(folder, commit, same=same.commit if same else None, newest=newest.commit if newest else None):
+                return None
+            assert newest is not None, "is_new refuses a table that does not know its newest append"
+            number = newest.number + 1
             _check_columns(folder, frame)
-        attempt = folder / f".{done.name}"
+        else:
+            check_first(folder, commit)
+        whole, tasks = folder / f".{done.name}", folder / f".{done.name}-tasks"
         try:
-            shutil.rmtree(attempt, ignore_errors=True)
-            parts = write_parts(frame, attempt)
+            for left in folder.glob(".*/"):
+                shutil.rmtree(left, ignore_errors=True)
+            told = _write(frame, tasks=tasks, whole=whole)
+            _write_synced(whole / COMMIT, json.dumps({"number": number, "commit": commit.as_json()}))
             if not self.has(name):
                 _write_synced(folder / COLUMNS, frame.schema.json())
-            _sync_folder(attempt)
-            attempt.rename(done)
+                _sync_folder(self._root)
+            _sync_folder(whole)
+            whole.rename(done)
             _sync_folder(folder)
         except OSError as error:
             raise StorageError(folder, f"the rows cannot be written: {error.strerror}") from error
-        return sum(part.rows for part in parts)
+        return sum(part.rows for part in told)
+
+    def newest(self, name: str) -> Commit | None:
+        """See `Tables`."""
+        found = _newest(_appends(self._root / name))
+        return None if found is None else found.commit
 
     def read(self, spark: SparkSession, name: str) -> DataFrame:
         """See `Tables`."""
@@ -92,6 +119,51 @@ class ParquetTables:
         columns = StructType.fromJson(_columns(folder))
         files = [str(path) for path in sorted(folder.glob("[!._]*/*.parquet"))]
         return spark.read.schema(columns).parquet(*files) if files else spark.createDataFrame([], columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    """What an append's folder says of itself; ``number`` counts the appends of all streams."""
+
+    number: int
+    commit: Commit
+
+
+def _appends(folder: Path) -> list[Path]:
+    return [path for path in folder.glob("[!._]*") if path.is_dir()]
+
+
+def _newest(appends: Iterable[Path]) -> _Kept | None:
+    """The append that came last, of which only each stream's last needs to be read; None when one does not tell."""
+    last: dict[str, Path] = {}
+    for path in sorted(appends, key=lambda path: path.name):
+        last[path.name.rpartition("-")[0]] = path
+    kept = [_read_commit(path) for path in last.values()]
+    known = [each for each in kept if each is not None]
+    return max(known, key=lambda each: each.number) if known and len(known) == len(kept) else None
+
+
+def _read_commit(append: Path) -> _Kept | None:
+    """None where there is no such file. Errors: StorageError when it is damaged."""
+    path = append / COMMIT
+    try:
+        found = json.loads(path.read_text())
+        return _Kept(number=found["number"], commit=Commit.from_json(found["commit"]))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise StorageError(path, f"does not tell which append this is: {error}") from error
+
+
+def _write(frame: DataFrame, *, tasks: Path, whole: Path) -> list[Part]:
+    """Let tasks write into one folder, and make another one of what they told; the first is removed."""
+    told = write_parts(frame, tasks)
+    whole.mkdir(parents=True)
+    for part in told:
+        (tasks / part.name).rename(whole / part.name)
+    shutil.rmtree(tasks, ignore_errors=True)
+    _sync_folder(whole)
+    return told
 
 
 def _columns(folder: Path) -> dict[str, object]:

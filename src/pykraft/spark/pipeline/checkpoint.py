@@ -1,0 +1,101 @@
+"""The checkpoint beside the tables: which part of the source each micro-batch is, and whether it belongs to the tables.
+
+Its files are Spark's: ``metadata`` names the stream; a file for each micro-batch in ``offsets`` (a version, metadata,
+then the end offset of each source as JSON), and one in ``commits`` when it is done. Spark writes the offsets before the
+micro-batch begins, keeps them for at least one micro-batch, and never changes them.
+
+Invariant: the tables say what they hold, the checkpoint says what comes next, and a stream that would leave rows out or
+write them twice does not begin. It owns no file.
+
+Source: Spark's ``OffsetSeqLog``, ``CommitLog`` and ``StreamMetadata``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pykraft.errors import StorageError, UsageError
+from pykraft.spark.options import parse_options
+from pykraft.spark.pipeline.names import TABLES
+from pykraft.spark.tables.commit import Commit
+from pykraft.spark.tables.table import Tables
+
+METADATA, OFFSETS, COMMITS = "metadata", "offsets", "commits"
+SOURCE_LINE = 2
+"""Of a file in ``offsets``: behind the version and the metadata."""
+
+
+def last_batch_id(checkpoint: Path) -> int | None:
+    """The number of the last micro-batch that is done; None before the first."""
+    folder = checkpoint / COMMITS
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return max((int(name) for name in names if name.isdigit()), default=None)
+
+
+def end_offset(checkpoint: Path, batch_id: int) -> dict[str, Any] | None:
+    """Where a micro-batch ends, as the source wrote it; None when the file is not as expected."""
+    try:
+        found = json.loads((checkpoint / OFFSETS / str(batch_id)).read_text().splitlines()[SOURCE_LINE])
+    except (OSError, ValueError, IndexError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def commit_of(checkpoint: Path, stream: str, batch_id: int) -> Commit:
+    """The append of a micro-batch that is under way. Errors: StorageError when the checkpoint does not tell."""
+    end = _known(checkpoint, batch_id)
+    start = begin_of(end) if batch_id == 0 else place_of(_known(checkpoint, batch_id - 1))
+    return Commit(stream=stream, batch_id=batch_id, start=start, end=place_of(end))
+
+
+def place_of(offset: Mapping[str, Any]) -> dict[str, Any]:
+    """Cluster and offsets of the source, without what it only needs to find the place again."""
+    return _placed(offset, "offset")
+
+
+def begin_of(offset: Mapping[str, Any]) -> dict[str, Any]:
+    """Where the stream began, as each of its offsets tells."""
+    return _placed(offset, "began")
+
+
+def check_belongs(tables: Tables, checkpoint: Path, source: Mapping[str, str]) -> None:
+    """Refuse to begin anew beside tables, unless an offset is given at which to begin.
+
+    That it is the one where the tables end is checked with the first append (`pykraft.spark.tables.commit`).
+
+    Errors: UsageError that names where the tables end, if they all end there.
+    """
+    made = [name for name in TABLES if tables.has(name)]
+    start = parse_options(source).start
+    if not made or (checkpoint / METADATA).is_file() or start.offset is not None or start.by_replica:
+        return
+    newest = [tables.newest(name) for name in made]
+    ends = {json.dumps(None if commit is None else commit.end) for commit in newest}
+    end = newest[0].end if newest[0] is not None and len(ends) == 1 else None
+    go_on = f"or go on where the tables end, with --from {_option(end)}" if end else "the tables end at several places"
+    raise UsageError(
+        f"{tables.root}: there are tables, and the checkpoint that says up to where they go is gone; restore "
+        f"{checkpoint}, {go_on}; or write to another folder"
+    )
+
+
+def _known(checkpoint: Path, batch_id: int) -> dict[str, Any]:
+    found = end_offset(checkpoint, batch_id)
+    if found is None:
+        raise StorageError(checkpoint / OFFSETS / str(batch_id), "does not tell where the micro-batch ends")
+    return found
+
+
+def _placed(offset: Mapping[str, Any], key: str) -> dict[str, Any]:
+    if "replicas" in offset:
+        places = {name: place[key] for name, place in offset["replicas"].items() if key in place}
+        return {"cluster": offset["cluster"], "replicas": dict(sorted(places.items()))}
+    return {"cluster": offset["cluster"], "offset": offset.get(key)}
+
+
+def _option(end: Mapping[str, Any]) -> str:
+    """As the option startingOffsets takes it."""
+    return f"'{json.dumps(end['replicas'])}'" if "replicas" in end else str(end["offset"])
