@@ -27,7 +27,7 @@ WITHOUT_PYSPARK = {
     f"test_{name}.py"
     for name in (
         *("files", "java", "live", "master", "options", "package"),
-        *("pieces", "plain", "quiet", "tail", "walk"),
+        *("pieces", "plain", "quiet", "strides", "tail", "walk"),
     )
 }
 

@@ -5,10 +5,10 @@
 Starts a quorum of three under load and `pykraft pipeline run --follow` beside it, which with ``--cluster`` has the
 executors of a standalone cluster and speculation on: copies of tasks run beside them. A round kills, each after a
 random time: 1. a Python process of Spark, of another kind each round, which must not end the stream; 2. the leader,
-which is started again; 3. the driver, its Python process or Spark's Java process by turns, which must end as a whole, and is
-started again. Then it waits until the tables hold what was acknowledged before the round's last kill. After the last
-round the load ends, and everything that was ever acknowledged must be in the tables once and in order, and all four
-tables must agree. Exit status 0 when all that holds.
+which is started again; 3. the driver, its Python process or Spark's Java process by turns, which must end as a whole,
+and is started again. Then it waits until the tables hold what was acknowledged before the round's last kill. After the
+last round the load ends, and everything that was ever acknowledged must be in the tables once and in order, and all
+four tables must agree. Exit status 0 when all that holds.
 """
 
 from __future__ import annotations

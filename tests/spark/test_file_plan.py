@@ -110,10 +110,10 @@ def test_a_segment_that_vanishes_while_the_plan_is_made_is_no_error(log: Path, m
 def test_a_file_that_cannot_be_read_is_an_error(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed, (replica,) = asked(log)
 
-    def refuse(replica: Replica, cursor: Cursor, *, tolerant: bool) -> None:
-        del cursor, tolerant
+    def refuse(replica: Replica, cursor: Cursor) -> None:
+        del cursor
         raise StorageError(replica.directory, "cannot be read")
 
-    monkeypatch.setattr(Replica, "walk", refuse)
+    monkeypatch.setattr(Replica, "from_cursor", refuse)
     with pytest.raises(StorageError, match="cannot be read"):
         plan_batch(replica, parsed)

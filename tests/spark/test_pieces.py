@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.errors import CorruptionError, StorageError
+from pykraft.errors import CorruptionError, StorageError, UsageError
 from pykraft.spark.pieces import Limit, Piece, Plan, plan_pieces, read_parts
 from pykraft.spark.walk import Replica
 from pykraft.types import Offset
-from tests.spark.logs import batch, three_batches, write_segment
+from tests.spark.logs import EPOCH, batch, three_batches, write_segment
 
 BATCHES = three_batches()
 SIZE_BYTES = len(BATCHES[0])
@@ -102,6 +102,51 @@ def test_a_file_that_is_no_longer_as_it_was_is_damage(data: bytes, tmp_path: Pat
     with pytest.raises(CorruptionError, match="expected a whole batch") as caught:
         list(read_parts(piece))
     assert caught.value.position == SIZE_BYTES
+
+
+def many(*, epoch: int = EPOCH, changed: int = -1) -> list[bytes]:
+    """Six batches of one size; one may have other values."""
+    values = [[b"a%d" % i, b"b%d" % i] if i != changed else [b"x%d" % i, b"y%d" % i] for i in range(6)]
+    return [batch(each, base_offset=2 * i, epoch=epoch) for i, each in enumerate(values)]
+
+
+@pytest.mark.parametrize("size_bytes", [1, 10**6], ids=["parts of a batch", "one part"])
+@pytest.mark.parametrize(
+    "now",
+    [
+        many(epoch=EPOCH + 1),
+        many()[:3] + many(epoch=EPOCH + 1)[3:],
+        many(changed=0),
+        many(changed=5),
+        [many()[1], *many()[1:]],
+    ],
+    ids=["all of another epoch", "from the middle on", "the first", "the last", "another place"],
+)
+def test_a_log_that_was_written_anew_between_plan_and_read_is_refused(
+    now: list[bytes], size_bytes: int, tmp_path: Path
+) -> None:
+    """Each batch is sound and stands where the old one did."""
+    write_segment(tmp_path, b"".join(many()))
+    (piece,) = plan(tmp_path).pieces
+    assert b"".join(data for _, data in read_parts(piece, size_bytes=size_bytes)) == b"".join(many())
+    write_segment(tmp_path, b"".join(now))
+    with pytest.raises(UsageError, match="the log was cut back and written anew"):
+        list(read_parts(piece, size_bytes=size_bytes))
+
+
+@pytest.mark.parametrize("size_bytes", [1, 10**6], ids=["parts of a batch", "one part"])
+@pytest.mark.parametrize(
+    "between",
+    [batch([b"a2", b"b2"], base_offset=6), batch([b"a2", b"b2"], base_offset=4, epoch=EPOCH - 1)],
+    ids=["offset", "epoch"],
+)
+def test_batches_of_a_piece_follow_each_other(between: bytes, size_bytes: int, tmp_path: Path) -> None:
+    """A plan by the index has not looked at what is between its ends."""
+    write_segment(tmp_path, b"".join(many()))
+    (piece,) = plan(tmp_path).pieces
+    write_segment(tmp_path, b"".join([*many()[:2], between, *many()[3:]]))
+    with pytest.raises(CorruptionError, match=f"expected offset 4 of epoch {EPOCH} or later, found offset"):
+        list(read_parts(piece, size_bytes=size_bytes))
 
 
 def test_a_segment_that_its_node_deletes_can_be_read_for_another_minute(tmp_path: Path) -> None:

@@ -40,6 +40,11 @@ def pipeline() -> None:
 @click.option("--follow", "-f", is_flag=True, help="Go on with what comes; Ctrl-C ends it.")
 @click.option("--from", "start", default="earliest", show_default=True, help="earliest, latest or an offset.")
 @click.option("--max-records-per-trigger", type=click.IntRange(min=1), help="Records of one micro-batch, at most.")
+@click.option(
+    "--max-bytes-per-trigger",
+    type=click.IntRange(min=1),
+    help="Bytes of one micro-batch, at most; 128 MiB where neither of the two is given.",
+)
 @click.option("--corrupt", type=click.Choice(["fail", "mark"]), default="fail", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="A JSON object a micro-batch on standard output.")
 @click.option("--master", metavar="URL", help="Where Spark runs: local[CORES], spark://host:port, …")
@@ -53,6 +58,7 @@ def run(  # noqa: PLR0913 - one argument for each option
     follow: bool,
     start: str,
     max_records_per_trigger: int | None,
+    max_bytes_per_trigger: int | None,
     corrupt: str,
     as_json: bool,
     master: str | None,
@@ -77,6 +83,8 @@ def run(  # noqa: PLR0913 - one argument for each option
         source["paths"] = json.dumps(list(paths))
     if max_records_per_trigger is not None:
         source["maxRecordsPerTrigger"] = str(max_records_per_trigger)
+    if max_bytes_per_trigger is not None:
+        source["maxBytesPerTrigger"] = str(max_bytes_per_trigger)
     if bool(paths) == (bootstrap_controller is not None):
         raise UsageError("give either --bootstrap-controller or --path")
     patterns = parse_options(source).patterns

@@ -26,9 +26,10 @@ from pykraft.protocol.compression import Compression
 from pykraft.protocol.control import TABLES, ControlType, control_type
 from pykraft.protocol.records import Record, decode_records, decode_values
 from pykraft.spark.bulk import Values, find_values
-from pykraft.spark.pieces import OFFSET_MAX, OFFSET_MIN, Piece
+from pykraft.spark.pieces import OFFSET_MIN, Piece
 from pykraft.spark.place import Damage, damage_row, damaged, place_columns, sound_batches
 from pykraft.spark.schema import arrow_schema
+from pykraft.spark.walk import OFFSET_MAX
 
 ROWS_MAX = 65_536
 BATCHES_SIZE_BYTES_MAX = 16 * 1024 * 1024

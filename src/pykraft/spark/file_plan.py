@@ -9,15 +9,16 @@ Source: Spark's Kafka source (``startingTimestamp``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from pykraft.errors import StorageError, UsageError
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.records import decode_records
 from pykraft.spark.options import Bound, SourceOptions
-from pykraft.spark.pieces import OFFSET_MAX, Limit, Plan, plan_pieces
-from pykraft.spark.walk import Cursor, Replica, Stretch
+from pykraft.spark.pieces import PIECE_SIZE_BYTES, Limit, Plan, plan_pieces
+from pykraft.spark.strides import STRIDE_SIZE_BYTES, stride_over
+from pykraft.spark.walk import OFFSET_MAX, Cursor, Replica, Stretch
 from pykraft.types import Offset
 
 T = TypeVar("T")
@@ -35,12 +36,24 @@ def plan_batch(replica: Replica, options: SourceOptions) -> Plan:
     def plan() -> Plan:
         start_offset, cursor = find_start(replica, options.start)
         end_offset = find_end(replica, options.end, cursor)
-        stretches = replica.walk(cursor, tolerant=options.tolerant)
+        stretches = stretches_from(replica, cursor, options, size_bytes=PIECE_SIZE_BYTES)
         return plan_pieces(
             replica.name, cursor, stretches, start_offset=start_offset, limit=Limit(end_offset=end_offset)
         )
 
     return while_segments_vanish(plan)
+
+
+def stretches_from(
+    replica: Replica, cursor: Cursor, options: SourceOptions, *, size_bytes: int = STRIDE_SIZE_BYTES
+) -> Iterator[Stretch]:
+    """The log from a place on, in strides of about so many bytes: small ones where a limit may fall into one.
+
+    Who wants damage to be marked has every header looked at, to know where it ends. Errors: as `plan_batch`.
+    """
+    if options.tolerant:
+        return replica.walk(cursor, tolerant=True)
+    return stride_over(replica, cursor, size_bytes=size_bytes)
 
 
 def while_segments_vanish(look: Callable[[], T]) -> T:
@@ -70,9 +83,14 @@ def find_start(replica: Replica, bound: Bound) -> tuple[Offset, Cursor]:
         return offset, replica.seek(offset)
     start = replica.start()
     if bound.is_latest or bound.timestamp_ms is not None:
-        offset = _end_of(replica, start) if bound.is_latest else _since(replica, start, bound.timestamp_ms or 0)
+        offset = replica.end() if bound.is_latest else _since(replica, start, bound.timestamp_ms or 0)
         return offset, replica.seek(offset)
     return start.offset, start
+
+
+def end_of(replica: Replica) -> Offset:
+    """Where a replica's log ends now. Errors: StorageError."""
+    return while_segments_vanish(replica.end)
 
 
 def find_end(replica: Replica, bound: Bound, start: Cursor) -> Offset:
@@ -81,13 +99,6 @@ def find_end(replica: Replica, bound: Bound, start: Cursor) -> Offset:
     if offset is not None:
         return offset
     return OFFSET_MAX if bound.timestamp_ms is None else _since(replica, start, bound.timestamp_ms)
-
-
-def _end_of(replica: Replica, start: Cursor) -> Offset:
-    end = start.offset
-    for one in replica.walk(start, tolerant=True):
-        end = one.end_offset
-    return end
 
 
 def _since(replica: Replica, start: Cursor, timestamp_ms: int) -> Offset:

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from pykraft.errors import CorruptionError, StorageError, UsageError
 from pykraft.log.meta import FILE_NAME, parse_meta
-from pykraft.spark.file_plan import check_names, find_end, find_start, while_segments_vanish
+from pykraft.spark.file_plan import check_names, end_of, find_end, find_start, stretches_from, while_segments_vanish
 from pykraft.spark.files import find_replicas
 from pykraft.spark.limits import default_limit, records_and_bytes
 from pykraft.spark.options import SourceOptions
@@ -63,7 +63,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @plainly
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """See `SupportsTriggerAvailableNow`: what is there now is the end."""
-        self._end = {replica.name: self._end_of(replica) for replica in find_replicas(self._options.patterns)}
+        self._end = {replica.name: end_of(replica) for replica in find_replicas(self._options.patterns)}
 
     @plainly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
@@ -110,7 +110,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """See `DataSourceStreamReader`: where the logs end."""
         replicas = find_replicas(self._options.patterns)
-        places = {replica.name: {"offset": self._end_of(replica)} for replica in replicas}
+        places = {replica.name: {"offset": end_of(replica)} for replica in replicas}
         return {"cluster": self._cluster_id(), "replicas": places}
 
     def _limit(self, replica: Replica, limit: ReadLimit, share: int) -> Limit:
@@ -133,7 +133,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         def plan() -> Plan:
             known = self._cursors.get((replica.name, place["offset"]))
             cursor = resumed(replica, place) if known is None else replica.resume(known)
-            stretches = replica.walk(cursor, tolerant=self._options.tolerant)
+            stretches = stretches_from(replica, cursor, self._options)
             try:
                 made = plan_pieces(replica.name, cursor, stretches, start_offset=place["offset"], limit=limit)
             except CorruptionError:
@@ -151,19 +151,6 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for name, offset in list(self._cursors):
             if name == replica.name and offset < below:
                 del self._cursors[name, offset]
-
-    def _end_of(self, replica: Replica) -> Offset:
-        known = [cursor for (name, _), cursor in self._cursors.items() if name == replica.name]
-        furthest = max(known, key=lambda cursor: cursor.offset, default=None)
-
-        def look() -> Offset:
-            end = replica.start() if furthest is None else replica.resume(furthest)
-            offset = end.offset
-            for one in replica.walk(end, tolerant=True):
-                offset = one.end_offset
-            return offset
-
-        return while_segments_vanish(look)
 
     def _place(self, start: Mapping[str, Any], replica: Replica) -> Place:
         """Where a replica's part begins; of one that was not there before, where the options say."""

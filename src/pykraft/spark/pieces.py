@@ -3,40 +3,64 @@
 A piece says which of its rows are wanted, since an asked-for offset may lie within a batch. A stretch of damage is a
 piece of its own, which is one row that tells of it.
 
+A plan is made on the driver, and a live directory may change until a task reads its piece. So a piece knows its first
+and its last batch, by offset, epoch and CRC, and whoever reads it checks both, and that all batches between follow each
+other. Logs whose batches of one offset have one epoch are equal up to there, so that is the log that was planned.
+
 Invariant: a piece is whole batches of one segment, and all pieces of a plan are the asked-for part of the log, each
 batch once. It refuses to know records.
 
-Source: KIP-595 (log layout).
+Source: KIP-595 (log layout); Raft §5.3 (Log Matching).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from struct import Struct
+from typing import Final
 
-from pykraft.errors import CorruptionError, StorageError
+from pykraft.errors import CorruptionError, StorageError, UsageError
 from pykraft.log.fs import File
 from pykraft.log.os_fs import OsFs
-from pykraft.protocol.batch import HEADER_SIZE_BYTES
-from pykraft.spark.walk import Cursor, Stretch, after
-from pykraft.types import Offset
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader
+from pykraft.spark.walk import OFFSET_MAX, Cursor, Stretch, after, batches_within
+from pykraft.types import Epoch, Offset
 
 PIECE_SIZE_BYTES = 64 * 1024 * 1024
 """About how much of a segment one task reads."""
 PART_SIZE_BYTES = 8 * 1024 * 1024
 """About how much of it is in memory at one time."""
 LENGTH_START, LENGTH_END = 8, 12
+_CHAIN: Final = Struct(">qiibIhi")
+"""The begin of a batch header, up to the last offset delta."""
 DELETED = ".deleted"
-OFFSET_MIN, OFFSET_MAX = Offset(0), Offset(2**63 - 1)
+OFFSET_MIN = Offset(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """By what a batch is known again."""
+
+    base_offset: Offset
+    end_offset: Offset
+    epoch: Epoch
+    crc: int
+
+    @classmethod
+    def of(cls, header: BatchHeader) -> Mark:
+        """That of a batch."""
+        return cls(base_offset=header.base_offset, end_offset=header.end_offset, epoch=header.epoch, crc=header.crc)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
     """Whole batches of one segment, from ``position`` to ``end_position``, and which offsets of them are wanted.
 
-    Ends are exclusive. With ``damage`` told, these bytes are no batches; a batch should begin there at
-    ``start_offset``.
+    Ends are exclusive. ``first`` and ``last`` are its first and last batch, None where no plan says which. With
+    ``damage`` told, these bytes are no batches; a batch should begin there at ``start_offset``.
     """
 
     replica: str | None
@@ -45,6 +69,8 @@ class Piece:
     end_position: int
     start_offset: Offset = OFFSET_MIN
     end_offset: Offset = OFFSET_MAX
+    first: Mark | None = None
+    last: Mark | None = None
     damage: str | None = None
 
 
@@ -76,43 +102,72 @@ def plan_pieces(
 ) -> Plan:
     """Cut what a walk yields from ``start`` on into pieces of about so many bytes; rows begin at ``start_offset``.
 
+    Where the limit falls into a stretch of many batches, its headers are looked at one by one.
+
     Errors: those of the walk.
     """
-    pieces: list[Piece] = []
-    end, records, taken_bytes = start, 0, 0
-    open_piece: Piece | None = None
-
-    def close() -> None:
-        nonlocal open_piece
-        if open_piece is not None:
-            pieces.append(open_piece)
-        open_piece = None
-
+    cut = _Cut(replica, start, start_offset=start_offset, limit=limit, size_bytes=size_bytes)
     for one in stretches:
-        count, length = one.end_offset - one.offset, one.end_position - one.position
-        has_room = (limit.records_max is None or records + count <= limit.records_max) and (
-            limit.size_bytes_max is None or taken_bytes + length <= limit.size_bytes_max
+        if cut.has_room(one):
+            cut.take(one)
+            continue
+        for batch in batches_within(one) if one.is_coarse else (one,):
+            if not cut.has_room(batch):
+                break
+            cut.take(batch)
+        break
+    return Plan(pieces=tuple(cut.pieces), end=cut.end)
+
+
+class _Cut:
+    """The pieces so far."""
+
+    def __init__(
+        self, replica: str | None, start: Cursor, *, start_offset: Offset, limit: Limit, size_bytes: int
+    ) -> None:
+        self._replica = replica
+        self._start_offset = start_offset
+        self._limit = limit
+        self._piece_size_bytes = size_bytes
+        self._records = self._size_bytes = 0
+        self.pieces: list[Piece] = []
+        self.end = start
+
+    def has_room(self, one: Stretch) -> bool:
+        """Whether this is within the limit; the first batch always is, unless it begins behind the end."""
+        limit = self._limit
+        if one.offset >= limit.end_offset or (one.is_coarse and one.end_offset > limit.end_offset):
+            return False
+        if not self._size_bytes and not one.is_coarse:
+            return True
+        records = self._records + one.end_offset - one.offset
+        size_bytes = self._size_bytes + one.end_position - one.position
+        return (limit.records_max is None or records <= limit.records_max) and (
+            limit.size_bytes_max is None or size_bytes <= limit.size_bytes_max
         )
-        if one.offset >= limit.end_offset or (taken_bytes and not has_room):
-            break
-        records, taken_bytes = records + count, taken_bytes + length
-        end = after(one, end)
-        if open_piece is not None and not _goes_on(open_piece, one, size_bytes):
-            close()
-        if open_piece is None:
-            open_piece = Piece(
-                replica=replica,
+
+    def take(self, one: Stretch) -> None:
+        """Add it to the last piece, or begin another one."""
+        self._records += one.end_offset - one.offset
+        self._size_bytes += one.end_position - one.position
+        self.end = after(one, self.end)
+        first, last = (None if header is None else Mark.of(header) for header in (one.first, one.header))
+        if self.pieces and _goes_on(self.pieces[-1], one, self._piece_size_bytes):
+            self.pieces[-1] = replace(self.pieces[-1], end_position=one.end_position, last=last)
+            return
+        self.pieces.append(
+            Piece(
+                replica=self._replica,
                 path=str(one.segment),
                 position=one.position,
                 end_position=one.end_position,
-                start_offset=start_offset if one.damage is None else one.offset,
-                end_offset=limit.end_offset,
+                start_offset=self._start_offset if one.damage is None else one.offset,
+                end_offset=self._limit.end_offset,
+                first=first,
+                last=last,
                 damage=one.damage,
             )
-        else:
-            open_piece = replace(open_piece, end_position=one.end_position)
-    close()
-    return Plan(pieces=tuple(pieces), end=end)
+        )
 
 
 def _goes_on(piece: Piece, one: Stretch, size_bytes: int) -> bool:
@@ -125,16 +180,19 @@ def read_parts(piece: Piece, *, size_bytes: int = PART_SIZE_BYTES) -> Iterator[t
 
     A part is of about ``size_bytes``, or one batch.
 
-    Errors: CorruptionError when the file is no longer as it was; StorageError when it cannot be read.
+    Errors: UsageError when the log was written anew since the plan was made; CorruptionError when the file is no longer
+    as it was; StorageError when it cannot be read.
     """
-    file = _open(Path(piece.path))
-    try:
+    with closing(_open(Path(piece.path))) as file:
         least = max(size_bytes, HEADER_SIZE_BYTES)
         position, wanted = piece.position, least
+        last: Mark | None = None
         while position < piece.end_position:
             data = file.pread(min(wanted, piece.end_position - position), position)
             whole, next_size_bytes = _whole_batches(data)
             if whole:
+                if piece.first is not None:
+                    last = _follow(piece, position, data[:whole], last)
                 end_position = position + whole
                 yield replace(piece, position=position, end_position=end_position), data[:whole]
                 position, wanted = end_position, least
@@ -143,8 +201,33 @@ def read_parts(piece: Piece, *, size_bytes: int = PART_SIZE_BYTES) -> Iterator[t
             else:
                 found = f"{len(data)} bytes that are none"
                 raise CorruptionError(piece.path, position=position, expected="a whole batch", found=found)
-    finally:
-        file.close()
+
+
+def _follow(piece: Piece, position: int, data: bytes, last: Mark | None) -> Mark:
+    """The last of these batches, which must follow ``last``, each other, and the plan. Errors: as `read_parts`."""
+    at = 0
+    while at < len(data):
+        base_offset, length, epoch, _, crc, _, last_delta = _CHAIN.unpack_from(data, at)
+        found = Mark(base_offset=base_offset, end_offset=Offset(base_offset + last_delta + 1), epoch=epoch, crc=crc)
+        if last is None and found != piece.first:
+            raise _rewritten(piece, position + at, found, piece.first)
+        if last is not None and (base_offset != last.end_offset or epoch < last.epoch):
+            wanted = f"offset {last.end_offset} of epoch {last.epoch} or later"
+            told = f"offset {base_offset} of epoch {epoch}"
+            raise CorruptionError(piece.path, position=position + at, expected=wanted, found=told)
+        last, at = found, at + length + LENGTH_END
+    assert last is not None, "a part is at least one batch"
+    if position + at == piece.end_position and last != piece.last:
+        raise _rewritten(piece, position, last, piece.last)
+    return last
+
+
+def _rewritten(piece: Piece, position: int, found: Mark, planned: Mark | None) -> UsageError:
+    return UsageError(
+        f"{piece.path}: near position {position} stands {found}, where {planned} stood when the plan was made: the log "
+        "was cut back and written anew. What a replica has not committed may go. Read a live quorum with the option "
+        "bootstrap.controllers, or ask again; a stream needs another checkpoint"
+    )
 
 
 def _open(segment: Path) -> File:

@@ -32,6 +32,7 @@ from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, check_crc, re
 from pykraft.spark.tail import SECTOR_SIZE_BYTES, Expected, is_torn, written_end
 from pykraft.types import EPOCH_ZERO, Epoch, Offset
 
+OFFSET_MAX = Offset(2**63 - 1)
 INDEX_SIZE_BYTES_MAX = 64 * 1024 * 1024
 LOOK_INTERVAL_S = 0.01
 LOOKS_MAX = 30
@@ -57,19 +58,40 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """Bytes of a segment: one sound batch, or, with ``damage`` told, what should have been batches.
+    """Bytes of a segment: one sound batch, or several, or, with ``damage`` told, what should have been batches.
 
     Offsets: ``end_offset`` is exclusive; those of damage are where its first batch should begin, and where what
-    follows it begins, which is the same when nothing follows.
+    follows it begins, which is the same when nothing follows. ``header`` is that of the last batch, which begins at
+    ``last_position``, and ``first`` that of the first: what is between was not looked at, if they are two batches.
     """
 
     segment: Path
     position: int
+    last_position: int
     end_position: int
     offset: Offset
     end_offset: Offset
+    first: BatchHeader | None
     header: BatchHeader | None
     damage: str | None = None
+
+    @property
+    def is_coarse(self) -> bool:
+        """True when it may hold several batches."""
+        return self.position != self.last_position
+
+
+@dataclass(slots=True, kw_only=True)
+class WalkState:
+    """How far a walk is in a segment, and the batch that must come next."""
+
+    position: int
+    expected: Expected
+
+    def pass_over(self, one: Stretch) -> None:
+        """Go on behind it."""
+        self.position = one.end_position
+        self.expected = Expected(base_offset=one.end_offset, epoch=one.header.epoch if one.header else EPOCH_ZERO)
 
 
 class Replica:
@@ -145,26 +167,44 @@ class Replica:
 
         Errors: CorruptionError for damage; StorageError when a file cannot be read, also when it vanished.
         """
-        segments = self.segments()
-        at = 0
+        for segment, next_segment, place in self.from_cursor(cursor):
+            for one in walk_segment(segment, place.position, place.expected, next_segment, tolerant=tolerant):
+                yield one
+                place.pass_over(one)
+
+    def from_cursor(self, cursor: Cursor) -> Iterator[tuple[Path, Path | None, WalkState]]:
+        """The segments from a cursor on, each with the one behind it, if any, and the state of the walk there.
+
+        The caller tells the state what it has walked over. Errors: StorageError for a segment that is gone.
+        """
+        everything = segments_of(self.directory)
+        walked = [at for at, segment in enumerate(everything) if self._named is None or segment in self._named]
+        begin = 0
         if cursor.segment is not None:
-            at = segments.index(cursor.segment) if cursor.segment in segments else len(segments)
-            if at == len(segments):
+            found = [index for index, at in enumerate(walked) if everything[at] == cursor.segment]
+            if not found:
                 gone = StorageError(cursor.segment, "is gone: the node deleted it", repair="read from the log start")
                 raise gone from FileNotFoundError(cursor.segment)
-        everything = segments_of(self.directory)
-        position = cursor.position
-        expected = Expected(base_offset=cursor.offset, epoch=cursor.epoch)
-        for segment in segments[at:]:
-            base_offset = base_offset_of(segment)
-            if segment != segments[at]:
-                is_next = self._named is None or everything[everything.index(segment) - 1] in self._named
-                expected = Expected(base_offset=base_offset, epoch=expected.epoch if is_next else EPOCH_ZERO)
-                position = 0
-            next_segment = _following(everything, segment)
-            for one in _walk_segment(segment, position, expected, next_segment, tolerant=tolerant):
-                yield one
-                expected = Expected(base_offset=one.end_offset, epoch=one.header.epoch if one.header else EPOCH_ZERO)
+            begin = found[0]
+        state = WalkState(position=cursor.position, expected=Expected(base_offset=cursor.offset, epoch=cursor.epoch))
+        for index, at in enumerate(walked[begin:], start=begin):
+            if index > begin:
+                epoch = state.expected.epoch if walked[index - 1] == at - 1 else EPOCH_ZERO
+                state.position = 0
+                state.expected = Expected(base_offset=base_offset_of(everything[at]), epoch=epoch)
+            yield everything[at], everything[at + 1] if at + 1 < len(everything) else None, state
+
+    def end(self) -> Offset:
+        """Where the log ends now. Only what lies behind the newest segment's last index entry is walked over.
+
+        Errors: StorageError.
+        """
+        self.start()
+        end = self._near(OFFSET_MAX)
+        offset = end.offset
+        for one in self.walk(end, tolerant=True):
+            offset = one.end_offset
+        return offset
 
     def _is_there(self, cursor: Cursor) -> bool:
         """Whether a cursor that knows its segment can be used as it is; False says nothing of the log."""
@@ -220,8 +260,18 @@ def after(one: Stretch, before: Cursor) -> Cursor:
         segment=one.segment,
         position=one.end_position,
         before_segment=one.segment,
-        before_position=one.position,
+        before_position=one.last_position,
     )
+
+
+def batches_within(one: Stretch) -> Iterator[Stretch]:
+    """The batches of a sound stretch. Errors: CorruptionError, StorageError."""
+    assert one.first is not None
+    expected = Expected(base_offset=one.offset, epoch=one.first.epoch)
+    for batch in walk_segment(one.segment, one.position, expected, one.segment, tolerant=False):
+        yield batch
+        if batch.end_position >= one.end_position:
+            return
 
 
 def _header_at(segment: Path | None, position: int) -> BatchHeader | None:
@@ -238,11 +288,6 @@ def _header_at(segment: Path | None, position: int) -> BatchHeader | None:
         return None
     finally:
         file.close()
-
-
-def _following(segments: Sequence[Path], segment: Path) -> Path | None:
-    at = segments.index(segment) + 1
-    return segments[at] if at < len(segments) else None
 
 
 def _index_entries_before(segment: Path, offset: Offset) -> Iterator[tuple[Offset, int]]:
@@ -265,10 +310,13 @@ def _index_entries_before(segment: Path, offset: Offset) -> Iterator[tuple[Offse
         yield best
 
 
-def _walk_segment(
+def walk_segment(
     segment: Path, position: int, expected: Expected, next_segment: Path | None, *, tolerant: bool
 ) -> Iterator[Stretch]:
-    """The rest of one segment; ``next_segment`` is None for the newest, which may end in a torn tail."""
+    """The rest of one segment; ``next_segment`` is None for the newest, which may end in a torn tail.
+
+    Errors: CorruptionError, unless ``tolerant``; StorageError.
+    """
     end_offset = base_offset_of(next_segment) if next_segment is not None else None
     file = OsFs().open(segment)
     try:
@@ -283,9 +331,11 @@ def _walk_segment(
                 yield Stretch(
                     segment=segment,
                     position=at,
+                    last_position=at,
                     end_position=at + header.size_bytes,
                     offset=header.base_offset,
                     end_offset=header.end_offset,
+                    first=header,
                     header=header,
                 )
                 reached = at + header.size_bytes
@@ -299,9 +349,11 @@ def _walk_segment(
             yield Stretch(
                 segment=segment,
                 position=reached,
+                last_position=reached,
                 end_position=size_bytes,
                 offset=expected.base_offset,
                 end_offset=expected.base_offset if end_offset is None else max(expected.base_offset, end_offset),
+                first=None,
                 header=None,
                 damage=str(error),
             )

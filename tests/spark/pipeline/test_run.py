@@ -59,6 +59,20 @@ def test_tables_grow_with_the_log(table_format: str, spark: SparkSession, tmp_pa
     assert offsets(spark, given, CONTROL) == []
 
 
+@pytest.mark.parametrize(
+    ("limits", "numbers"), [({}, {0, 1, 2}), ({"MAXRECORDSPERTRIGGER": "100"}, {0})], ids=["none given", "given"]
+)
+def test_a_micro_batch_is_never_the_whole_log(
+    limits: dict[str, str], numbers: set[int], spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline_run, "BATCH_SIZE_BYTES_MAX", len(batches(0, 2)))
+    write_segment(tmp_path / "n1" / "p-0", batches(0, 5))
+    given = PipelineOptions(source={"path": str(tmp_path / "n1" / "p-0"), **limits}, root=tmp_path / "tables")
+    run(spark, given)
+    assert {int(path.name) for path in (given.root / CHECKPOINT / "commits").glob("[0-9]*")} == numbers
+    assert offsets(spark, given, RECORDS) == list(range(10))
+
+
 @pytest.mark.parametrize("fails_at", TABLES)
 def test_a_micro_batch_that_was_half_done_is_there_once(fails_at: str, spark: SparkSession, tmp_path: Path) -> None:
     given = options(tmp_path)

@@ -31,11 +31,17 @@ from pykraft.spark.tables.table import Tables
 
 FORMATS: Mapping[str, Callable[[Path], Tables]] = {"delta": DeltaTables, "parquet": ParquetTables}
 TRIGGER = "500 milliseconds"
+LIMIT_OPTIONS = ("maxRecordsPerTrigger", "maxBytesPerTrigger")
+BATCH_SIZE_BYTES_MAX = 128 * 1024 * 1024
+"""Of a micro-batch, where no option sets a limit: the first would be the whole log, and begin anew after each kill."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineOptions:
-    """``source`` are the options of the data source (`pykraft.spark.options`); ``root`` is the folder of the tables."""
+    """``source`` are the options of the data source (`pykraft.spark.options`); ``root`` is the folder of the tables.
+
+    Without a limit of their own a micro-batch holds at most `BATCH_SIZE_BYTES_MAX` of the log.
+    """
 
     source: Mapping[str, str]
     root: Path
@@ -62,7 +68,7 @@ def start_pipeline(spark: SparkSession, options: PipelineOptions) -> StreamingQu
     tables = options.tables()
     checkpoint = options.root / CHECKPOINT
     check_belongs(tables, checkpoint, options.source)
-    source = spark.readStream.format("pykraft").options(**{**options.source, "rows": "batches"}).load()
+    source = spark.readStream.format("pykraft").options(**_limited(options.source), rows="batches").load()
     writer = (
         source.writeStream.queryName("pykraft pipeline")
         .option("checkpointLocation", str(checkpoint))
@@ -97,3 +103,11 @@ def append_all(tables: Tables, bronze: DataFrame, commit: Commit) -> None:
 def _stream_of(frame: DataFrame) -> str:
     """The id of the query, which lives in its checkpoint: another checkpoint is another stream."""
     return str(frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
+
+
+def _limited(source: Mapping[str, str]) -> dict[str, str]:
+    """The source's options, with a limit of a micro-batch."""
+    given = {name.lower() for name in source}
+    if any(name.lower() in given for name in LIMIT_OPTIONS):
+        return dict(source)
+    return {**source, "maxBytesPerTrigger": str(BATCH_SIZE_BYTES_MAX)}

@@ -1,0 +1,171 @@
+"""Walks over a log in strides of many batches: a segment's offset index says where batches begin.
+
+A walk over every header (`pykraft.spark.walk`) reads each segment's every page, on the driver alone: hours for a log of
+10 TiB. To cut a log into pieces it is enough to know batches near where pieces may end. So this walk looks only at the
+headers between two entries of the index, once for each stride: there it finds the last batch of a stride and the first
+of the next. What lies between is checked where it is read (`pykraft.spark.pieces`).
+
+Invariant: strides follow each other without a gap of offsets, and each begins and ends between two batches. The index
+is not believed: an entry that does not point at the batch that holds its offset, behind a batch that ends there, makes
+the walk look at every header of the segment's rest. That is also how the end of the newest segment is found, which may
+be torn.
+
+Source: Kafka's ``OffsetIndex`` and ``LogSegment.translateOffset``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Final
+
+from pykraft.errors import CorruptionError, ProtocolError, StorageError
+from pykraft.log.fs import File
+from pykraft.log.index import OFFSET_ENTRY
+from pykraft.log.os_fs import OsFs
+from pykraft.log.paths import OFFSET_INDEX
+from pykraft.log.scan import scan_headers
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
+from pykraft.spark.tail import Expected
+from pykraft.spark.walk import Cursor, Replica, Stretch, base_offset_of, walk_segment
+from pykraft.types import Offset
+
+STRIDE_SIZE_BYTES: Final = 16 * 1024 * 1024
+NOWHERE: Final = 2**63
+
+
+class _Unusable(Exception):
+    """An index, or what it points at, is not as it must be."""
+
+
+def stride_over(replica: Replica, cursor: Cursor, *, size_bytes: int = STRIDE_SIZE_BYTES) -> Iterator[Stretch]:
+    """Everything from the cursor to the log's end as it is now, in stretches of about so many bytes.
+
+    Errors: as `Replica.walk`, but for damage within a stride, which its reader finds.
+    """
+    for segment, next_segment, place in replica.from_cursor(cursor):
+        end_offset = None if next_segment is None else base_offset_of(next_segment)
+        with suppress(_Unusable):
+            for one in _strides(segment, place.position, place.expected, end_offset, size_bytes):
+                yield one
+                place.pass_over(one)
+        for one in walk_segment(segment, place.position, place.expected, next_segment, tolerant=False):
+            yield one
+            place.pass_over(one)
+
+
+def _strides(
+    segment: Path, position: int, expected: Expected, end_offset: Offset | None, size_bytes: int
+) -> Iterator[Stretch]:
+    """A segment from a batch on, or, of the newest, which has no ``end_offset`` yet, what its index leads to.
+
+    Errors: _Unusable; StorageError.
+    """
+    with closing(_open_index(segment)) as index, closing(OsFs().open(segment)) as file:
+        look = _Look(segment, file, _Entries(index, base_offset_of(segment)))
+        segment_end = file.size()
+        first = look.header(position) if position < segment_end else None
+        while first is not None:
+            at = None if segment_end - position <= size_bytes else look.entries.cut_after(position, size_bytes)
+            if at is None and end_offset is None:
+                return
+            cut = segment_end if at is None else look.entries[at][1]
+            last_position, last = look.last_before(at, cut, position)
+            behind = Expected(base_offset=last.end_offset, epoch=last.epoch)
+            following = None if at is None else look.header_of(at)
+            goes_on = last.end_offset == end_offset if following is None else behind.is_met_by(following)
+            if not expected.is_met_by(first) or not goes_on or last.base_offset < first.base_offset:
+                raise _Unusable
+            yield Stretch(
+                segment=segment,
+                position=position,
+                last_position=last_position,
+                end_position=cut,
+                offset=first.base_offset,
+                end_offset=last.end_offset,
+                first=first,
+                header=last,
+            )
+            position, expected, first = cut, behind, following
+
+
+def _open_index(segment: Path) -> File:
+    try:
+        return OsFs().open(segment.with_suffix(OFFSET_INDEX))
+    except StorageError as error:
+        raise _Unusable from error
+
+
+class _Entries:
+    """The entries of an offset index file: each an offset, and where the batch begins that holds it."""
+
+    def __init__(self, file: File, base_offset: Offset) -> None:
+        self._file = file
+        self._base_offset = base_offset
+        self._count = file.size() // OFFSET_ENTRY.size
+
+    def __getitem__(self, at: int) -> tuple[Offset, int]:
+        """Zeros behind the last entry, which a node has taken beforehand, point behind everything."""
+        data = self._file.pread(OFFSET_ENTRY.size, at * OFFSET_ENTRY.size)
+        if len(data) < OFFSET_ENTRY.size or (at > 0 and not any(data)):
+            return self._base_offset, NOWHERE
+        delta, position = OFFSET_ENTRY.unpack(data)
+        return Offset(self._base_offset + delta), position
+
+    def count_before(self, position: int) -> int:
+        """How many entries point below this position."""
+        return bisect_left(range(self._count), position, key=lambda at: self[at][1])
+
+    def cut_after(self, position: int, size_bytes: int) -> int:
+        """The entry at which a stride of at most so many bytes ends, or of one larger batch. Errors: _Unusable."""
+        at = self.count_before(position + size_bytes + 1) - 1
+        if at < 0 or self[at][1] <= position:
+            at += 1
+        if self[at][1] == NOWHERE:
+            raise _Unusable
+        return at
+
+
+class _Look:
+    """Looks at headers of a segment that its index leads to."""
+
+    def __init__(self, segment: Path, file: File, entries: _Entries) -> None:
+        self._segment = segment
+        self._file = file
+        self.entries = entries
+
+    def header(self, position: int) -> BatchHeader:
+        """The batch that begins there. Errors: _Unusable when none does."""
+        try:
+            return read_header(self._file.pread(HEADER_SIZE_BYTES, position))
+        except ProtocolError as error:
+            raise _Unusable from error
+
+    def header_of(self, at: int) -> BatchHeader:
+        """The batch that an entry points at. Errors: _Unusable when it does not hold the entry's offset."""
+        offset, position = self.entries[at]
+        header = self.header(position)
+        if not header.base_offset <= offset < header.end_offset:
+            raise _Unusable
+        return header
+
+    def last_before(self, at: int | None, end: int, least: int) -> tuple[int, BatchHeader]:
+        """Position and header of the batch that ends where the entry ``at`` points, or the segment ends.
+
+        A batch begins at ``least``. Errors: _Unusable.
+        """
+        before = (self.entries.count_before(end) if at is None else at) - 1
+        begin = least
+        if before >= 0 and self.entries[before][1] > least:
+            self.header_of(before)
+            begin = self.entries[before][1]
+        try:
+            found = deque(scan_headers(self._segment, self._file, begin, end), maxlen=1)
+        except CorruptionError as error:
+            raise _Unusable from error
+        if not found:
+            raise _Unusable
+        return found[0]
