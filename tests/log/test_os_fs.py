@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -139,22 +140,82 @@ def test_a_file_too_large_for_metadata_is_refused(tmp_path: Path) -> None:
 
 def test_a_lock_is_held_once_and_given_up(tmp_path: Path) -> None:
     lock: Lock = FS.lock(tmp_path / ".lock")
-    with pytest.raises(StorageError, match="another process uses this directory"):
+    with pytest.raises(StorageError, match="this process holds it already"):
         FS.lock(tmp_path / ".lock")
+    (tmp_path / "other").symlink_to(tmp_path)
+    with pytest.raises(StorageError, match="this process holds it already"):
+        FS.lock(tmp_path / "other" / ".lock")
     lock.release()
     lock.release()
+    lock = FS.lock(tmp_path / ".lock")
+    del lock
     FS.lock(tmp_path / ".lock").release()
 
 
-def test_a_lock_is_seen_by_programs_that_take_javas_kind(tmp_path: Path) -> None:
-    lock = FS.lock(tmp_path / ".lock")
+def javas_lock(path: Path) -> int:
+    """Exit code of a program that takes the kind of lock that Java takes: 0 if it got it, else 3."""
     probe = (
         "import fcntl, sys\n"
         "file = open(sys.argv[1], 'r+')\n"
         "try:\n    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
         "except OSError:\n    sys.exit(3)\n"
     )
-    command = [sys.executable, "-c", probe, str(tmp_path / ".lock")]
-    assert subprocess.run(command, check=False).returncode == 3
+    return subprocess.run([sys.executable, "-c", probe, str(path)], check=False).returncode
+
+
+def without_own_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a system that knows record locks of processes only."""
+    monkeypatch.delattr(fcntl, "F_OFD_SETLK", raising=False)
+
+
+@pytest.mark.parametrize("has_own_kind", [True, False])
+def test_a_lock_is_seen_by_programs_that_take_javas_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_own_kind: bool
+) -> None:
+    if not has_own_kind:
+        without_own_kind(monkeypatch)
+    path = tmp_path / ".lock"
+    lock = FS.lock(path)
+    assert javas_lock(path) == 3
     lock.release()
-    assert subprocess.run(command, check=False).returncode == 0
+    assert javas_lock(path) == 0
+
+
+@pytest.mark.parametrize("has_own_kind", [True, False])
+def test_a_refused_second_lock_of_this_process_leaves_java_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_own_kind: bool
+) -> None:
+    if not has_own_kind:
+        without_own_kind(monkeypatch)
+    path = tmp_path / ".lock"
+    lock = FS.lock(path)
+    with pytest.raises(StorageError, match="cannot lock"):
+        FS.lock(path)
+    assert javas_lock(path) == 3
+    lock.release()
+
+
+def test_whoever_copies_the_directory_within_this_process_leaves_java_out(tmp_path: Path) -> None:
+    lock = FS.lock(tmp_path / ".lock")
+    assert (tmp_path / ".lock").read_bytes() == b""
+    assert javas_lock(tmp_path / ".lock") == 3
+    lock.release()
+
+
+def test_a_lock_of_another_process_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    holder = (
+        "import fcntl, sys\n"
+        "file = open(sys.argv[1], 'w')\n"
+        "fcntl.lockf(file, fcntl.LOCK_EX)\n"
+        "print('held', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", holder, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        with pytest.raises(StorageError, match="another process uses this directory"):
+            FS.lock(path)
+        process.communicate()
+    FS.lock(path).release()

@@ -14,10 +14,14 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
+import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from struct import Struct
+from typing import Final
 
 from pykraft.errors import StorageError
 from pykraft.log.fs import SMALL_FILE_SIZE_BYTES_MAX, Lock
@@ -26,6 +30,8 @@ from pykraft.types import Buffer
 PARTS_MAX = 1024
 """Most parts of one ``pwritev`` (IOV_MAX on Linux)."""
 _FILE_MODE = 0o644
+_WHOLE_FILE: Final = Struct("hhqqi4x")
+"""``struct flock`` of 64-bit Linux: type, whence, start, length (0: to the end), process."""
 _REPAIRS = {
     errno.ENOSPC: "free space on this disk, then start the node again",
     errno.EDQUOT: "raise the disk quota, then start the node again",
@@ -111,32 +117,71 @@ class OsFile:
         self._close()
 
 
+_HELD: Final[set[tuple[int, int]]] = set()
+"""Device and inode of the lock files that this process holds."""
+_TAKING: Final = threading.Lock()
+
+
 class OsLock:
     """A lock file held open; two kinds of lock, because they do not see each other on Linux.
 
-    ``flock`` keeps out a second opening in any process, this one included; the POSIX record lock is the kind
-    that Java's ``FileChannel.tryLock`` takes, so a Kafka node on the same directory is kept out too.
+    ``flock`` keeps out a second opening in any process. The record lock is seen by Java's ``FileChannel.tryLock``, so a
+    Kafka node on the same directory is kept out too. A traditional record lock belongs to the process: it is gone once
+    the process closes any descriptor of the file, also one that was opened to find out that the lock is held. So
+
+    - where the system has it, the record lock is one of the open file description, which ends with that alone; and
+    - a second lock on the same file is refused before the file is opened.
     """
 
     def __init__(self, path: Path) -> None:
-        import fcntl  # POSIX only, and only here
-
-        with _storage(path, "open the lock file"):
-            self._file = OsFile(path, os.open(path, os.O_RDWR | os.O_CREAT, _FILE_MODE))
-        try:
-            fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.lockf(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._file.close()
-            raise StorageError(
-                path,
-                f"cannot lock: {error.strerror}",
-                repair="another process uses this directory; stop it or give this node a directory of its own",
-            ) from error
+        with _TAKING:
+            with _storage(path, "open the lock file"):
+                is_held = path.exists() and _identity(os.stat(path)) in _HELD
+            if is_held:
+                raise StorageError(
+                    path,
+                    "cannot lock: this process holds it already",
+                    repair="close the node that uses this directory, or give this one a directory of its own",
+                )
+            with _storage(path, "open the lock file"):
+                file = OsFile(path, os.open(path, os.O_RDWR | os.O_CREAT, _FILE_MODE))
+            try:
+                _take(file.fileno())
+            except OSError as error:
+                file.close()
+                raise StorageError(
+                    path,
+                    f"cannot lock: {error.strerror}",
+                    repair="another process uses this directory; stop it or give this node a directory of its own",
+                ) from error
+            held = _identity(os.fstat(file.fileno()))
+            _HELD.add(held)
+        self._give_up = weakref.finalize(self, _give_up, file, held)
 
     def release(self) -> None:
         """See `Lock.release`; closing the descriptor drops both locks."""
-        self._file.close()
+        self._give_up()
+
+
+def _take(descriptor: int) -> None:
+    """Take both kinds of lock without waiting. Errors: OSError when somebody else holds one."""
+    import fcntl  # POSIX only, and only here
+
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    own_kind = getattr(fcntl, "F_OFD_SETLK", None) if sys.maxsize >= 2**32 else None
+    if own_kind is None:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    else:
+        fcntl.fcntl(descriptor, own_kind, _WHOLE_FILE.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+
+
+def _give_up(file: OsFile, held: tuple[int, int]) -> None:
+    file.close()
+    _HELD.discard(held)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 class OsFs:
