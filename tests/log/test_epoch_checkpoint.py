@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from pykraft.errors import CorruptionError
-from pykraft.log.epoch_checkpoint import encode_epochs, parse_epochs, write_epochs
+from pykraft.log import epoch_checkpoint
+from pykraft.log.epoch_checkpoint import encode_epochs, parse_epochs, read_epochs, write_epochs
 from pykraft.types import Epoch, EpochStart, Offset
 from tests.log.page_cache_fs import PageCacheFs
 
@@ -64,3 +65,13 @@ def test_it_is_written_only_when_it_changes() -> None:
     assert fs.operations == []
     write_epochs(fs, PATH.parent, [])
     assert fs.read(PATH) == b"0\n0\n"
+
+
+def test_a_file_without_end_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = PageCacheFs()
+    write = encode_epochs([start(1, 0), start(2, 5)])
+    fs.write(PATH, write)
+    assert read_epochs(fs, PATH) == [start(1, 0), start(2, 5)]
+    monkeypatch.setattr(epoch_checkpoint, "SIZE_BYTES_MAX", len(write) - 1)
+    with pytest.raises(CorruptionError, match="at most"):
+        read_epochs(fs, PATH)

@@ -19,13 +19,17 @@ class EpochCache:
 
     def __init__(self, entries: Iterable[EpochStart] = ()) -> None:
         self._entries: list[EpochStart] = []
+        self._shown: tuple[EpochStart, ...] | None = None
+        """What `entries` returned last; None once it has changed."""
         for entry in entries:
             self.assign(entry.epoch, entry.start_offset)
 
     @property
     def entries(self) -> tuple[EpochStart, ...]:
-        """All entries, ascending."""
-        return tuple(self._entries)
+        """All entries, ascending; copied when they have changed only, since there may be a hundred thousand."""
+        if self._shown is None:
+            self._shown = tuple(self._entries)
+        return self._shown
 
     @property
     def latest(self) -> EpochStart | None:
@@ -39,6 +43,7 @@ class EpochCache:
         """
         if self._entries and self._entries[-1].epoch == epoch:
             return
+        self._shown = None
         while self._entries and (self._entries[-1].epoch >= epoch or self._entries[-1].start_offset >= start_offset):
             self._entries.pop()
         self._entries.append(EpochStart(epoch=epoch, start_offset=start_offset))
@@ -51,6 +56,7 @@ class EpochCache:
         """Forget epochs that begin at or above the new log end."""
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
+            self._shown = None
 
     def forget_before(self, start_offset: Offset) -> None:
         """Let the log begin here: the epoch of its first record begins with it.
@@ -59,6 +65,7 @@ class EpochCache:
         """
         kept = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if kept:
+            self._shown = None
             self._entries[:kept] = [EpochStart(epoch=self._entries[kept - 1].epoch, start_offset=start_offset)]
 
     def end_of(self, epoch: Epoch, log_end_offset: Offset) -> OffsetAndEpoch | None:

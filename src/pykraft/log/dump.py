@@ -52,10 +52,12 @@ def dump_file(fs: Fs, path: Path, *, with_records: bool) -> Iterator[Fact]:
 
     Errors: StorageError when the file cannot be read, or its name is none of those above.
     """
-    facts = _FIXED_NAMES.get(_ENDINGS.sub("", path.name))
+    fixed_name = _ENDINGS.sub("", path.name)
+    facts = _FIXED_NAMES.get(fixed_name)
     if facts is not None:
         try:
-            yield from facts(path, fs.read(path))
+            is_epochs = fixed_name == epoch_checkpoint.FILE_NAME
+            yield from facts(path, epoch_checkpoint.read_content(fs, path) if is_epochs else fs.read(path))
         except CorruptionError as error:
             yield problem(error.position, error.expected, error.found)
         return

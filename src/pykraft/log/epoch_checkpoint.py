@@ -5,6 +5,9 @@ Line 1 the version ``0``, line 2 the number of entries, then ``<epoch> <start of
 Owns the text and when it is written. Invariant: it is a cache. The entries that count are derived from the
 batches at every start; a file that is damaged, or lags after a crash, is replaced and nothing is lost.
 
+It grows with every election until the log is cleaned, and may be larger than other small files (`Fs.read`): nobody can
+clean a log that does not start. Its own limit only keeps a file of another kind out of memory.
+
 It refuses to know what epochs are compared for (`pykraft.core.epochs`).
 Source: KIP-101; Kafka's ``LeaderEpochCheckpointFile``.
 """
@@ -14,12 +17,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
 from pykraft.errors import CorruptionError
 from pykraft.log.fs import Fs, write_atomically
 from pykraft.types import Epoch, EpochStart, Offset
 
 FILE_NAME = "leader-epoch-checkpoint"
+SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
+"""What is read of it: ten million epochs."""
 _VERSION = "0"
 
 
@@ -27,8 +33,25 @@ def write_epochs(fs: Fs, directory: Path, entries: Sequence[EpochStart]) -> None
     """Replace the file unless it says this already; durable when it returns."""
     path = directory / FILE_NAME
     content = encode_epochs(entries)
-    if not fs.exists(path) or fs.read(path) != content:
+    if not fs.exists(path) or not _says(fs, path, content):
         write_atomically(fs, path, content)
+
+
+def read_epochs(fs: Fs, path: Path) -> list[EpochStart]:
+    """The entries of the file. Errors: CorruptionError as `parse_epochs`, and when it is too large; StorageError."""
+    return parse_epochs(path, read_content(fs, path))
+
+
+def read_content(fs: Fs, path: Path) -> bytes:
+    """All bytes of the file. Errors: CorruptionError when it is larger than SIZE_BYTES_MAX; StorageError."""
+    file = fs.open(path)
+    try:
+        size_bytes = file.size()
+        if size_bytes > SIZE_BYTES_MAX:
+            raise _unreadable(path, f"at most {SIZE_BYTES_MAX} bytes", f"{size_bytes}")
+        return file.pread(size_bytes, 0)
+    finally:
+        file.close()
 
 
 def encode_epochs(entries: Sequence[EpochStart]) -> bytes:
@@ -47,10 +70,18 @@ def parse_epochs(path: Path, content: bytes) -> list[EpochStart]:
         pairs = list(pairwise(entries))
         if all(one.epoch < two.epoch and one.start_offset < two.start_offset for one, two in pairs):
             return entries
-    raise CorruptionError(
-        path,
-        position=0,
-        expected="a version line 0, a count, and that many ascending entries",
-        found=repr(content[:80]),
-        repair=f"remove {FILE_NAME}; it is derived from the log again",
-    )
+    raise _unreadable(path, "a version line 0, a count, and that many ascending entries", repr(content[:80]))
+
+
+def _says(fs: Fs, path: Path, content: bytes) -> bool:
+    """True when the file has exactly these bytes."""
+    file = fs.open(path)
+    try:
+        return file.size() == len(content) and file.pread(len(content), 0) == content
+    finally:
+        file.close()
+
+
+def _unreadable(path: Path, expected: str, found: str) -> CorruptionError:
+    repair = f"remove {FILE_NAME}; it is derived from the log again"
+    return CorruptionError(path, position=0, expected=expected, found=found, repair=repair)

@@ -29,7 +29,7 @@ from pykraft.core.epochs import EpochCache
 from pykraft.errors import CorruptionError, StorageError
 from pykraft.log.config import LogConfig
 from pykraft.log.epoch_checkpoint import FILE_NAME as EPOCHS_NAME
-from pykraft.log.epoch_checkpoint import parse_epochs, write_epochs
+from pykraft.log.epoch_checkpoint import read_epochs, write_epochs
 from pykraft.log.fs import Fs
 from pykraft.log.log_scan import NO_ONE_KNOWS, Known, scan_log
 from pykraft.log.paths import LOG, leftover_kind, parse_checkpoint, parse_segment_file
@@ -151,7 +151,7 @@ def _read_epochs(fs: Fs, directory: Path, notes: list[str]) -> EpochCache | None
     if not fs.exists(path):
         return None
     try:
-        return EpochCache(parse_epochs(path, fs.read(path)))
+        return EpochCache(read_epochs(fs, path))
     except CorruptionError as error:
         notes.append(f"{path} cannot be read ({error.found}): it is derived from the log again")
         return EpochCache()

@@ -172,7 +172,7 @@ def _epochs_and_segments(fs: Fs, directory: Path) -> tuple[bytes, tuple[str, ...
     """What changes when a log is truncated."""
     path = directory / epoch_checkpoint.FILE_NAME
     try:
-        epochs = fs.read(path) if fs.exists(path) else b""
+        epochs = epoch_checkpoint.read_content(fs, path) if fs.exists(path) else b""
     except StorageError:
         epochs = b""
     return epochs, tuple(name for name in fs.listdir(directory) if name.endswith(LOG))

@@ -100,7 +100,7 @@ def check_epochs(
             findings.add_note(path, "is missing; the next start derives it from the log")
         return
     try:
-        listed = epoch_checkpoint.parse_epochs(path, fs.read(path))
+        listed = epoch_checkpoint.read_epochs(fs, path)
     except CorruptionError as error:
         findings.add_error(error)
         return

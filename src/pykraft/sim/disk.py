@@ -17,6 +17,7 @@ from random import Random
 
 from pykraft.errors import CorruptionError, StorageError
 from pykraft.host.sound_snapshots import DAMAGED
+from pykraft.log.fs import SMALL_FILE_SIZE_BYTES_MAX
 from pykraft.sim.inode import PAGE_SIZE_BYTES, SECTOR_SIZE_BYTES, Directory, Inode
 from pykraft.sim.scenario import Storage
 from pykraft.sim.trouble import DiskError, Trouble
@@ -248,6 +249,8 @@ class VirtualDisk:
     def read(self, path: Path) -> bytes:
         """See `pykraft.log.fs.Fs`."""
         file = self.open(path)
+        if file.size() > SMALL_FILE_SIZE_BYTES_MAX:
+            raise StorageError(path, "is larger than what is read as a whole")
         return file.pread(file.size(), 0)
 
     def lock(self, path: Path) -> VirtualLock:
