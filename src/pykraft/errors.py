@@ -191,6 +191,10 @@ class CorruptionError(StorageError):
         self.found = found
 
 
+class ReadError(CorruptionError):
+    """The disk holds these bytes and cannot read them: to whoever needs them they are damaged like any others."""
+
+
 class ForeignDirectoryError(StorageError):
     """The directory belongs to another node or cluster."""
 

@@ -132,6 +132,34 @@ def test_a_leader_that_reads_damage_for_a_follower_does_not_send_it() -> None:
     assert observer.listener.values == [*VALUES, b"after"]
 
 
+def lose_sector(machine: Machine, *, at: float = 0.3) -> None:
+    """The disk cannot read a byte of the first segment any more."""
+    name = f"{0:020d}.log"
+    position = int(len(machine.fs.read(machine.config.partition_directory / name)) * at)
+    machine.fs.lost[name] = range(position, position + 1)
+
+
+def test_a_leader_whose_disk_cannot_read_a_record_for_a_follower_is_mended_and_does_not_end() -> None:
+    cluster = filled()
+    hurt = restart(cluster)
+    lose_sector(hurt)
+    observer = cluster.add(4, config(4))
+    cluster.run_until(lambda: is_noted(hurt), limit_ms=10_000)
+    cluster.run_until(lambda: hurt.running.quarantine is not None and hurt.running.quarantine.is_cut)
+    hurt.fs.lost.clear()
+    cluster.run_until(lambda: hurt.running.quarantine is None)
+    cluster.run_until(lambda: observer.listener.values == VALUES)
+    assert any("Input/output error" in text for text in hurt.alarms)
+
+
+def test_a_scrub_that_meets_a_lost_sector_does_not_end_the_node() -> None:
+    cluster = filled(scrub_bytes_per_s=8_000)
+    hurt = cluster.others(cluster.leader())[0]
+    lose_sector(hurt)
+    cluster.run_until(lambda: is_noted(hurt), limit_ms=10_000)
+    assert any("Input/output error" in text for text in hurt.alarms)
+
+
 def test_a_listener_that_reads_damage_waits_until_it_is_mended() -> None:
     cluster = filled()
     leader = restart(cluster)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from pykraft.errors import StorageError
+from pykraft.errors import ReadError, StorageError
 from pykraft.log.fs import SMALL_FILE_SIZE_BYTES_MAX
 from pykraft.types import Buffer
 
@@ -97,6 +97,9 @@ class PageFile:
         self._check()
         assert size_bytes >= 0
         assert position >= 0
+        lost = self._fs.lost.get(self._path.name, range(0))
+        if max(lost.start, position) < min(lost.stop, position + size_bytes, len(self._inode.data)):
+            raise ReadError(self._path, position=position, expected=f"{size_bytes} bytes", found="Input/output error")
         return bytes(self._inode.data[position : position + size_bytes])
 
     def pwrite(self, parts: Sequence[Buffer], position: int) -> int:
@@ -181,6 +184,8 @@ class PageCacheFs:
         self.capacity_bytes: int | None = None
         self.last_operation: int | None = None
         """Raise PowerLossError instead of the operation after this many."""
+        self.lost: dict[str, range] = {}
+        """By name of a file: bytes of it that the disk cannot read any more."""
         self.fail: Callable[[str, Path], bool] = lambda _operation, _path: False
         """Which operations raise StorageError."""
         self._directories: dict[Path, _Entries] = {}
@@ -249,7 +254,9 @@ class PageCacheFs:
 
         self._entries(new).change(change)
 
-    def remove(self, path: Path) -> None:
+    def remove(self, path: Path, *, missing_ok: bool = False) -> None:
+        if missing_ok and not self.exists(path):
+            return
         self._inode(path)
         self.count("remove", path)
         self._entries(path).change(lambda names: names.pop(path.name, None))

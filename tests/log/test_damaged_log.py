@@ -50,6 +50,25 @@ def test_damage_can_be_cut_off_together_with_what_is_sound() -> None:
     assert open_log(fs)[1].corrupt == ()
 
 
+class TwoLanes(PageCacheFs):
+    """The bulk lane removes what lingers as soon as the ordered lane has looked into the directory."""
+
+    def listdir(self, path: Path) -> list[str]:
+        names = super().listdir(path)
+        for name in names:
+            if name.endswith(".deleted"):
+                super().remove(path / name)
+        return names
+
+
+def test_the_bulk_lane_may_remove_what_lingers_at_the_same_time() -> None:
+    fs = TwoLanes()
+    log, _ = damaged_log(fs)
+    fs.write(DIRECTORY / f"{7:020d}.log.deleted", b"")
+    log.truncate_to(Offset(9))
+    assert content(log) == bytes_of(run_of(0, 9))
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_power_loss_while_damage_is_cut_off_leaves_it_or_what_is_sound(seed: int) -> None:
     fs = PageCacheFs()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.errors import StorageError
+from pykraft.errors import ReadError, StorageError
 from pykraft.log.fs import SMALL_FILE_SIZE_BYTES_MAX, File, Fs, Lock
 from pykraft.log.os_fs import PARTS_MAX, OsFs
 
@@ -138,6 +138,15 @@ def test_a_file_too_large_for_metadata_is_refused(tmp_path: Path) -> None:
         FS.read(tmp_path / "large")
 
 
+def test_a_file_that_may_be_missing_is_removed_if_it_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    FS.remove(path, missing_ok=True)
+    FS.remove(path, missing_ok=True)
+    with pytest.raises(StorageError, match="cannot remove"):
+        FS.remove(path)
+
+
 def test_a_lock_is_held_once_and_given_up(tmp_path: Path) -> None:
     lock: Lock = FS.lock(tmp_path / ".lock")
     with pytest.raises(StorageError, match="this process holds it already"):
@@ -219,3 +228,31 @@ def test_a_lock_of_another_process_is_refused(tmp_path: Path) -> None:
             FS.lock(path)
         process.communicate()
     FS.lock(path).release()
+
+
+@pytest.mark.parametrize(("code", "expected"), [(errno.EIO, ReadError), (errno.EBADMSG, ReadError)])
+def test_what_the_disk_has_lost_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, expected: type[StorageError]
+) -> None:
+    (tmp_path / "file").write_bytes(b"abc")
+    file = FS.open(tmp_path / "file")
+
+    def fail(*_: object) -> bytes:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "pread", fail)
+    with pytest.raises(expected, match=f"at position 1: expected 2 bytes, found .*{errno.errorcode[code]}"):
+        file.pread(2, 1)
+
+
+def test_a_read_that_fails_for_another_reason_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_bytes(b"abc")
+    file = FS.open(tmp_path / "file")
+
+    def fail(*_: object) -> bytes:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(os, "pread", fail)
+    with pytest.raises(StorageError, match="cannot read 2 bytes at 1") as raised:
+        file.pread(2, 1)
+    assert not isinstance(raised.value, ReadError)

@@ -136,3 +136,18 @@ def test_of_changed_names_the_first_survive() -> None:
         directory.lose(Random(seed))
         found.add("".join(sorted(directory.cached)))
     assert found == {"", "a", "ab", "abc"}
+
+
+def test_a_lost_page_cannot_be_read_until_it_is_cut_off() -> None:
+    inode = synced(b"a" * (2 * PAGE_SIZE_BYTES + 5))
+    inode.lose_page(1)
+    assert inode.is_rotten
+    assert inode.is_readable(PAGE_SIZE_BYTES, 0)
+    assert not inode.is_readable(PAGE_SIZE_BYTES + 1, 0)
+    assert not inode.is_readable(1, 2 * PAGE_SIZE_BYTES - 1)
+    assert inode.is_readable(5, 2 * PAGE_SIZE_BYTES)
+    assert inode.standing()[PAGE_SIZE_BYTES : 2 * PAGE_SIZE_BYTES] == bytes(PAGE_SIZE_BYTES)
+    assert inode.promised() == b"a" * (2 * PAGE_SIZE_BYTES + 5)
+    inode.resize(PAGE_SIZE_BYTES)
+    inode.sync()
+    assert not inode.is_rotten

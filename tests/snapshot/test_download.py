@@ -76,6 +76,20 @@ def test_what_a_failed_sync_left_in_the_page_cache_is_written_again(size_bytes: 
         assert fs.read(CHECKPOINT) == SERVED
 
 
+def test_a_part_is_cut_before_what_the_disk_cannot_read_any_more() -> None:
+    fs = disk()
+    begin(fs).append(SERVED)
+    directory = fs.directory(DIRECTORY)
+    assert directory is not None
+    inode = directory.cached[PART.name]
+    inode.sync()
+    inode.lose_page(0)
+    again = caught_up(begin(fs))
+    assert again.position == 0
+    fetch_all(again)
+    assert fs.read(CHECKPOINT) == SERVED
+
+
 @pytest.mark.conformance(122)
 @pytest.mark.parametrize("catch_up_size_bytes", [100, 4_096, 2**20])
 def test_a_closed_download_goes_on_at_its_last_whole_batch(

@@ -32,7 +32,10 @@ class File(Protocol):
     """
 
     def pread(self, size_bytes: int, position: int) -> bytes:
-        """Bytes from ``position`` on: exactly ``size_bytes``, fewer only where the file ends."""
+        """Bytes from ``position`` on: exactly ``size_bytes``, fewer only where the file ends.
+
+        Errors: ReadError when the disk has lost some of them; other bytes may still be readable. StorageError.
+        """
         ...
 
     def pwrite(self, parts: Sequence[Buffer], position: int) -> int:
@@ -93,8 +96,11 @@ class Fs(Protocol):
         """Rename within one directory, replacing ``new`` atomically; durable after `sync_dir`."""
         ...
 
-    def remove(self, path: Path) -> None:
-        """Remove a file; durable after `sync_dir`. Errors: StorageError, also when it is absent."""
+    def remove(self, path: Path, *, missing_ok: bool = False) -> None:
+        """Remove a file; durable after `sync_dir`.
+
+        Errors: StorageError, also when it is absent, unless ``missing_ok``: for names that two threads may remove.
+        """
         ...
 
     def sync_dir(self, path: Path) -> None:

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Final
 
 from pykraft.core.epochs import EpochCache
-from pykraft.errors import CorruptionError
+from pykraft.errors import CorruptionError, ReadError
 from pykraft.log.config import INT32_MAX, LogConfig
 from pykraft.log.epoch_checkpoint import FILE_NAME as EPOCHS_NAME
 from pykraft.log.fs import Fs
@@ -112,7 +112,7 @@ def scan_log(fs: Fs, directory: Path, base_offsets: Sequence[Offset], *, config:
 def _judge(scan: LogScan, problem: CorruptionError, start: Offset, end: Offset, recovery_point: Offset) -> bool:
     """Record a problem that begins at offset ``start``; False when the log ends there."""
     if start >= recovery_point:
-        if not isinstance(problem, _EpochError):
+        if not isinstance(problem, _EpochError | ReadError):
             scan.torn = None if scan.corrupt else problem
             return False
         # Nobody noted how far the log reached, so the end of the damage is not known either.

@@ -1,9 +1,9 @@
 """The real file system: `pykraft.log.fs` on POSIX calls.
 
-Owns the translation of operating system calls and their errors. Invariant: an ``OSError`` never leaves this
-file; it becomes a `StorageError` that names the path and what to do when the disk is full. It refuses to know
-what the files mean, and it never repeats a failed call: after a failed fdatasync the kernel may have dropped
-the pages, and a second call would report success.
+Owns the translation of operating system calls and their errors. Invariant: an ``OSError`` never leaves this file. It
+becomes a `StorageError` that names the path and what to do when the disk is full, or a `ReadError` when the disk has
+lost what is read. It refuses to know what the files mean, and it never repeats a failed call: after a failed fdatasync
+the kernel may have dropped the pages, and a second call would report success.
 
 ``fcntl`` is imported only where a lock is taken, so that the module can be imported anywhere.
 
@@ -23,7 +23,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
-from pykraft.errors import StorageError
+from pykraft.errors import ReadError, StorageError
 from pykraft.log.fs import SMALL_FILE_SIZE_BYTES_MAX, Lock
 from pykraft.types import Buffer
 
@@ -38,6 +38,14 @@ _REPAIRS = {
     errno.EACCES: "give this user access to it",
     errno.EROFS: "mount the file system for writing",
 }
+
+
+_LOST: Final = frozenset(
+    code
+    for name in ("EIO", "ENODATA", "EILSEQ", "EBADMSG", "EUCLEAN")
+    if (code := getattr(errno, name, None)) is not None
+)
+"""What a read fails with when the disk has lost the bytes, or the file system's checksum says so (Linux blk_status)."""
 
 
 @contextmanager
@@ -67,12 +75,21 @@ class OsFile:
     def pread(self, size_bytes: int, position: int) -> bytes:
         """See `File.pread`; one system call unless it is interrupted."""
         with _storage(self.path, f"read {size_bytes} bytes at {position}"):
-            data = os.pread(self._descriptor, size_bytes, position)
-            while len(data) < size_bytes:
-                more = os.pread(self._descriptor, size_bytes - len(data), position + len(data))
-                if not more:
-                    break
-                data += more
+            try:
+                return self._read(size_bytes, position)
+            except OSError as error:
+                if error.errno not in _LOST:
+                    raise
+                found = f"{error.strerror} ({errno.errorcode[error.errno or 0]})"
+                raise ReadError(self.path, position=position, expected=f"{size_bytes} bytes", found=found) from error
+
+    def _read(self, size_bytes: int, position: int) -> bytes:
+        data = os.pread(self._descriptor, size_bytes, position)
+        while len(data) < size_bytes:
+            more = os.pread(self._descriptor, size_bytes - len(data), position + len(data))
+            if not more:
+                break
+            data += more
         return data
 
     def pwrite(self, parts: Sequence[Buffer], position: int) -> int:
@@ -219,10 +236,14 @@ class OsFs:
         with _storage(new, f"rename {old.name} to it"):
             os.replace(old, new)
 
-    def remove(self, path: Path) -> None:
+    def remove(self, path: Path, *, missing_ok: bool = False) -> None:
         """See `Fs.remove`."""
         with _storage(path, "remove"):
-            os.remove(path)
+            try:
+                os.remove(path)
+            except FileNotFoundError:
+                if not missing_ok:
+                    raise
 
     def sync_dir(self, path: Path) -> None:
         """See `Fs.sync_dir`."""

@@ -190,7 +190,8 @@ def _remove_unwanted(fs: Fs, directory: Path, names: Sequence[str], segments: Se
                 removed_bytes += _size_of(fs, directory / name)
             fs.remove(directory / name)
         elif leftover_kind(name):
-            fs.remove(directory / name)
+            # While a node runs, the bulk lane removes such files as well (`pykraft.host.removal`).
+            fs.remove(directory / name, missing_ok=True)
     return removed_bytes
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from pykraft.errors import CorruptionError, ProtocolError
+from pykraft.errors import CorruptionError, ProtocolError, ReadError
 from pykraft.log.fs import File
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, crc_of, read_header
 
@@ -53,7 +53,16 @@ def _scan(
         if size_bytes > remaining:
             raise _corruption(path, position, f"a batch of {size_bytes} bytes", f"{remaining} bytes")
         if header is None or (verify_crc and size_bytes > held):
-            chunk, chunk_position = file.pread(min(remaining, max(chunk_size_bytes, size_bytes)), position), position
+            try:
+                chunk = file.pread(min(remaining, max(chunk_size_bytes, size_bytes)), position)
+            except ReadError:
+                if chunk_size_bytes <= size_bytes:
+                    raise
+                # The disk has lost something ahead, perhaps not of this batch. From here on read one batch at a time:
+                # a read that fails may take seconds, so the large one is not tried again.
+                chunk_size_bytes = 0
+                continue
+            chunk_position = position
             if len(chunk) < size_bytes:
                 raise _corruption(path, position, f"{remaining} bytes", f"{len(chunk)} bytes")
             continue

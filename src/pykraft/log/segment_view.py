@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pykraft.core.epochs import epoch_at
-from pykraft.errors import CorruptionError, ProtocolError
+from pykraft.errors import CorruptionError, ProtocolError, ReadError
 from pykraft.log.fs import File
 from pykraft.log.index import Lookup
 from pykraft.log.scan import REPAIR, scan_headers
@@ -70,7 +70,13 @@ class SegmentView:
         """
         start, first = self.find(offset)
         size_bytes = min(max(size_bytes_max, first.size_bytes), self.size_bytes - start)
-        data = self.file.pread(size_bytes, start)
+        try:
+            data = self.file.pread(size_bytes, start)
+        except ReadError:
+            if size_bytes == first.size_bytes:
+                raise
+            # What the disk has lost may lie behind the first batch: that one is served, as before other damage.
+            data = self.file.pread(first.size_bytes, start)
         end, expected_offset = 0, first.base_offset
         try:
             for position, header in scan(data):

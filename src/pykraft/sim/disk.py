@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
-from pykraft.errors import CorruptionError, StorageError
+from pykraft.errors import CorruptionError, ReadError, StorageError
 from pykraft.host.sound_snapshots import DAMAGED
 from pykraft.log.fs import SMALL_FILE_SIZE_BYTES_MAX
 from pykraft.sim.inode import PAGE_SIZE_BYTES, SECTOR_SIZE_BYTES, Directory, Inode
@@ -49,6 +49,8 @@ class VirtualFile:
         """See `pykraft.log.fs.File`."""
         self._alive()
         self._disk.trouble.before_read(self._path)
+        if not self._inode.is_readable(size_bytes, position):
+            raise ReadError(self._path, position=position, expected=f"{size_bytes} bytes", found="Input/output error")
         return bytes(self._inode.cached[position : position + size_bytes])
 
     def pwrite(self, parts: Sequence[Buffer], position: int) -> int:
@@ -232,10 +234,12 @@ class VirtualDisk:
         self.operate(old)
         directory.change((old.name, None), (new.name, directory.cached[old.name]))
 
-    def remove(self, path: Path) -> None:
+    def remove(self, path: Path, *, missing_ok: bool = False) -> None:
         """See `pykraft.log.fs.Fs`."""
         directory = self._directory(path.parent)
         if path.name not in directory.cached:
+            if missing_ok:
+                return
             raise StorageError(path, "cannot remove: no such file")
         self.operate(path)
         directory.change((path.name, None))

@@ -29,15 +29,21 @@ class Inode:
     version: int = 0
     _rot: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By position: the byte that was promised, and the one that stands on the platter."""
+    lost_pages: set[int] = field(default_factory=set)
+    """Pages that the disk cannot read any more, until they are written again or cut off."""
 
     @property
     def is_rotten(self) -> bool:
         """True when the platter does not hold what it promised."""
-        return bool(self._rot)
+        return bool(self._rot or self.lost_pages)
 
     def standing(self) -> bytes:
-        """What is on the platter."""
-        return bytes(self.synced)
+        """What is on the platter; zeros where it cannot be read."""
+        content = bytearray(self.synced)
+        for page in self.lost_pages:
+            start, end = page * PAGE_SIZE_BYTES, min((page + 1) * PAGE_SIZE_BYTES, len(content))
+            content[start:end] = bytes(max(0, end - start))
+        return bytes(content)
 
     def promised(self) -> bytes:
         """What was synced, as if the disk did not lie."""
@@ -99,6 +105,7 @@ class Inode:
             end = min(start + surviving_bytes, size_bytes, len(self.cached))
             if end > start:
                 kept[start:end] = self.cached[start:end]
+                self.lost_pages.discard(page)
                 torn += surviving_bytes < PAGE_SIZE_BYTES and end < len(self.cached)
         self.synced = kept
         self.cached = bytearray(kept)
@@ -114,6 +121,18 @@ class Inode:
             self._rot[at] = (promised, byte)
         self._changed()
 
+    def lose_page(self, page: int) -> None:
+        """The disk cannot read this page any more, and the cache does not hold it."""
+        assert page not in self.dirty_pages
+        self.lost_pages.add(page)
+        self._changed()
+
+    def is_readable(self, size_bytes: int, position: int) -> bool:
+        """False when some of these bytes are on a lost page, and not in the cache since they were written again."""
+        end = min(position + size_bytes, len(self.cached))
+        pages = range(position // PAGE_SIZE_BYTES, -(-end // PAGE_SIZE_BYTES))
+        return not any(page in pages for page in self.lost_pages - self.dirty_pages)
+
     def evict(self) -> None:
         """The cache forgets its clean pages: they are read from the platter again."""
         for page in range(len(self.synced) // PAGE_SIZE_BYTES + 1):
@@ -127,10 +146,13 @@ class Inode:
         end = start + PAGE_SIZE_BYTES if size_bytes_max is None else min(start + PAGE_SIZE_BYTES, size_bytes_max)
         data = self.cached[start:end]
         self.synced[start : start + len(data)] = data
+        self.lost_pages.discard(page)
 
     def _changed(self) -> None:
         """Rot that was written over, or cut off, is none any more."""
         self.version += 1
+        if self.lost_pages:
+            self.lost_pages = {page for page in self.lost_pages if page * PAGE_SIZE_BYTES < len(self.synced)}
         if self._rot:
             size_bytes = len(self.synced)
             self._rot = {

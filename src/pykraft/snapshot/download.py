@@ -68,11 +68,11 @@ class Download:
         """
         if self._is_caught_up:
             return True
-        data = self._raw.read(CATCH_UP_SIZE_BYTES, self._read_bytes)
-        # A sync of these pages may have failed in an earlier process: only what is written again will be synced.
-        self._raw.write_again(data, self._read_bytes)
-        self._read_bytes += len(data)
         try:
+            data = self._raw.read(CATCH_UP_SIZE_BYTES, self._read_bytes)
+            # A sync of these pages may have failed in an earlier process: only what is written again will be synced.
+            self._raw.write_again(data, self._read_bytes)
+            self._read_bytes += len(data)
             self._stream.feed(data)
             is_sound = self._read_bytes < self._raw.size_bytes
         except CorruptionError:

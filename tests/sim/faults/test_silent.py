@@ -72,3 +72,24 @@ def test_a_disk_has_one_lie_in_mind_at_a_time() -> None:
     family = SilentFaults(harm_to(world))
     planned = sum(family.kinds["lost write"]() for _ in range(30))
     assert planned == len(world.nodes)
+
+
+def test_a_lost_sector_costs_the_vote_and_is_fetched_again() -> None:
+    world, _ = busy_world()
+    run_until(world, lambda: all(world.durable_end_offset(node) > 200 for node in world.nodes.values()))
+    harm = harm_to(world)
+    family = SilentFaults(harm)
+    run_until(world, family.kinds["lost sector"])
+    (node,) = rotten(world)
+    for _ in range(10):
+        family.kinds["lost sector"]()
+    assert rotten(world) == [node]
+    assert told(world, "cannot read page ")
+    node.lose_power()
+    run_until(world, lambda: node.is_damaged)
+    run_until(world, lambda: not node.disk.is_rotten and node.process is not None and not node.is_damaged)
+
+
+def test_no_sector_is_lost_of_logs_that_have_not_filled_one() -> None:
+    world, _ = led_world()
+    assert not any(SilentFaults(harm_to(world)).kinds["lost sector"]() for _ in range(10))

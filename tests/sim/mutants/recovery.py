@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from pykraft.core.log_view import LogView
-from pykraft.errors import CorruptionError
+from pykraft.errors import CorruptionError, ReadError, StorageError
 from pykraft.host import open as host_open
 from pykraft.log import log_scan, recovery
 from pykraft.log.fs import File
 from pykraft.log.log import Log
 from pykraft.log.log_scan import Known, scan_log
-from pykraft.log.scan import scan_headers
+from pykraft.log.scan import scan_file, scan_headers
 from pykraft.types import Offset
 from tests.sim.mutants.durability import without_sync
 from tests.sim.mutants.mutant import Mutant
@@ -66,6 +66,29 @@ def an_older_quorum_state_ends_the_log(patch: Patch) -> None:
     patch.setattr(log_scan, "_check_epoch", check_epoch)
 
 
+def a_lost_sector_is_taken_for_a_torn_tail(patch: Patch) -> None:
+    """What cannot be read above the recovery point is cut off, though it may have been acknowledged."""
+    judge = log_scan._judge
+
+    def trusting(scan: Any, problem: CorruptionError, *places: Any) -> bool:
+        as_torn = CorruptionError(problem.path, position=0, expected=problem.expected, found=problem.found)
+        return judge(scan, as_torn if isinstance(problem, ReadError) else problem, *places)
+
+    patch.setattr(log_scan, "_judge", trusting)
+
+
+def a_lost_sector_ends_the_start(patch: Patch) -> None:
+    """A read error in the log is an error of the disk, with which no node starts."""
+
+    def fatal(path: Path, file: File, *places: Any) -> Iterator[tuple[int, Any]]:
+        try:
+            yield from scan_file(path, file, *places)
+        except ReadError as error:
+            raise StorageError(path, str(error)) from error
+
+    patch.setattr(log_scan, "scan_file", fatal)
+
+
 def oldest_segment_is_dropped(patch: Patch) -> None:
     """The oldest segment is deleted to save space, and no snapshot stands for what it held."""
     flush = Log.flush
@@ -101,5 +124,15 @@ MUTANTS = (
         scenario="torn",
     ),
     Mutant(plant=damage_is_taken_for_a_torn_tail, source="Kafka LogLoader; ZooKeeper in FAST 2018", scenario="silent"),
+    Mutant(
+        plant=a_lost_sector_is_taken_for_a_torn_tail,
+        source="IRON File Systems (SOSP 2005): latent sector errors",
+        scenario="lost_sectors",
+    ),
+    Mutant(
+        plant=a_lost_sector_ends_the_start,
+        source="ours, as found by a review; IRON File Systems (SOSP 2005)",
+        scenario="lost_sectors",
+    ),
     Mutant(plant=oldest_segment_is_dropped, source="KIP-630 (retention needs a snapshot)"),
 )

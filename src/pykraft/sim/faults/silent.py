@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 LOG_PROBABILITY: Final = 0.8
 EVICTED_PROBABILITY: Final = 0.5
+TAIL_PROBABILITY: Final = 0.5
+"""That the last whole page of a log is lost: it may be above the recovery point."""
 NODES_TRIED: Final = 5
 CACHES: Final = (".index", ".timeindex", EPOCHS)
 SNAPSHOT_SUFFIX: Final = ".checkpoint"
@@ -44,6 +46,7 @@ class SilentFaults:
         self._harm = harm
         self.kinds: dict[str, Act] = {
             "bit flip": self._flip,
+            "lost sector": self._lose_sector,
             "lost write": partial(self._plan_lie, "lost write"),
             "misdirected write": partial(self._plan_lie, "misdirected write"),
         }
@@ -55,6 +58,28 @@ class SilentFaults:
 
     def _flip(self) -> bool:
         return any(self._flip_at(self._harm.any_node()) for _ in range(NODES_TRIED))
+
+    def _lose_sector(self) -> bool:
+        """A page of a log that was synced cannot be read any more.
+
+        It is no torn tail, also above the recovery point: whoever reads it notices. The last page is spared unless
+        it is full: the log goes on to write it.
+        """
+        node = self._harm.any_node()
+        names = self._names(node, (LOG_SUFFIX,))
+        if not names or not self._harm.world.atlas.may_damage(node):
+            return False
+        name = self._harm.rng.choice(sorted(names))
+        inode = names[name]
+        pages = [page for page in range(len(inode.synced) // PAGE_SIZE_BYTES) if page not in inode.dirty_pages]
+        if not pages:
+            return False
+        is_tail = self._harm.rng.random() < TAIL_PROBABILITY
+        page = pages[-1] if is_tail else self._harm.rng.choice(pages)
+        self._harm.happened("lost sector", node)
+        self._harm.note(node, f"cannot read page {page} of {name} any more")
+        inode.lose_page(page)
+        return True
 
     def _flip_at(self, node: Node) -> bool:
         rng = self._harm.rng
