@@ -11,7 +11,7 @@
         SnapshotTooLargeError  the application's state does not fit into a snapshot
         NotRunningError        the node was not started yet, or has ended
         ForeignClusterError    nodes of another cluster than the one that is meant
-      OutcomeUnknownError      the leadership was lost after an append: the next leader keeps the records or drops them
+      OutcomeUnknownError      perhaps it is done, perhaps not: the leadership, the node or the connection was lost
       RefusedError             the leader says no: the Kafka error code, and why
       ShutdownTimeoutError     nobody took over in time; the node has left all the same
       DeserializeError         the application's serde cannot read a committed record: its offset
@@ -135,16 +135,16 @@ class NotRunningError(UsageError):
 
 
 class OutcomeUnknownError(PykraftError):
-    """The node lost the leadership of ``epoch`` after it had appended ``count`` records at ``base_offset``.
+    """What was asked for is done, or it is not and perhaps never will be: no answer came that says which.
 
-    The next leader keeps all of them or none; a listener that reads on learns which.
+    Of an append, ``count`` records stand at ``base_offset`` in the log of the node that led ``epoch``: the next leader
+    keeps all of them or none, and a listener that reads on learns which. These are None for everything else.
     """
 
-    def __init__(self, base_offset: int, epoch: int, count: int) -> None:
-        super().__init__(
-            f"the leadership of epoch {epoch} was lost before the {count} records at offset {base_offset} were "
-            "committed: they may be committed by the next leader, or never"
-        )
+    def __init__(
+        self, story: str, *, base_offset: int | None = None, epoch: int | None = None, count: int | None = None
+    ) -> None:
+        super().__init__(story)
         self.base_offset = base_offset
         self.epoch = epoch
         self.count = count

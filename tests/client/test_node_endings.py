@@ -119,8 +119,10 @@ def test_a_disk_that_fails_ends_the_node_and_every_call(
         await node.wait_for_leader()
         await node.propose(["a"])
         fs.fails = True
-        with pytest.raises((OutcomeUnknownError, NotRunningError)):
+        with pytest.raises(OutcomeUnknownError, match="the node ended before the 1 records at offset 2") as raised:
             await node.propose(["b"])
+        assert (raised.value.base_offset, raised.value.count) == (2, 1)
+        assert isinstance(raised.value.__cause__, StorageError)
         with pytest.raises(StorageError, match="input/output error"):
             await node.wait_closed()
         with pytest.raises(NotRunningError, match=r"failed: .*input/output error"):
@@ -146,9 +148,11 @@ def test_a_disk_that_stalls_leaves_no_call_waiting(
         waiting = asyncio.create_task(node.propose(["b"]))
         await asyncio.wait_for(asyncio.to_thread(fs.is_stalled.wait, TIMEOUT_S), TIMEOUT_S)
         await node.close()
-        with pytest.raises(NotRunningError, match="has ended"):
+        with pytest.raises(OutcomeUnknownError, match="the node ended before"):
             await waiting
         fs.gate.set()
+        with pytest.raises(NotRunningError, match="has ended"):
+            await node.propose(["c"])
 
     run(main)
 

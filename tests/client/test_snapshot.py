@@ -126,13 +126,32 @@ def test_a_listener_that_would_miss_records_ends_its_node(tmp_path: Path) -> Non
         async with Node(alone(tmp_path), text_serde) as node:
             await taken(node, "one")
             joiner = Node(config_of(tmp_path, 2), text_serde)
-            joiner.register(Recorder())
+            joiner.register(Recorder(), from_offset=0)
             await joiner.bind()
             await joiner.initialize(voters_of([node]))
             with pytest.raises(UsageError, match="no method handle_load_snapshot"):
                 await joiner.wait_closed()
 
     run(main)
+
+
+def test_a_listener_that_may_miss_records_goes_on_where_the_log_of_a_joiner_begins(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with Node(alone(tmp_path), text_serde) as node:
+            await taken(node, "one")
+            joiner, recorder = Node(config_of(tmp_path, 2), text_serde), Recorder()
+            joiner.register(recorder)
+            await joiner.bind()
+            await joiner.initialize(voters_of([node]))
+            committed = await node.propose(["after"])
+            await joiner.wait_applied(recorder, committed.end_offset)
+            assert recorder.records == ["after"]
+            await joiner.close()
+
+    run(main)
+    assert "misses offsets 0 to 3" in caplog.text
 
 
 @pytest.mark.conformance(105, 123)

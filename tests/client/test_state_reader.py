@@ -31,7 +31,8 @@ class Reading:
         self.reads += 1
         then(read())
 
-    async def ask(self, act: Callable[[Any, Callable[[Any], None]], object]) -> Any:
+    async def ask(self, act: Callable[[Any, Callable[[Any], None]], object], *, doubt: str | None = None) -> Any:
+        del doubt
         self.is_asked.set()
         await self.may_read.wait()
         answers: list[Any] = []

@@ -10,7 +10,7 @@ from pykraft.client.serde import text_serde
 from pykraft.client.subscription import Subscription
 from pykraft.client.thread import Place, SameLoop
 from pykraft.host.delivery import CommittedBatch
-from pykraft.host.loading import Loader
+from pykraft.host.loading import Loader, OnSkipped
 from pykraft.types import Epoch, NodeId, Offset
 from tests.client.nodes import Recorder, run
 from tests.client.test_reader import committed
@@ -23,11 +23,22 @@ class Registered:
         self.heard: list[str] = []
         self.from_offset: Offset | None = None
         self.loader: Loader | None = None
+        self.log_start_offset = Offset(0)
 
-    def register(self, listener: object, from_offset: Offset | None, *, is_held: bool, loader: Loader) -> Registered:
+    def register(
+        self,
+        listener: object,
+        from_offset: Offset | None,
+        *,
+        is_held: bool,
+        loader: Loader | None,
+        on_skipped: OnSkipped,
+    ) -> Registered:
         assert is_held
         self.loader = loader
+        self.on_skipped = on_skipped
         self.from_offset = from_offset
+        self.next_offset = self.log_start_offset
         return self
 
     def hold(self) -> None:
@@ -48,7 +59,8 @@ class Owner:
         self.host: Any = Registered()
         self.failures: list[BaseException] = []
 
-    async def ask(self, act: Callable[[Any, Callable[[Any], None]], object]) -> Any:
+    async def ask(self, act: Callable[[Any, Callable[[Any], None]], object], *, doubt: str | None = None) -> Any:
+        del doubt
         answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         act(self.host, answered.set_result)
         return await answered

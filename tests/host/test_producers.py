@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -131,7 +133,7 @@ def test_at_the_end_every_proposal_has_an_outcome() -> None:
     app.append(10, app.propose("appended"), count=1)
     app.propose("waits")
     app.producers.end()
-    assert app.outcomes[0] == ("appended", unknown(10))
+    assert app.outcomes[0] == ("appended", replace(unknown(10), has_ended=True))
     assert isinstance(app.outcomes[1][1], Rejected)
     app.producers.end()
     assert len(app.outcomes) == 2

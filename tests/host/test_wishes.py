@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pykraft.errors import NotRunningError, UsageError
+from pykraft.errors import NotRunningError, OutcomeUnknownError, UsageError
 from pykraft.host.wishes import Wishes
 
 
@@ -23,5 +23,13 @@ def test_the_end_of_the_node_is_an_answer_too() -> None:
     wishes = Wishes()
     wishes.begin(told.append)
     wishes.end()
+    wishes.end()
+    assert [type(error) for error in told] == [OutcomeUnknownError]
+
+
+def test_a_wish_that_comes_after_the_end_is_refused() -> None:
+    told: list[Exception | None] = []
+    wishes = Wishes()
+    wishes.refuse(wishes.begin(told.append))
     wishes.end()
     assert [type(error) for error in told] == [NotRunningError]

@@ -20,7 +20,7 @@ from pykraft.client.configure import voter_set, with_ports, with_voters
 from pykraft.client.engine import Engine
 from pykraft.client.thread import Place
 from pykraft.config import NodeConfig
-from pykraft.errors import ConfigError, NotRunningError, UsageError
+from pykraft.errors import ConfigError, NotRunningError, OutcomeUnknownError, PykraftError, UsageError
 from pykraft.host.host import Host
 from pykraft.server.binding import listening_sockets, port_of
 from pykraft.types import VoterSet
@@ -35,7 +35,7 @@ logger = logging.getLogger("pykraft")
 class Asked(Protocol):
     """Whoever passes a call on to the host: a `Life`, and the node that has it."""
 
-    async def ask(self, act: Callable[[Host, Answer[R]], object]) -> R:
+    async def ask(self, act: Callable[[Host, Answer[R]], object], *, doubt: str | None = None) -> R:
         """See `Life.ask`."""
         ...
 
@@ -56,7 +56,8 @@ class Life:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sockets: dict[str, list[socket.socket]] = {}
         self._task: asyncio.Task[None] | None = None
-        self._waiting: set[asyncio.Future[Any]] = set()
+        self._waiting: dict[asyncio.Future[Any], Callable[[], PykraftError]] = {}
+        """Waiting calls, and the error of each if the node ends now."""
 
     def bind(self) -> None:
         """Listen on all listeners that have no socket yet; nobody is served before `begin`.
@@ -107,27 +108,36 @@ class Life:
         self.is_begun = True
         self._task.add_done_callback(lambda _: over())
 
-    async def ask(self, act: Callable[[Host, Answer[R]], object]) -> R:
+    async def ask(self, act: Callable[[Host, Answer[R]], object], *, doubt: str | None = None) -> R:
         """Call the host on its loop, and wait until ``act`` answers. When this is cancelled the call goes on.
 
-        Errors: whatever it answers; UsageError that the host raises; NotRunningError.
+        ``doubt`` is for what may be done although the node ended before it answered: it says so in words.
+
+        Errors: whatever it answers; UsageError that the host raises; NotRunningError; with ``doubt``
+        OutcomeUnknownError, if the host got the call and the node ended before it answered.
         """
         self.require_running()
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             raise UsageError("call a node on the loop that initialized it; asyncio.run_coroutine_threadsafe goes there")
         future: asyncio.Future[R] = loop.create_future()
-        self._waiting.add(future)
         to_application = self.place.to_application
+        is_begun = False
+
+        def call(host: Host) -> None:
+            nonlocal is_begun
+            is_begun = True
+            act(host, answer)
 
         def answer(result: R | BaseException) -> None:
             to_application(_settle, future, result)
 
-        self.place.to_node(self.engine.call, lambda host: act(host, answer), answer)
+        self._waiting[future] = lambda: self._in_doubt(doubt) if is_begun and doubt is not None else self._ended()
+        self.place.to_node(self.engine.call, call, answer)
         try:
             return await future
         finally:
-            self._waiting.discard(future)
+            del self._waiting[future]
 
     def require_running(self) -> None:
         """Errors: NotRunningError before the node is initialized, and after its end."""
@@ -177,14 +187,20 @@ class Life:
         finally:
             self._unbind()
             self.is_over = True
-            for future in self._waiting:
-                _settle(future, self._ended())
+            for future, error_of_call in self._waiting.items():
+                _settle(future, error_of_call())
 
     def _ended(self) -> NotRunningError:
         """The error of calls that come too late."""
         ended = NotRunningError("the node has ended" if self.failure is None else f"the node failed: {self.failure}")
         ended.__cause__ = self.failure
         return ended
+
+    def _in_doubt(self, doubt: str) -> OutcomeUnknownError:
+        """The error of calls that the host got and did not answer."""
+        unknown = OutcomeUnknownError(f"the node ended before it answered: {doubt}")
+        unknown.__cause__ = self.failure
+        return unknown
 
     def _unbind(self) -> None:
         for sockets in self._sockets.values():

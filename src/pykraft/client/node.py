@@ -17,8 +17,9 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar, assert_never, overload
+from typing import Any, Final, Generic, Self, TypeVar, overload
 
+from pykraft.client.appends import append, append_and_commit
 from pykraft.client.arguments import INT32_MAX, epoch_number, whole_number
 from pykraft.client.leadership import LeaderAndEpoch
 from pykraft.client.life import Answer, Life
@@ -32,7 +33,7 @@ from pykraft.config import TRANSFER_TIMEOUT_MS, TRANSFER_TIMEOUT_MS_MAX, NodeCon
 from pykraft.errors import NotRunningError, OutcomeUnknownError, ShutdownTimeoutError, UsageError
 from pykraft.host.host import Host
 from pykraft.host.metrics import Metrics
-from pykraft.host.producers import Committed, Outcome, OutcomeUnknown, Rejected
+from pykraft.host.producers import Committed
 from pykraft.server.clock import now
 from pykraft.types import Endpoint, Epoch, Listeners, NodeId, Offset, VoterSet
 
@@ -118,9 +119,11 @@ class Node(Generic[T]):
     def register(self, listener: Listener[T], from_offset: int | None = None) -> None:
         """Call this listener with everything that is committed, from the log start or from an offset on.
 
-        Errors: UsageError for what is no listener or is registered already, and for an offset below 0.
+        Errors: UsageError for what is no listener or is registered already, for an offset below 0, and for one below
+        the log start if the listener cannot load a snapshot.
         """
-        self._listeners.add(listener, from_offset)
+        host = self._life.engine.host
+        self._listeners.add(listener, from_offset, log_start_offset=None if host is None else host.log_start_offset)
 
     def unregister(self, listener: Listener[T]) -> None:
         """Begin no further call of this listener; registered anew, it starts from scratch. Errors: UsageError."""
@@ -132,30 +135,16 @@ class Node(Generic[T]):
         ``epoch`` is that of the leadership which they belong to; by default whatever epoch this node leads now.
         Cancelling the wait does not take the records back.
 
+        The node's own listeners may be given them later than this returns: see `wait_applied`.
+
         Errors: NotLeaderError names the leader; BufferFullError (also LeadershipTransferError): wait and try again;
-        RecordBatchTooLargeError: divide them; OutcomeUnknownError: the leadership was lost meanwhile; NotRunningError;
-        UsageError; whatever the serde raises. Only after OutcomeUnknownError, and NotRunningError while it waited, may
-        they be in the log.
+        RecordBatchTooLargeError: divide them; OutcomeUnknownError: the leadership was lost meanwhile, or the node
+        ended; NotRunningError; UsageError; whatever the serde raises. Only after OutcomeUnknownError may they be in
+        the log.
         """
         values = serialized(self._serde, records)
         wanted = None if epoch is None else Epoch(epoch_number(epoch))
-
-        def act(host: Host, answer: Answer[Outcome]) -> None:
-            own = host.epoch if wanted is None else wanted
-            host.propose(values, epoch=own, now=now(), on_outcome=answer)
-
-        outcome: Outcome = await self._life.ask(act)
-        match outcome:
-            case Committed():
-                return outcome
-            case Rejected(error=NotRunningError()):
-                raise await self._life.ended()
-            case Rejected():
-                raise outcome.error
-            case OutcomeUnknown():
-                raise OutcomeUnknownError(outcome.base_offset, outcome.epoch, len(values))
-            case _:
-                assert_never(outcome)
+        return await append_and_commit(self._life, values, wanted)
 
     async def prepare_append(self, epoch: int, records: Iterable[T]) -> Offset:
         """Append as one atomic batch that stays here until `schedule_prepared_append`; returns its last offset.
@@ -175,6 +164,19 @@ class Node(Generic[T]):
         """
         return await self._append(epoch, records, is_prepared=False)
 
+    async def wait_applied(self, listener: Listener[T], end_offset: int) -> None:
+        """Wait until this listener is done with everything below ``end_offset`` (exclusive).
+
+        After ``committed = await node.propose(...)`` this is how to wait until a listener of the same node has handled
+        the records: ``await node.wait_applied(listener, committed.end_offset)``.
+
+        Errors: UsageError for a listener that is not registered, or is unregistered meanwhile, and in a call of the
+        listener itself, which would wait for its own end; NotRunningError, also while it waits.
+        """
+        self._life.require_running()
+        if not await self._listeners.applied(listener, whole_number("end_offset", end_offset, least=0)):
+            raise await self._life.ended()
+
     async def resign(self, epoch: int) -> None:
         """Give up the leadership of this epoch; of one that is over it is given up already.
 
@@ -190,8 +192,8 @@ class Node(Generic[T]):
         Nothing is taken meanwhile (LeadershipTransferError). When the voter is not there with the whole log after
         ``timeout_ms``, this node goes on to lead.
 
-        Errors: NotLeaderError; RefusedError says why it was not begun, or who leads instead; NotRunningError;
-        UsageError.
+        Errors: NotLeaderError; RefusedError says why it was not begun, or who leads instead; OutcomeUnknownError when
+        this node ended meanwhile: the voter may lead, or not; NotRunningError; UsageError.
         """
         target_id = NodeId(whole_number("to", to, least=0, most=INT32_MAX))
         whole_number("timeout_ms", timeout_ms, least=0, most=TRANSFER_TIMEOUT_MS_MAX)
@@ -199,7 +201,7 @@ class Node(Generic[T]):
         def act(host: Host, answer: Answer[None]) -> None:
             host.transfer_leadership(target_id, epoch=host.epoch, timeout_ms=timeout_ms, now=now(), on_outcome=answer)
 
-        await self._life.ask(act)
+        await self._life.ask(act, doubt=f"node {to} may lead, or not")
 
     async def create_snapshot(self, offset: int, epoch: int) -> Snapshot[T] | None:
         """Begin a snapshot of the application's state as of this offset (exclusive), where a committed batch ends.
@@ -214,7 +216,10 @@ class Node(Generic[T]):
     async def shutdown(self, timeout_ms: int = SHUTDOWN_TIMEOUT_MS) -> None:
         """Leave gracefully: a leader hands over first; then wait until listeners are done with what they were given.
 
-        Cancelling the wait does not stop the shutdown; asking again waits for the same one.
+        Listeners that are at work when ``timeout_ms`` is over are cancelled, and get a second to end. A call of a
+        listener that asks for the shutdown itself is neither waited for nor cancelled. Closing the files may take five
+        seconds more, if the disk does; the loop goes on meanwhile. Cancelling the wait does not stop the shutdown;
+        asking again waits for the same one.
 
         Errors: ShutdownTimeoutError when nobody took over in time, and the node has left all the same; whatever ended
         a node that failed; UsageError for a time that is none.
@@ -222,16 +227,20 @@ class Node(Generic[T]):
         whole_number("timeout_ms", timeout_ms, least=0, most=INT32_MAX)
         if self._shutdown is None:
             self._shutdown = asyncio.get_running_loop().create_task(self._leave(timeout_ms), name="pykraft shutdown")
-        await asyncio.shield(self._shutdown)
+        with self._listeners.calls_that_wait():
+            await asyncio.shield(self._shutdown)
 
     async def close(self) -> None:
         """Leave at once, like a killed node but for its files, and cancel listeners that are at work.
 
+        As in `shutdown`, these get a second to end, and the files five.
+
         Errors: whatever ended a node that failed.
         """
-        self._life.stop()
-        await self._life.wait_over()
-        await self._listeners.done(0)
+        with self._listeners.calls_that_wait():
+            self._life.stop()
+            await self._life.wait_over()
+            await self._listeners.done(0)
         self._raise_failure()
 
     async def wait_closed(self) -> None:
@@ -308,9 +317,9 @@ class Node(Generic[T]):
         voters, default = self._require_host().voters, self._life.config.default_listener
         return voters.listeners(NodeId(node_id)).get(listener_name or default)
 
-    async def ask(self, act: Callable[[Host, Answer[R]], object]) -> R:
+    async def ask(self, act: Callable[[Host, Answer[R]], object], *, doubt: str | None = None) -> R:
         """For the node's own parts: call the host on its loop, and wait for the answer. Errors: see `Life.ask`."""
-        return await self._life.ask(act)
+        return await self._life.ask(act, doubt=doubt)
 
     def call_host(self, act: Callable[[Host], object]) -> None:
         """For the node's own parts: call the host on its loop; what that raises ends the node."""
@@ -319,7 +328,7 @@ class Node(Generic[T]):
 
     def listener_failed(self, error: BaseException) -> None:
         """For the node's own parts: a listener raised, and the node is to end with that."""
-        if self._life.is_over and not isinstance(error, NotRunningError):
+        if self._life.is_over and not isinstance(error, NotRunningError | OutcomeUnknownError):
             logger.error("a listener failed after the end of its node", exc_info=error)
         self.place.to_node(self._life.engine.fail, error)
 
@@ -341,19 +350,7 @@ class Node(Generic[T]):
 
     async def _append(self, epoch: int, records: Iterable[T], *, is_prepared: bool) -> Offset:
         values = serialized(self._serde, records)
-        wanted = Epoch(epoch_number(epoch))
-
-        def act(host: Host, answer: Answer[Offset]) -> None:
-            host.propose(
-                values,
-                epoch=wanted,
-                now=now(),
-                on_accepted=lambda base_offset: answer(Offset(base_offset + len(values) - 1)),
-                on_outcome=lambda outcome: _refused(outcome, answer),
-                is_prepared=is_prepared,
-            )
-
-        return await self._life.ask(act)
+        return await append(self._life, values, Epoch(epoch_number(epoch)), is_prepared=is_prepared)
 
     def _attach(self, host: Host) -> None:
         self._watch.attach(host)
@@ -385,9 +382,3 @@ class Node(Generic[T]):
     def _raise_failure(self) -> None:
         if self._life.failure is not None:
             raise self._life.failure
-
-
-def _refused(outcome: Outcome, answer: Answer[Any]) -> None:
-    """An append that was not accepted; what becomes of an accepted one, listeners see."""
-    if isinstance(outcome, Rejected):
-        answer(outcome.error)

@@ -59,8 +59,12 @@ class Snapshot(Generic[T]):
             await self._append(piece)
 
     async def freeze(self) -> int:
-        """Make the snapshot count; returns its size in bytes. Errors: as `append`."""
-        size_bytes: int = await self._node.ask(lambda _, answer: self._taken.freeze(answer))
+        """Make the snapshot count; returns its size in bytes.
+
+        Errors: as `append`; OutcomeUnknownError when the node ended meanwhile: perhaps it counts.
+        """
+        doubt = f"the snapshot at offset {self.snapshot_id.offset} may count, or not"
+        size_bytes: int = await self._node.ask(lambda _, answer: self._taken.freeze(answer), doubt=doubt)
         self.is_frozen = True
         return size_bytes
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from inspect import isawaitable
@@ -23,12 +24,13 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from pykraft.client.leadership import LeaderAndEpoch
 from pykraft.client.life import Asked
 from pykraft.client.listener import BEGIN_SHUTDOWN, LOAD_BOOTSTRAP, LOAD_SNAPSHOT, SAVE_SNAPSHOT, Listener, has_method
+from pykraft.client.listener_call import listener_call
 from pykraft.client.reader import LOG_START, Batch, Reader
 from pykraft.client.serde import Serde
 from pykraft.client.snapshot import begin_snapshot
 from pykraft.client.state_reader import StateReader, read_by
 from pykraft.client.thread import Call, Place
-from pykraft.errors import NotRunningError, SnapshotTooLargeError, UsageError
+from pykraft.errors import NotRunningError, OutcomeUnknownError, SnapshotTooLargeError, UsageError
 from pykraft.host.delivery import CommittedBatch, Registration
 from pykraft.host.host import Host
 from pykraft.host.loading import Loader
@@ -83,6 +85,8 @@ class Subscription(Generic[T]):
         self._from_offset = from_offset
         self._after = after
         self._registration: Registration | None = None
+        self._applied_end_offset = from_offset or LOG_START
+        self._applied_waiters: dict[asyncio.Future[bool], Offset] = {}
         self._arrived: _Delivery | None = None
         self._goodbye: _Delivery | None = None
         self._is_ending = False
@@ -90,11 +94,21 @@ class Subscription(Generic[T]):
 
     def attach(self, host: Host) -> None:
         """On the node's side: begin. Errors: UsageError for an offset that is not in the log."""
-        from_offset = self._from_offset
-        if from_offset is None and not has_method(self.listener, LOAD_SNAPSHOT):
-            from_offset = LOG_START
-        self._registration = host.register(self, from_offset, is_held=True, loader=self._loader)
+        self.check_offset(host.log_start_offset)
+        self._registration = host.register(
+            self, self._from_offset, is_held=True, loader=self._loader, on_skipped=self.on_skipped
+        )
+        if self._loader is None:
+            self._owner.place.to_application(self._note_applied, self._registration.next_offset)
         self._registration.release()
+
+    def check_offset(self, log_start_offset: Offset) -> None:
+        """Errors: UsageError when the listener was given what is in the log up to an offset that the log lost since."""
+        if self._from_offset is not None and self._from_offset < log_start_offset and not self._can_load:
+            raise UsageError(
+                f"{self.listener!r} is to begin at offset {self._from_offset}, and the log begins at "
+                f"{log_start_offset}: {NO_LOADER}"
+            )
 
     def detach(self, host: Host) -> None:
         """On the node's side: end."""
@@ -105,6 +119,10 @@ class Subscription(Generic[T]):
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
         """On the node's side; see `pykraft.host.delivery.Listener`."""
         self._pass_on(self._commit, batches)
+
+    def on_skipped(self, next_offset: Offset, start_offset: Offset) -> None:
+        """On the node's side: the log lost these offsets before the listener was given them, and it goes on there."""
+        self._owner.place.to_application(self._skipped, next_offset, start_offset)
 
     def on_load_snapshot(self, reader: SnapshotReader[T]) -> None:
         """On the node's side; see `pykraft.host.loading.Loader`."""
@@ -140,9 +158,37 @@ class Subscription(Generic[T]):
             self._arrived = self._goodbye = None
         self._news.set()
 
+    async def wait_applied(self, end_offset: Offset) -> bool:
+        """Wait until the listener is done with everything below; False when it ended before that.
+
+        Errors: UsageError in a call of the listener itself, which would wait for its own end.
+        """
+        if self._applied_end_offset >= end_offset:
+            return True
+        if asyncio.current_task() is self.task:
+            raise UsageError("a call of a listener cannot wait for what this listener is given after it")
+        if self.task is None or self.task.done():
+            return False
+        reached: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._applied_waiters[reached] = end_offset
+        try:
+            return await reached
+        finally:
+            del self._applied_waiters[reached]
+
     @property
-    def _loader(self) -> Loader:
-        """What this listener does with snapshots; one without the method is told so when it must load one."""
+    def _can_load(self) -> bool:
+        return has_method(self.listener, LOAD_SNAPSHOT)
+
+    @property
+    def _loader(self) -> Loader | None:
+        """What this listener does with snapshots; None for one that goes on at the log start without them.
+
+        A listener that named the offset at which it begins has what is before, and must not miss what comes after. One
+        without the method is told so when it must load a snapshot.
+        """
+        if self._from_offset is None and not self._can_load:
+            return None
         return Loader(
             self._serde,
             self.on_load_snapshot,
@@ -165,11 +211,28 @@ class Subscription(Generic[T]):
         assert self._registration is not None
         self._registration.release()
 
+    def _skipped(self, next_offset: Offset, start_offset: Offset) -> None:
+        logger.warning(
+            "%r misses offsets %d to %d: %s; it goes on at the log start",
+            self.listener,
+            next_offset,
+            start_offset - 1,
+            NO_LOADER,
+        )
+        self._note_applied(start_offset)
+
+    def _note_applied(self, end_offset: Offset) -> None:
+        """The listener is done with everything below."""
+        self._applied_end_offset = max(self._applied_end_offset, end_offset)
+        for reached, wanted in self._applied_waiters.items():
+            if wanted <= self._applied_end_offset and not reached.done():
+                reached.set_result(True)
+
     def _commit(self, batches: Sequence[CommittedBatch]) -> None:
         begin = self._from_offset or LOG_START
         reader = Reader([Batch(batch, self._serde, begin) for batch in batches])
         story = f"handle_commit, given offsets {reader.base_offset} to {reader.last_offset}"
-        self._arrive(_Delivery(story, partial(self._handle_commit, reader)))
+        self._arrive(_Delivery(story, partial(self._handle_commit, reader, batches[-1].end_offset)))
 
     def _load_snapshot(self, reader: SnapshotReader[T]) -> None:
         story = f"{LOAD_SNAPSHOT}, given the snapshot up to offset {reader.last_contained_log_offset}"
@@ -193,13 +256,14 @@ class Subscription(Generic[T]):
         self._arrived = delivery
         self._news.set()
 
-    async def _handle_commit(self, reader: Reader[T]) -> None:
+    async def _handle_commit(self, reader: Reader[T], end_offset: Offset) -> None:
         try:
             result = self.listener.handle_commit(reader)
             if isawaitable(result):
                 await result
         finally:
             reader.close()
+        self._note_applied(end_offset)
 
     async def _handle_load(self, name: str, opened: SnapshotReader[T]) -> None:
         reader = StateReader(read_by(self._owner), opened)
@@ -212,6 +276,7 @@ class Subscription(Generic[T]):
                 await result
         finally:
             reader.close()
+        self._note_applied(opened.snapshot_id.offset)
 
     async def _handle_save(self, snapshot_id: OffsetAndEpoch) -> None:
         """Write what the listener returns; where no snapshot may be taken now, one is asked for later."""
@@ -229,12 +294,21 @@ class Subscription(Generic[T]):
             records = method()
             try:
                 await snapshot.append(await records if isawaitable(records) else records)
-                await snapshot.freeze()
+                with suppress(OutcomeUnknownError):  # the node ended: the next start sees whether it counts
+                    await snapshot.freeze()
             except SnapshotTooLargeError as error:  # all replicas have this state: none of them should end
                 logger.error("%s: none is taken, and the log grows on", error)  # noqa: TRY400 - it is the operator's
 
     async def _run(self) -> None:
-        """Make one call after the other."""
+        """Make one call after the other; whoever waits for another one hears of the end."""
+        try:
+            await self._make_calls()
+        finally:
+            for reached in self._applied_waiters:
+                if not reached.done():
+                    reached.set_result(False)
+
+    async def _make_calls(self) -> None:
         if self._after is not None:
             await asyncio.wait([self._after])
         while True:
@@ -254,13 +328,14 @@ class Subscription(Generic[T]):
                 return
 
     async def _call(self, delivery: _Delivery) -> bool:
-        """Whether the call was made without a fault; a fault ends the node, with its story."""
+        """Whether the listener is to be called again; a fault ends the node, with its story."""
         task = asyncio.current_task()
         assert task is not None
         try:
-            result = delivery.make()
-            if isawaitable(result):
-                await _finished(result)
+            with listener_call(self):
+                result = delivery.make()
+                if isawaitable(result):
+                    await _finished(result)
         except asyncio.CancelledError as error:
             if task.cancelling():
                 raise
@@ -269,7 +344,7 @@ class Subscription(Generic[T]):
         except Exception as error:  # noqa: BLE001 - whatever it is, the node ends with it
             fault = error
         else:
-            return True
+            return not task.cancelling()  # a listener may swallow that it was cancelled: it is called no more
         fault.add_note(f"It was raised by {self.listener!r} in {delivery.story}; the node ends.")
         self._owner.listener_failed(fault)
         return False

@@ -9,10 +9,14 @@ Source: Kafka's ``KafkaRaftClient.register`` and ``unregister``.
 from __future__ import annotations
 
 import asyncio
-from typing import Generic, TypeVar
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, Generic, TypeVar
 
 from pykraft.client.arguments import whole_number
 from pykraft.client.listener import SAVE_SNAPSHOT, Listener, check_listener, has_method
+from pykraft.client.listener_call import ListenerCall, open_calls
 from pykraft.client.serde import Serde
 from pykraft.client.subscription import Owner, Subscription
 from pykraft.errors import UsageError
@@ -20,6 +24,10 @@ from pykraft.host.host import Host
 from pykraft.types import Offset
 
 T = TypeVar("T")
+CANCEL_TIMEOUT_S: Final = 1.0
+"""How long a listener may take to end after it was cancelled."""
+
+logger = logging.getLogger("pykraft")
 
 
 class Subscriptions(Generic[T]):
@@ -32,9 +40,12 @@ class Subscriptions(Generic[T]):
         self._former: dict[int, asyncio.Task[None]] = {}
         self._beginning: set[Subscription[T]] = set()
         self._is_begun = False
+        self._waiting: list[ListenerCall] = []
+        """Calls that wait for the end of the node."""
+        self._changed = asyncio.Event()
 
-    def add(self, listener: Listener[T], from_offset: int | None) -> None:
-        """Register; calls begin now, or with the node. Errors: UsageError."""
+    def add(self, listener: Listener[T], from_offset: int | None, *, log_start_offset: Offset | None = None) -> None:
+        """Register; calls begin now, or with the node. Errors: UsageError, also for an offset below the log start."""
         check_listener(listener)
         if id(listener) in self._current:
             raise UsageError(f"{listener!r} is registered already")
@@ -51,6 +62,8 @@ class Subscriptions(Generic[T]):
             from_offset=None if from_offset is None else Offset(from_offset),
             after=self._former.get(id(listener)),
         )
+        if log_start_offset is not None:
+            subscription.check_offset(log_start_offset)
         self._current[id(listener)] = subscription
         if self._is_begun:
             subscription.start()
@@ -62,6 +75,7 @@ class Subscriptions(Generic[T]):
         if subscription is None:
             raise UsageError(f"{listener!r} is not registered")
         subscription.end(drop=True)
+        self._changed.set()
         if self._is_begun:
             self._owner.call_host(subscription.detach)
         task = subscription.task
@@ -99,20 +113,60 @@ class Subscriptions(Generic[T]):
         for subscription in self._current.values():
             subscription.end()
 
-    async def done(self, timeout_s: float) -> None:
-        """Wait until all calls are done; those that take longer are cancelled.
+    @contextmanager
+    def calls_that_wait(self) -> Iterator[None]:
+        """The calls that this is run in wait for the end of the node, as long as the block lasts."""
+        calls = open_calls()
+        self._waiting += calls
+        self._changed.set()
+        try:
+            yield
+        finally:
+            for call in calls:
+                self._waiting.remove(call)
 
-        A listener that waits for the end of its node within a call of its own is not waited for.
+    async def applied(self, listener: object, end_offset: int) -> bool:
+        """Wait until this listener is done with everything below; False when it is called no more.
+
+        Errors: UsageError when it is not registered, or unregistered meanwhile.
         """
-        running = {one.task for one in self._current.values() if one.task is not None} | {*self._former.values()}
-        running -= {asyncio.current_task()}
-        if not running:
-            return
-        _, late = await asyncio.wait(running, timeout=timeout_s)
+        subscription = self._current.get(id(listener))
+        if subscription is None:
+            raise UsageError(f"{listener!r} is not registered")
+        has_applied = await subscription.wait_applied(Offset(end_offset))
+        if not has_applied and self._current.get(id(listener)) is not subscription:
+            raise UsageError(f"{listener!r} was unregistered before it was given everything below {end_offset}")
+        return has_applied
+
+    async def done(self, timeout_s: float) -> None:
+        """Wait until all calls are done; those that take longer are cancelled, and get a moment to end.
+
+        A call that waits for the end of its node would wait for itself: it is neither waited for nor cancelled.
+        """
+        late = await self._wait(timeout_s)
         for task in late:
             task.cancel()
         if late:
-            await asyncio.wait(late)
+            for task in await self._wait(CANCEL_TIMEOUT_S):
+                logger.error("%s goes on although it was cancelled: the node has ended without it", task.get_name())
+
+    async def _wait(self, timeout_s: float) -> set[asyncio.Task[None]]:
+        """Wait until no call is under way but those that wait themselves; the ones that took too long."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + timeout_s
+        is_over = False
+        while (running := self._running()) and not is_over:
+            self._changed.clear()
+            changed = loop.create_task(self._changed.wait())
+            left_s = end_s - loop.time()
+            await asyncio.wait({*running, changed}, timeout=max(0, left_s), return_when=asyncio.FIRST_COMPLETED)
+            changed.cancel()
+            is_over = left_s <= 0
+        return running
+
+    def _running(self) -> set[asyncio.Task[None]]:
+        tasks = {one.task for one in self._current.values() if one.task is not None} | {*self._former.values()}
+        return {task for task in tasks - {call.owner.task for call in self._waiting} if not task.done()}
 
     def _forget(self, key: int, done: asyncio.Task[None]) -> None:
         if self._former.get(key) is done:

@@ -32,7 +32,7 @@ from typing import Any, Final, Protocol
 from pykraft.core.effects import NotifyLeaderChange
 from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.fetch_read import ReadableLog, Suspect, cut, read_durable
-from pykraft.host.loading import Loader, Loading, Wanted
+from pykraft.host.loading import Loader, Loading, OnSkipped, Wanted
 from pykraft.host.ports import Ports
 from pykraft.host.recent import Batch, RecentBatches
 from pykraft.host.saving import Saving
@@ -96,15 +96,11 @@ class Registration:
         next_offset: Offset,
         *,
         is_held: bool,
-        loader: Loader | None,
-        is_fresh: bool,
+        loading: Loading,
     ) -> None:
-        """``is_fresh``: see `pykraft.host.loading`."""
         self.listener = listener
-        self._loading = Loading(loader, delivery.files, is_fresh=is_fresh)
-        self._saving = (
-            Saving(delivery.schedule, delivery.wake) if loader is not None and loader.save is not None else None
-        )
+        self._loading = loading
+        self._saving = Saving(delivery.schedule, delivery.wake) if loading.can_save else None
         self.news: NotifyLeaderChange | None = None
         self._delivery = delivery
         self._next_offset = next_offset
@@ -185,8 +181,9 @@ class Registration:
         """Go on at the log start without what is gone, if the listener cannot load a snapshot."""
         if self._loading.loader is not None or self._next_offset >= self._delivery.start_offset:
             return False
-        self._next_offset = self._delivery.start_offset
+        missed_from, self._next_offset = self._next_offset, self._delivery.start_offset
         self._has_begun = False
+        self._loading.skipped(missed_from, self._next_offset)
         return True
 
     def _load_snapshot(self, wanted: Wanted) -> None:
@@ -323,6 +320,7 @@ class Delivery:
         *,
         is_held: bool = False,
         loader: Loader | None = None,
+        on_skipped: OnSkipped | None = None,
     ) -> Registration:
         """Feed this listener too, from the newest snapshot or an offset on, and with the newest leader change.
 
@@ -339,7 +337,8 @@ class Delivery:
         is_fresh = from_offset is None
         if is_fresh and loader is not None:
             next_offset = Offset(0)
-        registration = Registration(self, listener, next_offset, is_held=is_held, loader=loader, is_fresh=is_fresh)
+        loading = Loading(loader, self.files, is_fresh=is_fresh, on_skipped=on_skipped)
+        registration = Registration(self, listener, next_offset, is_held=is_held, loading=loading)
         registration.news = self._newest
         self._registrations.append(registration)
         registration.progress()

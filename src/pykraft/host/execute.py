@@ -57,10 +57,15 @@ def execute(parts: Parts, effect: Effect, step: Step) -> None:
 
 def stop(parts: Parts, error: Exception | None) -> None:
     """End the node: no step follows, every proposal gets its outcome, and the world is told why."""
+    end(parts)
+    parts.ports.stop(error)
+
+
+def end(parts: Parts) -> None:
+    """Take no further step, and give everybody who waits an outcome; calling it twice does nothing."""
     parts.inbox.close()
     parts.producers.end()
     parts.wishes.end()
-    parts.ports.stop(error)
 
 
 def _submit(parts: Parts, job: Job, step: Step) -> None:

@@ -31,8 +31,8 @@ from pykraft.core.quarantine import Quarantine
 from pykraft.core.raft import Raft
 from pykraft.errors import BufferFullError, NotLeaderError, NotRunningError, UsageError
 from pykraft.host.delivery import Listener, Registration
-from pykraft.host.execute import LEADER
-from pykraft.host.loading import Loader
+from pykraft.host.execute import LEADER, end
+from pykraft.host.loading import Loader, OnSkipped
 from pykraft.host.metrics import Metrics, read_metrics
 from pykraft.host.open import Opened, open_node
 from pykraft.host.parts import assemble
@@ -196,14 +196,15 @@ class Host:
 
         ``on_outcome`` is called exactly once, perhaps before this returns: with None when it is in the log, though
         perhaps not committed, or with ``validate_only`` could be; else with NotLeaderError, UsageError with the reason,
-        or NotRunningError.
+        NotRunningError, or OutcomeUnknownError when the node stopped meanwhile.
 
         Source: Kafka's ``RaftClient.upgradeKRaftVersion``.
         """
         handle = self._parts.wishes.begin(on_outcome)
-        self._put(UpgradeRequested(handle=handle, epoch=epoch, version=version, validate_only=validate_only), now)
         if self._parts.inbox.is_closed:
-            self._parts.wishes.end()
+            self._parts.wishes.refuse(handle)
+            return
+        self._put(UpgradeRequested(handle=handle, epoch=epoch, version=version, validate_only=validate_only), now)
 
     def transfer_leadership(
         self,
@@ -217,16 +218,17 @@ class Host:
         """Let this voter lead, if this node leads ``epoch``; it waits ``timeout_ms`` for the voter to have its log.
 
         Meanwhile nothing is accepted. ``on_outcome`` is called exactly once, perhaps before this returns: with None
-        when the voter leads; else with NotLeaderError, UsageError for a future epoch, RefusedError with the reason, or
-        NotRunningError.
+        when the voter leads; else with NotLeaderError, UsageError for a future epoch, RefusedError with the reason,
+        NotRunningError, or OutcomeUnknownError when the node stopped meanwhile.
 
         Source: Raft dissertation §3.10.
         """
         handle = self._parts.wishes.begin(on_outcome)
         event = TransferRequested(handle=handle, epoch=epoch, target_id=target_id, timeout_ms=timeout_ms)
-        self._put(event, now)
         if self._parts.inbox.is_closed:
-            self._parts.wishes.end()
+            self._parts.wishes.refuse(handle)
+        else:
+            self._put(event, now)
 
     def create_snapshot(
         self,
@@ -265,17 +267,21 @@ class Host:
         *,
         is_held: bool = False,
         loader: Loader | None = None,
+        on_skipped: OnSkipped | None = None,
     ) -> Registration:
         """Give this listener every committed batch, from the log start or from an offset on, and each leader change.
 
         With a ``loader`` the newest snapshot comes in the place of what it holds. The first batch may begin before
         ``from_offset``, if that is within a batch. A listener may be called before this returns; one that ``is_held``
-        only when its registration is released.
+        only when its registration is released. ``on_skipped`` is told what a listener without a loader misses when
+        the log is cleaned before it was given it.
 
         Errors: UsageError for a listener that is registered already, and without ``loader`` for an offset below the log
         start.
         """
-        return self._parts.delivery.register(listener, from_offset, is_held=is_held, loader=loader)
+        return self._parts.delivery.register(
+            listener, from_offset, is_held=is_held, loader=loader, on_skipped=on_skipped
+        )
 
     def metrics(self, now: Instant) -> Metrics:
         """What `HOST_METRICS` lists, as it is now; empty before `start` and once the node has ended.
@@ -296,15 +302,18 @@ class Host:
             now=now,
         )
 
-    def close(self) -> None:
-        """Close the files and give up the lock. The ordered lane must be idle, and no read under way.
+    def end(self) -> None:
+        """Take no further step: every proposal and every wish without an outcome gets one. The files stay open."""
+        end(self._parts)
 
-        Every proposal without an outcome gets one.
+    def close(self) -> None:
+        """`end`, close the files and give up the lock. The ordered lane must be idle, and no read under way.
+
+        After `end` it may be called on another thread: it syncs, and a stalled disk then holds up only that thread.
 
         Errors: StorageError.
         """
-        self._parts.inbox.close()
-        self._parts.producers.end()
+        self.end()
         self._parts.snapshots.close()
         self._opened.close()
 

@@ -12,11 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from pykraft.host.snapshot_files import SnapshotFiles
 from pykraft.snapshot.reader import Deserializer, SnapshotReader
 from pykraft.types import Offset, OffsetAndEpoch
+
+OnSkipped: TypeAlias = Callable[[Offset, Offset], None]
+"""Is told what a listener without a loader misses: from this offset to that one (exclusive), the log start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +47,26 @@ class Wanted:
 
 
 class Loading:
-    """The snapshots of one listener."""
+    """The snapshots of one listener, or what it misses without them."""
 
-    def __init__(self, loader: Loader | None, files: SnapshotFiles, *, is_fresh: bool) -> None:
+    def __init__(
+        self, loader: Loader | None, files: SnapshotFiles, *, is_fresh: bool, on_skipped: OnSkipped | None = None
+    ) -> None:
         """``is_fresh``: nothing was given yet, and a snapshot may take the place of all that is in it."""
         self.loader = loader
         self._files = files
         self._is_fresh = is_fresh
+        self._on_skipped = on_skipped
+
+    @property
+    def can_save(self) -> bool:
+        """True when the listener is to be asked for its state."""
+        return self.loader is not None and self.loader.save is not None
+
+    def skipped(self, next_offset: Offset, start_offset: Offset) -> None:
+        """A listener without a loader goes on at the log start."""
+        if self._on_skipped is not None:
+            self._on_skipped(next_offset, start_offset)
 
     def given(self) -> None:
         """The listener was given something."""

@@ -48,6 +48,11 @@ class Committed:
     epoch: Epoch
     count: int
 
+    @property
+    def end_offset(self) -> Offset:
+        """Where the records end (exclusive)."""
+        return Offset(self.base_offset + self.count)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
@@ -63,11 +68,12 @@ class Rejected:
 class OutcomeUnknown:
     """This node lost the leadership of ``epoch`` after it had appended the records at ``base_offset``.
 
-    Whether they are committed is for the next leader to say.
+    Whether they are committed is for the next leader to say. ``has_ended``: it lost it because the node ended.
     """
 
     base_offset: Offset
     epoch: Epoch
+    has_ended: bool = False
 
 
 Outcome: TypeAlias = Committed | Rejected | OutcomeUnknown
@@ -155,15 +161,17 @@ class Producers:
             done = self._appended.popleft()
             done.on_outcome(Committed(base_offset=done.base_offset, epoch=done.epoch, count=done.count))
 
-    def lost(self, leading: Epoch | None) -> None:
+    def lost(self, leading: Epoch | None, *, has_ended: bool = False) -> None:
         """This node leads only ``leading`` (None: nothing): what it appended in another epoch is open for ever."""
         while self._appended and self._appended[0].epoch != leading:
             open_ended = self._appended.popleft()
-            open_ended.on_outcome(OutcomeUnknown(base_offset=open_ended.base_offset, epoch=open_ended.epoch))
+            open_ended.on_outcome(
+                OutcomeUnknown(base_offset=open_ended.base_offset, epoch=open_ended.epoch, has_ended=has_ended)
+            )
 
     def end(self) -> None:
         """The node stops: every proposal that is left gets its outcome."""
-        self.lost(None)
+        self.lost(None, has_ended=True)
         for handle in list(self._proposals):
             self.reject(handle, NotRunningError("the node stopped before it could append the records"))
 

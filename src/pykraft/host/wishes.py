@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from pykraft.errors import NotRunningError
+from pykraft.errors import NotRunningError, OutcomeUnknownError
 
 OnOutcome: TypeAlias = Callable[[Exception | None], None]
 
@@ -30,8 +30,12 @@ class Wishes:
         """The core has an answer: None when it is done, or could be."""
         self._waiting.pop(handle)(error)
 
+    def refuse(self, handle: int) -> None:
+        """The node had stopped before the core heard of this one: nothing comes of it."""
+        self._waiting.pop(handle)(NotRunningError("the node has stopped"))
+
     def end(self) -> None:
-        """The node stops: nothing will come of what waits."""
+        """The node stops: what was begun may still be carried out by the others, or not."""
         waiting, self._waiting = self._waiting, {}
         for on_outcome in waiting.values():
-            on_outcome(NotRunningError("the node has stopped"))
+            on_outcome(OutcomeUnknownError("the node stopped before it knew what came of this"))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -99,9 +100,9 @@ class Driver:
             await self._serve(begin)
         except BaseException:
             with suppress(Exception):  # a second failure must not hide the first
-                self._close()
+                await self._close()
             raise
-        self._close()
+        await self._close()
 
     @property
     def has_ended(self) -> bool:
@@ -231,9 +232,10 @@ class Driver:
         await self._prometheus.listen(sockets)
         self.report(f"metrics are at http://{told}/metrics")
 
-    def _close(self) -> None:
-        """Close sockets, then files; these only when no thread is at work on them."""
+    async def _close(self) -> None:
+        """Answer who waits, and close sockets, then files; the loop goes on meanwhile. Errors: StorageError."""
         self.stop(None)
+        self.host.end()
         self._links.close_all()
         if self._prometheus is not None:
             self._prometheus.close()
@@ -241,11 +243,28 @@ class Driver:
             listening.close()
         if self._timer is not None:
             self._timer.cancel()
-        has_read, has_written = self._bulk.stop(LANE_STOP_TIMEOUT_S), self._ordered.stop(LANE_STOP_TIMEOUT_S)
-        if has_read and has_written:
-            self.host.close()
-        else:
+        closed: asyncio.Future[BaseException | None] = self._loop.create_future()
+        threading.Thread(target=self._close_files, args=(closed,), name="pykraft-closing", daemon=True).start()
+        done, _ = await asyncio.wait([closed], timeout=LANE_STOP_TIMEOUT_S)
+        if not done:
             logger.error("the disk did not finish in %.0f s; the next start recovers", LANE_STOP_TIMEOUT_S)
+        elif (error := closed.result()) is not None:
+            raise error
+
+    def _close_files(self, closed: asyncio.Future[BaseException | None]) -> None:
+        """On a thread of its own, since each of these may wait for the disk: 1. both lanes end, 2. files are closed.
+
+        When the disk comes back after the loop gave up on it, the files are closed and the lock is given up even so.
+        """
+        error: BaseException | None = None
+        try:
+            self._bulk.stop()
+            self._ordered.stop()
+            self.host.close()
+        except BaseException as raised:  # noqa: BLE001 - it is raised again where the end is waited for
+            error = raised
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(closed.set_result, error)
 
     def _tick(self) -> None:
         self._timer = None

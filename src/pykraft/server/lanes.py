@@ -59,7 +59,7 @@ class OrderedThread:
         """Queue a job."""
         self._jobs.put(job)
 
-    def stop(self, timeout_s: float) -> bool:
+    def stop(self, timeout_s: float | None = None) -> bool:
         """Do what is queued, then end; False when the disk did not finish in time. Blocks."""
         self._jobs.put(None)
         self._thread.join(timeout_s)
@@ -111,7 +111,7 @@ class BulkThread:
         """Run ``read``, then ``then`` with its result on the loop."""
         self._tasks.put(lambda: _tell(self._loop, then, read()))
 
-    def stop(self, timeout_s: float) -> bool:
+    def stop(self, timeout_s: float | None = None) -> bool:
         """Finish the read that is under way, begin no other; False when it did not end in time. Blocks."""
         self._is_stopping = True
         self._tasks.put(None)

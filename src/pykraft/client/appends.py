@@ -1,0 +1,82 @@
+"""Appends of the application: each becomes one atomic batch, and each call ends with what became of it.
+
+Invariant: of an append that ended with an error other than OutcomeUnknownError nothing is in the log, and nothing ever
+will be. It refuses to know records and listeners: it is given values, and answers with offsets.
+
+Source: Kafka's ``RaftClient.prepareAppend``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, assert_never
+
+from pykraft.client.life import Answer, Life
+from pykraft.errors import NotRunningError, OutcomeUnknownError
+from pykraft.host.host import Host
+from pykraft.host.producers import Committed, Outcome, OutcomeUnknown, Rejected
+from pykraft.server.clock import now
+from pykraft.types import Epoch, Offset
+
+
+async def append_and_commit(life: Life, values: Sequence[bytes], epoch: Epoch | None) -> Committed:
+    """Append these values as one batch and wait for the commit. Errors: see `pykraft.client.node.Node.propose`."""
+
+    def act(host: Host, answer: Answer[Outcome]) -> None:
+        own = host.epoch if epoch is None else epoch
+        host.propose(values, epoch=own, now=now(), on_outcome=answer)
+
+    outcome: Outcome = await life.ask(act, doubt="the records may be in the log, or not")
+    match outcome:
+        case Committed():
+            return outcome
+        case Rejected(error=NotRunningError()):
+            raise await life.ended()
+        case Rejected():
+            raise outcome.error
+        case OutcomeUnknown():
+            raise await _in_doubt(life, outcome, len(values))
+        case _:
+            assert_never(outcome)
+
+
+async def append(life: Life, values: Sequence[bytes], epoch: Epoch, *, is_prepared: bool) -> Offset:
+    """Append these values as one batch; returns their last offset, which is not committed yet.
+
+    Errors: see `pykraft.client.node.Node.prepare_append`.
+    """
+
+    def act(host: Host, answer: Answer[Offset]) -> None:
+        host.propose(
+            values,
+            epoch=epoch,
+            now=now(),
+            on_accepted=lambda base_offset: answer(Offset(base_offset + len(values) - 1)),
+            on_outcome=lambda outcome: _refused(outcome, answer),
+            is_prepared=is_prepared,
+        )
+
+    return await life.ask(act)
+
+
+async def _in_doubt(life: Life, outcome: OutcomeUnknown, count: int) -> OutcomeUnknownError:
+    """The error of an append that nobody can decide here; where the node ended, once it has."""
+    lost = f"the leadership of epoch {outcome.epoch} was lost"
+    if outcome.has_ended:
+        await life.wait_over()
+        lost = "the node ended"
+    unknown = OutcomeUnknownError(
+        f"{lost} before the {count} records at offset {outcome.base_offset} were committed: they may be committed "
+        "by the next leader, or never",
+        base_offset=outcome.base_offset,
+        epoch=outcome.epoch,
+        count=count,
+    )
+    unknown.__cause__ = life.failure if outcome.has_ended else None
+    return unknown
+
+
+def _refused(outcome: Outcome, answer: Answer[Any]) -> None:
+    """An append that was not accepted; what becomes of an accepted one, listeners see."""
+    if isinstance(outcome, Rejected):
+        answer(outcome.error)
