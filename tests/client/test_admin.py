@@ -9,7 +9,14 @@ import pytest
 
 from pykraft.client.admin import Admin, Limits, NodeKind
 from pykraft.client.quorum import Role
-from pykraft.errors import ErrorCode, ForeignClusterError, QuorumUnavailableError, UsageError
+from pykraft.errors import (
+    ErrorCode,
+    ForeignClusterError,
+    OutcomeUnknownError,
+    QuorumUnavailableError,
+    RefusedError,
+    UsageError,
+)
 from pykraft.local.ports import HOST, free_ports
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
@@ -252,3 +259,72 @@ def test_the_other_kind_of_node_is_the_callers_mistake(kind: NodeKind) -> None:
 def test_a_list_without_nodes_is_the_callers_mistake() -> None:
     with pytest.raises(UsageError, match="the bootstrap list is empty"):
         Admin([])
+
+
+def with_changes(script: Script, main: Callable[[Three], Awaitable[None]]) -> None:
+    """Three nodes that answer a transfer of the leadership in this way while they lead."""
+
+    async def prepared(three: Three) -> None:
+        for node in three.nodes.values():
+            node.scripts[ApiKey.TRANSFER_LEADERSHIP] = script
+        await main(three)
+
+    with_three(prepared)
+
+
+IN_DOUBT: dict[str, Script] = {
+    "the answer is lost": lambda _: HANG_UP,
+    "no answer": lambda _: SILENCE,
+    "the leader resigned": lambda _: {"error_code": 6, "error_message": "leads no more; the change may be made yet"},
+    "not in time": lambda _: {"error_code": 7, "error_message": "not committed in time; it may be made yet"},
+}
+
+
+@pytest.mark.parametrize("script", IN_DOUBT.values(), ids=IN_DOUBT)
+def test_a_change_that_may_be_made_yet_is_no_refusal(script: Script) -> None:
+    async def main(three: Three) -> None:
+        async with Admin([three.nodes[1].endpoint], limits=HASTY) as admin:
+            with pytest.raises(OutcomeUnknownError, match="transferring the leadership to node 3 may be made yet"):
+                await admin.transfer_leadership(3, timeout_ms=0)
+
+    with_changes(script, main)
+
+
+def test_a_refusal_after_a_lost_answer_proves_nothing() -> None:
+    answers: list[Answer] = [HANG_UP, {"error_code": 126, "error_message": "it is a voter already"}]
+
+    async def main(three: Three) -> None:
+        async with Admin([three.nodes[1].endpoint], limits=PATIENT) as admin:
+            with pytest.raises(OutcomeUnknownError, match="it is a voter already"):
+                await admin.transfer_leadership(3)
+
+    with_changes(lambda _: answers.pop(0), main)
+
+
+def test_a_change_that_is_made_after_a_lost_answer_is_made() -> None:
+    answers: list[Answer] = [HANG_UP, {"error_code": 0, "leader_id": 3, "leader_epoch": 7}]
+
+    async def main(three: Three) -> None:
+        async with Admin([three.nodes[1].endpoint], limits=PATIENT) as admin:
+            assert await admin.transfer_leadership(3) == 7
+
+    with_changes(lambda _: answers.pop(0), main)
+
+
+def test_a_change_that_no_leader_was_asked_for_is_not_in_doubt() -> None:
+    async def main(three: Three) -> None:
+        three.named = dict.fromkeys(three.named, -1)
+        async with Admin([three.nodes[1].endpoint], limits=HASTY) as admin:
+            with pytest.raises(QuorumUnavailableError):
+                await admin.transfer_leadership(3, timeout_ms=0)
+
+    with_changes(lambda _: HANG_UP, main)
+
+
+def test_a_change_that_is_refused_is_refused() -> None:
+    async def main(three: Three) -> None:
+        async with Admin([three.nodes[1].endpoint], limits=PATIENT) as admin:
+            with pytest.raises(RefusedError, match="REQUEST_TIMED_OUT: try again"):
+                await admin.transfer_leadership(3)
+
+    with_changes(lambda _: {"error_code": 7, "error_message": "try again"}, main)

@@ -12,7 +12,8 @@ each; when one has answered it goes on until the time is over, since a leader ma
 bounded in time and size (`pykraft.client.connection`). It refuses to know bytes.
 
 A question for the leader is a request of the quorum's protocol and the answers that mean "ask another". A change of
-the voters is asked once of each leader: what else it answers is the answer.
+the voters is asked once of each leader: what else it answers is the answer. When the answer to a change is lost, or
+says that it is not decided, and no later answer says that it is made, that is an OutcomeUnknownError.
 
 Source: KIP-595 §DescribeQuorum, KIP-919 (bootstrap controllers); Kafka's ``KafkaAdminClient``.
 """
@@ -33,6 +34,7 @@ from pykraft.client.connection import Caller, Connection, connect
 from pykraft.client.quorum import Quorum, quorum_of
 from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, TRANSFER_TIMEOUT_MS, TRANSFER_TIMEOUT_MS_MAX
 from pykraft.core.messages import (
+    MAY_BE_MADE_YET,
     AddVoterRequest,
     ChangeVoterResponse,
     DescribeQuorumRequest,
@@ -47,6 +49,7 @@ from pykraft.core.messages import (
 from pykraft.errors import (
     ErrorCode,
     ForeignClusterError,
+    OutcomeUnknownError,
     QuorumUnavailableError,
     RefusedError,
     UnreachableError,
@@ -66,6 +69,10 @@ _LEADS_NOT: Final = frozenset(
 )
 _ASK_ANOTHER: Final = _LEADS_NOT | {ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT}
 _OTHER_KIND: Final = frozenset({ErrorCode.MISMATCHED_ENDPOINT_TYPE, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE})
+
+
+class _InDoubtError(UnreachableError):
+    """The leader got the request, and may have begun what it asks for; no answer says what came of it."""
 
 
 class NodeKind(Enum):
@@ -149,7 +156,8 @@ class Admin:
 
         ``listeners`` are those that voters dial.
 
-        Errors: RefusedError with the leader's reason; as `describe_quorum`.
+        Errors: RefusedError with the leader's reason; OutcomeUnknownError when it may be made yet; as
+        `describe_quorum`.
         Source: KIP-853 §AddRaftVoter.
         """
         message = AddVoterRequest(voter=voter, listeners=listeners, timeout_ms=timeout_ms)
@@ -158,7 +166,7 @@ class Admin:
     async def remove_voter(self, voter: ReplicaKey) -> None:
         """Take a voter out of the set; returns when the set without it is committed.
 
-        Errors: RefusedError with the leader's reason; as `describe_quorum`.
+        Errors: as `add_voter`.
         Source: KIP-853 §RemoveRaftVoter.
         """
         await self._change(RemoveVoterRequest(voter=voter), f"removing voter {voter.id}")
@@ -168,7 +176,7 @@ class Admin:
 
         ``validate_only`` asks whether it could be. Asking for the level in force changes nothing.
 
-        Errors: RefusedError with the leader's reason; as `describe_quorum`.
+        Errors: as `add_voter`.
         Source: KIP-853, KIP-584 §UpdateFeatures.
         """
         message = UpdateFeaturesRequest(kraft_version=level, validate_only=validate_only)
@@ -177,26 +185,42 @@ class Admin:
     async def transfer_leadership(self, to: int, *, timeout_ms: int = TRANSFER_TIMEOUT_MS) -> Epoch:
         """Let this voter lead; returns the epoch that it leads. The leader waits ``timeout_ms`` for its log.
 
-        Errors: RefusedError with the leader's reason, or who leads instead; UsageError when the leader is no pykraft;
-        as `describe_quorum`.
+        Errors: RefusedError with the leader's reason, or who leads instead; OutcomeUnknownError when the voter may
+        lead yet; UsageError when the leader is no pykraft; as `describe_quorum`.
         """
         target_id = NodeId(whole_number("to", to, least=0, most=INT32_MAX))
         whole_number("timeout_ms", timeout_ms, least=0, most=TRANSFER_TIMEOUT_MS_MAX)
         message = TransferLeadershipRequest(target_id=target_id, timeout_ms=timeout_ms)
-        _, answer = await self._ask_leader(message, longer_ms=timeout_ms)
+        answer = await self._change(message, f"transferring the leadership to node {to}", longer_ms=timeout_ms)
         assert isinstance(answer, TransferLeadershipResponse)
-        if answer.error:
-            raise RefusedError(f"transferring the leadership to node {to}", answer.error, answer.error_message)
         return answer.epoch
 
-    async def _change(self, message: Request, what: str) -> None:
-        _, answer = await self._ask_leader(message)
-        assert isinstance(answer, ChangeVoterResponse)
+    async def _change(self, message: Request, what: str, *, longer_ms: int = 0) -> Response:
+        """The answer of a leader that made a change, which may take longer than others."""
+        doubts: list[str] = []
+        try:
+            _, answer = await self._ask_leader(message, longer_ms=longer_ms, doubts=doubts)
+        except QuorumUnavailableError as error:
+            if not doubts:
+                raise
+            raise OutcomeUnknownError(f"{what} {MAY_BE_MADE_YET}: {'; '.join(doubts)}; then {error}") from error
+        assert isinstance(answer, ChangeVoterResponse | TransferLeadershipResponse)
         if answer.error:
-            raise RefusedError(what, answer.error, answer.error_message)
+            refused = RefusedError(what, answer.error, answer.error_message)
+            if _may_be_made_yet(answer):
+                doubts.append(str(answer.error_message))
+            if not doubts:
+                raise refused
+            raise OutcomeUnknownError(f"{what} {MAY_BE_MADE_YET}: {'; '.join(doubts)}; then {refused}") from refused
+        return answer
 
-    async def _ask_leader(self, message: Request, *, longer_ms: int = 0) -> tuple[Cluster, Response]:
-        """Search for the leader, and its answer, which may take longer than others. Errors: as `describe_quorum`."""
+    async def _ask_leader(
+        self, message: Request, *, longer_ms: int = 0, doubts: list[str] | None = None
+    ) -> tuple[Cluster, Response]:
+        """Search for the leader, and its answer, which may take longer than others. Errors: as `describe_quorum`.
+
+        ``doubts`` gets the story of each leader that was asked and may have begun what it was asked for.
+        """
         loop = asyncio.get_running_loop()
         self._deadline_s = loop.time() + (self._limits.timeout_ms + longer_ms) / 1_000
         problems: dict[Endpoint, str] = {}
@@ -210,6 +234,8 @@ class Admin:
                     was_somebody_there = True
                     return cluster, await self._answer_of_leader(cluster, node, message, longer_ms)
                 except UnreachableError as error:
+                    if isinstance(error, _InDoubtError) and doubts is not None:
+                        doubts.append(str(error))
                     if node not in problems or loop.time() < self._deadline_s:  # else only our own time was over
                         problems[node] = (
                             error.problem if error.endpoint == node else f"names a leader that fails: {error}"
@@ -274,12 +300,14 @@ class Admin:
         timeout_ms = self._timeout_ms(longer_ms)
         try:
             answer = (await connection.ask(message, self._me(), timeout_ms=timeout_ms)).message
-        except UnreachableError:
+        except UnreachableError as error:
             del self._connections[leader]
-            raise
+            raise _InDoubtError(error.endpoint, error.problem) from error
         code = answer.error
         is_change = isinstance(answer, ChangeVoterResponse | TransferLeadershipResponse)
         if code in (_LEADS_NOT if is_change else _ASK_ANOTHER):
+            if _may_be_made_yet(answer):
+                raise _InDoubtError(leader, "it leads no more, and had begun")
             raise UnreachableError(leader, f"it does not lead ({error_name(code)})")
         if code and not is_change:
             raise UnreachableError(leader, f"it answers {type(message).__name__} with {error_name(code)}")
@@ -312,3 +340,9 @@ class Admin:
             names = Names(asyncio.get_running_loop())
             self._caller = Caller(client_id=self._client_id, context=context, names=names)
         return self._caller
+
+
+def _may_be_made_yet(answer: Response) -> bool:
+    """Whether the answer to a change says that it was begun and is not decided."""
+    text = answer.error_message if isinstance(answer, ChangeVoterResponse | TransferLeadershipResponse) else None
+    return text is not None and MAY_BE_MADE_YET in text

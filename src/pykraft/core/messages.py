@@ -13,7 +13,7 @@ Source: KIP-595, KIP-853, KIP-996, KIP-1166; Kafka's message definitions of 4.3 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from pykraft.errors import ErrorCode
 from pykraft.types import (
@@ -223,6 +223,10 @@ class RemoveVoterRequest:
     """RemoveRaftVoter (KIP-853)."""
 
     voter: ReplicaKey
+
+
+MAY_BE_MADE_YET: Final = "may be made yet"
+"""Words in the text of an answer that is no refusal: what was asked for was begun, and is not decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

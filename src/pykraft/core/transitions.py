@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from pykraft.core.effects import NotifyLeaderChange, NotifyRole, Reply
-from pykraft.core.messages import ChangeVoterResponse, FetchResponse
+from pykraft.core.messages import MAY_BE_MADE_YET, ChangeVoterResponse, FetchResponse
 from pykraft.core.outbox import Relies
 from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
@@ -160,7 +160,8 @@ def _fail_change(replica: Replica, old: Leader) -> None:
     change, old.change = old.change, None
     if change is not None and not change.is_answered:
         message = ChangeVoterResponse(
-            error=ErrorCode.NOT_LEADER_OR_FOLLOWER, error_message="this node leads no more; the change may be made yet"
+            error=ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            error_message=f"this node leads no more; the change {MAY_BE_MADE_YET}",
         )
         replica.outbox.send(Reply(after=NO_IO, request_id=change.request_id, message=message), Relies.ELECTION)
 

@@ -271,5 +271,5 @@ def test_nobody_in_time_is_an_answer_too() -> None:
     error, text = told(acted(made, outcome_ms))
     assert (error, text) == (
         ErrorCode.REQUEST_TIMED_OUT,
-        "this node has resigned, and does not know yet who leads",
+        "this node has resigned, and who leads is not known: the transfer may be made yet",
     )

@@ -15,19 +15,22 @@ Source: Raft dissertation §3.10; KIP-595 §EndQuorumEpoch.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from pykraft.config import TRANSFER_TIMEOUT_MS_MAX
 from pykraft.core.effects import AnswerWish, Report
 from pykraft.core.events import RequestReceived, TransferRequested
-from pykraft.core.messages import TransferLeadershipRequest, TransferLeadershipResponse
+from pykraft.core.messages import MAY_BE_MADE_YET, TransferLeadershipRequest, TransferLeadershipResponse
 from pykraft.core.on.requests import leader_only_error, reply
 from pykraft.core.on.voter_changes import ACCEPTED, Refusal
 from pykraft.core.replica import Replica
 from pykraft.core.serving import answer_parked
 from pykraft.core.state import Leader
 from pykraft.core.transfer import Transfer
-from pykraft.errors import ErrorCode, NotLeaderError, PykraftError, RefusedError, UsageError
+from pykraft.errors import ErrorCode, NotLeaderError, OutcomeUnknownError, PykraftError, RefusedError, UsageError
 from pykraft.types import Instant, NodeId, ReplicaKey
+
+HAS_RESIGNED: Final = f"this node has resigned, and who leads is not known: the transfer {MAY_BE_MADE_YET}"
 
 
 def on_transfer_leadership_request(
@@ -100,7 +103,7 @@ def settle_transfer(replica: Replica, now: Instant) -> None:
     if replica.epoch > transfer.epoch and replica.leader_id is not None:
         _end(replica, transfer, _outcome(replica, transfer))
     elif deadline_ms <= now.mono_ms:
-        text = _why_late(replica, transfer) if leads else "this node has resigned, and does not know yet who leads"
+        text = _why_late(replica, transfer) if leads else HAS_RESIGNED
         _end(replica, transfer, (ErrorCode.REQUEST_TIMED_OUT, text))
 
 
@@ -211,4 +214,7 @@ def _answer(replica: Replica, transfer: Transfer, error: ErrorCode, text: str | 
         return
     assert transfer.handle is not None
     what = f"transferring the leadership to node {transfer.target_id}"
-    replica.outbox.add(AnswerWish(handle=transfer.handle, error=RefusedError(what, error, text) if error else None))
+    told: PykraftError | None = RefusedError(what, error, text) if error else None
+    if text == HAS_RESIGNED:
+        told = OutcomeUnknownError(f"{what}: {text}")
+    replica.outbox.add(AnswerWish(handle=transfer.handle, error=told))

@@ -10,7 +10,7 @@ commit); Kafka ``AddVoterHandler``, ``RemoveVoterHandler``, ``UpdateVoterHandler
 from __future__ import annotations
 
 from pykraft.core.appending import advance_high_watermark, append_planned
-from pykraft.core.messages import ChangeVoterResponse
+from pykraft.core.messages import MAY_BE_MADE_YET, ChangeVoterResponse
 from pykraft.core.moves import begin_again
 from pykraft.core.on.requests import leader_only_error, reply
 from pykraft.core.replica import Replica
@@ -109,7 +109,7 @@ def end_change(replica: Replica, leader: Leader, now: Instant) -> None:
     if is_committed:
         answer_change(replica, leader, ErrorCode.NONE, None)
     elif change.deadline_ms <= now.mono_ms:
-        text = "the change was not committed in time; it may be committed yet"
+        text = f"the change was not committed in time; it {MAY_BE_MADE_YET}"
         answer_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, text)
 
 
