@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from pykraft.client import LeaderAndEpoch, Node, int_serde, text_serde
-from pykraft.errors import NotRunningError, OutcomeUnknownError, StorageError
+from pykraft.errors import NotRunningError
 from tests.client.nodes import BOTH, TIMEOUT_S, Recorder, alone, run
-from tests.server.stalling_fs import StallingFs
 
 
 class Odd:
@@ -102,57 +101,6 @@ def test_a_listener_may_propose_and_may_close_its_own_node(tmp_path: Path) -> No
         await node.initialize()
         await node.wait_closed()
         assert last.seen == ["answer"]
-
-    run(main)
-
-
-@BOTH
-def test_a_disk_that_fails_ends_the_node_and_every_call(
-    tmp_path: Path, own_thread: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fs = StallingFs()
-    monkeypatch.setattr("pykraft.server.driver.OsFs", lambda: fs)
-
-    async def main() -> None:
-        node = Node(alone(tmp_path), text_serde, own_thread=own_thread)
-        await node.initialize()
-        await node.wait_for_leader()
-        await node.propose(["a"])
-        fs.fails = True
-        with pytest.raises(OutcomeUnknownError, match="the node ended before the 1 records at offset 2") as raised:
-            await node.propose(["b"])
-        assert (raised.value.base_offset, raised.value.count) == (2, 1)
-        assert isinstance(raised.value.__cause__, StorageError)
-        with pytest.raises(StorageError, match="input/output error"):
-            await node.wait_closed()
-        with pytest.raises(NotRunningError, match=r"failed: .*input/output error"):
-            await node.propose(["c"])
-
-    run(main)
-
-
-@BOTH
-def test_a_disk_that_stalls_leaves_no_call_waiting(
-    tmp_path: Path, own_thread: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fs = StallingFs()
-    monkeypatch.setattr("pykraft.server.driver.OsFs", lambda: fs)
-    monkeypatch.setattr("pykraft.server.driver.LANE_STOP_TIMEOUT_S", 0.05)
-
-    async def main() -> None:
-        node = Node(alone(tmp_path), text_serde, own_thread=own_thread)
-        await node.initialize()
-        await node.wait_for_leader()
-        await node.propose(["a"])
-        fs.gate.clear()
-        waiting = asyncio.create_task(node.propose(["b"]))
-        await asyncio.wait_for(asyncio.to_thread(fs.is_stalled.wait, TIMEOUT_S), TIMEOUT_S)
-        await node.close()
-        with pytest.raises(OutcomeUnknownError, match="the node ended before"):
-            await waiting
-        fs.gate.set()
-        with pytest.raises(NotRunningError, match="has ended"):
-            await node.propose(["c"])
 
     run(main)
 

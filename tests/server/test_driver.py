@@ -14,7 +14,7 @@ import pytest
 
 from pykraft.config import NodeConfig
 from pykraft.errors import ConfigError, StorageError
-from pykraft.host.producers import Committed, Outcome, OutcomeUnknown
+from pykraft.host.producers import Committed, Outcome
 from pykraft.local.ports import free_ports
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.api import decode_response, encode_request
@@ -176,39 +176,6 @@ def test_a_disk_that_never_comes_back_does_not_keep_the_node(
     for thread in threading.enumerate():
         if thread.name == "pykraft-ordered-lane":
             thread.join(TIMEOUT_S)
-
-
-@pytest.mark.parametrize("is_at_work", [True, False])
-def test_the_loop_goes_on_while_a_stalled_disk_keeps_the_files_from_being_closed(
-    serve: Serve, tmp_path: Path, is_at_work: bool
-) -> None:
-    """1. The lane, or closing the log, waits for the disk; 2. the loop lets it go on, which it cannot if it waits."""
-    [config] = node_configs(tmp_path, 1)
-    fs = StallingFs()
-
-    async def main() -> None:
-        served = Served(config, fs=fs)
-        epoch, _ = await served.watcher.leader()
-        await within_time(served.propose(b"a", epoch=epoch))
-        fs.gate.clear()
-        outcome: asyncio.Future[Outcome] | None = None
-        if is_at_work:
-            outcome = served.propose(b"b", epoch=epoch)
-            while not fs.is_stalled.is_set():
-                await asyncio.wait([served.task], timeout=0.001)
-        served.node.stop(None)
-        while not fs.is_stalled.is_set():
-            await asyncio.wait([served.task], timeout=0.001)
-        await asyncio.wait([served.task], timeout=0.001)
-        if outcome is not None:
-            assert isinstance(outcome.result(), OutcomeUnknown), "nobody waits for the disk to be told"
-        fs.gate.set()
-        await served.ended()
-        again = Served(config, fs=fs)
-        await again.watcher.leader()
-        await again.leave()
-
-    serve(main)
 
 
 @pytest.mark.conformance(99)

@@ -20,7 +20,8 @@ own check allows the class that it then exempts. `SHARED_WORDS` do not count: th
 SHARED_WORDS = frozenset({"pykraft.types", "pykraft.errors", "pykraft.config"})
 JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.cli.main": (14, "the table of all commands"),
-    "pykraft.client.node": (13, "the one face of an embedded node"),
+    "pykraft.client.node": (14, "the one face of an embedded node"),
+    "pykraft.client.subscription": (13, "one listener and all that it may be given"),
     "pykraft.core.on.dispatch": (16, "the table of all messages"),
     "pykraft.host.host": (16, "the one face of all parts"),
     "pykraft.host.open": (17, "all that a start reads, in its order"),
@@ -29,7 +30,7 @@ JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.rpc.codec": (17, "the table of all RPCs"),
     "pykraft.sim.invariants": (70, "the table of all invariants"),
     "pykraft.sim.watch": (14, "whatever oracles are told of"),
-    "pykraft.sim.world": (18, "all parts of a world, put together"),
+    "pykraft.sim.world": (20, "all parts of a world, put together"),
 }
 """Modules whose one idea is to join many: how many, and why."""
 

@@ -141,6 +141,8 @@ class Snapshots:
     """In how many calls the records of one are written."""
     asked_probability: float = 0.0
     """Of each process: that its application waits to be asked, after about 100 bytes for each of these records."""
+    bystander_probability: float = 0.0
+    """Of worlds with snapshots: that each process has a second listener, which is slow and loads none."""
     given_up_probability: float = 0.05
     slice_size_bytes_max: tuple[int, ...] = (500, 4_000, 64_000)
     """Bytes of one FetchSnapshot."""

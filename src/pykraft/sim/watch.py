@@ -121,6 +121,21 @@ class Watch:
             oracle.delivered(node, batches)
         return [[] if batch.is_control else self._values(batch) for batch in batches]
 
+    def listens(self, node: Node, start_offset: int) -> None:
+        """See `Invariant`."""
+        for oracle in self._asked["listens"]:
+            oracle.listens(node, start_offset)
+
+    def overheard(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
+        """See `Invariant`."""
+        for oracle in self._asked["overheard"]:
+            oracle.overheard(node, batches)
+
+    def skipped(self, node: Node, next_offset: int, start_offset: int) -> None:
+        """See `Invariant`."""
+        for oracle in self._asked["skipped"]:
+            oracle.skipped(node, next_offset, start_offset)
+
     def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
         """See `Invariant`."""
         for oracle in self._asked["loaded"]:

@@ -16,6 +16,7 @@ from random import Random
 from pykraft.host.host import Host
 from pykraft.sim.application import Application
 from pykraft.sim.atlas import Atlas
+from pykraft.sim.bystander import Bystander
 from pykraft.sim.clock import Clock
 from pykraft.sim.faults import Faults
 from pykraft.sim.invariants import ALL, Invariant, ViolationError
@@ -109,6 +110,10 @@ class World:
         """False when some node runs, or ran, a version without them: then anybody may campaign without asking."""
         self.watch = Watch(self, oracles)
         self._ends: dict[int, int] = {}
+        listening = self._dice(seed, "bystanders")
+        has_bystanders = self.records_between and listening.random() < scenario.snapshots.bystander_probability
+        self._bystander_dice = listening if has_bystanders else None
+        self._bystanders: dict[int, Bystander] = {}
         self._touched: dict[int, Node] = {}
 
     def run(self, *, until_us: int | None = None) -> Outcome:
@@ -244,10 +249,14 @@ class World:
         application = Application(self, node)
         self.workload.serve(node, application)
         application.listen()
+        if self._bystander_dice is not None:
+            self._bystanders[node.node_id] = bystander = Bystander(self, node, self._bystander_dice)
+            bystander.listen()
 
     def ended(self, node: Node) -> None:
         """A process is gone."""
         self._ends.pop(node.node_id, None)
+        self._bystanders.pop(node.node_id, None)
         self.faults.ended(node)
 
     def delivered(self, node: Node, end_offset: int) -> None:
@@ -305,7 +314,8 @@ class World:
 
     def _has_healed(self, goal: int) -> bool:
         goal = max(goal, self.workload.acknowledged_end_offset)
-        return len(self._ends) == len(self.nodes) - len(self.absent) and min(self._ends.values()) >= goal
+        ends = [*self._ends.values(), *(bystander.end_offset for bystander in self._bystanders.values())]
+        return len(self._ends) == len(self.nodes) - len(self.absent) and min(ends) >= goal
 
 
 def partition_directory(node: Node) -> Path:

@@ -50,6 +50,7 @@ ALONE: Mapping[str, str] = {
     "MonotonicHighWatermark": "old_epochs_commit_by_counting",
     "MajorityHoldsHighWatermark": "leader_counts_what_it_has_not_flushed",
     "DeliveredOnceInOrder": "listener_begins_anew_with_each_leader",
+    "PlainListenerMissesOnlyTheCleaned": "plain_listener_goes_on_at_the_high_watermark",
     "DeliveredIsCommitted": "follower_commits_all_that_it_has",
     "CommittedAlike": "votes_ignore_the_log",
     "LeaderIsToldInTime": "leader_is_told_too_early",

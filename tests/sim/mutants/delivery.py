@@ -7,6 +7,7 @@ from typing import Any
 
 from pykraft.core.effects import NotifyLeaderChange
 from pykraft.host.delivery import Delivery, Registration
+from pykraft.host.loading import Loading
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
 
@@ -51,7 +52,46 @@ def listener_begins_anew_with_each_leader(patch: Patch) -> None:
     patch.setattr(Delivery, "leader_changed", again)
 
 
+def plain_listener_waits_below_the_log_start(patch: Patch) -> None:
+    """A listener that loads no snapshots waits for records that were cleaned away."""
+    patch.setattr(Registration, "_skip", lambda self: False)
+
+
+def plain_listener_goes_on_at_the_high_watermark(patch: Patch) -> None:
+    """A listener that fell behind the log start goes on with what is committed from now on."""
+
+    def skip(self: Registration) -> bool:
+        if self._loading.loader is not None or self._next_offset >= self._delivery.start_offset:
+            return False
+        missed_from, self._next_offset = self._next_offset, self._delivery.high_watermark
+        self._has_begun = False
+        self._loading.skipped(missed_from, self._next_offset)
+        return True
+
+    patch.setattr(Registration, "_skip", skip)
+
+
+def plain_listener_is_not_told_of_a_gap(patch: Patch) -> None:
+    """A listener that fell behind the log start goes on there, and nobody tells it what it misses."""
+    patch.setattr(Loading, "skipped", lambda self, next_offset, start_offset: None)
+
+
 MUTANTS = (
+    Mutant(
+        plant=plain_listener_waits_below_the_log_start,
+        source="ours: an outside review cleaned the log under a second listener",
+        scenario="bystanders",
+    ),
+    Mutant(
+        plant=plain_listener_goes_on_at_the_high_watermark,
+        source="Kafka consumers with auto.offset.reset=latest",
+        scenario="bystanders",
+    ),
+    Mutant(
+        plant=plain_listener_is_not_told_of_a_gap,
+        source="KIP-630 (what is below the log start is in a snapshot only)",
+        scenario="bystanders",
+    ),
     Mutant(plant=leader_is_told_too_early, source="Kafka KafkaRaftClient (fireHandleLeaderChange waits)"),
     Mutant(plant=listener_is_given_all_that_is_appended, source="Raft paper §5.3 (apply only what is committed)"),
     Mutant(plant=listener_begins_anew_with_each_leader, source="Kafka ListenerContext (a new registration restarts)"),

@@ -46,6 +46,7 @@ from pykraft.sim.invariants.one_fetch import OneFetchInFlight
 from pykraft.sim.invariants.one_voter import VotersChangeByOne
 from pykraft.sim.invariants.own_epoch import OwnEpochBeforeVoters
 from pykraft.sim.invariants.phantoms import NoPhantoms
+from pykraft.sim.invariants.plain_listener import PlainListenerMissesOnlyTheCleaned
 from pykraft.sim.invariants.prospective import NoLastingProspective
 from pykraft.sim.invariants.quarantine import DamagedTakesNoPart
 from pykraft.sim.invariants.real_damage import DamageIsReal
@@ -120,6 +121,7 @@ ALL: tuple[type[Invariant], ...] = (
     MajorityHoldsHighWatermark,
     # the application
     DeliveredOnceInOrder,
+    PlainListenerMissesOnlyTheCleaned,
     DeliveredIsCommitted,
     CommittedAlike,
     LeaderIsToldInTime,

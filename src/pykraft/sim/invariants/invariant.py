@@ -78,6 +78,15 @@ class Invariant:
     def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
         """A listener of this node was given committed batches."""
 
+    def listens(self, node: Node, start_offset: int) -> None:
+        """A plain listener of this node begins here."""
+
+    def overheard(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
+        """A plain listener of this node was given committed batches."""
+
+    def skipped(self, node: Node, next_offset: int, start_offset: int) -> None:
+        """A plain listener of this node misses these offsets, and goes on at the log start."""
+
     def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
         """A listener of this node was given a snapshot in the place of all that it stands for."""
 

@@ -1,0 +1,43 @@
+"""Which calls of listeners code runs in: those of its task, and of the tasks that this was begun in."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pykraft.client.listener_call import listener_call, open_calls
+
+
+class Called:
+    """Calls a listener."""
+
+    task: asyncio.Task[None] | None = None
+
+
+def test_outside_of_calls_there_are_none() -> None:
+    assert open_calls() == []
+
+
+def test_calls_within_calls_are_all_found_until_they_are_done() -> None:
+    outer, inner = Called(), Called()
+    with listener_call(outer):
+        with listener_call(inner):
+            assert [call.owner for call in open_calls()] == [inner, outer]
+        assert [call.owner for call in open_calls()] == [outer]
+    assert open_calls() == []
+
+
+def test_a_task_runs_in_the_call_that_began_it_as_long_as_that_is_open() -> None:
+    async def look() -> int:
+        return len(open_calls())
+
+    async def main() -> None:
+        owner = Called()
+        with listener_call(owner):
+            within = asyncio.create_task(look())
+            late = asyncio.create_task(asyncio.sleep(0, None))
+            assert await within == 1
+            left_running = asyncio.create_task(look())
+        assert await left_running == 0
+        await late
+
+    asyncio.run(main())
