@@ -71,10 +71,6 @@ _ASK_ANOTHER: Final = _LEADS_NOT | {ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUE
 _OTHER_KIND: Final = frozenset({ErrorCode.MISMATCHED_ENDPOINT_TYPE, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE})
 
 
-class _InDoubtError(UnreachableError):
-    """The leader got the request, and may have begun what it asks for; no answer says what came of it."""
-
-
 class NodeKind(Enum):
     """What the nodes of a bootstrap list are; the values are those of DescribeCluster."""
 
@@ -146,7 +142,7 @@ class Admin:
         Errors: QuorumUnavailableError when nobody answers, or nobody leads within the time; ForeignClusterError;
         UsageError when the nodes are of another kind than was said.
         """
-        cluster, answer = await self._ask_leader(DescribeQuorumRequest())
+        cluster, answer = await self._ask_leader(DescribeQuorumRequest(), doubts=[])
         assert isinstance(answer, DescribeQuorumResponse)
         assert answer.leader_id is not None
         return quorum_of(cluster.cluster_id, answer, answer.leader_id)
@@ -214,9 +210,7 @@ class Admin:
             raise OutcomeUnknownError(f"{what} {MAY_BE_MADE_YET}: {'; '.join(doubts)}; then {refused}") from refused
         return answer
 
-    async def _ask_leader(
-        self, message: Request, *, longer_ms: int = 0, doubts: list[str] | None = None
-    ) -> tuple[Cluster, Response]:
+    async def _ask_leader(self, message: Request, *, longer_ms: int = 0, doubts: list[str]) -> tuple[Cluster, Response]:
         """Search for the leader, and its answer, which may take longer than others. Errors: as `describe_quorum`.
 
         ``doubts`` gets the story of each leader that was asked and may have begun what it was asked for.
@@ -232,10 +226,8 @@ class Admin:
                 try:
                     cluster = await self._cluster_at(node)
                     was_somebody_there = True
-                    return cluster, await self._answer_of_leader(cluster, node, message, longer_ms)
+                    return cluster, await self._answer_of_leader(cluster, node, message, longer_ms, doubts)
                 except UnreachableError as error:
-                    if isinstance(error, _InDoubtError) and doubts is not None:
-                        doubts.append(str(error))
                     if node not in problems or loop.time() < self._deadline_s:  # else only our own time was over
                         problems[node] = (
                             error.problem if error.endpoint == node else f"names a leader that fails: {error}"
@@ -284,8 +276,13 @@ class Admin:
                 self._nodes.append(endpoint)
         return found
 
-    async def _answer_of_leader(self, cluster: Cluster, node: Endpoint, message: Request, longer_ms: int) -> Response:
-        """The answer of the leader that ``node`` named. Errors: UnreachableError, also of one that does not lead."""
+    async def _answer_of_leader(
+        self, cluster: Cluster, node: Endpoint, message: Request, longer_ms: int, doubts: list[str]
+    ) -> Response:
+        """The answer of the leader that ``node`` named. Errors: UnreachableError, also of one that does not lead.
+
+        ``doubts`` gets its story when the leader got the request, and no answer says what came of it.
+        """
         leader = node
         if self._kind is NodeKind.CONTROLLER:
             if cluster.leader_id is None:
@@ -301,13 +298,14 @@ class Admin:
         try:
             answer = (await connection.ask(message, self._me(), timeout_ms=timeout_ms)).message
         except UnreachableError as error:
+            doubts.append(str(error))
             del self._connections[leader]
-            raise _InDoubtError(error.endpoint, error.problem) from error
+            raise
         code = answer.error
         is_change = isinstance(answer, ChangeVoterResponse | TransferLeadershipResponse)
         if code in (_LEADS_NOT if is_change else _ASK_ANOTHER):
             if _may_be_made_yet(answer):
-                raise _InDoubtError(leader, "it leads no more, and had begun")
+                doubts.append(f"{leader}: it leads no more, and had begun")
             raise UnreachableError(leader, f"it does not lead ({error_name(code)})")
         if code and not is_change:
             raise UnreachableError(leader, f"it answers {type(message).__name__} with {error_name(code)}")
