@@ -61,7 +61,8 @@ def test_a_snapshot_has_a_header_the_voters_and_a_footer(
     writer.append(iter(["d"]))
     size_bytes = writer.freeze()
     assert writer.is_frozen
-    data = fs.read(checkpoint_path(DIRECTORY, ID))
+    file = fs.open(checkpoint_path(DIRECTORY, ID))
+    data = file.pread(file.size(), 0)
     assert len(data) == size_bytes
     assert content(data) == [expected, [b"a", b"bc", b"d"], [FOOTER]]
     offset = 0
