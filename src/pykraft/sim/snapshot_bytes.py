@@ -14,7 +14,7 @@ from pykraft.errors import ProtocolError, UsageError
 from pykraft.protocol.batch import check_crc, read_header
 from pykraft.protocol.records import decode_control, decode_values
 from pykraft.sim.state import State
-from pykraft.types import SnapshotFooter, SnapshotHeader
+from pykraft.types import ControlRecord, KRaftVoters, SnapshotFooter, SnapshotHeader, VoterSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,13 +24,15 @@ class SnapshotContent:
     state: State
     epoch: int
     is_whole: bool
+    voters: VoterSet | None = None
+    """What it says of the voters; None when it says nothing."""
 
 
 @lru_cache(maxsize=64)
 def read_snapshot(content: bytes) -> SnapshotContent | None:
     """What these bytes say; None when they are no sequence of sound batches, of one epoch and without a gap."""
     values: list[bytes] = []
-    kinds: list[type] = []
+    controls: list[ControlRecord] = []
     epochs: set[int] = set()
     position = next_offset = 0
     try:
@@ -41,7 +43,7 @@ def read_snapshot(content: bytes) -> SnapshotContent | None:
                 return None
             batch = content[position : position + header.size_bytes]
             if header.is_control:
-                kinds += map(type, decode_control(batch))
+                controls += decode_control(batch)
             else:
                 values += decode_values(batch)
             epochs.add(header.epoch)
@@ -51,5 +53,7 @@ def read_snapshot(content: bytes) -> SnapshotContent | None:
         return None
     if len(epochs) != 1:
         return None
+    kinds = [type(record) for record in controls]
+    voters = next((record.voters for record in controls if isinstance(record, KRaftVoters)), None)
     is_whole = kinds[:1] == [SnapshotHeader] and kinds[-1:] == [SnapshotFooter]
-    return SnapshotContent(state=state, epoch=epochs.pop(), is_whole=is_whole)
+    return SnapshotContent(state=state, epoch=epochs.pop(), is_whole=is_whole, voters=voters)

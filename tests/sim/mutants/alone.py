@@ -39,6 +39,7 @@ ALONE: Mapping[str, str] = {
     "SnapshotIsDurable": "snapshot_is_not_synced",
     "SnapshotIsCommitted": "snapshot_is_taken_above_the_high_watermark",
     "SnapshotsAlike": "snapshot_has_a_batch_for_each_call",
+    "SnapshotNamesItsVoters": "snapshot_names_the_voters_behind_its_end",
     "NextSliceFollows": "download_goes_on_at_the_last_whole_batch",
     "LeaderNeverLoadsSnapshot": "leader_is_told_while_it_loads",
     "PersistedIsDurable": "append_is_not_flushed",

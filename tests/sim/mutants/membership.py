@@ -180,6 +180,18 @@ def voters_of_an_installed_snapshot_are_forgotten(patch: Patch) -> None:
     patch.setattr(Membership, "replace_by", lambda self, snapshot_end, records: replace_by(self, snapshot_end, ()))
 
 
+def snapshot_names_the_voters_behind_its_end(patch: Patch) -> None:
+    """A snapshot names the voter set of a record that stands where it ends, and may be cut off again."""
+    voters_at = Membership.voters_at
+    patch.setattr(Membership, "voters_at", lambda self, offset: voters_at(self, Offset(offset + 1)))
+
+
+def snapshot_forgets_the_voters_before_its_end(patch: Patch) -> None:
+    """With a snapshot the history begins at its end, where a change that is not committed may stand, and not before."""
+    forget_before = Membership.forget_before
+    patch.setattr(Membership, "forget_before", lambda self, offset: forget_before(self, Offset(offset + 1)))
+
+
 def leaders_that_remove_themselves_are_strangers(patch: Patch) -> None:
     """A follower gives up a leader that the newest voter set does not name, though that is not committed yet."""
     patch.setattr(Membership, "was_voter", lambda self, node_id, committed_end: False)
@@ -220,6 +232,16 @@ MUTANTS = (
         plant=leaders_that_remove_themselves_are_strangers,
         source="ours, nearly; Raft dissertation §4.2.2",
         scenario="voters",
+    ),
+    Mutant(
+        plant=snapshot_names_the_voters_behind_its_end,
+        source="Kafka KRaftControlRecordStateMachine.voterSetAtOffset",
+        scenario="voters,snapshots",
+    ),
+    Mutant(
+        plant=snapshot_forgets_the_voters_before_its_end,
+        source="ours, planted from outside; Kafka VoterSetHistory.truncateOldEntries",
+        scenario="voters,snapshots",
     ),
     Mutant(plant=bootstrap_voters_are_not_copied, source="KIP-853 §Bootstrapping", scenario="voters"),
     Mutant(

@@ -58,6 +58,7 @@ from pykraft.sim.invariants.single_leader import SingleLeader
 from pykraft.sim.invariants.snapshot_alike import SnapshotsAlike
 from pykraft.sim.invariants.snapshot_committed import SnapshotIsCommitted
 from pykraft.sim.invariants.snapshot_durable import SnapshotIsDurable
+from pykraft.sim.invariants.snapshot_voters import SnapshotNamesItsVoters
 from pykraft.sim.invariants.spoken_epoch import EpochIsDurableFirst
 from pykraft.sim.invariants.stable_leadership import StableLeadership
 from pykraft.sim.invariants.stays_up import NodesStayUp
@@ -108,6 +109,7 @@ ALL: tuple[type[Invariant], ...] = (
     SnapshotIsDurable,
     SnapshotIsCommitted,
     SnapshotsAlike,
+    SnapshotNamesItsVoters,
     NextSliceFollows,
     LeaderNeverLoadsSnapshot,
     # durability

@@ -1,0 +1,43 @@
+"""A snapshot names the voters that are in force at its end in the committed log.
+
+Not those of a record that stands where it ends, or behind: that one may be cut off again. And not older ones: who
+installs the snapshot has nothing else to know them from.
+
+Source: KIP-853 §Snapshots; Kafka ``KRaftControlRecordStateMachine.voterSetAtOffset``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.snapshot_bytes import read_snapshot
+
+if TYPE_CHECKING:
+    from pykraft.sim.node import Node
+    from pykraft.sim.view import View
+    from pykraft.types import OffsetAndEpoch
+
+
+class SnapshotNamesItsVoters(Invariant):
+    """The voters in a frozen snapshot are those of the newest committed record before its end."""
+
+    def changed(self, node: Node, was: View, now: View) -> None:
+        """Look at snapshots that are new here."""
+        if now.snapshots == was.snapshots:
+            return
+        for snapshot_id in now.snapshots:
+            if snapshot_id not in was.snapshots:
+                self._look(node, snapshot_id)
+
+    def _look(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
+        content = self.world.durable_snapshot(node, snapshot_id)
+        found = None if content is None else read_snapshot(content)
+        if found is None:
+            return
+        before = [each for each in self.world.electorate.records if each.offset < snapshot_id.offset]
+        newest = next((each for each in reversed(before) if self.world.members.is_committed(each.entry)), None)
+        if newest is not None and found.voters != newest.voters:
+            named = None if found.voters is None else [*found.voters.ids]
+            seen = f"node {node.node_id} has a snapshot up to {snapshot_id.offset} that names the voters {named}"
+            raise self.violated(f"{seen}; at {newest.offset} they are {[*newest.voters.ids]}, and that is committed")
