@@ -83,11 +83,34 @@ def test_the_longest_silent_observer_makes_room() -> None:
     progress = Progress(voter_set(1))
     for number in range(OBSERVERS_MAX):
         observer = ReplicaKey(NodeId(9), Uuid(number.to_bytes(16, "big")))
-        progress.of(observer).fetched(Offset(0), Offset(0), later(1_000 - number % 1_000))
+        progress.of(observer).fetched(Offset(0), Offset(0), later(number))
+    first, second = (ReplicaKey(NodeId(9), Uuid(number.to_bytes(16, "big"))) for number in (0, 1))
+    progress.of(first).fetched(Offset(0), Offset(0), later(1_000))
     progress.of(key(8)).fetched(Offset(0), Offset(0), later(1_000))
-    kept = progress.observers(later(1_000))
+    kept = [observer.key for observer in progress.observers(later(1_000))]
     assert len(kept) == OBSERVERS_MAX
-    assert ReplicaKey(NodeId(9), Uuid((999).to_bytes(16, "big"))) not in [observer.key for observer in kept]
+    assert first in kept, "it fetched again"
+    assert second not in kept
+
+
+def test_observers_that_nobody_knows_cost_no_search() -> None:
+    """A search among those that are there for each of 20,000 new ids would compare millions."""
+    compared = 0
+
+    class Counted(bytes):
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return bytes.__eq__(self, other)
+
+        __hash__ = bytes.__hash__
+
+    progress = Progress(voter_set(1))
+    for number in range(20 * OBSERVERS_MAX):
+        observer = ReplicaKey(NodeId(9), Uuid(Counted(number.to_bytes(16, "big"))))
+        progress.of(observer).fetched(Offset(0), Offset(0), later(number))
+    assert progress.observers_count(later(0)) == OBSERVERS_MAX
+    assert compared < 20 * OBSERVERS_MAX
 
 
 @pytest.mark.conformance(93)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.protocol.compression import Compression, decompress
+from pykraft.protocol.compression import FRAMES_MAX, Compression, decompress
 
 XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 CODECS = [codec for codec in Compression if codec is not Compression.NONE]
@@ -126,3 +126,37 @@ def test_a_small_snappy_block_cannot_promise_much() -> None:
 def test_bad_snappy_framing_says_where(rest: str, problem: str) -> None:
     with pytest.raises(ProtocolError, match=problem):
         decompress(Compression.SNAPPY, XERIAL_HEADER + bytes.fromhex(rest))
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.ZSTD])
+def test_more_members_or_frames_than_any_producer_writes_are_refused(codec: Compression) -> None:
+    empty = compress(codec, b"")
+    assert decompress(codec, compress(codec, b"x") + empty * (FRAMES_MAX - 2) + compress(codec, b"y")) == b"xy"
+    with pytest.raises(ProtocolError, match=f"more than {FRAMES_MAX}") as caught:
+        decompress(codec, empty * (FRAMES_MAX + 1))
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+def zstd_frame(descriptor: int, *blocks: bytes) -> bytes:
+    """A frame with what its descriptor says it has, and a window of 1 KiB where that is asked for."""
+    is_single = descriptor >> 5 & 1
+    content = ((bytes(is_single)), bytes(2), bytes(4), bytes(8))[descriptor >> 6]
+    window = b"" if is_single else b"\0"
+    checksum = bytes(4) if descriptor & 4 else b""
+    head = b"\x28\xb5\x2f\xfd" + bytes([descriptor]) + window + bytes((0, 1, 2, 4)[descriptor & 3]) + content
+    return head + b"".join(blocks) + checksum
+
+
+@pytest.mark.parametrize("descriptor", [0, 1, 2, 3, 4, 0x20, 0x24, 0x40, 0x60, 0x80, 0xA0, 0xC0, 0xE0, 0xE7])
+def test_frames_of_zstd_are_counted_by_their_headers(descriptor: int) -> None:
+    raw, rle, last = b"\x10\0\0ab", b"\x22\0\0x", b"\x01\0\0"
+    frame = zstd_frame(descriptor, raw, rle, last)
+    with pytest.raises(ProtocolError, match=f"more than {FRAMES_MAX} frames"):
+        decompress(Compression.ZSTD, frame * (FRAMES_MAX + 1))
+
+
+def test_frames_of_zstd_that_are_skipped_count_too() -> None:
+    skipped = struct.pack("<II", 0x184D2A57, 3) + b"abc"
+    assert decompress(Compression.ZSTD, skipped + compress(Compression.ZSTD, b"x")) == b"x"
+    with pytest.raises(ProtocolError, match=f"more than {FRAMES_MAX} frames"):
+        decompress(Compression.ZSTD, skipped * (FRAMES_MAX + 1))

@@ -382,3 +382,17 @@ def test_damage_can_be_looked_at() -> None:
     damaged = bytearray(LEADER_CHANGE_BATCH)
     damaged[17] ^= 1
     assert decode_records(damaged, verify_crc=False) == decode_records(LEADER_CHANGE_BATCH)
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Compression if codec is not Compression.NONE])
+def test_a_compressed_control_batch_is_refused_unread(codec: Compression) -> None:
+    plain = encode_control_batch([KRaftVersion(1)], base_offset=Offset(3), epoch=Epoch(2), timestamp_ms=1)
+    checked = struct.pack(">h", struct.unpack_from(">h", plain, 21)[0] | codec) + plain[23:HEADER_SIZE_BYTES]
+    checked += b"garbage of that codec"
+    sized = plain[:8] + struct.pack(">i", 9 + len(checked)) + plain[12:17]
+    compressed = sized + struct.pack(">I", crc32c(checked)) + checked
+    assert read_header(compressed).compression is codec
+    for read in (decode_control, lambda batch: list(membership_records(batch))):
+        with pytest.raises(ProtocolError, match="a control batch is never compressed") as caught:
+            read(compressed)
+        assert caught.value.code is ErrorCode.INVALID_RECORD

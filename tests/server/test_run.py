@@ -17,8 +17,7 @@ import pytest
 
 from pykraft.client.journal import Acknowledged, Event, Led, Started, Stopped, parse_event
 from pykraft.errors import UsageError
-from pykraft.server.driver import ACCEPTED_MAX
-from pykraft.server.run import OWN_DESCRIPTORS, ServerOptions, accepted_max, loop_factory, serve
+from pykraft.server.run import ServerOptions, loop_factory, serve
 from pykraft.server.workload import Load
 from tests.server.nodes import QUICK, TIMEOUT_S, node_configs
 
@@ -129,31 +128,3 @@ def test_the_loop_is_the_fast_one_where_it_is_installed(monkeypatch: pytest.Monk
     assert loop_factory("auto") is asyncio.new_event_loop
     with pytest.raises(UsageError, match="--loop uvloop"):
         loop_factory("uvloop")
-
-
-@pytest.mark.parametrize(
-    ("soft", "hard", "accepted", "asks_for"),
-    [
-        (256, 256, 256 - OWN_DESCRIPTORS, 256),
-        (256, 1_000, 1_000 - OWN_DESCRIPTORS, 1_000),
-        (1_024, 1_048_576, ACCEPTED_MAX, ACCEPTED_MAX + OWN_DESCRIPTORS),
-        (1_024, resource.RLIM_INFINITY, ACCEPTED_MAX, ACCEPTED_MAX + OWN_DESCRIPTORS),
-        (1_048_576, 1_048_576, ACCEPTED_MAX, None),
-        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, ACCEPTED_MAX, None),
-    ],
-)
-def test_clients_are_as_many_as_the_process_may_have_descriptors_for(
-    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, accepted: int, asks_for: int | None
-) -> None:
-    asked: list[tuple[int, int]] = []
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
-    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
-    assert accepted_max() == accepted
-    assert asked == ([] if asks_for is None else [(asks_for, hard)])
-
-
-def test_too_few_descriptors_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, OWN_DESCRIPTORS))
-    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: None)
-    with pytest.raises(UsageError, match="ulimit -n"):
-        accepted_max()

@@ -15,8 +15,8 @@ from pykraft.core.answer_pace import AnswerPace
 from pykraft.types import Instant, NodeId, Offset, ReplicaKey, VoterSet
 
 OBSERVER_SESSION_MS = 300_000
-OBSERVERS_MAX = 10_000
-"""Observers remembered at one time; the longest silent one makes room."""
+OBSERVERS_MAX = 1_000
+"""Observers remembered at one time, as many as connections; the longest silent one makes room."""
 
 
 ANSWER_SHARE_MIN = 64
@@ -91,16 +91,19 @@ class Progress:
 
     def __init__(self, voters: VoterSet) -> None:
         self.voters = {voter.key.id: ReplicaProgress(key=voter.key) for voter in voters.voters}
-        self._observers: dict[ReplicaKey, ReplicaProgress] = {}
+        self._observers: dict[ReplicaKey, ReplicaProgress] = {}  # in the order of their newest Fetches
 
     def of(self, key: ReplicaKey) -> ReplicaProgress:
-        """The entry of this replica; an observer not known before gets one."""
+        """The entry of a replica that fetches now; an observer not known before gets one."""
         voter = self.voters.get(key.id)
         if voter is not None and voter.key.matches(key):
             return voter
-        if key not in self._observers and len(self._observers) >= OBSERVERS_MAX:
-            del self._observers[min(self._observers.values(), key=_last_fetch).key]
-        return self._observers.setdefault(key, ReplicaProgress(key=key))
+        # Whoever fetches goes to the end, so the longest silent one is the first: whoever makes up ids costs no search.
+        found = self._observers.pop(key, None) or ReplicaProgress(key=key)
+        self._observers[key] = found
+        if len(self._observers) > OBSERVERS_MAX:
+            del self._observers[next(iter(self._observers))]
+        return found
 
     def change_voters(self, voters: VoterSet) -> None:
         """Another set is in force: who joins it brings what it fetched so far, who leaves it goes on as an observer."""
@@ -156,10 +159,6 @@ class Progress:
             )
         )
         return tuple(replica.key for replica in others)
-
-
-def _last_fetch(replica: ReplicaProgress) -> int:
-    return replica.fetched_mono_ms or 0
 
 
 def _key_order(key: ReplicaKey) -> tuple[NodeId, bytes]:

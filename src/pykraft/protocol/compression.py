@@ -5,10 +5,10 @@ A batch's attributes name one of five codecs; its records (never its header) are
 | bits 0-2 | codec | stream |
 |---|---|---|
 | 0 | none | the records |
-| 1 | gzip | RFC 1952, one or more members |
+| 1 | gzip | RFC 1952, one or more members, at most `FRAMES_MAX` |
 | 2 | snappy | one raw block, or xerial framing |
 | 3 | lz4 | LZ4 frames |
-| 4 | zstd | RFC 8878 frames |
+| 4 | zstd | RFC 8878 frames, at most `FRAMES_MAX` |
 
 Xerial framing: magic ``82 53 4e 41 50 50 59 00``, int32 version, int32 oldest reader that will do; then per block an
 int32 length and a raw block.
@@ -45,6 +45,12 @@ _LZ4_EXPANSION_MAX: Final = 255
 """One byte lengthens a match by at most 255."""
 _ZSTD_EXPANSION_MAX: Final = 32_768
 """A block takes at least 4 bytes and gives at most 128 KiB."""
+FRAMES_MAX: Final = 64
+"""Members of gzip or frames of zstd in one batch: producers write one. An empty one costs as much as a full one."""
+_ZSTD_HEADER: Final = struct.Struct("<II")
+_ZSTD_MAGIC: Final = 0xFD2FB528
+_ZSTD_SKIPPABLE_MAGIC: Final = 0x184D2A50
+_ZSTD_RLE: Final = 1
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_SIZE_BYTES: Final = 16
 _GZIP_WINDOW_BITS: Final = 16 + zlib.MAX_WBITS
@@ -76,6 +82,7 @@ def decompress(compression: Compression, data: Buffer, *, size_bytes_max: int = 
         case Compression.LZ4:
             return _grow("lz4", data, cramjam.lz4.decompress_into, _LZ4_EXPANSION_MAX, size_bytes_max)
         case Compression.ZSTD:
+            _check_zstd_frames(memoryview(data))
             return _grow("zstd", data, cramjam.zstd.decompress_into, _ZSTD_EXPANSION_MAX, size_bytes_max)
         case _:
             assert_never(compression)
@@ -94,6 +101,8 @@ def _gunzip(data: Buffer, size_bytes_max: int) -> bytes:
     room = size_bytes_max
     rest = data
     while rest or not members:
+        if len(members) >= FRAMES_MAX:  # each copies what follows it
+            raise _refusal("gzip", f"more than {FRAMES_MAX} members")
         member = zlib.decompressobj(_GZIP_WINDOW_BITS)
         try:
             members.append(member.decompress(rest, room + 1))
@@ -106,6 +115,43 @@ def _gunzip(data: Buffer, size_bytes_max: int) -> bytes:
             raise _refusal("gzip", "the stream is cut off")
         rest = member.unused_data
     return b"".join(members)
+
+
+def _check_zstd_frames(data: memoryview) -> None:
+    """Count frames by their headers and blocks, and nothing inside of them; what is malformed is left to the library.
+
+    Errors: CORRUPT_MESSAGE for more frames than any producer writes.
+    """
+    position = 0
+    for _ in range(FRAMES_MAX):
+        found = _zstd_frame_end(data, position)
+        if found is None or found >= len(data):
+            return
+        position = found
+    raise _refusal("zstd", f"more than {FRAMES_MAX} frames")
+
+
+def _zstd_frame_end(data: memoryview, position: int) -> int | None:
+    """Where the frame that begins here ends, by RFC 8878 §3.1; None when it does not end, or is none."""
+    if position + _ZSTD_HEADER.size > len(data):
+        return None
+    magic, size_bytes = _ZSTD_HEADER.unpack_from(data, position)
+    if magic & ~0xF == _ZSTD_SKIPPABLE_MAGIC:
+        return position + _ZSTD_HEADER.size + int(size_bytes)
+    if magic != _ZSTD_MAGIC:
+        return None
+    descriptor = data[position + 4]
+    is_single = descriptor >> 5 & 1
+    content_size_bytes = (is_single, 2, 4, 8)[descriptor >> 6]
+    position += 5 + (1 - is_single) + (0, 1, 2, 4)[descriptor & 3] + content_size_bytes
+    is_last = 0
+    while not is_last:
+        if position + 3 > len(data):
+            return None
+        block = int.from_bytes(data[position : position + 3], "little")
+        is_last, kind = block & 1, block >> 1 & 3
+        position += 3 + (1 if kind == _ZSTD_RLE else block >> 3)
+    return position + (4 if descriptor & 4 else 0)
 
 
 def _unsnappy(data: memoryview, size_bytes_max: int) -> bytes:

@@ -100,11 +100,14 @@ def encode_control_batch(
 def decode_control(batch: Buffer) -> list[ControlRecord]:
     """The records of one control batch.
 
-    Errors: those of `decode_records`; INVALID_RECORD for a data batch, and for a record that is not one of Raft's.
+    Errors: those of `decode_records`; INVALID_RECORD for a data batch, a compressed one, and for a record that is not
+    one of Raft's.
     """
     header = read_header(batch)
     if not header.is_control:
         raise ProtocolError("a data batch holds no control records", ErrorCode.INVALID_RECORD)
+    if header.compression is not Compression.NONE:  # no Kafka writes them, and a small one could take much to read
+        raise ProtocolError("a control batch is never compressed", ErrorCode.INVALID_RECORD)
     return [decode_control_value(record.key, record.value) for record in decode_records(batch)]
 
 

@@ -31,14 +31,12 @@ from pykraft.log.os_fs import OsFs
 from pykraft.server.binding import listening_sockets, port_of
 from pykraft.server.clock import now
 from pykraft.server.lanes import BulkThread, OrderedThread
-from pykraft.server.links import HELD_SIZE_BYTES_MAX, REQUEST_SIZE_BYTES_MAX, LinkLimits, Links
+from pykraft.server.links import LinkLimits, Links
 from pykraft.server.metrics import LoopWatch
 from pykraft.server.prometheus import PrometheusEndpoint
 from pykraft.types import Buffer, Endpoint, Io
 
 T = TypeVar("T")
-ACCEPTED_MAX: Final = 1_000
-"""Connections that clients may hold at one time."""
 LAG_PERIOD_S: Final = 0.1
 SHUTDOWN_TIMEOUT_MS: Final = 5_000
 LANE_STOP_TIMEOUT_S: Final = 5.0
@@ -55,14 +53,15 @@ class Driver:
         loop: asyncio.AbstractEventLoop,
         *,
         fs: Fs | None = None,
-        accepted_max: int = ACCEPTED_MAX,
+        accepted_max: int | None = None,
         sockets: Mapping[str, Sequence[socket.socket]] | None = None,
         is_guest: bool = False,
     ) -> None:
         """Opens the log directory and recovers; nothing is listened to yet.
 
         ``sockets`` listen already for the listeners of these names, and are this driver's from now on. A guest leaves
-        the loop's exception handler as it is: the loop is the application's.
+        the loop's exception handler as it is: the loop is the application's. ``accepted_max`` clients may connect
+        (None: `pykraft.server.descriptors.ACCEPTED_MAX`), and fewer where the process has few descriptors.
 
         Errors: whatever `Host.open` raises: ConfigError, ForeignDirectoryError, CorruptionError, StorageError.
         """
@@ -77,15 +76,7 @@ class Driver:
         self.host = Host.open(fs or OsFs(), self, config, rng=Random())
         self._ordered = OrderedThread(loop, self.host.lane, done=self._durable, failed=self.fail)
         self._bulk = BulkThread(loop, failed=self.fail)
-        limits = LinkLimits(
-            request_size_bytes_max=min(config.request_size_bytes_max, REQUEST_SIZE_BYTES_MAX),
-            answer_size_bytes_max=config.answer_size_bytes_max,
-            held_size_bytes_max=max(HELD_SIZE_BYTES_MAX, 2 * config.answer_size_bytes_max),
-            idle_ms_max=config.connections_idle_ms_max,
-            dial_ms_max=config.raft.request_timeout_ms,
-            accepted_max=accepted_max,
-        )
-        self._links = Links(loop, self, limits)
+        self._links = Links(loop, self, LinkLimits.of(config, accepted_max))
         self._loop_watch = LoopWatch()
         self._prometheus: PrometheusEndpoint | None = None
 

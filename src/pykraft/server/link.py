@@ -73,6 +73,8 @@ class Link(asyncio.Protocol):
         """Loop time at which the peer was heard of last."""
         self.unsent_since_s = 0.0
         """Loop time since when it has something to read, if it has."""
+        self.descriptor = -1
+        """Number that the system gave the connection."""
         self.is_open = False
         self._owner = owner
         self._loop = loop
@@ -152,6 +154,7 @@ class Link(asyncio.Protocol):
         stream.set_write_buffer_limits(high=WRITE_BUFFER_SIZE_BYTES_MAX)
         raw = stream.get_extra_info("socket")
         if raw is not None:
+            self.descriptor = raw.fileno()
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._owner.link_made(self)
 

@@ -22,7 +22,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from pykraft.config import NodeConfig
 from pykraft.host.ports import ConnectionId
+from pykraft.server.descriptors import ACCEPTED_MAX, UNLIMITED, descriptor_max
 from pykraft.server.link import Link
 from pykraft.server.names import Names
 from pykraft.types import Buffer, Endpoint
@@ -79,7 +81,21 @@ class LinkLimits:
     dial_ms_max: int
     accepted_max: int
     held_size_bytes_max: int = HELD_SIZE_BYTES_MAX
+    descriptor_max: int = UNLIMITED
     unsent_size_bytes_max: int = UNSENT_SIZE_BYTES_MAX
+
+    @classmethod
+    def of(cls, config: NodeConfig, accepted_max: int | None = None) -> LinkLimits:
+        """Those of this configuration in this process."""
+        return cls(
+            request_size_bytes_max=min(config.request_size_bytes_max, REQUEST_SIZE_BYTES_MAX),
+            answer_size_bytes_max=config.answer_size_bytes_max,
+            held_size_bytes_max=max(HELD_SIZE_BYTES_MAX, 2 * config.answer_size_bytes_max),
+            idle_ms_max=config.connections_idle_ms_max,
+            dial_ms_max=config.raft.request_timeout_ms,
+            accepted_max=ACCEPTED_MAX if accepted_max is None else accepted_max,
+            descriptor_max=descriptor_max(),
+        )
 
 
 class Links:
@@ -182,11 +198,13 @@ class Links:
             self._links[link.connection] = link
             self._user.link_connected(link.connection)
             return
-        if len(self._accepted) >= self._limits.accepted_max:
+        count = len(self._accepted)
+        if count >= self._limits.accepted_max or (count and link.descriptor > self._limits.descriptor_max):
             silent = min(self._accepted.values(), key=lambda each: each.heard_s)
-            self._end(
-                silent, f"{self._limits.accepted_max} connections are open, and it was silent for the longest time"
-            )
+            self._end(silent, f"{count} connections are open, and it was silent for the longest time")
+        elif link.descriptor > self._limits.descriptor_max:  # others in this process have them all
+            link.abort()
+            return
         self._links[link.connection] = self._accepted[link.connection] = link
         self._user.link_accepted(link.connection, link.listener)
 

@@ -11,7 +11,6 @@ import asyncio
 import gc
 import logging
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -21,13 +20,12 @@ from typing import Final
 from pykraft.config import NodeConfig
 from pykraft.errors import UsageError
 from pykraft.server.ack_pipe import AckPipe
-from pykraft.server.driver import ACCEPTED_MAX, Driver
+from pykraft.server.descriptors import accepted_max
+from pykraft.server.driver import Driver
 from pykraft.server.workload import RUN_ID_SIZE_BYTES, Load, Workload
 
 SWITCH_INTERVAL_S: Final = 0.0005
 """How long the loop may hold the interpreter while a lane thread waits for it."""
-OWN_DESCRIPTORS: Final = 200
-"""Descriptors kept for files, listening sockets and peers; clients share the others."""
 
 logger = logging.getLogger("pykraft")
 
@@ -66,22 +64,6 @@ def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
         return asyncio.new_event_loop
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
-
-
-def accepted_max() -> int:
-    """How many clients this process has descriptors for; asks the system for as many as it may have.
-
-    Errors: UsageError when there are too few for a node alone.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = ACCEPTED_MAX + OWN_DESCRIPTORS
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    most = wanted if soft == resource.RLIM_INFINITY else min(wanted, soft)
-    if most <= OWN_DESCRIPTORS:
-        raise UsageError(f"the process may open {most} files only; ulimit -n must be more than {OWN_DESCRIPTORS}")
-    return most - OWN_DESCRIPTORS
 
 
 async def _serve(config: NodeConfig, options: ServerOptions) -> None:
