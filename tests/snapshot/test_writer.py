@@ -84,7 +84,8 @@ def test_a_snapshot_may_be_empty_and_the_bootstrap_one_is() -> None:
     writer = begin(fs, snapshot_id=BOOTSTRAP_ID)
     assert writer.last_contained_log_offset == -1
     writer.freeze()
-    data = fs.read(DIRECTORY / "00000000000000000000-0000000000.checkpoint")
+    file = fs.open(DIRECTORY / "00000000000000000000-0000000000.checkpoint")
+    data = file.pread(file.size(), 0)
     assert content(data) == [[HEADER], [FOOTER]]
 
 
