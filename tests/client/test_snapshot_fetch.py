@@ -99,22 +99,50 @@ def test_it_goes_on_where_the_connection_broke() -> None:
     with_log(main)
 
 
-def test_another_leader_serves_another_file() -> None:
+def test_a_slice_of_another_epoch_is_not_taken_whoever_learned_of_it() -> None:
+    """The answer is right for its request, and the epoch that the fetch began in is over."""
+
     async def main(log: ScriptedLog) -> None:
         with_snapshot(log)
+        fetching = Fetching(log)
+
+        def serve(node_id: int, body: Body) -> Answer:
+            if len(positions(log)) == 2:
+                fetching.leader._search.epoch = Epoch(log.epoch + 1)
+            return log.serve_slice(node_id, body)
+
+        log.answer_slice = serve
+        assert await fetching.fetch() is None
+        assert positions(log) == [0, SLICE]
+        await fetching.close()
+
+    with_log(main)
+
+
+@pytest.mark.parametrize("slices", [1, 2, 3])
+def test_another_leader_serves_another_file_of_the_same_id_and_size(slices: int) -> None:
+    """Two nodes cut one state into batches at different places: slices of both make no snapshot."""
+
+    async def main(log: ScriptedLog) -> None:
+        with_snapshot(log)
+        others = small_batches(salt=100)
+        assert len(others) == len(log.snapshot)
 
         def once(node_id: int, body: Body) -> Answer:
-            if len(positions(log)) == 3:
+            if len(positions(log)) == slices + 1:
                 log.answer_slice = log.serve_slice
                 log.lead(3)
+                log.snapshot = others
             return log.serve_slice(node_id, body)
 
         log.answer_slice = once
         fetching = Fetching(log)
         assert await fetching.fetch() is None
+        asked = len(positions(log))
         path = await fetching.fetch()
         assert path is not None
-        assert positions(log)[0] == 0
+        assert path.read_bytes() == others
+        assert positions(log)[asked] == 0, "nothing of the former leader's file is gone on with"
         await fetching.close()
 
     with_log(main)

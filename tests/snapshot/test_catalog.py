@@ -72,6 +72,15 @@ def test_one_that_is_fetched_is_kept_until_nobody_asks_any_more() -> None:
     assert expired(catalog, mono_ms=8) == []
 
 
+@pytest.mark.conformance(110)
+def test_one_that_is_fetched_slowly_is_kept_for_as_long_as_that_takes() -> None:
+    _, catalog = three()
+    for second in range(5 * 60):
+        catalog.read(FIRST, 0, 10, mono_ms=second * 1_000)
+        assert expired(catalog, mono_ms=second * 1_000 + 500) == []
+    assert expired(catalog, mono_ms=(5 * 60 - 1) * 1_000 + Retention().interval_ms) == [FIRST, SECOND]
+
+
 @pytest.mark.conformance(106)
 def test_what_is_retired_is_gone_and_cannot_be_asked_for() -> None:
     fs, catalog = three()

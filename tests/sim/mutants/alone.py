@@ -41,6 +41,7 @@ ALONE: Mapping[str, str] = {
     "SnapshotsAlike": "snapshot_has_a_batch_for_each_call",
     "SnapshotNamesItsVoters": "snapshot_names_the_voters_behind_its_end",
     "NextSliceFollows": "download_goes_on_at_the_last_whole_batch",
+    "SnapshotInUseStays": "snapshot_is_in_use_for_one_period",
     "LeaderNeverLoadsSnapshot": "leader_is_told_while_it_loads",
     "PersistedIsDurable": "append_is_not_flushed",
     "FetchIsDurableFirst": "fetch_does_not_wait_for_its_append",

@@ -8,8 +8,10 @@ from pykraft.core.effects import AppendDownload, NotifyLeaderChange
 from pykraft.core.on import download
 from pykraft.host.delivery import Delivery, Registration
 from pykraft.snapshot.batches import BatchStream
+from pykraft.snapshot.catalog import Catalog, Slice
 from pykraft.snapshot.download import Download
 from pykraft.snapshot.raw_writer import RawWriter
+from pykraft.types import OffsetAndEpoch
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
 
@@ -65,7 +67,26 @@ def leader_is_told_while_it_loads(patch: Patch) -> None:
     patch.setattr(Delivery, "leader_changed", at_once)
 
 
+def snapshot_is_in_use_for_one_period(patch: Patch) -> None:
+    """A snapshot is in use for one period after it was asked for the first time, however long it is fetched."""
+    read = Catalog.read
+
+    def read_once(
+        self: Catalog, snapshot_id: OffsetAndEpoch, position: int, size_bytes_max: int, *, mono_ms: int
+    ) -> Slice | None:
+        served = self._served.get(snapshot_id)
+        first_ms = mono_ms if served is None else served.asked_mono_ms
+        return read(self, snapshot_id, position, size_bytes_max, mono_ms=first_ms)
+
+    patch.setattr(Catalog, "read", read_once)
+
+
 MUTANTS = (
+    Mutant(
+        plant=snapshot_is_in_use_for_one_period,
+        source="ours, nearly: planted from outside, and alive for five minutes of downloads",
+        scenario="patience",
+    ),
     Mutant(
         plant=part_of_a_download_counts_as_all,
         source="KafkaRaftClient.handleFetchSnapshotResponse (compares sizes)",

@@ -26,6 +26,7 @@ from pykraft.sim.invariants.fetch_durable import FetchIsDurableFirst
 from pykraft.sim.invariants.healing import Healing
 from pykraft.sim.invariants.high_watermark import MonotonicHighWatermark
 from pykraft.sim.invariants.in_order import DeliveredOnceInOrder
+from pykraft.sim.invariants.in_use import SnapshotInUseStays
 from pykraft.sim.invariants.invariant import Invariant, ViolationError
 from pykraft.sim.invariants.leader_completeness import LeaderCompleteness
 from pykraft.sim.invariants.leader_loads import LeaderNeverLoadsSnapshot
@@ -111,6 +112,7 @@ ALL: tuple[type[Invariant], ...] = (
     SnapshotsAlike,
     SnapshotNamesItsVoters,
     NextSliceFollows,
+    SnapshotInUseStays,
     LeaderNeverLoadsSnapshot,
     # durability
     PersistedIsDurable,
