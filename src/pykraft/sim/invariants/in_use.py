@@ -1,6 +1,6 @@
 """A snapshot that somebody is fetching stays until that is done, however long it takes.
 
-Source: ours; Kafka deletes a snapshot that is being fetched (``KafkaRaftLog.maybeClean``), and the follower begins anew.
+Source: ours; Kafka deletes a snapshot that is being fetched (``KafkaRaftLog.maybeClean``); the follower begins anew.
 """
 
 from __future__ import annotations
