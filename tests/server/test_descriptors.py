@@ -52,10 +52,10 @@ def test_the_largest_number_of_a_client_leaves_some(monkeypatch: pytest.MonkeyPa
 
 
 def test_silent_clients_leave_descriptors_for_whoever_else_is_in_the_process(runner: asyncio.Runner) -> None:
-    """Both ends are in this process: in the end the clients' own have nearly all, and the node keeps few."""
+    """Both ends are in this process: the clients' own take two thirds of what there is."""
     clients_count = 60
     with socket.socket() as newest:
-        descriptors_max = newest.fileno() + clients_count
+        descriptors_max = newest.fileno() + clients_count * 3 // 2
 
     async def main(station: Station) -> None:
         user, links = station.user, station.links
@@ -64,8 +64,8 @@ def test_silent_clients_leave_descriptors_for_whoever_else_is_in_the_process(run
                 closing.enter_context(socket.create_connection((station.endpoint.host, station.endpoint.port)))
                 await user.wait_for(lambda number=number: ("accepted", number + 1) in user.heard)  # type: ignore[misc]
                 largest = max(link.descriptor for link in links._accepted.values())
-                assert largest <= descriptors_max + 20, "a closed one gives its number back a little later"
-            assert 0 < links.accepted_count < 20
+                assert largest <= descriptors_max + 10, "a closed one gives its number back a little later"
+            assert 0 < links.accepted_count < clients_count * 2 // 3
         await user.wait_for(lambda: len(user.heard) == 2 * clients_count)
 
     user = on_station(runner, main, descriptor_max=descriptors_max)
