@@ -82,7 +82,10 @@ class Ground:
 
 @contextmanager
 def laid_out(options: ChaosOptions, folder: Path) -> Iterator[Ground]:
-    """The quorum, not yet started, and everything around it. Every second node has a small disk, if any has."""
+    """The quorum, not yet started, and everything around it.
+
+    Every second node has a small disk, if any has. The others run on asyncio's own loop, as embedded nodes mostly do.
+    """
     node_ids = range(1, options.nodes + 1)
     guest_ids = [] if options.kafka is None else [options.nodes]
     ours = [node_id for node_id in node_ids if node_id not in guest_ids]
@@ -101,7 +104,12 @@ def laid_out(options: ChaosOptions, folder: Path) -> Iterator[Ground]:
         network = stack.enter_context(Network(fronts, Random(options.seed)))
         children = stack.enter_context(Children())
         sites = {
-            node_id: Site(port=listening[node_id], published_port=published[node_id], data=data.get(node_id))
+            node_id: Site(
+                port=listening[node_id],
+                published_port=published[node_id],
+                data=data.get(node_id),
+                options=() if node_id % 2 else ("--loop", "asyncio"),
+            )
             for node_id in node_ids
         }
         guests: dict[int, Guest] = {}

@@ -37,11 +37,15 @@ FORMAT_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Where a node listens, at which port others are told to find it, and where its log directory is, if elsewhere."""
+    """Where a node listens, at which port others are told to find it, and where its log directory is, if elsewhere.
+
+    ``options`` are further words for its command line.
+    """
 
     port: int
     published_port: int
     data: Path | None = None
+    options: tuple[str, ...] = ()
 
     @property
     def properties(self) -> dict[str, str]:
@@ -104,7 +108,7 @@ class PykraftNode:
         self._cluster_id = cluster_id
         load = ("--throughput", str(throughput), "--record-size", str(record_size_bytes))
         identity = ("--cluster-id", cluster_id) if cluster_id is not None else ()
-        self._command = server_command(self.config, *load, *identity)
+        self._command = server_command(self.config, *load, *identity, *(() if site is None else site.options))
 
     @property
     def process(self) -> Child:
