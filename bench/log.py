@@ -21,6 +21,7 @@ from pykraft.log.config import LogConfig
 from pykraft.log.lane import AppendBatches, OrderedLane
 from pykraft.log.log import Log
 from pykraft.log.os_fs import OsFs
+from pykraft.log.proof_file import ProofFile
 from pykraft.log.quarantine_file import QuarantineFile
 from pykraft.log.quorum_state import ElectionStore
 from pykraft.protocol.batch import BatchHeader, read_header
@@ -58,7 +59,8 @@ def open_log(directory: Path) -> Log:
 def bench_groups(directory: Path, group_bytes: int, groups: int, *, settles: bool) -> str:
     """One job a pass, each a batch of the group's size; with or without an idle moment between."""
     log = open_log(directory)
-    lane = OrderedLane(log, ElectionStore(OsFs(), directory), QuarantineFile(OsFs(), directory))
+    notes = QuarantineFile(OsFs(), directory), ProofFile(OsFs(), directory)
+    lane = OrderedLane(log, ElectionStore(OsFs(), directory), *notes)
     passes_ms: list[float] = []
     jobs = [AppendBatches(io=Io(at + 1), batches=[one]) for at, one in enumerate(batches_of(0, groups, group_bytes))]
     started = time.perf_counter()

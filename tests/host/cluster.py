@@ -18,10 +18,12 @@ from pykraft.config import NodeConfig
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
 from pykraft.host.producers import Outcome
+from pykraft.log.format import format_directories
 from pykraft.log.lane import AppendBatches, BeginAnew, Job, Truncate, WriteElection
 from pykraft.protocol.api import ApiKey, decode_request_body, decode_request_header
 from pykraft.protocol.batch import scan
-from pykraft.types import Buffer, Endpoint, Instant
+from pykraft.protocol.schema import Body
+from pykraft.types import Buffer, Endpoint, Instant, Uuid
 from tests.host.fakes import LISTENER, FakeListener, FakePorts, at, config
 from tests.log.page_cache_fs import PageCacheFs
 
@@ -42,6 +44,11 @@ class Wire:
     accepter: Machine
     id: ConnectionId
     held: deque[tuple[Machine, bytes]]
+
+
+def is_acknowledgement(fetch: Body) -> bool:
+    """False for the Fetch of somebody without an id, who promises nothing: an observer, or an unproven replica."""
+    return bool(max(fetch["replica_id"], fetch["replica_state"]["replica_id"]) >= 0)
 
 
 class Machine(FakePorts):
@@ -76,6 +83,23 @@ class Machine(FakePorts):
         """Kill -9."""
         self.fs.kill()
         self._forget()
+
+    def wipe(self) -> None:
+        """The disk is emptied while the program does not run."""
+        self.fs = PageCacheFs()
+
+    def format(self) -> None:
+        """What ``pykraft storage format`` does: the operator vouches for the empty disk."""
+        assert self.config.node_id is not None
+        format_directories(
+            self.fs,
+            [self.config.log_dir],
+            node_id=self.config.node_id,
+            cluster_id=self.config.cluster_id,
+            directory_ids={self.config.log_dir: self.config.directory_id} if self.config.directory_id else {},
+            ignore_formatted=False,
+            random_uuid=lambda: Uuid(bytes([self.node_id]) * 16),
+        )
 
     def leave(self) -> None:
         """The end of a graceful shutdown: close the files."""
@@ -137,9 +161,10 @@ class Machine(FakePorts):
         field = EPOCH_FIELDS.get(ApiKey(header.api_key))
         if field is None:
             return
-        partition = decode_request_body(header, frame)["topics"][0]["partitions"][0]
+        body = decode_request_body(header, frame)
+        partition = body["topics"][0]["partitions"][0]
         assert partition[field] <= self.durable_epoch, "an epoch is spoken of before it is durable"
-        if header.api_key == ApiKey.FETCH:
+        if header.api_key == ApiKey.FETCH and is_acknowledgement(body):
             assert partition["fetch_offset"] <= self.durable_end_offset, "a record is acknowledged before it is durable"
 
     def _forget(self) -> None:

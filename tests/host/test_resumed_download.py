@@ -38,7 +38,8 @@ class HalfWay:
         self.away.crash()
         self.snapshot_id: OffsetAndEpoch = committed(cluster, self.leader, 4)
         take(cluster, self.leader, self.snapshot_id, *STATE)
-        self.away.fs = type(self.away.fs)()
+        self.away.wipe()
+        self.away.format()
         self.away.start()
         cluster.run_until(lambda: asked_positions(self.away)[-1:] > [1_800_000])
         self.epoch = self.away.running.epoch

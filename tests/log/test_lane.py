@@ -25,6 +25,7 @@ from pykraft.log.lane import (
     WriteElection,
     WriteQuarantine,
 )
+from pykraft.log.proof_file import ProofFile
 from pykraft.log.quarantine_file import QuarantineFile
 from pykraft.log.quorum_state import ElectionStore
 from pykraft.protocol.batch import read_header
@@ -73,7 +74,7 @@ class Replica:
         self.log, self.recovery = open_log(self.fs, self.config)
         elections = ElectionStore(self.fs, DIRECTORY)
         stored = elections.read()
-        self.lane = OrderedLane(self.log, elections, QuarantineFile(self.fs, DIRECTORY))
+        self.lane = OrderedLane(self.log, elections, QuarantineFile(self.fs, DIRECTORY), ProofFile(self.fs, DIRECTORY))
         self.io = 0
         assert self.recovery.corrupt == ()
         found = content(self.log), stored.election if stored else None
@@ -222,7 +223,7 @@ def test_power_loss_at_every_operation_of_the_first_start(seed: int) -> None:
 def test_a_group_of_appends_is_one_write_and_one_sync() -> None:
     fs = PageCacheFs()
     log, _ = open_log(fs, ONE)
-    lane = OrderedLane(log, ElectionStore(fs, DIRECTORY), QuarantineFile(fs, DIRECTORY))
+    lane = OrderedLane(log, ElectionStore(fs, DIRECTORY), QuarantineFile(fs, DIRECTORY), ProofFile(fs, DIRECTORY))
     lane.perform([append(1, run_of(0, 1))])
     fs.operations.clear()
     assert lane.perform([append(io, run_of(io - 1, 1)) for io in range(2, 12)]) == 11
@@ -349,7 +350,7 @@ def test_a_quarantine_is_noted_before_the_log_is_cut_and_forgotten_after_it_grew
     fs = PageCacheFs()
     log, _ = open_log(fs, ONE)
     file = QuarantineFile(fs, DIRECTORY)
-    lane = OrderedLane(log, ElectionStore(fs, DIRECTORY), file)
+    lane = OrderedLane(log, ElectionStore(fs, DIRECTORY), file, ProofFile(fs, DIRECTORY))
     note = Quarantine(epoch=Epoch(1), until_offset=None, damages=(), is_cut=True)
     fs.operations.clear()
     lane.perform([append(1, run_of(0, 4)), WriteQuarantine(io=Io(2), quarantine=note), truncate(3, 2)])

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pykraft.core import effects, messages
 from pykraft.core.log_view import LogView
 from pykraft.core.messages import FetchedBatch
+from pykraft.core.proof import PROVEN, Proof
 from pykraft.core.quarantine import Quarantine
 from pykraft.errors import ErrorCode
 from pykraft.types import EPOCH_ZERO, Damage, Election, Epoch, EpochStart, MembershipRecord, Offset, OffsetAndEpoch
@@ -26,6 +27,8 @@ class Disk:
     quarantine: Quarantine | None = None
     damages: tuple[Damage, ...] = ()
     """Damage in the files that was not cut off, whether it was found or not."""
+    proof: Proof = PROVEN
+    """Whether it is known to be the disk of this voter; one that was emptied is not."""
     start_offset: Offset = NO_OFFSET
     snapshots: dict[OffsetAndEpoch, tuple[MembershipRecord, ...]] = field(default_factory=dict)
     """Whole snapshots, and what they say of voters; their lane waits for no job, so all copies share them."""

@@ -10,14 +10,16 @@
 A file begins with ``cluster voters=3`` and perhaps ``observers=1``, ``anonymous`` (an observer without id, node 0),
 ``linger=20``, ``election=1000``, ``kraft=1`` (the voters stand in a bootstrap checkpoint), ``auto-join``,
 ``bootstrap=2,3``, ``old=3`` (node 3 knows no pre-votes),
+``unformatted`` (no directory is known to be a voter's; formatted ones are the rule),
 ``flushed-only``, ``slice=100`` (bytes of a snapshot in one answer; each has 250); all nodes are started.
 
 Time: ``timeout N`` (node N's clock runs on until it changes its state; nobody else notices) · ``tick MS`` (time
 passes for all, nothing moves) · ``run MS`` (time passes, disks and network work) · ``stabilize`` (they work until
 all is quiet, no time passes).
 Disks: ``flush N…|all`` (all jobs) · ``flush-next N`` (the oldest job) · ``stall N`` (not by ``run`` and
-``stabilize``) · ``mend N`` · ``crash N`` · ``restart N`` · ``restart-wiped N`` · ``restart-replaced N`` (an
-empty disk with an id of its own) ·
+``stabilize``) · ``mend N`` · ``crash N`` · ``restart N`` · ``restart-wiped N`` (an empty disk) ·
+``restart-formatted N`` (an empty disk that an operator vouches for) ·
+``restart-replaced N`` (an empty disk with an id of its own) ·
 ``forget N`` (the quorum-state of a crashed node is lost, as if a copy from before its first election were restored) ·
 ``rot N OFFSET`` (what begins there on its disk goes bad; the next start finds it) · ``find N OFFSET`` (it goes bad, and
 the running node finds it).
@@ -40,11 +42,14 @@ from pathlib import Path
 
 from pykraft.config import RaftConfig
 from pykraft.core import events, messages
+from pykraft.core.proof import PROVEN, Proof
 from pykraft.types import Damage, Epoch, NodeId, Offset, OffsetAndEpoch
 from tests.scenarios import asks, tell
+from tests.scenarios.disk import Disk
 from tests.scenarios.world import OBSERVER_WITHOUT_ID, Message, Node, World
 
 ROUNDS_MAX = 200
+UNPROVEN = Proof(is_complete=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +107,7 @@ class Stage:
             "restart": self._restart,
             "restart-wiped": self._restart_wiped,
             "forget": self._forget,
+            "restart-formatted": self._restart_formatted,
             "rot": self._rot,
             "find": self._find,
             "restart-replaced": self._restart_replaced,
@@ -158,6 +164,8 @@ class Stage:
         )
         self._world.without_pre_vote = set(_ids(options.get("old", "")))
         for node in self.world.running():
+            if "unformatted" in arguments:
+                self.world.nodes[node.node_id] = Node(self.world, node.node_id, Disk(proof=UNPROVEN))
             self.world.start(node.node_id)
 
     def _timeout(self, arguments: list[str]) -> None:
@@ -231,7 +239,10 @@ class Stage:
         self.world.restart(int(arguments[0]))
 
     def _restart_wiped(self, arguments: list[str]) -> None:
-        self.world.restart(int(arguments[0]), wiped=True)
+        self.world.restart(int(arguments[0]), empty=UNPROVEN)
+
+    def _restart_formatted(self, arguments: list[str]) -> None:
+        self.world.restart(int(arguments[0]), empty=PROVEN)
 
     def _forget(self, arguments: list[str]) -> None:
         self.world.crashed[int(arguments[0])].election = None
@@ -249,7 +260,7 @@ class Stage:
         self.world.nodes[int(arguments[0])].step(events.CorruptionFound(damage=_damage(int(arguments[1]))))
 
     def _restart_replaced(self, arguments: list[str]) -> None:
-        self.world.restart(int(arguments[0]), wiped=True, replaced=True)
+        self.world.restart(int(arguments[0]), empty=Proof(is_complete=False, has_fresh_id=True))
 
     def _upgrade(self, arguments: list[str]) -> None:
         node = self.world.nodes[int(arguments[0])]

@@ -26,6 +26,8 @@ def effect(node_id: int, done: Effect) -> str | None:
             return f"{node_id} enters quarantine: {_quarantine(done.quarantine)} end={done.end_offset}"
         case effects.LeaveQuarantine():
             return f"{node_id} leaves quarantine"
+        case effects.NoteProof():
+            return f"{node_id} is proven, and votes after epoch {done.votes_above}"
         case effects.InstallSnapshot():
             return f"{node_id} installs snapshot {_place(done.snapshot_id)}"
         case effects.MoveLogStart():
@@ -147,7 +149,7 @@ def state(node_id: int, raft: Raft) -> str:
     return (
         f"{node_id} {raft.role} epoch={raft.epoch} leader={raft.leader_id} {start}"
         f"end={log.end_offset}/{log.last_epoch} flushed={log.flushed_end_offset} hw={raft.high_watermark}{quarantine}"
-        f"{_voters(raft)}"
+        f"{_voters(raft)}{' unproven' if raft.survey else ''}"
     )
 
 

@@ -17,6 +17,7 @@ from pykraft.core import effects, events, messages
 from pykraft.core.effects import Effect
 from pykraft.core.epochs import epoch_at
 from pykraft.core.messages import FetchedBatch
+from pykraft.core.proof import Proof
 from pykraft.core.raft import Raft
 from pykraft.core.replica import LocalReplica
 from pykraft.errors import ErrorCode
@@ -93,6 +94,7 @@ class Node:
                 directory_id=directory_id(node_id, world.disks.get(node_id, 0)),
                 listeners=world.listeners(node_id),
                 default_listener=LISTENER,
+                proof=disk.proof,
             ),
             membership=membership(
                 world.voters,
@@ -127,16 +129,7 @@ class Node:
         for effect in done:
             self.world.say(tell.effect(self.node_id, effect))
             match effect:
-                case (
-                    effects.WriteElectionState()
-                    | effects.AppendBatches()
-                    | effects.AppendFetched()
-                    | effects.TruncateTo()
-                    | effects.EnterQuarantine()
-                    | effects.LeaveQuarantine()
-                    | effects.InstallSnapshot()
-                    | effects.MoveLogStart()
-                ):
+                case _ if isinstance(effect, effects.StorageEffect):
                     self._remember(effect)
                     self.jobs.append(Job(io=effect.io, result=self.memory.copy()))
                 case effects.Send():
@@ -229,6 +222,8 @@ class Node:
                 self.memory.quarantine = dataclasses.replace(effect.quarantine, is_cut=True)
             case effects.LeaveQuarantine():
                 self.memory.quarantine = None
+            case effects.NoteProof():
+                self.memory.proof = Proof(is_complete=True, votes_above=effect.votes_above)
             case effects.InstallSnapshot():
                 self.memory.begin_anew(effect.snapshot_id)
             case effects.MoveLogStart():
@@ -314,12 +309,12 @@ class World:
         self.crashed[node_id] = self.nodes.pop(node_id).disk
         self.wire = [message for message in self.wire if node_id not in (message.source, message.target)]
 
-    def restart(self, node_id: int, *, wiped: bool = False, replaced: bool = False) -> None:
-        """Start the node again from what its disk holds, or from nothing, perhaps on another disk."""
+    def restart(self, node_id: int, *, empty: Proof | None = None) -> None:
+        """Start the node again from what its disk holds, or from an empty one that proves so much."""
         disk = self.crashed.pop(node_id)
-        if replaced:
+        if empty is not None and empty.has_fresh_id:
             self.disks[node_id] = self.disks.get(node_id, 0) + 1
-        self.nodes[node_id] = Node(self, node_id, Disk() if wiped else disk)
+        self.nodes[node_id] = Node(self, node_id, disk if empty is None else Disk(proof=empty))
         self.start(node_id)
 
     def running(self) -> list[Node]:

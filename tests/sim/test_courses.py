@@ -14,7 +14,7 @@ from itertools import permutations
 import pytest
 
 from pykraft.sim.node import Node, Process
-from pykraft.sim.scenario import Cluster, Pace, Scenario
+from pykraft.sim.scenario import Cluster, Membership, Pace, Scenario
 from pykraft.sim.world import World
 from tests.sim.worlds import run_for, run_until
 
@@ -29,7 +29,8 @@ seeds = pytest.mark.parametrize("seed", [1, 2])
 def begun(seed: int, voters: int, observers: int = 0) -> World:
     """No harm but the script's; who goes down stays down. Clients work."""
     cluster = Cluster(voters=(voters,), observers=(observers,))
-    world = World(seed, scenario=Scenario(cluster=cluster, pace=Pace(restart_us_max=(NEVER_US,)), faults={}))
+    membership, pace = Membership(formatted_probability=1), Pace(restart_us_max=(NEVER_US,))
+    world = World(seed, scenario=Scenario(cluster=cluster, membership=membership, pace=pace, faults={}))
     for node in world.nodes.values():
         node.start()
     world.workload.begin()
@@ -170,7 +171,8 @@ def test_a_node_loses_its_disk_and_others_elect_a_leader_before_it_returns(seed:
 @pytest.mark.conformance("H1")
 @seeds
 def test_one_leader_in_a_star_from_the_start(seed: int) -> None:
-    world = World(seed, scenario=Scenario(cluster=Cluster(voters=(5,), observers=(0,)), faults={}))
+    cluster, membership = Cluster(voters=(5,), observers=(0,)), Membership(formatted_probability=1)
+    world = World(seed, scenario=Scenario(cluster=cluster, membership=membership, faults={}))
     cut_all_but(world, STAR)
     for node in world.nodes.values():
         node.start()

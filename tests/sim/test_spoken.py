@@ -55,7 +55,7 @@ def asked(*, version: int = 2, is_pre_vote: bool = False) -> VoteAsked:
     )
 
 
-def fetch_request() -> list[Buffer]:
+def fetch_request(replica_id: int = 3) -> list[Buffer]:
     partition = {
         "partition": 0,
         "current_leader_epoch": 5,
@@ -65,6 +65,7 @@ def fetch_request() -> list[Buffer]:
     }
     body = {
         "max_wait_ms": 0,
+        "replica_state": {"replica_id": replica_id},
         "min_bytes": 0,
         "topics": [{"topic_id": bytes(16), "partitions": [partition]}],
         "forgotten_topics_data": [],
@@ -115,12 +116,18 @@ def test_a_leader_speaks_of_its_epoch(api_key: ApiKey) -> None:
     answered = topics(error_code=0, leader_id=1, leader_epoch=8)
     reply = frame(encode_response(api_key, 0, 1, {"error_code": 0, **answered}))
     header = decode_request_header(b"".join(parts)[4:])
-    assert spoken_in_answer(header, reply) == Spoken(epoch=8)
+    is_confirmed = api_key is ApiKey.BEGIN_QUORUM_EPOCH
+    assert spoken_in_answer(header, reply) == Spoken(epoch=8, confirms_leader=is_confirmed)
+    refused = frame(
+        encode_response(api_key, 0, 1, {"error_code": 0, **topics(error_code=104, leader_id=1, leader_epoch=8)})
+    )
+    assert spoken_in_answer(header, refused) == Spoken(epoch=8)
     assert spoken_in_answer(header, frame(encode_response(api_key, 0, 1, {"error_code": 104, "topics": []}))) is None
 
 
 def test_a_fetch_says_what_its_sender_holds_and_its_answer_who_leads_and_what_is_handed_on() -> None:
     assert spoken_in_request(fetch_request(), 2) == Spoken(epoch=5, fetched=LogEnd(epoch=4, offset=9), target_id=2)
+    assert spoken_in_request(fetch_request(-1), 2) == Spoken(epoch=5, target_id=2)
     header = decode_request_header(b"".join(fetch_request())[4:])
     assert spoken_in_answer(header, fetched(6, None)) == Spoken(epoch=6)
     assert spoken_in_answer(header, fetched(6, b"records")) == Spoken(epoch=6, served=b"records")

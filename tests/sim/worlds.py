@@ -10,7 +10,11 @@ from pykraft.sim.scenario import Cluster, Membership, Quorum, Scenario
 from pykraft.sim.world import World
 
 SEED_OF_THREE = 8
-THREE = Scenario(cluster=Cluster(voters=(3,), observers=(0,)), quorum=Quorum(append_linger_ms=(0,)))
+THREE = Scenario(
+    cluster=Cluster(voters=(3,), observers=(0,)),
+    membership=Membership(formatted_probability=1),
+    quorum=Quorum(append_linger_ms=(0,)),
+)
 """Worlds of three voters whose leader appends at once, without linger."""
 
 

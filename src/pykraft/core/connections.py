@@ -24,6 +24,7 @@ class _InFlight:
     correlation_id: int
     deadline_ms: int
     pace: AnswerPace
+    is_aside: bool
 
 
 class Connections:
@@ -51,18 +52,22 @@ class Connections:
         """True while the pause after a failure lasts."""
         return peer_id in self._backing_off
 
+    def is_asked(self, peer_id: int) -> bool:
+        """True when this peer owes an answer."""
+        return peer_id in self._in_flight
+
     @property
     def has_in_flight(self) -> bool:
-        """True when any peer owes an answer."""
-        return bool(self._in_flight)
+        """True when any peer owes an answer to what was not asked aside."""
+        return any(not request.is_aside for request in self._in_flight.values())
 
-    def sent(self, peer_id: int, now_ms: int) -> int:
+    def sent(self, peer_id: int, now_ms: int, *, is_aside: bool = False) -> int:
         """Note a request to a ready peer; returns its correlation id."""
         assert self.is_ready(peer_id)
         correlation_id = self._next_correlation_id
         self._next_correlation_id += 1
         pace = AnswerPace(begun_ms=now_ms, window_ms=self._request_timeout_ms, floor_bytes=self._floor_bytes)
-        self._in_flight[peer_id] = _InFlight(correlation_id, now_ms + self._request_timeout_ms, pace)
+        self._in_flight[peer_id] = _InFlight(correlation_id, now_ms + self._request_timeout_ms, pace, is_aside)
         return correlation_id
 
     def progressed(self, peer_id: int, correlation_id: int, received_bytes: int, size_bytes: int, now_ms: int) -> bool:
@@ -106,8 +111,8 @@ class Connections:
         return min(deadlines, default=None)
 
     def choose(self, peers: Sequence[Peer], rng: Random) -> Peer | None:
-        """A ready peer from a random start in cyclic order, if nothing at all is in flight."""
-        if self._in_flight or not peers:
+        """A ready peer from a random start in cyclic order, if nothing is in flight that was not asked aside."""
+        if self.has_in_flight or not peers:
             return None
         start = rng.randrange(len(peers))
         return next((peer for peer in (*peers[start:], *peers[:start]) if self.is_ready(peer.id)), None)

@@ -96,6 +96,14 @@ class LeaveQuarantine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoteProof:
+    """Note durably that this directory is this replica's, which votes in epochs after ``votes_above`` only."""
+
+    io: Io
+    votes_above: Epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstallSnapshot:
     """Put this frozen snapshot into the place of the whole log, which goes on empty where the snapshot ends."""
 
@@ -284,6 +292,7 @@ StorageEffect: TypeAlias = (
     | TruncateTo
     | EnterQuarantine
     | LeaveQuarantine
+    | NoteProof
     | InstallSnapshot
     | MoveLogStart
 )

@@ -31,6 +31,7 @@ from pykraft.core.membership import Membership
 from pykraft.core.on.dispatch import on_request, on_response, on_send_failed
 from pykraft.core.on.timer import next_deadline_ms, poll
 from pykraft.core.on.wishes import on_wish
+from pykraft.core.proof import Survey
 from pykraft.core.replica import LocalReplica, Replica
 from pykraft.core.start import begin, initial_state
 from pykraft.core.state import Leader, Resigned, State
@@ -188,6 +189,11 @@ class Raft:
     def log(self) -> LogView:
         """Ends and epochs of the log, to look at."""
         return self._replica.log
+
+    @property
+    def survey(self) -> Survey | None:
+        """What an unproven replica heard from the others, to look at; None for a proven one."""
+        return self._replica.survey
 
     @property
     def voters(self) -> VoterSet:

@@ -22,6 +22,7 @@ from pykraft.core.log_view import LogView
 from pykraft.core.membership import Membership
 from pykraft.core.outbox import Outbox
 from pykraft.core.parked import ParkedFetches
+from pykraft.core.proof import PROVEN, Proof, Survey
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
 from pykraft.core.transfer import Transfer
 from pykraft.types import (
@@ -50,6 +51,7 @@ BOOTSTRAP_ID_FIRST = -2
 class LocalReplica:
     """Who this replica is; without an id it observes for ever. Listeners are as advertised.
 
+    ``proof`` is what the directory proved when the process began.
     ``key`` is id and directory id, or None without an id; every step asks for it several times, so it is made once.
     """
 
@@ -58,6 +60,7 @@ class LocalReplica:
     listeners: Listeners
     default_listener: str
     kraft_version: VersionRange = KRAFT_VERSIONS
+    proof: Proof = PROVEN
     key: ReplicaKey | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -102,6 +105,11 @@ class Replica:
         self.told_role: tuple[str, Epoch] | None = None
         self.shutdown_deadline_ms: int | None = None
         self.transfer: Transfer | None = None
+        is_unproven = local.id is not None and not local.proof.is_complete  # without an id it is nobody's voter anyway
+        self.survey = Survey(has_fresh_id=local.proof.has_fresh_id) if is_unproven else None
+        """What the voters said to this replica while its directory does not prove that it is one; None once it does."""
+        self.votes_above = local.proof.votes_above
+        """The epoch up to which its directory's former self may have voted."""
         self.is_stopped = False
         self.epoch_budget = EpochBudget()
         self.refused_epochs = 0
@@ -204,7 +212,7 @@ class Replica:
     @property
     def may_campaign(self) -> bool:
         """True when this replica's timeouts lead to elections; after the last epoch there is none to campaign for."""
-        is_fit = self.log.quarantine is None and not self.is_shutting_down
+        is_fit = self.log.quarantine is None and self.survey is None and not self.is_shutting_down
         return is_fit and self.epoch < EPOCH_MAX and self.may_lead
 
     @property

@@ -15,6 +15,7 @@ from pykraft.config import RaftConfig
 from pykraft.core.election import Tally, draw_election_timeout_ms
 from pykraft.core.log_view import LogView
 from pykraft.core.moves import to_leader, to_prospective
+from pykraft.core.on.proof import settle_proof
 from pykraft.core.replica import LocalReplica, Replica
 from pykraft.core.state import Candidate, Follower, Resigned, State, Unattached
 from pykraft.core.transitions import announce, write_election
@@ -34,7 +35,7 @@ def initial_state(
 ) -> State:
     """The first state, from what was remembered and what the log holds.
 
-    One that lost part of its log keeps a vote for itself, and asks nobody to confirm it.
+    One that lost part of its log, or cannot prove who it is, keeps a vote for itself, and asks nobody to confirm it.
 
     Errors: UsageError when the disk remembers a vote but this replica has no id to vote with.
     """
@@ -53,7 +54,7 @@ def initial_state(
             election_deadline_ms=deadline_ms,
         )
     is_own = voted is not None and local.key is not None and voted.matches(local.key)
-    may_ask = is_own and leader_id is None and log.quarantine is None
+    may_ask = is_own and leader_id is None and log.quarantine is None and local.proof.is_complete
     if may_ask and local.key is not None and voters.is_voter(local.key):
         return Candidate(
             epoch=election.epoch,
@@ -80,6 +81,7 @@ def begin(replica: Replica, now: Instant) -> None:
     """
     write_election(replica)
     announce(replica)
+    settle_proof(replica, now)
     if isinstance(replica.state, Candidate):
         if replica.state.tally.is_won:
             to_leader(replica, now)

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from pykraft.core import effects
 from pykraft.core.effects import Effect
+from pykraft.core.proof import Proof
 from pykraft.errors import ErrorCode
 from pykraft.host.fetch_read import Records
 from pykraft.host.inbox import Arrival
@@ -29,6 +30,7 @@ from pykraft.log.lane import (
     RemoveQuarantine,
     Truncate,
     WriteElection,
+    WriteProof,
     WriteQuarantine,
 )
 from pykraft.snapshot.catalog import Slice
@@ -116,6 +118,10 @@ def _enter_quarantine(parts: Parts, effect: effects.EnterQuarantine, step: Step)
 
 def _leave_quarantine(parts: Parts, effect: effects.LeaveQuarantine, step: Step) -> None:
     _submit(parts, RemoveQuarantine(io=effect.io), step)
+
+
+def _note_proof(parts: Parts, effect: effects.NoteProof, step: Step) -> None:
+    _submit(parts, WriteProof(io=effect.io, proof=Proof(is_complete=True, votes_above=effect.votes_above)), step)
 
 
 def _install_snapshot(parts: Parts, effect: effects.InstallSnapshot, step: Step) -> None:
@@ -255,6 +261,7 @@ _TABLE: Final[Mapping[type[Effect], Callable[[Parts, Any, Step], None]]] = {
     effects.TruncateTo: _truncate_to,
     effects.EnterQuarantine: _enter_quarantine,
     effects.LeaveQuarantine: _leave_quarantine,
+    effects.NoteProof: _note_proof,
     effects.InstallSnapshot: _install_snapshot,
     effects.MoveLogStart: _move_log_start,
     effects.BeginDownload: _begin_download,

@@ -100,6 +100,9 @@ HOST_METRICS: Final = (
     _ours("storage-latency-max", Kind.SENSOR, "ms", "the longest storage-latency"),
     _ours("storage-unflushed-jobs", Kind.GAUGE, "jobs", "appends and truncations that are not durable yet"),
     _ours("quarantined", Kind.GAUGE, "0 or 1", "part of this node's log is damaged, and it does not vote"),
+    _ours(
+        "unproven", Kind.GAUGE, "0 or 1", "this node's directory may have been emptied, and it does not vote or count"
+    ),
     _ours("damaged-places", Kind.GAUGE, "places", "damaged places of the log that are known, of 100 at most"),
     _ours("scrubbed-bytes-total", Kind.COUNTER, "bytes", "bytes of the log that were read again to find damage"),
     _ours("undecided-proposals", Kind.GAUGE, "proposals", "proposals of the application without an outcome"),
@@ -222,6 +225,7 @@ def read_metrics(
     values["storage-unflushed-jobs"] = raft.log.unflushed_count
     quarantine = raft.log.quarantine
     values["quarantined"] = 0 if quarantine is None else 1
+    values["unproven"] = 0 if raft.survey is None else 1
     values["damaged-places"] = 0 if quarantine is None else len(quarantine.damages)
     values["scrubbed-bytes-total"] = scrubbed_bytes
     values["undecided-proposals"] = undecided_proposals

@@ -4,7 +4,8 @@ Invariant: when `open_node` returns, the directory is locked and this node's, th
 core will rely on is durable. Nothing was said to anybody yet. Whatever is wrong is refused here, with the file and
 the repair, and leaves nothing open. The steps:
 
-1. check the configuration; 2. lock the directory and check whose it is; 3. read the election; 4. recover the log;
+1. check the configuration; 2. lock the directory, check whose it is and whether it was emptied (ADR 022); 3. read the
+election; 4. recover the log;
 5. note damage below its recovery point in the file ``quarantine``: the node then runs without the damaged part, and
 takes no part in elections until it has that back; 6. read the newest snapshot through, and set a damaged one aside that
 the log can do without; 7. put a snapshot that holds more than a sound log into its place: an install was cut short, or
@@ -30,6 +31,7 @@ from pykraft.core.raft import Raft
 from pykraft.core.replica import LocalReplica
 from pykraft.errors import ConfigError, CorruptionError
 from pykraft.host.membership import membership_at_start
+from pykraft.host.proving import DirectoryProof
 from pykraft.host.snapshot_files import SnapshotFiles, real_snapshots
 from pykraft.host.sound_snapshots import set_damaged_aside
 from pykraft.log.config import LogConfig
@@ -59,6 +61,8 @@ class Opened:
     election: Election | None
     membership: Membership
     """Who votes, from configuration, snapshot and log."""
+    proving: DirectoryProof
+    """Whether this is the directory of the voter whose id the node has."""
     notes: tuple[str, ...]
     """Sentences for the operator about what recovery found."""
     alarms: tuple[str, ...]
@@ -79,6 +83,7 @@ class Opened:
                 directory_id=self.directory.directory_id,
                 listeners=config.advertised_listeners,
                 default_listener=config.default_listener,
+                proof=self.proving.proof,
             ),
             membership=self.membership,
             bootstrap=config.bootstrap_servers,
@@ -109,6 +114,7 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
     damaged meta.properties, quorum-state or snapshot; StorageError, also when another process holds the lock.
     """
     _check(config)
+    proving = DirectoryProof(fs, config)
     with ExitStack() as undo:
         directory = Directory.open(
             fs,
@@ -117,6 +123,7 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
             cluster_id=config.cluster_id,
             directory_id=config.directory_id,
             random_uuid=lambda: Uuid(rng.randbytes(16)),
+            on_owned=proving.on_owned,
         )
         undo.callback(directory.release)
         elections = ElectionStore(fs, config.partition_directory)
@@ -145,6 +152,13 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
             retention=_retention(config.log),
         )
         membership = Membership(config.voters, membership_at_start(fs, log, recovery.control_offsets))
+        proving.note_partition(
+            elections,
+            is_new=stored is None,
+            is_log_empty=log.end_offset == 0,
+            voters=membership.voters.ids,
+            level=membership.kraft_version,
+        )
         undo.pop_all()
     return Opened(
         config=config,
@@ -154,9 +168,10 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
         snapshot_files=snapshot_files,
         view=view,
         elections=elections,
-        lane=OrderedLane(log, elections, file),
+        lane=OrderedLane(log, elections, file, proving.file),
         election=election,
         membership=membership,
+        proving=proving,
         notes=tuple(notes),
         alarms=alarms,
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from pykraft.errors import ConfigError, ForeignDirectoryError
 from pykraft.log.fs import Fs, Lock, write_atomically
@@ -24,6 +25,14 @@ _MEANT = {
     "directory.id": "directory id (given none, it takes the one found)",
 }
 _RESERVED_IDS_COUNT = 100
+
+
+class OnOwned(Protocol):
+    """Called under the lock, before anything is written."""
+
+    def __call__(self, *, is_formatted: bool) -> None:
+        """``is_formatted``: there is a ``meta.properties``."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +53,14 @@ class Directory:
         cluster_id: str,
         directory_id: Uuid | None,
         random_uuid: Callable[[], Uuid],
+        on_owned: OnOwned | None = None,
     ) -> Directory:
         """Lock the directory; create ``meta.properties``, or check that it is this node's.
 
         ``directory_id`` is the configured one, None: whatever the file says, or a random one if it says nothing. An
         observer without ``node_id`` has no such file and a new directory id each time: nobody remembers it.
+
+        ``on_owned`` is called for a node with an id.
 
         Errors: ForeignDirectoryError (file, expected, found, repair) for another node, cluster or directory id;
         CorruptionError for an unreadable file; StorageError when another process holds the lock.
@@ -62,6 +74,8 @@ class Directory:
                 _refuse_owned(fs, path / FILE_NAME)
                 found_id = directory_id or _fresh_id(random_uuid)
             else:
+                if on_owned is not None:
+                    on_owned(is_formatted=fs.exists(path / FILE_NAME))
                 wanted = MetaProperties(node_id=node_id, cluster_id=cluster_id, directory_id=directory_id)
                 found_id = _own(fs, path / FILE_NAME, wanted, random_uuid)
         except BaseException:

@@ -8,7 +8,7 @@
 | ``<offset>.snapshot`` | version, CRC and number of producers: 10 bytes and no producers in KRaft |
 | ``leader-epoch-checkpoint`` | an entry for each epoch |
 | ``quorum-state``, ``partition.metadata``, ``meta.properties`` | one entry |
-| ``quorum-state.check``, ``recovery-point``, ``quarantine`` | an entry for each slot, older first |
+| ``quorum-state.check``, ``recovery-point``, ``quarantine``, ``replica-proof`` | an entry for each slot, older first |
 
 A name may end in ``.deleted``, ``.cleaned``, ``.swap``, ``.part`` or ``.tmp`` as well. Nothing is written, locked or
 synced, so a running node's files can be read too. It refuses to know how facts are printed.
@@ -29,7 +29,7 @@ from typing import Final
 from crc32c import crc32c
 
 from pykraft.errors import CorruptionError, StorageError
-from pykraft.log import epoch_checkpoint, meta, partition, quarantine_file, quorum_state, recovery_point
+from pykraft.log import epoch_checkpoint, meta, partition, proof_file, quarantine_file, quorum_state, recovery_point
 from pykraft.log.dump_batches import Fact, batch_facts, problem, try_header
 from pykraft.log.fs import File, Fs
 from pykraft.log.index import OFFSET_ENTRY, TIME_ENTRY
@@ -215,6 +215,7 @@ _FIXED_NAMES: Final[dict[str, Callable[[Path, bytes], Iterator[Fact]]]] = {
     quorum_state.CHECK_NAME: _slots,
     recovery_point.FILE_NAME: _slots,
     quarantine_file.FILE_NAME: _slots,
+    proof_file.FILE_NAME: _slots,
     partition.FILE_NAME: _partition_metadata,
     meta.FILE_NAME: _meta_properties,
 }

@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pykraft.errors import ForeignDirectoryError, StorageError, UsageError
+from pykraft.errors import CorruptionError, ForeignDirectoryError, StorageError, UsageError
 from pykraft.log.directory import Directory
 from pykraft.log.fs import Fs
 from pykraft.log.meta import FILE_NAME, MetaProperties, parse_meta
+from pykraft.log.proof_file import ProofFile
 from pykraft.types import NodeId, Uuid, uuid_text
 
 
@@ -56,13 +57,17 @@ def format_directories(
 
     The last path is the metadata directory; ``before_metadata`` is called when it is to be formatted, and before that.
 
+    A directory that a node made by itself, or found emptied, and that the other voters have not proven yet is formatted
+    too: it keeps its ids, and the operator vouches that nothing was lost with it (ADR 022).
+
     Errors: UsageError when one is formatted already and that is not to be ignored; ForeignDirectoryError when one that
     is ignored belongs to another node or cluster, or has another directory id than the one given; CorruptionError;
     StorageError.
     """
     known = {path: parse_meta(path / FILE_NAME, fs.read(path / FILE_NAME)) for path in paths if _is_formatted(fs, path)}
+    unproven = {path for path in known if _is_unproven(fs, path)}
     for path, meta in known.items():
-        if not ignore_formatted:
+        if not ignore_formatted and path not in unproven:
             raise UsageError(
                 f"log directory {path} is already formatted: --ignore-formatted ignores it and formats the others"
             )
@@ -74,7 +79,7 @@ def format_directories(
         before_metadata()
     done = []
     for path in paths:
-        if path in known:
+        if path in known and (ignore_formatted or path not in unproven):
             done.append(Formatted(path=path, directory_id=known[path].directory_id, is_new=False))
             continue
         opened = Directory.open(
@@ -86,6 +91,7 @@ def format_directories(
             random_uuid=random_uuid,
         )
         opened.release()
+        ProofFile(fs, path).remove()  # last: before that, it does not look formatted, or is not proven
         done.append(Formatted(path=path, directory_id=opened.directory_id, is_new=True))
     return done
 
@@ -132,6 +138,14 @@ def inspect_directories(fs: Fs, paths: Sequence[Path], *, node_id: NodeId | None
 
 def _is_formatted(fs: Fs, path: Path) -> bool:
     return fs.exists(path) and fs.exists(path / FILE_NAME)
+
+
+def _is_unproven(fs: Fs, path: Path) -> bool:
+    try:
+        proof = ProofFile(fs, path).read()
+    except CorruptionError:
+        return True
+    return proof is not None and not proof.is_complete
 
 
 def _refuse_other(path: Path, key: str, expected: object, found: object) -> None:

@@ -4,8 +4,8 @@ Owns the grouping. Invariant: when `OrderedLane.perform` returns an io, that job
 nothing of a later job became durable in an order that the core did not ask for:
 
 - consecutive appends are one write for each segment and one sync (group commit);
-- everything else (an election write, a truncation at either end, the beginning and end of a quarantine) waits for the
-  appends before it, and is durable before anything after it.
+- everything else (an election write, a truncation at either end, the beginning and end of a quarantine, a proof) waits
+  for the appends before it, and is durable before anything after it.
 
 After a failure the lane is unusable: what the disk holds is unknown, and a repeated fsync would report success for
 pages that the kernel has dropped. It refuses to know threads, loops and why a job was asked for: whoever calls it,
@@ -21,9 +21,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
+from pykraft.core.proof import Proof
 from pykraft.core.quarantine import Quarantine
 from pykraft.errors import StorageError
 from pykraft.log.log import Log
+from pykraft.log.proof_file import ProofFile
 from pykraft.log.quarantine_file import QuarantineFile
 from pykraft.log.quorum_state import ElectionStore
 from pykraft.protocol.batch import BatchHeader
@@ -72,6 +74,14 @@ class RemoveQuarantine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WriteProof:
+    """Note in a file of its own what the directory proves."""
+
+    io: Io
+    proof: Proof
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BeginAnew:
     """Retire the whole log, and go on empty at ``offset``: a frozen snapshot ends there."""
 
@@ -88,17 +98,25 @@ class DeleteBefore:
 
 
 Job: TypeAlias = (
-    WriteElection | AppendBatches | Truncate | WriteQuarantine | RemoveQuarantine | BeginAnew | DeleteBefore
+    WriteElection
+    | AppendBatches
+    | Truncate
+    | WriteQuarantine
+    | RemoveQuarantine
+    | WriteProof
+    | BeginAnew
+    | DeleteBefore
 )
 
 
 class OrderedLane:
     """Carries out jobs in whatever single thread calls it."""
 
-    def __init__(self, log: Log, elections: ElectionStore, quarantine: QuarantineFile) -> None:
+    def __init__(self, log: Log, elections: ElectionStore, quarantine: QuarantineFile, proof: ProofFile) -> None:
         self._log = log
         self._elections = elections
         self._quarantine = quarantine
+        self._proof = proof
         self._last_io = NO_IO
         self._failure: BaseException | None = None
 
@@ -148,6 +166,9 @@ class OrderedLane:
                 case RemoveQuarantine():
                     self._append(appends)
                     self._quarantine.remove()
+                case WriteProof():
+                    self._append(appends)
+                    self._proof.write(job.proof)
                 case BeginAnew():
                     self._append(appends)
                     self._log.begin_anew_at(job.offset)

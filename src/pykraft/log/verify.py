@@ -22,7 +22,7 @@ from typing import Final
 
 from pykraft.config import METADATA_TOPIC_NAME, TEST_TOPIC_NAME
 from pykraft.errors import StorageError, UsageError
-from pykraft.log import epoch_checkpoint, meta, partition, quarantine_file, quorum_state, recovery_point
+from pykraft.log import epoch_checkpoint, meta, partition, proof_file, quarantine_file, quorum_state, recovery_point
 from pykraft.log.fs import Fs
 from pykraft.log.paths import LOG, leftover_kind, parse_checkpoint, parse_segment_file
 from pykraft.log.verify_files import (
@@ -112,6 +112,8 @@ def verify(fs: Fs, directory: Path, *, on_progress: Callable[[int], None]) -> Re
             check_snapshot(fs, path, LogSummary(), findings, on_progress)
         elif name == meta.FILE_NAME:
             check_by_dump(fs, path, findings, meta.REPAIR)
+        elif name == proof_file.FILE_NAME:
+            check_by_dump(fs, path, findings, proof_file.REPAIR)
         elif name not in _LOG_DIRECTORY_FILES and path not in raft and path not in others:
             _tell_of_odd_name(path, findings)
     if meta.FILE_NAME not in names:

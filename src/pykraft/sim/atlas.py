@@ -1,7 +1,7 @@
 """The fault atlas: which copies of a log may still be harmed in silence, so that something remains to be promised.
 
 Raft with n voters survives as long as a majority of the copies of each record that is committed, or may be, is
-whole or known to be lost. The atlas counts copies on the platters as they really are, and allows three things:
+whole or known to be lost. The atlas counts copies on the platters as they really are, and allows four things:
 
 - *damage* below a voter's durable recovery point will be noticed, and puts it into quarantine until it is mended:
   allowed while the voters that are harmed or in quarantine, or wait for their return, are a minority with this one.
@@ -9,6 +9,9 @@ whole or known to be lost. The atlas counts copies on the platters as they reall
   minority is harmed.
 - *loss* above the recovery point looks like a torn tail and will not be noticed: allowed only if, besides, a
   majority of the other voters holds everything on its platters that this one ever promised to hold.
+- an *emptied* disk has forgotten epoch, votes and records, and its node starts at once: it has to find out by itself
+  when it may take part (ADR 022), and counts as harmed until its disk says that it may. The same holds for a voter that
+  nobody formatted.
 - a *wiped* voter has forgotten its votes as well. It may come back only when the others have committed a record of
   an epoch in which it had no part: then none of its votes and none of its copies counts for anything any more.
 
@@ -30,6 +33,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykraft.core.quorum import majority_of
+from pykraft.errors import CorruptionError
+from pykraft.log.proof_file import FILE_NAME as PROOF
+from pykraft.log.proof_file import parse_proof
 from pykraft.log.quarantine_file import FILE_NAME as QUARANTINE
 from pykraft.log.recovery_point import FILE_NAME as RECOVERY_POINT
 from pykraft.log.slots import parse_slots
@@ -52,6 +58,8 @@ class Atlas:
         self._world = world
         self._wiped: dict[int, int] = {}
         """Voters whose disk is new and that may not come back yet, and the highest epoch that they knew."""
+        self._emptied: set[int] = set()
+        """Voters whose disk was emptied, and that have not started since."""
         self._lossy: set[int] = set()
         self._untrusted: set[int] = set()
         """Nodes whose disks have lied: who leads may believe that they hold what they do not."""
@@ -101,6 +109,14 @@ class Atlas:
         """This node has a new disk, and knew this epoch; an observer comes back at once."""
         if any(int(node.node_id) in voters.ids for voters in self._world.members.in_force()):
             self._wiped[int(node.node_id)] = epoch
+
+    def emptied(self, node: Node) -> None:
+        """This node has an empty disk, and starts whenever it likes."""
+        self._emptied.add(int(node.node_id))
+
+    def started(self, node: Node) -> None:
+        """Its disk says by now what it may have lost."""
+        self._emptied.discard(int(node.node_id))
 
     def may_return(self, node: Node) -> bool:
         """Whether a node that is down may start."""
@@ -159,8 +175,19 @@ class Atlas:
         directory = self._partition(voter)
         is_quarantined = directory is not None and QUARANTINE in directory.cached.keys() | directory.synced.keys()
         node_id = int(voter.node_id)
-        is_away = node_id in self._wiped or node_id in self._world.absent
+        is_away = node_id in self._wiped or node_id in self._world.absent or self._is_unproven(voter)
         return is_quarantined or voter.is_damaged or voter.disk.is_rotten or is_away
+
+    def _is_unproven(self, voter: Node) -> bool:
+        """Whether its disk says that it may have been emptied; or was, a moment ago."""
+        if int(voter.node_id) in self._emptied:
+            return True
+        directory = voter.disk.directory(voter.config.log_dir)
+        inode = directory.synced.get(PROOF) if directory is not None else None
+        try:
+            return inode is not None and not parse_proof(voter.config.log_dir / PROOF, inode.promised()).is_complete
+        except CorruptionError:
+            return True
 
     def _holds(self, other: Node, node: Node) -> bool:
         """Whether the other one's platter has all that this one promised: the same last batch, or a later snapshot."""

@@ -39,13 +39,18 @@ def format_voters(node: Node, voters: VoterSet | None) -> None:
     node.first_voters = voters or VoterSet()
 
 
-def replace_disk(node: Node) -> None:
-    """The machine goes down, and will come back with an empty disk and another directory id, to join the others."""
+def wipe_disk(node: Node) -> None:
+    """The machine goes down, and has an empty disk that works when it comes back."""
     node.lose_power()
     node.disk.wipe()
     node.disk.trouble.mend()
     node.disk.on_operation = None
     node.disk.liar = None
+
+
+def replace_disk(node: Node) -> None:
+    """The machine goes down, and will come back with an empty disk and another directory id, to join the others."""
+    wipe_disk(node)
     node.config = replace(node.config, directory_id=None, voters=VoterSet())
     format_directory(node)
     format_voters(node, None)

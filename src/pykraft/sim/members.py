@@ -46,6 +46,9 @@ class Members:
         first = next(iter(world.nodes.values())).first_voters
         if self.is_dynamic:
             first = self._format(first)
+        elif world.is_formatted:
+            for node in world.nodes.values():
+                format_directory(node)
         self.electorate = Electorate(first)
         self.committed = first
         """The newest voter set that is committed."""

@@ -50,6 +50,8 @@ class Membership:
 
     dynamic_probability: float = 0.0
     """Of worlds that begin at kraft.version 1, formatted with their voters; all others are configured with them."""
+    formatted_probability: float = 0.5
+    """Of all other worlds: that an operator formatted the disks; else the voters find out that all are empty."""
     auto_join_probability: float = 0.0
     """Of each node: that it asks by itself to be a voter when it is none."""
     newcomers_max: int = 0

@@ -78,6 +78,8 @@ class Spoken:
     """What of a snapshot is asked for."""
     target_id: int | None = None
     """Who is asked; None for an answer."""
+    confirms_leader: bool = False
+    """True in an answer to BeginQuorumEpoch without an error: its leader still leads, as far as the sender knows."""
     served: Buffer = b""
     """The records in the answer to a Fetch."""
 
@@ -90,9 +92,12 @@ def spoken_in_request(parts: Sequence[Buffer], target_id: int) -> Spoken | None:
     field = EPOCH_FIELDS.get(api_key)
     if field is None:
         return None
-    partition = decode_request_body(header, frame)["topics"][0]["partitions"][0]
+    body = decode_request_body(header, frame)
+    partition = body["topics"][0]["partitions"][0]
     epoch = partition[field]
     if api_key is ApiKey.FETCH:
+        if max(body["replica_id"], body["replica_state"]["replica_id"]) < 0:
+            return Spoken(epoch=epoch, target_id=target_id)  # without an id it promises nothing
         log = LogEnd(epoch=partition["last_fetched_epoch"], offset=partition["fetch_offset"])
         return Spoken(epoch=epoch, fetched=log, target_id=target_id)
     if api_key is ApiKey.FETCH_SNAPSHOT:
@@ -144,7 +149,8 @@ def spoken_in_answer(header: RequestHeader, parts: Sequence[Buffer]) -> Spoken |
         return Spoken(epoch=epoch, served=partition["records"] or b"")
     if header.api_key == ApiKey.FETCH_SNAPSHOT:
         return Spoken(epoch=max(partition["current_leader"]["leader_epoch"], 0))
-    return Spoken(epoch=partition["leader_epoch"])
+    confirms = header.api_key == ApiKey.BEGIN_QUORUM_EPOCH and not partition["error_code"]
+    return Spoken(epoch=partition["leader_epoch"], confirms_leader=confirms)
 
 
 def _answered(api_key: ApiKey, version: int, parts: Sequence[Buffer]) -> Body | None:

@@ -76,6 +76,11 @@ class Watch:
         for oracle in self._asked["forgot_votes"]:
             oracle.forgot_votes(node)
 
+    def emptied(self, node: Node) -> None:
+        """See `Invariant`."""
+        for oracle in self.oracles:
+            oracle.emptied(node)
+
     def before_send(self, node: Node, spoken: Spoken) -> None:
         """See `Invariant`."""
         for oracle in self._asked["before_send"]:

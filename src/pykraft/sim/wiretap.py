@@ -67,7 +67,10 @@ class Wiretap:
         asked = self._asked.pop(connection, None)
         if isinstance(asked, VoteAsked):
             return spoken_in_vote(asked, parts)
-        if asked is None or (is_epoch_durable and not self._may_serve_damage(asked)):
+        if asked is None:
+            return None
+        is_news = asked.api_key == ApiKey.BEGIN_QUORUM_EPOCH or self._may_serve_damage(asked)
+        if is_epoch_durable and not is_news:
             return None
         return spoken_in_answer(asked, parts)
 

@@ -98,6 +98,9 @@ class World:
         }
         self.absent = set(range(self.voter_count - scenario.cluster.absent + 1, self.voter_count + 1))
         """Voters that never start."""
+        has_luck = self._dice(seed, "format").random() < scenario.membership.formatted_probability
+        self.is_formatted = has_luck or bool(self.absent)
+        """Whether an operator formatted the static voters; who never starts can prove nobody."""
         self.members = Members(self, self._dice(seed, "members"))
         self.electorate = self.members.electorate
         self.atlas = Atlas(self)
@@ -239,6 +242,7 @@ class World:
         """A process begins; its application listens from the first record on."""
         assert node.host is not None
         self._ends[node.node_id] = 0
+        self.atlas.started(node)
         quarantine = node.host.quarantine
         keeps_damage = quarantine is not None and not quarantine.is_cut
         node.ledger = self._platters[node.node_id].recovered(keeps_damage=keeps_damage)

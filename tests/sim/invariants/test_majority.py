@@ -7,16 +7,21 @@ import pytest
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.majority import MajorityHoldsHighWatermark
 from pykraft.sim.ledger import Entry, Ledger
+from pykraft.sim.spoken import LogEnd, Spoken
 from tests.sim.invariants.fakes import BEFORE, entry, node, view, world
 
 LOG = [entry(0), entry(1), entry(2)]
 
 
-def committed(platters: dict[int, list[Entry]], *wiped: int) -> None:
+def committed(platters: dict[int, list[Entry]], *wiped: int, told: Spoken | None = None) -> None:
     where = world()
-    where.atlas.waiting = dict.fromkeys(wiped, 1)
     where.ledgers[1], where.platters = Ledger(LOG), platters
     made = MajorityHoldsHighWatermark(where)
+    for node_id in wiped:
+        made.wiped(node(node_id))
+        if told is not None:
+            made.before_send(node(node_id), told)
+        made.wiped(node(node_id))
     made.changed(node(2), BEFORE, view("follower", high_watermark=9))
     made.changed(node(1), BEFORE, view("leader", high_watermark=2))
     made.changed(node(1), BEFORE, view("leader", high_watermark=2))
@@ -33,5 +38,19 @@ def test_what_only_a_minority_has_on_disk_is_found(platters: dict[int, list[Entr
         committed(platters)
 
 
-def test_the_word_of_a_voter_whose_disk_was_replaced_counts_while_it_is_away() -> None:
-    committed({1: LOG}, 3)
+def test_the_word_of_a_voter_whose_disk_was_wiped_may_still_be_counted() -> None:
+    committed({1: LOG}, 3, told=Spoken(epoch=1, fetched=LogEnd(epoch=1, offset=2)))
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        None,
+        Spoken(epoch=1),
+        Spoken(epoch=1, fetched=LogEnd(epoch=1, offset=1)),
+        Spoken(epoch=0, fetched=LogEnd(epoch=0, offset=2)),
+    ],
+)
+def test_what_it_had_not_told_is_not_counted(told: Spoken | None) -> None:
+    with pytest.raises(ViolationError, match=r"only \[1\] have"):
+        committed({1: LOG}, 3, told=told)

@@ -6,6 +6,7 @@ Source: KIP-595, KIP-630, KIP-853, KIP-996, KIP-1166; Kafka ``KafkaRaftClient.bu
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from pykraft.core.effects import Peer, Send
 from pykraft.core.election import NEVER_MS
@@ -20,7 +21,10 @@ from pykraft.core.messages import (
 from pykraft.core.outbox import Relies
 from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned
-from pykraft.types import NO_IO, Endpoint, Instant, NodeId, OffsetAndEpoch, ReplicaKey
+from pykraft.types import NO_IO, Endpoint, Instant, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+
+PROBE_OFFSET: Final = Offset(2**60)
+"""Beyond the end of any log."""
 
 
 def ask_for_votes(replica: Replica, state: Prospective | Candidate, now: Instant) -> None:
@@ -30,11 +34,11 @@ def ask_for_votes(replica: Replica, state: Prospective | Candidate, now: Instant
         message = VoteRequest(
             epoch=state.epoch,
             candidate=replica.local.key,
-            voter=_voter_key(replica, node_id),
+            voter=voter_key(replica, node_id),
             last=replica.log.end,
             pre_vote=isinstance(state, Prospective),
         )
-        _send_to_voter(replica, node_id, message, now)
+        send_to_voter(replica, node_id, message, now)
 
 
 def say_begin_quorum_epoch(replica: Replica, leader: Leader, now: Instant) -> None:
@@ -48,10 +52,10 @@ def say_begin_quorum_epoch(replica: Replica, leader: Leader, now: Instant) -> No
             message = BeginQuorumEpochRequest(
                 epoch=leader.epoch,
                 leader_id=leader.leader_id,
-                voter=_voter_key(replica, node_id),
+                voter=voter_key(replica, node_id),
                 listeners=replica.local.listeners,
             )
-            _send_to_voter(replica, node_id, message, now)
+            send_to_voter(replica, node_id, message, now)
 
 
 def say_end_quorum_epoch(replica: Replica, state: Resigned, now: Instant) -> None:
@@ -64,7 +68,7 @@ def say_end_quorum_epoch(replica: Replica, state: Resigned, now: Instant) -> Non
     )
     for node_id in sorted(state.unacknowledged):
         if replica.voters.get(node_id) is not None:
-            _send_to_voter(replica, node_id, message, now)
+            send_to_voter(replica, node_id, message, now)
 
 
 def send_fetch_to_bootstrap(replica: Replica, now: Instant, leader: Endpoint | None = None) -> None:
@@ -88,7 +92,7 @@ def send_fetch_to_leader(replica: Replica, state: Follower, now: Instant) -> Non
     One Fetch at a time, sent only when what it acknowledges is durable. A FetchSnapshot acknowledges nothing; one that
     brought no answer is not sent again: a Fetch comes first.
     """
-    if replica.connections.has_in_flight:
+    if replica.connections.has_in_flight or replica.connections.is_asked(state.leader_id):
         return
     endpoint = state.leader_listeners.get(replica.local.default_listener)
     if endpoint is None or replica.has_given_up_leader or replica.connections.is_backing_off(state.leader_id):
@@ -98,7 +102,12 @@ def send_fetch_to_leader(replica: Replica, state: Follower, now: Instant) -> Non
     if download is None or download.is_asked:
         if download is not None:
             replica.state = replace(state, download=None)
-        send(replica, leader, _fetch(replica), now, Relies.LOG)
+        survey = replica.survey
+        if survey is not None and survey.has_all_told and not survey.is_probed:
+            probe = send(replica, leader, _probe(replica), now, Relies.LOG)
+            replica.survey = replace(survey, probe=probe)
+        else:
+            send(replica, leader, _fetch(replica), now, Relies.LOG)
     elif download.position is not None:
         replica.state = replace(state, download=replace(download, is_asked=True))
         send(replica, leader, _fetch_snapshot(replica, download.snapshot_id, download.position), now, Relies.ELECTION)
@@ -107,7 +116,7 @@ def send_fetch_to_leader(replica: Replica, state: Follower, now: Instant) -> Non
 def _fetch(replica: Replica) -> FetchRequest:
     high_watermark = replica.high_watermark
     return FetchRequest(
-        replica=replica.local.key,
+        replica=_identity(replica),
         epoch=replica.epoch,
         fetch_offset=replica.log.end_offset,
         last_fetched_epoch=replica.log.last_epoch,
@@ -117,9 +126,24 @@ def _fetch(replica: Replica) -> FetchRequest:
     )
 
 
+def _probe(replica: Replica) -> FetchRequest:
+    """A Fetch from far behind the leader's log: it is answered with where the log ends, as the end of this epoch."""
+    return replace(
+        _fetch(replica),
+        fetch_offset=PROBE_OFFSET,
+        last_fetched_epoch=replica.epoch,
+        wait_ms_max=0,
+    )
+
+
+def _identity(replica: Replica) -> ReplicaKey | None:
+    """What a leader counts as a promise bears the replica's id; an unproven replica promises nothing."""
+    return replica.local.key if replica.survey is None else None
+
+
 def _fetch_snapshot(replica: Replica, snapshot_id: OffsetAndEpoch, position: int) -> FetchSnapshotRequest:
     return FetchSnapshotRequest(
-        replica=replica.local.key,
+        replica=_identity(replica),
         epoch=replica.epoch,
         snapshot_id=snapshot_id,
         position=position,
@@ -127,23 +151,33 @@ def _fetch_snapshot(replica: Replica, snapshot_id: OffsetAndEpoch, position: int
     )
 
 
-def _voter_key(replica: Replica, node_id: NodeId) -> ReplicaKey:
+def voter_key(replica: Replica, node_id: NodeId) -> ReplicaKey:
+    """Whom a request to this voter is addressed to."""
     voter = replica.voters.get(node_id)
     assert voter is not None
     return voter.key
 
 
-def _send_to_voter(replica: Replica, node_id: NodeId, message: Request, now: Instant) -> None:
-    peer = replica.voter_peer(node_id)
-    if peer is not None and replica.connections.is_ready(peer.id):
-        send(replica, peer, message, now, Relies.ELECTION)
-
-
-def send(replica: Replica, peer: Peer, message: Request, now: Instant, relies: Relies) -> None:
-    """Ask a peer that is ready.
+def send_to_voter(replica: Replica, node_id: NodeId, message: Request, now: Instant, *, is_aside: bool = False) -> bool:
+    """Ask a voter, if its endpoint is known and it is ready; False when it is not.
 
     Effects: Send.
     """
-    correlation_id = replica.connections.sent(peer.id, now.mono_ms)
+    peer = replica.voter_peer(node_id)
+    if peer is None or not replica.connections.is_ready(peer.id):
+        return False
+    send(replica, peer, message, now, Relies.ELECTION, is_aside=is_aside)
+    return True
+
+
+def send(
+    replica: Replica, peer: Peer, message: Request, now: Instant, relies: Relies, *, is_aside: bool = False
+) -> int:
+    """Ask a peer that is ready; returns the correlation id. Nothing else waits for what is asked aside.
+
+    Effects: Send.
+    """
+    correlation_id = replica.connections.sent(peer.id, now.mono_ms, is_aside=is_aside)
     effect = Send(after=NO_IO, peer=peer, correlation_id=correlation_id, message=message)
     replica.outbox.send(effect, relies)
+    return correlation_id

@@ -37,8 +37,8 @@ def on_begin_quorum_epoch_request(
     if not error:
         learn_leader(replica, message.epoch, message.leader_id, message.listeners, now)
         correct_listeners(replica, message.epoch, message.leader_id, message.listeners)
-        if not is_addressed_to(replica, message.voter):
-            error = ErrorCode.INVALID_VOTER_KEY
+        if not is_addressed_to(replica, message.voter) or replica.survey is not None:
+            error = ErrorCode.INVALID_VOTER_KEY  # an unproven replica confirms no leader: no read may count it
     response = BeginQuorumEpochResponse(
         error=error,
         epoch=replica.epoch,

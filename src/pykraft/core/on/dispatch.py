@@ -20,6 +20,7 @@ from pykraft.core.on.fetch_snapshot import on_fetch_snapshot_request
 from pykraft.core.on.following import check_not_refused
 from pykraft.core.on.membership import on_change_voter_response, on_update_unsupported, on_update_voter_response
 from pykraft.core.on.operators import OPERATOR_HANDLERS
+from pykraft.core.on.proof import on_survey_unsupported
 from pykraft.core.on.update_voter import on_update_voter_request
 from pykraft.core.on.vote import on_vote_request, on_vote_response, on_vote_unsupported
 from pykraft.core.replica import Replica
@@ -79,4 +80,5 @@ def _on_error(replica: Replica, peer_id: int, error: int, now: Instant) -> None:
     on_new_voter_failed(replica, peer_id)
     if error == ErrorCode.UNSUPPORTED_VERSION:
         on_vote_unsupported(replica, now)
+        on_survey_unsupported(replica)
         on_update_unsupported(replica)

@@ -14,6 +14,7 @@ from pykraft.core.on.contradiction import contradiction_in, give_up_leader, hear
 from pykraft.core.on.corruption import cut_damage, leave_if_whole, lose_from
 from pykraft.core.on.download import begin_download
 from pykraft.core.on.following import settle_answer
+from pykraft.core.on.proof import on_probe_answer, prove_if_caught_up
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower
 from pykraft.errors import ProtocolError
@@ -41,6 +42,9 @@ def on_fetch_response(replica: Replica, event: ResponseReceived, message: FetchR
     _check_sender(state, event.peer_id, message)
     if replica.has_given_up_leader:
         replica.connections.back_off(event.peer_id, now.mono_ms)
+        return
+    if on_probe_answer(replica, event.correlation_id, message):
+        hear(replica, now, has_progress=False)
         return
     cut_to = None
     if message.snapshot_id is None and message.diverging is not None:
@@ -73,6 +77,7 @@ def _follow(
         _truncate(replica, cut_to)
     else:
         leave_if_whole(replica, message)
+        prove_if_caught_up(replica, message, now)
         _append(replica, event, message, now)
         is_news = _raise_high_watermark(replica, message.high_watermark)
         _note_agreement(replica, event.peer_id, now, is_empty=not message.batches and not is_news)

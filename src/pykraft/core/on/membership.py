@@ -40,12 +40,13 @@ def speak_of_membership(replica: Replica, state: Follower, now: Instant) -> bool
 
     Effects: Send.
     """
+    connections = replica.connections
     is_due = state.update_deadline_ms <= now.mono_ms and not replica.has_given_up_leader
-    if not is_due or replica.connections.has_in_flight:
+    if not is_due or connections.has_in_flight or connections.is_asked(state.leader_id):
         return False
     message = _due(replica, state)
     endpoint = state.leader_listeners.get(replica.local.default_listener)
-    if message is None or endpoint is None or replica.connections.is_backing_off(state.leader_id):
+    if message is None or endpoint is None or connections.is_backing_off(state.leader_id):
         return False
     replica.state = replace(state, update_deadline_ms=now.mono_ms + replica.config.fetch_timeout_ms)
     send(replica, Peer(id=state.leader_id, endpoint=endpoint), message, now, Relies.ELECTION)
@@ -54,7 +55,7 @@ def speak_of_membership(replica: Replica, state: Follower, now: Instant) -> bool
 
 def _due(replica: Replica, state: Follower) -> Request | None:
     local = replica.local
-    if local.key is None:
+    if local.key is None or replica.survey is not None:  # unproven, it speaks for no voter
         return None
     entry = replica.voters.get(local.key.id)
     if replica.is_voter:

@@ -22,6 +22,7 @@ from pykraft.core.on.asking import (
     send_fetch_to_leader,
 )
 from pykraft.core.on.membership import speak_of_membership
+from pykraft.core.on.proof import ask_others, settle_proof, survey_deadline_ms
 from pykraft.core.on.transfer import is_due, settle_transfer, transfer_deadline_ms
 from pykraft.core.on.voter_changes import end_change, is_removed
 from pykraft.core.replica import Replica
@@ -39,6 +40,7 @@ def poll(replica: Replica, now: Instant) -> None:
     Effects: whatever the state calls for; CompleteShutdown at the end of a graceful shutdown.
     """
     replica.connections.expire(now.mono_ms)
+    settle_proof(replica, now)
     for _ in range(TURNS_MAX):
         before = replica.state
         _pass_deadlines(replica, now)
@@ -50,6 +52,7 @@ def poll(replica: Replica, now: Instant) -> None:
     _answer_expired(replica, now)
     if _has_left(replica, now):
         return
+    ask_others(replica, now)
     _speak(replica, now)
 
 
@@ -164,6 +167,7 @@ def next_deadline_ms(replica: Replica) -> int | None:
         replica.parked.next_deadline_ms(),
         replica.shutdown_deadline_ms,
         transfer_deadline_ms(replica),
+        survey_deadline_ms(replica),
         *_state_deadlines_ms(replica),
     ]
     return min((deadline for deadline in deadlines if deadline not in (None, NEVER_MS)), default=None)

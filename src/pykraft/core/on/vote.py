@@ -13,6 +13,7 @@ from pykraft.core.messages import VoteRequest, VoteResponse
 from pykraft.core.moves import cast_vote, give_up_campaign, to_candidate, to_leader, to_unattached
 from pykraft.core.on.epoch_raise import may_request_raise
 from pykraft.core.on.following import settle_answer
+from pykraft.core.on.proof import EMPTY_LOG, on_survey_answer
 from pykraft.core.on.requests import is_addressed_to, reply, voter_only_error
 from pykraft.core.outbox import Relies
 from pykraft.core.replica import Replica
@@ -49,6 +50,10 @@ def on_vote_request(replica: Replica, event: RequestReceived, message: VoteReque
         return
     if message.pre_vote:
         granted = would_grant_pre_vote(replica, message)
+        if not granted and replica.survey is not None and message.last == EMPTY_LOG:
+            # Whoever asks with an empty log may be unproven itself, and must not rely on an epoch that is only learned.
+            _answer(replica, event, ErrorCode.INVALID_VOTER_KEY)
+            return
         _answer(replica, event, ErrorCode.NONE, granted=granted)
         if not granted:
             _ask_again(replica, message.candidate.id)
@@ -74,9 +79,10 @@ def would_grant_vote(replica: Replica, message: VoteRequest) -> bool:
 
     A vote once given is given again to the same candidate, whatever its log; otherwise only without a known
     leader, and only to a log at least as long (Raft paper §5.4.1). Without an own id nothing can be voted, and a
-    replica that lost part of its log cannot tell whether another one is long enough.
+    replica that lost part of its log cannot tell whether another one is long enough. One that is unproven, or was at
+    the time of this epoch, may have voted already, and have forgotten it.
     """
-    if replica.log.quarantine is not None:
+    if replica.log.quarantine is not None or replica.survey is not None or message.epoch <= replica.votes_above:
         return False
     match replica.state:
         case Unattached() | Prospective():
@@ -92,8 +98,11 @@ def would_grant_vote(replica: Replica, message: VoteRequest) -> bool:
 
 
 def would_grant_pre_vote(replica: Replica, message: VoteRequest) -> bool:
-    """The rule of the pre-vote: a log at least as long, and no leader that this replica knows to be alive."""
-    if replica.log.quarantine is not None:
+    """The rule of the pre-vote: a log at least as long, and no leader that this replica knows to be alive.
+
+    An unproven replica grants it to an empty log only: that is how a new quorum begins, in which everybody is unproven.
+    """
+    if replica.log.quarantine is not None or (replica.survey is not None and message.last != EMPTY_LOG):
         return False
     match replica.state:
         case Unattached() | Prospective() | Candidate() | Resigned():
@@ -119,6 +128,7 @@ def on_vote_response(replica: Replica, event: ResponseReceived, message: VoteRes
         return
     state = replica.state
     voter_id = NodeId(event.peer_id)
+    on_survey_answer(replica, voter_id, granted=message.vote_granted)
     if not isinstance(state, Prospective | Candidate) or voter_id not in state.tally.voters:
         return
     if isinstance(state, Candidate) and voter_id not in state.tally.unanswered:

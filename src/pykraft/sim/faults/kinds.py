@@ -28,7 +28,7 @@ CLOCK: Final = ("clock skew", "clock jump")
 VERSION: Final = ("old version",)
 SNAPSHOT: Final = ("snapshot interrupted", "download interrupted", "install interrupted", "cleaning interrupted")
 LOUD_DISK: Final = ("read error", "write error", "fsync error", "disk full", "disk stalled", "part fsync error")
-SILENT_DISK: Final = ("bit flip", "lost write", "misdirected write", "lost sector", "wiped disk")
+SILENT_DISK: Final = ("bit flip", "lost write", "misdirected write", "lost sector", "wiped disk", "emptied disk")
 RESTORED: Final = ("older quorum-state",)
 NETWORK: Final = (
     "isolated",

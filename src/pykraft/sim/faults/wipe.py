@@ -6,7 +6,10 @@ may vote twice, and records that counted its copy may be lost (KAFKA-14077). So 
 1. at most a minority of the voters is harmed in any way; 2. the node stays down; 3. the others elect a leader of a
 newer epoch, if need be because the present one is asked to resign, and commit a record in it; 4. the node starts.
 
-From then on none of its former votes and copies counts. No oracle is switched off for that: only what it remembers
+That is an operator who formats the new disk explicitly. An *emptied* disk is what happens without one: a volume that is
+not mounted. Then the node starts at once, and has to find out by itself when it may take part (ADR 022).
+
+In the first case none of its former votes and copies counts. No oracle is switched off for that: only what it remembers
 of the node that was wiped is forgotten (`Invariant.wiped`), and only when that happens.
 
 Source: Kafka ``RaftEventSimulationTest`` (recovery after the loss of one node's data); KAFKA-14077; KIP-853.
@@ -14,12 +17,13 @@ Source: Kafka ``RaftEventSimulationTest`` (recovery after the loss of one node's
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pykraft.errors import CorruptionError
 from pykraft.sim.faults.harm import Act, Harm
-from pykraft.sim.format import replace_disk
+from pykraft.sim.format import format_directory, replace_disk, wipe_disk
 from pykraft.snapshot.files import parse_snapshot_file
 
 if TYPE_CHECKING:
@@ -33,7 +37,7 @@ class WipeFaults:
 
     def __init__(self, harm: Harm) -> None:
         self._harm = harm
-        self.kinds: dict[str, Act] = {"wiped disk": self._wipe}
+        self.kinds: dict[str, Act] = {"wiped disk": self._wipe, "emptied disk": self._empty}
 
     def stop(self) -> None:
         """Who was wiped comes back as before."""
@@ -44,6 +48,20 @@ class WipeFaults:
             return False
         self._harm.happened("wiped disk", node)
         self._exchange(node)
+        return True
+
+    def _empty(self) -> bool:
+        """Without pre-votes nobody can say how far the epochs of lone candidates are: then it is not for the node."""
+        world, node = self._harm.world, self._harm.any_node()
+        if not world.atlas.may_damage(node) or not world.has_pre_votes:
+            return False
+        self._harm.happened("emptied disk", node)
+        self._harm.note(node, "finds its disk empty")
+        world.watch.emptied(node)
+        world.atlas.emptied(node)
+        wipe_disk(node)
+        node.config = replace(node.config, directory_id=node.key.directory_id)
+        node.first_voters = node.config.voters
         return True
 
     def failed(self, node: Node, error: StorageError) -> None:
@@ -66,8 +84,8 @@ class WipeFaults:
         if world.members.is_at_level_one:
             replace_disk(node)
         else:
-            node.lose_power()
-            node.disk.wipe()
+            wipe_disk(node)
+            format_directory(node)
         self._harm.move_on(node)
 
 

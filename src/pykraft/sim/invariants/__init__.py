@@ -22,6 +22,7 @@ from pykraft.sim.invariants.duplicates import NoDuplicates
 from pykraft.sim.invariants.durable import PersistedIsDurable
 from pykraft.sim.invariants.durable_stays import AcknowledgedSurvivesRestart
 from pykraft.sim.invariants.elected import LeaderHasItsVotes
+from pykraft.sim.invariants.emptied import EmptiedReturnsWhole
 from pykraft.sim.invariants.fetch_durable import FetchIsDurableFirst
 from pykraft.sim.invariants.healing import Healing
 from pykraft.sim.invariants.high_watermark import MonotonicHighWatermark
@@ -120,6 +121,7 @@ ALL: tuple[type[Invariant], ...] = (
     AcknowledgedSurvivesRestart,
     DamageIsReal,
     DamagedReturnsWhole,
+    EmptiedReturnsWhole,
     ServedIsSound,
     MonotonicHighWatermark,
     MajorityHoldsHighWatermark,

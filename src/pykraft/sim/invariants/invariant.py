@@ -51,6 +51,13 @@ class Invariant:
     def forgot_votes(self, node: Node) -> None:
         """An older ``quorum-state`` of this node was restored; its log is as it was."""
 
+    def emptied(self, node: Node) -> None:
+        """This node is about to lose all that is on its disk, and starts again at once, with the same directory id.
+
+        Nobody takes care that none of its votes and copies counts any more: it has to do that itself.
+        """
+        self.wiped(node)
+
     def changed(self, node: Node, was: View, now: View) -> None:
         """An event is over, and the node is not as it was before."""
 

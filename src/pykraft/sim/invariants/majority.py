@@ -33,6 +33,13 @@ class MajorityHoldsHighWatermark(Invariant):
         self._checked = 0
         self._told: dict[ReplicaKey, tuple[int, int]] = {}
         """Epoch and offset of the last Fetch of each disk."""
+        self._former: dict[int, tuple[int, int]] = {}
+        """The same for disks that were wiped since."""
+
+    def wiped(self, node: Node) -> None:
+        """What it had told may still be counted, or be on its way."""
+        if node.key in self._told:
+            self._former[int(node.node_id)] = self._told.pop(node.key)
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
         """Remember what is acknowledged."""
@@ -48,20 +55,23 @@ class MajorityHoldsHighWatermark(Invariant):
         self._checked = high_watermark
         last = self.world.ledger(node).at(high_watermark - 1)
         voters = self.world.members.voters_of(node)
-        away = self.world.atlas.waiting
         holding = [
             int(voter.node_id)
             for voter in self.world.members.nodes_of(voters)
-            if voter.node_id in away or (last is not None and self.world.durably_holds(voter, last))
+            if self._has_reached(self._former.get(int(voter.node_id)), now)
+            or (last is not None and self.world.durably_holds(voter, last))
         ]
-        holding += [int(key.id) for key in self.world.members.replaced_in(voters) if self._has_told(key, now)]
+        holding += [
+            int(key.id) for key in self.world.members.replaced_in(voters) if self._has_reached(self._told.get(key), now)
+        ]
         if last is None or len(holding) < majority_of(len(voters)):
             seen = f"leader {node.node_id} of epoch {now.epoch} calls {high_watermark} committed"
             raise self.violated(
                 f"{seen}, of the voters {[*map(int, voters.ids)]} only {holding} have its last batch on disk"
             )
 
-    def _has_told(self, key: ReplicaKey, leader: View) -> bool:
+    @staticmethod
+    def _has_reached(told: tuple[int, int] | None, leader: View) -> bool:
         """Whether a disk that is there no more has acknowledged as much to this leader."""
-        epoch, offset = self._told.get(key, (0, 0))
+        epoch, offset = told or (0, 0)
         return epoch == leader.epoch and offset >= (leader.high_watermark or 0)

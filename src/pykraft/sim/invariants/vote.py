@@ -32,6 +32,9 @@ class OneVote(Invariant):
         """As after a wipe."""
         self.wiped(node)
 
+    def emptied(self, node: Node) -> None:
+        """Its votes may still count: it must not give another one in any of those epochs."""
+
     def before_send(self, node: Node, spoken: Spoken) -> None:
         """Compare a vote with the platter and with what was said before."""
         if spoken.candidate_id is None:

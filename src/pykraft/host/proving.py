@@ -1,0 +1,52 @@
+"""What the directory of a starting node proves, and the note that a later start will need.
+
+Invariant: after `DirectoryProof.note_partition` a directory that is emptied from now on is found to be, whoever makes
+it anew; and nothing was said by then. The rules of the file are in `pykraft.log.proof_file`.
+
+Source: ours (ADR 022).
+"""
+
+from __future__ import annotations
+
+from pykraft.config import NodeConfig
+from pykraft.core.proof import PROVEN
+from pykraft.log.fs import Fs
+from pykraft.log.proof_file import ProofFile, look_up_proof
+from pykraft.log.quorum_state import ElectionStore
+from pykraft.types import Election, NodeId
+
+
+class DirectoryProof:
+    """The proof of one directory, from its lock on; what nobody with an id owns needs none."""
+
+    def __init__(self, fs: Fs, config: NodeConfig) -> None:
+        self._fs = fs
+        self._config = config
+        self.file = ProofFile(fs, config.log_dir)
+        self.proof = PROVEN
+
+    def on_owned(self, *, is_formatted: bool) -> None:
+        """The directory is locked, and nothing is written in it yet. Errors: StorageError."""
+        self.proof = look_up_proof(
+            self._fs,
+            self.file,
+            self._config.partition_directory,
+            is_formatted=is_formatted,
+            has_given_id=self._config.directory_id is not None,
+        )
+
+    def note_partition(
+        self, elections: ElectionStore, *, is_new: bool, is_log_empty: bool, voters: tuple[NodeId, ...], level: int
+    ) -> None:
+        """Note durably that there is a partition, before anything is said that an emptied directory would not know.
+
+        Until then a formatted directory speaks for itself. The election is there first: the note promises it. One that
+        is missing beside a log is for the core to decide, and the next start notes it. Errors: StorageError.
+        """
+        if self._config.node_id is None or not self.proof.is_complete or self.file.exists():
+            return
+        if is_new and not is_log_empty:
+            return
+        if is_new:
+            elections.write(Election(), voters=voters, kraft_version=level)
+        self.file.write(PROVEN)
