@@ -35,6 +35,8 @@ HELD_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 """Bytes of all unfinished and waiting frames together; beyond, the connection that holds most of them is closed."""
 UNSENT_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 """Bytes of all answers that clients have not read; beyond, the one that has not read for the longest time is closed."""
+MAKE_ROOM_MAX: Final = 8
+"""Clients that are closed at one time to make room for a new one."""
 REQUESTS_PER_TURN_MAX: Final = 16
 """Requests that are passed on in one turn of the loop: a few milliseconds, of a fetch timeout of two seconds."""
 SWEEPS_PER_IDLE_TIME: Final = 4
@@ -199,10 +201,12 @@ class Links:
             self._user.link_connected(link.connection)
             return
         count = len(self._accepted)
-        if count >= self._limits.accepted_max or (count and link.descriptor > self._limits.descriptor_max):
+        # The application may take descriptors, too: so as many clients go as are missing, and not only one for one.
+        missing = max(link.descriptor - self._limits.descriptor_max, count + 1 - self._limits.accepted_max)
+        for _ in range(min(missing, count, MAKE_ROOM_MAX)):
             silent = min(self._accepted.values(), key=lambda each: each.heard_s)
             self._end(silent, f"{count} connections are open, and it was silent for the longest time")
-        elif link.descriptor > self._limits.descriptor_max:  # others in this process have them all
+        if missing > 0 and not count:  # others in this process have them all
             link.abort()
             return
         self._links[link.connection] = self._accepted[link.connection] = link
