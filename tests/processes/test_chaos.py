@@ -14,7 +14,15 @@ from pykraft.chaos.plan import Kind
 from tests.processes.commands import run
 
 KINDS = {
-    "static": (Kind.KILL, Kind.FREEZE, Kind.FULL_DISK, Kind.SLOW_LINK, Kind.ONE_WAY_CUT, Kind.SILENT_READER),
+    "static": (
+        Kind.KILL,
+        Kind.FREEZE,
+        Kind.FULL_DISK,
+        Kind.SLOW_LINK,
+        Kind.ONE_WAY_CUT,
+        Kind.SILENT_READER,
+        Kind.WIPE_AND_LAG,
+    ),
     "dynamic": (
         Kind.STOP,
         Kind.RESTART_ALL,
@@ -22,7 +30,6 @@ KINDS = {
         Kind.RESETS,
         Kind.PARTITION,
         Kind.WIPE,
-        Kind.WIPE_AND_LAG,
         Kind.FEW_DESCRIPTORS,
     ),
 }
