@@ -7,13 +7,14 @@ an empty disk, installs it, and its vote keeps the quorum going when one of the 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from pykraft.client import Node, configure
-from pykraft.config import RaftConfig
+from pykraft.config import TEST_CLUSTER_ID, RaftConfig
 from pykraft.errors import NotLeaderError
 from pykraft.local.child import Children
 from pykraft.local.kafka.java import Kafka
@@ -21,9 +22,11 @@ from pykraft.local.kafka.peer import JavaNode
 from pykraft.local.logs import wait_for_end_offset
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.voters import PARTITION
+from pykraft.log.format import format_directories
 from pykraft.log.os_fs import OsFs
 from pykraft.snapshot.files import checkpoint_path, list_snapshots
 from pykraft.snapshot.head import read_head
+from pykraft.types import NodeId, Uuid
 from tests.kafka.test_mixed_dynamic import Application, snapshot_of, until
 
 PATIENT = RaftConfig(fetch_timeout_ms=10_000)
@@ -88,4 +91,14 @@ def test_kafkas_voter_installs_a_snapshot_without_voters(kafka: Kafka, children:
         Node(configure(folder, node_id=node_id, voters=voters, raft=PATIENT), own_thread=True)
         for node_id, folder in folders.items()
     ]
+    for node_id, folder in folders.items():  # or they would wait for Kafka's voter
+        format_directories(
+            OsFs(),
+            [folder],
+            node_id=NodeId(node_id),
+            cluster_id=TEST_CLUSTER_ID,
+            directory_ids={},
+            ignore_formatted=False,
+            random_uuid=lambda: Uuid(os.urandom(16)),
+        )
     asyncio.run(story(java, nodes, {node_id: folder / PARTITION for node_id, folder in folders.items()}))

@@ -40,6 +40,7 @@ def test_kafkas_node_leads_when_it_is_named(kafka: Kafka, children: Children, tm
         return CliRunner().invoke(pykraft, words)
 
     for node in ours.values():
+        node.format()  # or they would wait for Kafka's node
         node.start()
     led = journal.wait_for_leader(since=0)
     journal.wait_for_acknowledged(RECORDS, since=0)

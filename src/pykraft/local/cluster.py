@@ -19,6 +19,7 @@ from typing import Protocol
 import pykraft
 from pykraft.client.journal import Led
 from pykraft.client.journal_check import Verdict, check_journal, stretches
+from pykraft.config import TEST_CLUSTER_ID
 from pykraft.errors import LocalQuorumError, UsageError
 from pykraft.local.child import Child, Children
 from pykraft.local.journal_keeper import JournalKeeper
@@ -117,9 +118,9 @@ class PykraftNode:
         return self._child
 
     def format(self, *options: str) -> None:
-        """Prepare the directory with `pykraft storage format`; it has a cluster id. Errors: LocalQuorumError."""
-        assert self._cluster_id is not None, "a directory is formatted for a cluster"
-        words = ["storage", "format", "--config", str(self.config), "--cluster-id", self._cluster_id, *options]
+        """Prepare the directory with `pykraft storage format`. Errors: LocalQuorumError."""
+        cluster_id = self._cluster_id or TEST_CLUSTER_ID
+        words = ["storage", "format", "--config", str(self.config), "--cluster-id", cluster_id, *options]
         done = subprocess.run(
             [sys.executable, "-m", "pykraft", *words],
             env=os.environ | {"PYTHONPATH": str(SOURCES)},

@@ -48,6 +48,7 @@ ALONE: Mapping[str, str] = {
     "AcknowledgedSurvivesRestart": "append_is_not_flushed",
     "DamageIsReal": "recovery_point_is_not_lowered",
     "DamagedReturnsWhole": "damaged_node_comes_back_at_once",
+    "EmptiedReturnsWhole": "something_fetched_is_a_proof",
     "ServedIsSound": "damage_is_served",
     "MonotonicHighWatermark": "old_epochs_commit_by_counting",
     "MajorityHoldsHighWatermark": "leader_counts_what_it_has_not_flushed",
