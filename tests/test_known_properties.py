@@ -36,6 +36,7 @@ TEXTS = {
     "log.dir": ("logs", "\0"),
     "metadata.log.dir": ("logs", "\0"),
     "pykraft.leader.send": ("written", "all"),
+    "pykraft.operator.listeners": ("none", "nobody"),
     "pykraft.prometheus.listener": ("localhost:0", "localhost"),
 }
 """A value that may be, and one that may not."""

@@ -233,6 +233,16 @@ def test_wrong_listeners_are_refused(listeners: str) -> None:
     assert refused(listeners=listeners).key == "listeners"
 
 
+def test_operators_have_listeners_of_their_own_if_they_are_named() -> None:
+    listeners = "CONTROLLER://:9093,ADMIN://localhost:9094"
+    for text, found in ((None, None), ("", None), ("none", ()), ("admin", ("ADMIN",)), ("ADMIN, controller", ...)):
+        config = read(
+            listeners=listeners, controller__listener__names="CONTROLLER", pykraft__operator__listeners=text
+        ).config
+        assert config.operator_listeners == (("ADMIN", "CONTROLLER") if found is ... else found)
+    assert refused(pykraft__operator__listeners="OTHER").value == "OTHER"
+
+
 def test_a_node_has_a_bounded_number_of_listeners() -> None:
     listeners = ",".join(f"L{number}://:{9_000 + number}" for number in range(LISTENERS_MAX + 1))
     assert "at most 16" in str(refused(listeners=listeners))

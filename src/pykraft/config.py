@@ -150,7 +150,8 @@ class NodeConfig:
 
     ``listeners`` are bound, ``advertised_listeners`` told to others; the first of
     ``controller_listener_names`` is the one that voters dial. ``prometheus_listener`` is where the metrics are told
-    over HTTP, if anywhere; port 0 is any free one. ``directory_id`` is None when it is to be read
+    over HTTP, if anywhere; port 0 is any free one. Operators may change the quorum on ``operator_listeners``, by their
+    upper case names (None: on all). ``directory_id`` is None when it is to be read
     from the log directory, or made up at the first start. A node without ``node_id`` only observes, and so does one
     whose topic is that of Kafka's controllers: a leader among them must know what the records mean.
 
@@ -169,6 +170,7 @@ class NodeConfig:
     topic_name: str = TEST_TOPIC_NAME
     topic_id: Uuid = TEST_TOPIC_ID
     prometheus_listener: Endpoint | None = None
+    operator_listeners: tuple[str, ...] | None = None
     request_size_bytes_max: int = 104_857_600
     connections_idle_ms_max: int = 600_000
     log: LogSettings = LogSettings()

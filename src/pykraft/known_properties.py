@@ -186,6 +186,12 @@ def _rows() -> tuple[Known, ...]:
         ),
         _text("pykraft.leader.send", "written", "written or flushed", "whether a leader sends what it has not flushed"),
         _text(
+            "pykraft.operator.listeners",
+            "all listeners",
+            "names of listeners, or none",
+            "where voters may be added and removed, features raised and leadership transferred",
+        ),
+        _text(
             "pykraft.prometheus.listener",
             "none",
             "host:port, IPv6 in brackets; port 0 to 65535",

@@ -156,6 +156,7 @@ def node_config(properties: Mapping[str, str]) -> ParsedConfig:
         topic_name=topic_name,
         topic_id=TOPICS[topic_name],
         prometheus_listener=reader.prometheus_listener(),
+        operator_listeners=reader.operator_listeners(listeners),
         log=reader.log_settings(),
         raft=reader.raft_config(),
     )
@@ -251,6 +252,16 @@ class _Reader:
         key = "pykraft.prometheus.listener"
         text = self._text(key)
         return _endpoint(key, text, text, port_least=0) if text else None
+
+    def operator_listeners(self, listeners: Listeners) -> tuple[str, ...] | None:
+        """Listeners on which operators may change the quorum: all, those that are named, or ``none``."""
+        key = "pykraft.operator.listeners"
+        names = tuple(name.upper() for name in self._items(key))
+        if names == ("NONE",):
+            return ()
+        if any(listeners.get(name) is None for name in names):
+            raise ConfigError(key, ",".join(names), "names of listeners, or none")
+        return names or None
 
     def check_roles(self) -> None:
         """``process.roles``: a node here is a controller; absent, it is one, too."""

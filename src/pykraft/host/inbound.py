@@ -18,7 +18,7 @@ It refuses to know what requests mean. Source: Kafka's ``SocketServer`` and ``Re
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -37,13 +37,21 @@ from pykraft.protocol.api import (
 )
 from pykraft.protocol.frame import frame
 from pykraft.protocol.messages import API_VERSIONS, ApiKey
-from pykraft.protocol.schema import Body
+from pykraft.protocol.schema import Body, Versions
 from pykraft.rpc import api_versions, codec
 from pykraft.rpc.context import Refusal, RpcContext
 from pykraft.types import Buffer, VersionRange
 
 UNANSWERED_REQUESTS_MAX: Final = 32
 """Requests of one connection that may wait for their answers; Kafka's clients have at most five."""
+
+OPERATOR_KEYS: Final = frozenset(
+    {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER, ApiKey.UPDATE_FEATURES, ApiKey.TRANSFER_LEADERSHIP}
+)
+"""APIs by which operators change the quorum, and a replica that joins by itself; no voter needs them."""
+_WITHOUT_OPERATORS: Final[Mapping[ApiKey, Versions]] = {
+    key: versions for key, versions in API_VERSIONS.items() if key not in OPERATOR_KEYS
+}
 
 Describe: TypeAlias = Callable[[Body, str], Body]
 """Answers DescribeCluster: from the request and the listener where it arrived."""
@@ -86,8 +94,12 @@ class Inbound:
         describe_cluster: Describe,
         kraft_versions: VersionRange | None,
         kraft_version: Callable[[], int],
+        operator_listeners: Collection[str] | None = None,
     ) -> None:
-        """``kraft_versions`` are None for a node that is never to become a voter; ``kraft_version`` tells the level."""
+        """``kraft_versions`` are None for a node that is never to become a voter; ``kraft_version`` tells the level.
+
+        ``operator_listeners`` serve `OPERATOR_KEYS`; None: all do.
+        """
         self.violations = 0
         """Connections that were closed for what came on them."""
         self._ports = ports
@@ -97,6 +109,7 @@ class Inbound:
         self._describe_cluster = describe_cluster
         self._kraft_versions = kraft_versions
         self._kraft_version = kraft_version
+        self._operator_listeners = operator_listeners
         self._requesters: dict[ConnectionId, _Requester] = {}
         self._requests: dict[int, _Request] = {}
         self._watched: dict[ConnectionId, _Requester] = {}
@@ -166,12 +179,13 @@ class Inbound:
         """Answer a request, or pass it on. Errors: ProtocolError when there is no answer to it."""
         if header.api_key == ApiKey.API_VERSIONS:
             levels, level = self._kraft_versions, self._kraft_version()
-            self._answer(self._note(requester, header), _answer_api_versions(header, data, levels, level))
+            answer = _answer_api_versions(header, data, self._served(requester.listener), levels, level)
+            self._answer(self._note(requester, header), answer)
         elif header.api_key == ApiKey.DESCRIBE_CLUSTER:
             body = self._describe_cluster(decode_request_body(header, data), requester.listener)
             answer = encode_response(header.api_key, header.api_version, header.correlation_id, body)
             self._answer(self._note(requester, header), answer)
-        elif header.api_key not in codec.RPCS:
+        elif header.api_key not in codec.RPCS or header.api_key not in self._served(requester.listener):
             raise ProtocolError(f"it asks for the API {header.api_key}, which is not served")
         else:
             message = codec.decode_request(header, data, self._context)
@@ -181,6 +195,12 @@ class Inbound:
                 return
             event = RequestReceived(request_id=request.request_id, listener=requester.listener, message=message)
             self._inbox.put(event)
+
+    def _served(self, listener: str) -> Mapping[ApiKey, Versions]:
+        """The APIs of a listener."""
+        if self._operator_listeners is None or listener.upper() in self._operator_listeners:
+            return API_VERSIONS
+        return _WITHOUT_OPERATORS
 
     def _note(self, requester: _Requester, header: RequestHeader) -> _Request:
         request = _Request(request_id=self._next_request_id, header=header, requester=requester)
@@ -211,11 +231,17 @@ class Inbound:
         self._ports.close(requester.connection)
 
 
-def _answer_api_versions(header: RequestHeader, data: Buffer, levels: VersionRange | None, level: int) -> list[Buffer]:
+def _answer_api_versions(
+    header: RequestHeader,
+    data: Buffer,
+    served: Mapping[ApiKey, Versions],
+    levels: VersionRange | None,
+    level: int,
+) -> list[Buffer]:
     """The APIs that are served; in version 0 to a client whose version is unknown."""
     if header.api_version not in API_VERSIONS[ApiKey.API_VERSIONS]:
-        return encode_unsupported_version(header.correlation_id, API_VERSIONS.items())
-    body = api_versions.response_to_wire(header.api_version, API_VERSIONS, levels, level)
+        return encode_unsupported_version(header.correlation_id, served.items())
+    body = api_versions.response_to_wire(header.api_version, served, levels, level)
     try:
         decode_request_body(header, data)
     except ProtocolError:

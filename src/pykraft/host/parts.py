@@ -90,12 +90,7 @@ def assemble(
     recent = RecentBatches(end_offset=view.end_offset)
     scrubbing = Scrubbing(ports, inbox, log, config.log)
     reads = FetchReads(ports, log, recent, scrubbing.suspect)
-    context = RpcContext(
-        cluster_id=config.cluster_id,
-        topic_name=config.topic_name,
-        topic_id=config.topic_id,
-        default_listener=config.default_listener.upper(),
-    )
+    context = _context(config)
     return Parts(
         ports=ports,
         inbox=inbox,
@@ -112,6 +107,7 @@ def assemble(
             ),
             kraft_versions=KRAFT_VERSIONS if config.may_vote else None,
             kraft_version=lambda: membership()[1],
+            operator_listeners=config.operator_listeners,
         ),
         peers=Peers(
             ports,
@@ -149,6 +145,15 @@ def _find_batch(view: LogView, reads: FetchReads, offset: Offset, then: Callable
         reads.find_batch(offset, then)
     else:
         then(offset)
+
+
+def _context(config: NodeConfig) -> RpcContext:
+    return RpcContext(
+        cluster_id=config.cluster_id,
+        topic_name=config.topic_name,
+        topic_id=config.topic_id,
+        default_listener=config.default_listener.upper(),
+    )
 
 
 def _schedule(settings: LogSettings) -> Schedule:
