@@ -47,6 +47,10 @@ class Wire:
     ) -> None:
         self._socket.close()
 
+    def wait_at_most(self, seconds: float) -> None:
+        """How long to wait for whatever comes or goes from now on."""
+        self._socket.settimeout(seconds)
+
     def send(self, data: bytes) -> None:
         """Send bytes. Errors: OSError when the node has closed the connection."""
         self._socket.sendall(data)

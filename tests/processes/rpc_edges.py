@@ -1,0 +1,237 @@
+"""Sends every RPC with every string, number and array at its edges to a live node, and looks whether it lives well.
+
+Owns the requests, which come from the schema tables: a field that is added is tried from then on. Invariant: one seed
+is one sequence. Each request begins as one of our own partition, then one field takes an edge, and in later rounds
+several do. It refuses to know what is right to answer.
+
+    python -m tests.processes.rpc_edges --seconds 600 --loop asyncio --seed 7
+
+Oracles: the process lives and answers ApiVersions; its memory stays below a bound; and its loop is not held up for
+longer than a quarter of the fetch timeout, beyond what this process itself was held up in the same time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from threading import Event, Thread
+from typing import Any, Final
+
+from pykraft.config import TEST_TOPIC_ID, TEST_TOPIC_NAME
+from pykraft.local.child import Children
+from pykraft.local.cluster import PykraftNode, Site
+from pykraft.local.journal_keeper import JournalKeeper
+from pykraft.local.ports import free_ports
+from pykraft.protocol.api import encode_request
+from pykraft.protocol.messages import APIS, ApiKey
+from pykraft.protocol.schema import Array, Body, Kind, Struct, fields_of, tagged_fields_of
+from tests.processes.wire import Wire, framed
+
+FETCH_TIMEOUT_MS: Final = 2_000
+MEMORY_KIB_MAX: Final = 400 * 1024
+LAST_FRAME_S: Final = 0.02
+"""How long an answer is waited for: some requests have to wait, and nobody needs theirs."""
+NUMBERS: Final = {
+    Kind.INT8: (-(2**7), -1, 0, 1, 2**7 - 1),
+    Kind.INT16: (-(2**15), -1, 0, 1, 2**15 - 1),
+    Kind.UINT16: (0, 1, 2**16 - 1),
+    Kind.INT32: (-(2**31), -1, 0, 1, 2, 5, 2**31 - 2, 2**31 - 1),
+    Kind.INT64: (-(2**63), -1, 0, 1, 2**31, 2**63 - 1),
+}
+TEXTS: Final = (
+    "",
+    "\0",
+    "127.0.0.1\0",
+    "::ffff:127.0.0.1\0x",
+    "localhost",
+    "a..b",
+    "x" * 64,
+    "x" * 255,
+    "x" * 32_767,
+    "\U0001f600" * 300,
+    "\x1b[2J\n",
+    "%s{}",
+    "kraft.version",
+)
+_HELD_UP: Final = re.compile(r"the event loop was held up for (\d+) ms")
+Place = tuple[str | int, ...]
+
+
+def plain(kind: Kind | Struct | Array, version: int, name: str = "") -> Any:
+    """A value of our own partition, where it names one, with one element in each array."""
+    match kind:
+        case Struct():
+            fields = [*fields_of(kind, version), *tagged_fields_of(kind, version)]
+            return {one.name: None if one.nullable else plain(one.kind, version, one.name) for one in fields}
+        case Array():
+            return [plain(kind.of, version)]
+        case Kind.STRING:
+            return TEST_TOPIC_NAME if name in ("topic_name", "topic", "name") else "127.0.0.1"
+        case Kind.UUID:
+            return TEST_TOPIC_ID if name == "topic_id" else bytes(15) + b"\7"
+        case Kind.BOOL:
+            return False
+        case _:
+            return {"port": 1, "name": 1, "leader_id": 2, "replica_id": 2, "voter_id": 1}.get(name, 0)
+
+
+def places(kind: Kind | Struct | Array, version: int, path: Place = ()) -> Iterator[tuple[Place, Kind | Array]]:
+    """Every string, number and array of a body."""
+    match kind:
+        case Struct():
+            for one in (*fields_of(kind, version), *tagged_fields_of(kind, version)):
+                yield from places(one.kind, version, (*path, one.name))
+        case Array():
+            yield path, kind
+            yield from places(kind.of, version, (*path, 0))
+        case _:
+            yield path, kind
+
+
+def edges(kind: Kind | Array, value: Any) -> tuple[Any, ...]:
+    """What a place may be, at its edges."""
+    if isinstance(kind, Array):
+        counts = (0, 2, kind.count_max or 100, (kind.count_max or 100) + 1, 3_000)
+        return tuple(value * count for count in counts)
+    if kind is Kind.BOOL:
+        return (True,)
+    if kind is Kind.UUID:
+        return (bytes(16), b"\xff" * 16)
+    return TEXTS if kind is Kind.STRING else NUMBERS[kind]
+
+
+def put(body: Body, path: Place, kind: Kind | Array, source: Random | None) -> Iterator[Body]:
+    """The body with each edge at this place, or with one that is drawn."""
+    holder: Any = body
+    for step in path[:-1]:
+        if not holder[step]:
+            return
+        holder = holder[step]
+    before = holder[path[-1]]
+    found = edges(kind, before)
+    for value in found if source is None else (source.choice(found),):
+        holder[path[-1]] = value
+        yield body
+    if source is None:
+        holder[path[-1]] = before
+
+
+def requests(source: Random) -> Iterator[tuple[ApiKey, int, bytes]]:
+    """Every edge of every place once, then drawn ones without end."""
+    for key, api in APIS.items():
+        for version in range(api.request.versions.min, api.request.versions.max + 1):
+            body = plain(api.request.body, version)
+            for path, kind in places(api.request.body, version):
+                for changed in put(body, path, kind, None):
+                    yield from _encoded(ApiKey(key), version, changed)
+    while True:
+        key = source.choice(list(APIS))
+        versions = APIS[key].request.versions
+        version = source.randint(versions.min, versions.max)
+        body = plain(APIS[key].request.body, version)
+        found = list(places(APIS[key].request.body, version))
+        for path, kind in source.sample(found, min(len(found), source.randint(1, 4))):
+            for _ in put(body, path, kind, source):
+                pass
+        yield from _encoded(ApiKey(key), version, body)
+
+
+def _encoded(key: ApiKey, version: int, body: Body) -> Iterator[tuple[ApiKey, int, bytes]]:
+    parts = encode_request(key, version, 7, "edges", body)
+    yield key, version, b"".join(bytes(part) for part in parts)
+
+
+class OwnLag:
+    """How long this machine let a thread wait that wanted to run every few milliseconds."""
+
+    def __init__(self) -> None:
+        self._ended = Event()
+        self._most_ms = 0.0
+        self._thread = Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        due_s = time.monotonic() + 0.01
+        while not self._ended.wait(0.01):
+            self._most_ms = max(self._most_ms, (time.monotonic() - due_s) * 1_000)
+            due_s = time.monotonic() + 0.01
+
+    def end_ms(self) -> float:
+        """The longest wait."""
+        self._ended.set()
+        self._thread.join()
+        return self._most_ms
+
+
+def fuzz(folder: Path, *, loop: str, seconds: float, seed: int) -> int:
+    """Returns how many requests were sent. Errors: AssertionError, with the request that came last."""
+    sent = 0
+    [port] = free_ports(1)
+    journal = JournalKeeper(folder / "journal.jsonl")
+    with Children() as children:
+        node = PykraftNode(
+            children,
+            journal,
+            folder / "n1",
+            node_id=1,
+            ports={1: port},
+            throughput=200,
+            properties={"controller.quorum.fetch.timeout.ms": str(FETCH_TIMEOUT_MS)},
+            site=Site(port=port, published_port=port, options=("--loop", loop)),
+        )
+        node.start()
+        journal.wait_for_started(1, since=0, process=node.process)
+        last, stream, lag = b"", requests(Random(seed)), OwnLag()
+        end_s = time.monotonic() + seconds
+        while time.monotonic() < end_s:
+            key, version, last = next(stream)
+            _send(node.port, last)
+            sent += 1
+            if sent % 100 == 0:
+                _look(node, f"{key.name} v{version} {last.hex()[:400]}")
+        _look(node, last.hex()[:400])
+        own_lag_ms = lag.end_ms()
+        held_up_ms = max(map(int, _HELD_UP.findall(node.process.log())), default=0)
+        assert held_up_ms <= FETCH_TIMEOUT_MS / 4 + own_lag_ms, f"the loop was held up for {held_up_ms} ms"
+        assert "Traceback" not in node.process.log()
+    return sent
+
+
+def _send(port: int, message: bytes) -> None:
+    with Wire(port) as wire:
+        wire.wait_at_most(LAST_FRAME_S)
+        try:
+            wire.send(framed(message))
+            wire.receive()
+        except (TimeoutError, ConnectionError):
+            pass  # it waits for something, or was closed
+
+
+def _look(node: PykraftNode, last: str) -> None:
+    assert node.process.status is None, f"the node ended; the last request was {last}\n{node.process.log()[-2_000:]}"
+    with Wire(node.port) as wire:
+        assert wire.ask(ApiKey.API_VERSIONS, 0, {})["error_code"] == 0
+    status = Path(f"/proc/{node.process.pid}/status").read_text()
+    memory_kib = int(status.partition("VmRSS:")[2].split()[0])
+    assert memory_kib < MEMORY_KIB_MAX, f"it takes {memory_kib} KiB; the last request was {last}"
+
+
+def main() -> None:
+    """The long form."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--loop", choices=("asyncio", "uvloop"), default="asyncio")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        sent = fuzz(Path(folder), loop=chosen.loop, seconds=chosen.seconds, seed=chosen.seed)
+    print(f"{sent} requests, and the node lives")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+"""No request at its edges ends a node, takes its memory or holds its loop: the short form of the fuzzer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.processes.rpc_edges import fuzz
+
+pytestmark = pytest.mark.processes
+SECONDS = 10.0
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_node_lives_with_every_edge_of_every_request(tmp_path: Path, loop: str) -> None:
+    assert fuzz(tmp_path, loop=loop, seconds=SECONDS, seed=1) > 0
