@@ -1,46 +1,94 @@
-"""A node whose disk stalls while it is closed: its loop goes on, and everybody who waits has an answer."""
+"""A node that ends while its disk does not answer keeps its directory, until nothing can be written to it any more."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from pykraft.host.producers import Outcome, OutcomeUnknown
-from tests.server.nodes import node_configs
+from pykraft.errors import StorageError
+from pykraft.log.os_fs import OsFs
+from pykraft.server import driver as driver_module
+from pykraft.server.clock import now
+from pykraft.server.driver import Driver
+from tests.server.nodes import TIMEOUT_S, Watcher, node_configs
 from tests.server.stalling_fs import StallingFs
-from tests.server.test_driver import Served, within_time
+
+LANES = ("pykraft-ordered-lane", "pykraft-bulk-lane", "pykraft-closing")
 
 
-@pytest.mark.parametrize("is_at_work", [True, False])
-def test_the_loop_goes_on_while_a_stalled_disk_keeps_the_files_from_being_closed(
-    runner: asyncio.Runner, tmp_path: Path, is_at_work: bool
+class Stall:
+    """What keeps a lane busy until it is let go."""
+
+    def __init__(self) -> None:
+        self.fs = StallingFs()
+        self.gate = threading.Event()
+        self.has_begun = threading.Event()
+
+    def ordered(self, node: Driver) -> None:
+        """The ordered lane waits for a sync."""
+        self.has_begun = self.fs.is_stalled
+        self.fs.gate.clear()
+        node.host.propose([b"a"], epoch=node.host.epoch, now=now(), on_outcome=lambda _: None)
+
+    def bulk(self, node: Driver) -> None:
+        """The bulk lane waits for a read; syncs go on, so nothing but this read is in the way of closing."""
+        node.submit_read(self._read, lambda _: None)
+
+    def end(self) -> None:
+        """The disk answers, and all lanes end."""
+        self.gate.set()
+        self.fs.gate.set()
+        for thread in threading.enumerate():
+            if thread.name in LANES:
+                thread.join(TIMEOUT_S)
+        gc.collect()
+
+    def _read(self) -> None:
+        self.has_begun.set()
+        assert self.gate.wait(TIMEOUT_S)
+
+
+@pytest.fixture
+def stall() -> Iterator[Stall]:
+    """It ends with the test, so that no thread outlives it."""
+    made = Stall()
+    yield made
+    made.end()
+
+
+@pytest.mark.parametrize("lane", [Stall.ordered, Stall.bulk], ids=["ordered", "bulk"])
+def test_the_directory_stays_locked_while_one_lane_is_at_work(
+    stall: Stall,
+    runner: asyncio.Runner,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    lane: Callable[[Stall, Driver], None],
 ) -> None:
-    """1. The lane, or closing the log, waits for the disk; 2. the loop lets it go on, which it cannot if it waits."""
+    monkeypatch.setattr(driver_module, "LANE_STOP_TIMEOUT_S", 0.05)
     [config] = node_configs(tmp_path, 1)
-    fs = StallingFs()
 
     async def main() -> None:
-        served = Served(config, fs=fs)
-        epoch, _ = await served.watcher.leader()
-        await within_time(served.propose(b"a", epoch=epoch))
-        fs.gate.clear()
-        outcome: asyncio.Future[Outcome] | None = None
-        if is_at_work:
-            outcome = served.propose(b"b", epoch=epoch)
-            while not fs.is_stalled.is_set():
-                await asyncio.wait([served.task], timeout=0.001)
-        served.node.stop(None)
-        while not fs.is_stalled.is_set():
-            await asyncio.wait([served.task], timeout=0.001)
-        await asyncio.wait([served.task], timeout=0.001)
-        if outcome is not None:
-            assert isinstance(outcome.result(), OutcomeUnknown), "nobody waits for the disk to be told"
-        fs.gate.set()
-        await served.ended()
-        again = Served(config, fs=fs)
-        await again.watcher.leader()
-        await again.leave()
+        node = Driver(config, asyncio.get_running_loop(), fs=stall.fs)
+        watcher = Watcher()
+        node.host.register(watcher)
+        task = asyncio.create_task(node.run())
+        await watcher.leader()
+        lane(stall, node)
+        while not stall.has_begun.is_set():
+            await asyncio.wait([task], timeout=0.001)
+        node.shut_down()
+        node.shut_down()
+        await asyncio.wait_for(task, TIMEOUT_S)
+        asyncio.get_running_loop().set_exception_handler(None)
 
     runner.run(main())
+    gc.collect()
+    with pytest.raises(StorageError, match="cannot lock"):
+        OsFs().lock(config.log_dir / ".lock")
+    stall.end()
+    OsFs().lock(config.log_dir / ".lock").release()

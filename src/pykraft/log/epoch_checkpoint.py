@@ -27,6 +27,7 @@ FILE_NAME = "leader-epoch-checkpoint"
 SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 """What is read of it: ten million epochs."""
 _VERSION = "0"
+_DIGITS_MAX: Final = 19
 
 
 def write_epochs(fs: Fs, directory: Path, entries: Sequence[EpochStart]) -> None:
@@ -64,13 +65,18 @@ def parse_epochs(path: Path, content: bytes) -> list[EpochStart]:
     """The entries in these bytes. Errors: CorruptionError, also when they do not ascend."""
     lines = content.decode("utf-8", "replace").split("\n")
     rows = [line.split(" ") for line in lines[2:-1]]
-    numbers_ok = all(len(row) == 2 and all(field.isascii() and field.isdigit() for field in row) for row in rows)
+    numbers_ok = all(len(row) == 2 and all(map(_is_number, row)) for row in rows)
     if lines[0] == _VERSION and lines[-1] == "" and numbers_ok and lines[1:2] == [str(len(rows))]:
         entries = [EpochStart(epoch=Epoch(int(row[0])), start_offset=Offset(int(row[1]))) for row in rows]
         pairs = list(pairwise(entries))
         if all(one.epoch < two.epoch and one.start_offset < two.start_offset for one, two in pairs):
             return entries
     raise _unreadable(path, "a version line 0, a count, and that many ascending entries", repr(content[:80]))
+
+
+def _is_number(field: str) -> bool:
+    """True for what fits into 63 bits; Python refuses to convert thousands of digits with an error of its own."""
+    return field.isascii() and field.isdigit() and len(field) <= _DIGITS_MAX
 
 
 def _says(fs: Fs, path: Path, content: bytes) -> bool:

@@ -25,6 +25,7 @@ from pykraft.types import NodeId, Uuid, uuid_parse, uuid_text
 
 FILE_NAME = "meta.properties"
 VERSION = "1"
+_DIGITS_MAX = 10
 REPAIR = "restore the file from a copy, or format the directory again: a replica without its id must not vote"
 
 
@@ -61,7 +62,7 @@ def parse_meta(path: Path, content: bytes) -> MetaProperties:
             repair="give this node a directory of its own in log.dirs",
         )
     node_id = _required(path, fields, "node.id")
-    if not (node_id.isascii() and node_id.isdigit() and int(node_id) < 2**31):
+    if not (node_id.isascii() and node_id.isdigit() and len(node_id) <= _DIGITS_MAX and int(node_id) < 2**31):
         raise _corruption(path, "node.id to be a number from 0 to 2147483647", repr(node_id))
     directory_id: Uuid | None = None
     if "directory.id" in fields:

@@ -20,9 +20,10 @@ from pykraft.core.quarantine import Quarantine
 from pykraft.errors import CorruptionError
 from pykraft.log.fs import Fs
 from pykraft.log.slots import SlotFile, parse_slots
-from pykraft.types import Damage, Epoch, Offset
+from pykraft.types import EPOCH_MAX, Damage, Epoch, Offset
 
 FILE_NAME: Final = "quarantine"
+_OFFSET_MAX: Final = 2**63 - 1
 REPAIR: Final = (
     f"the node renews it; remove {FILE_NAME} only while the node is stopped, and only if a sound copy of its log was "
     "put in the place of the damaged one by hand"
@@ -80,13 +81,13 @@ def parse_quarantine(path: Path, content: bytes) -> Quarantine:
     try:
         fields = json.loads(slots[-1].payload)
         return Quarantine(
-            epoch=Epoch(int(fields["epoch"])),
+            epoch=Epoch(_number(fields["epoch"], EPOCH_MAX)),
             until_offset=_offset(fields["untilOffset"]),
             damages=tuple(
                 Damage(
                     path=str(place["file"]),
-                    position=int(place["position"]),
-                    start_offset=Offset(int(place["startOffset"])),
+                    position=_number(place["position"], _OFFSET_MAX),
+                    start_offset=Offset(_number(place["startOffset"], _OFFSET_MAX)),
                     end_offset=_offset(place["endOffset"]),
                     expected=str(place["expected"]),
                     found=str(place["found"]),
@@ -102,4 +103,11 @@ def parse_quarantine(path: Path, content: bytes) -> Quarantine:
 
 
 def _offset(value: object) -> Offset | None:
-    return None if value is None else Offset(int(str(value)))
+    return None if value is None else Offset(_number(value, _OFFSET_MAX))
+
+
+def _number(value: object, most: int) -> int:
+    """A number as we write it. JSON also has 1e999, which is infinite and which ``int`` refuses with OverflowError."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise ValueError(f"{value!r} is no number from 0 to {most}")
+    return value

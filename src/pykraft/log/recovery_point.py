@@ -24,6 +24,7 @@ from pykraft.log.slots import SlotFile
 from pykraft.types import Offset
 
 FILE_NAME = "recovery-point"
+OFFSET_MAX = 2**63 - 1
 REPAIR = (
     "if the log is sound (`pykraft dump` reads it to its end), remove this file: "
     "the node then cuts the log at the first invalid batch, as Kafka does"
@@ -50,7 +51,7 @@ class RecoveryPoint:
             return None
         file = SlotFile.open(fs, path, repair=REPAIR)
         payload = file.newest.payload
-        if not payload.isdigit() or len(payload) > 19:
+        if not payload.isdigit() or len(payload) > 19 or int(payload) > OFFSET_MAX:
             file.close()
             raise CorruptionError(path, position=0, expected="an offset", found=repr(payload[:32]), repair=REPAIR)
         return cls(file, Offset(int(payload)))
