@@ -1,4 +1,4 @@
-"""Whatever stands in a small file: it is read, or refused with a StorageError that names it, and with no other error."""
+"""Whatever stands in a small file: it is read, or refused with a StorageError that names it, never another error."""
 
 from __future__ import annotations
 
