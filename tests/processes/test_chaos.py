@@ -14,15 +14,7 @@ from pykraft.chaos.plan import Kind
 from tests.processes.commands import run
 
 KINDS = {
-    "static": (
-        Kind.KILL,
-        Kind.FREEZE,
-        Kind.FULL_DISK,
-        Kind.SLOW_LINK,
-        Kind.ONE_WAY_CUT,
-        Kind.SILENT_READER,
-        Kind.WIPE_AND_LAG,
-    ),
+    "static": (Kind.KILL, Kind.FREEZE, Kind.FULL_DISK, Kind.SLOW_LINK, Kind.ONE_WAY_CUT, Kind.SILENT_READER),
     "dynamic": (
         Kind.STOP,
         Kind.RESTART_ALL,
@@ -30,6 +22,7 @@ KINDS = {
         Kind.RESETS,
         Kind.PARTITION,
         Kind.WIPE,
+        Kind.WIPE_AND_LAG,
         Kind.FEW_DESCRIPTORS,
     ),
 }

@@ -1,0 +1,86 @@
+"""What may differ between Kafka and pykraft, and why: `DEVIATIONS`. Everything else is a finding.
+
+Invariant: a row names the decision that made the difference. `plain` takes out what no decision made: times, random
+ids, and words for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pykraft.errors import ProtocolError
+from pykraft.protocol.records import scan
+
+DEVIATIONS: Final = (
+    (
+        "a request that nobody waits for any more",
+        "it is refused before a look (World._answer_old)",
+        "ADR 006: ours closes its connection; Kafka asks that peer nothing else before an answer or a timeout",
+    ),
+    (
+        "whom a node fetches from that knows no leader, or that the leader refused",
+        "Fetches are those from ANY",
+        "Kafka takes a voter at random; ADR 021",
+    ),
+    ("records in the answer that first names the leader", "they are not sent", "Kafka appends them; not decided yet"),
+    ("records from a voter that does not lead", "they are not sent", "Kafka appends them; not decided yet"),
+    (
+        "a sound batch before a corrupt one",
+        "an answer with a corrupt batch has one",
+        "Kafka appends neither; not decided yet",
+    ),
+    ("a leader that agreed with the log, and then diverges", "it is not played", "ADR 028: ours gives it up"),
+    ("a pre-vote that is denied after EndQuorumEpoch", "it is granted", "ADR 014: ours asks again"),
+    ("a vote for the node itself that another asks for", "it is not played", "ADR 002: ours closes the connection"),
+    ("DescribeQuorum", "it is not played", "TestRaftServer does not serve it"),
+    ("FetchSnapshot", "it is not played", "Kafka cannot encode its own errors, and has no snapshot here"),
+    ("a contradiction that ends Kafka's node", "the sequence ends", "ADR 002: it costs a connection"),
+)
+"""What differs; how it is kept out of the comparison; why it may."""
+WORDS: Final = frozenset(
+    {
+        "fetches from the leader",
+        "throttle_time_ms",
+        "error_message",
+        "last_fetch_timestamp",
+        "last_caught_up_timestamp",
+        "aborted_transactions",
+    }
+)
+
+
+def plain(value: Any) -> Any:
+    """Without times and words; records as their batches."""
+    match value:
+        case Mapping():
+            return {
+                str(key): _batches(cell) if key == "records" else plain(cell)
+                for key, cell in value.items()
+                if key not in WORDS
+            }
+        case list() | tuple():
+            return [plain(cell) for cell in value]
+        case bytes() | bytearray() | memoryview():
+            return bytes(value).hex()
+        case _:
+            return value
+
+
+def alike(kafka: Any, ours: Any, place: str = "") -> Sequence[str]:
+    """Where two plain values differ."""
+    if isinstance(kafka, dict) and isinstance(ours, dict):
+        keys = sorted(kafka.keys() | ours.keys())
+        return [line for key in keys for line in alike(kafka.get(key), ours.get(key), f"{place}.{key}")]
+    if isinstance(kafka, list) and isinstance(ours, list) and len(kafka) == len(ours):
+        pairs = enumerate(zip(kafka, ours, strict=True))
+        return [line for at, (one, other) in pairs for line in alike(one, other, f"{place}[{at}]")]
+    return [] if kafka == ours else [f"{place}: Kafka {kafka!r}, pykraft {ours!r}"]
+
+
+def _batches(records: Any) -> Any:
+    try:
+        headers = [header for _, header in scan(bytes(records or b""), verify_crc=False)]
+    except ProtocolError:
+        return "no batches"
+    return [[each.base_offset, each.end_offset, each.epoch, each.is_control or each.crc] for each in headers]
