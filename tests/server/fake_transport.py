@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 
 from pykraft.types import Buffer
 
@@ -19,8 +18,8 @@ class FakeTransport(asyncio.Transport):
         self.is_closed = False
         self.is_aborted = False
 
-    def writelines(self, list_of_data: Iterable[Buffer]) -> None:
-        self.written.append(b"".join(list_of_data))
+    def write(self, data: Buffer) -> None:
+        self.written.append(bytes(data))
 
     def get_write_buffer_size(self) -> int:
         return self.unsent_size_bytes

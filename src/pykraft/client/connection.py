@@ -28,6 +28,7 @@ from pykraft.rpc import api_versions, codec
 from pykraft.rpc.codec import Answer
 from pykraft.rpc.context import RpcContext
 from pykraft.server.names import Names
+from pykraft.server.write import write_parts
 from pykraft.types import Buffer, Endpoint
 
 FRAME_SIZE_BYTES_MAX: Final = 104_857_600
@@ -126,7 +127,7 @@ class Connection:
         """Send one frame and wait for one. Errors: UnreachableError, and the connection is closed."""
         try:
             async with asyncio.timeout(timeout_ms / 1_000):
-                self._writer.writelines(frame(request))
+                write_parts(self._writer.transport, frame(request))
                 return await self._receive()
         except TimeoutError:
             doubt = ": is it a node of a quorum?" if key is ApiKey.API_VERSIONS else ""

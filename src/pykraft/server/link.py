@@ -19,6 +19,7 @@ from pykraft.errors import ProtocolError
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.frame import FrameReader
 from pykraft.server.socket_queue import unconfirmed_size_bytes
+from pykraft.server.write import write_parts
 from pykraft.types import Buffer
 
 WRITE_BUFFER_SIZE_BYTES_MAX: Final = 1024 * 1024
@@ -115,7 +116,7 @@ class Link(asyncio.Protocol):
             return
         if not self.buffered_size_bytes:
             self.unsent_since_s = self._loop.time()
-        self._transport.writelines(parts)
+        write_parts(self._transport, parts)
         self._is_awaited = False
         self._look()
 
