@@ -246,22 +246,6 @@ def test_a_complaint_of_the_loop_without_an_exception_ends_the_node(serve: Serve
     serve(main)
 
 
-def test_trouble_of_the_network_is_one_line(serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "pykraft")
-    [config] = node_configs(tmp_path, 1)
-
-    async def main() -> None:
-        served = Served(config)
-        await served.watcher.leader()
-        error = OSError(24, "Too many open files")
-        asyncio.get_running_loop().call_exception_handler({"message": "accept failed", "exception": error})
-        assert await served.api_keys()
-        await served.leave()
-
-    serve(main)
-    assert "accept failed: [Errno 24] Too many open files" in caplog.text
-
-
 def test_an_address_that_is_taken_is_a_bad_property_and_leaves_nothing_open(serve: Serve, tmp_path: Path) -> None:
     first_config, second_config = node_configs(tmp_path, 2)
     taken = replace(second_config, listeners=first_config.listeners)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import io
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -334,6 +337,23 @@ def test_a_leader_prints_throughput_and_latency(capsys: pytest.CaptureFixture[st
     [line] = capsys.readouterr().out.splitlines()
     assert line.startswith("Throughput (bytes/second): ")
     assert float(line.split()[2].rstrip(",")) == pytest.approx(100_000, rel=0.02)
+
+
+def test_output_that_cannot_be_written_ends_the_node_and_not_the_load_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(io.StringIO):
+        """A file on a disk that is full."""
+
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    world = World(load=Load(records_per_s=1_000, record_size_bytes=100))
+    world.lead()
+    world.loop.run_until(3.0)
+    world.host.commit()
+    monkeypatch.setattr(sys, "stdout", Full())
+    world.loop.run_until(10.0)
+    [failure] = world.failures
+    assert str(failure) == "standard output: No space left on device"
 
 
 def test_who_resigned_prints_nothing_more(capsys: pytest.CaptureFixture[str]) -> None:

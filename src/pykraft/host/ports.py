@@ -8,7 +8,7 @@ of the host on that same thread, never from inside a `Ports` call.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NewType, Protocol, TypeVar
+from typing import Final, NewType, Protocol, TypeVar
 
 from pykraft.log.lane import Job
 from pykraft.types import Buffer, Endpoint
@@ -16,6 +16,8 @@ from pykraft.types import Buffer, Endpoint
 ConnectionId = NewType("ConnectionId", int)
 """One TCP connection in either direction, never used twice within a process."""
 T = TypeVar("T")
+ABOUT_CONNECTIONS: Final = ("closing connection", "cannot dial", "a connection failed")
+"""How lines begin that whoever can connect may cause; the world may leave some of them out."""
 
 
 class Ports(Protocol):

@@ -10,6 +10,7 @@ Source: Kafka's ``KafkaRaftClientDriver`` and ``FaultHandler``.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 import threading
@@ -24,7 +25,7 @@ from pykraft.config import NodeConfig
 from pykraft.errors import ConfigError
 from pykraft.host.host import Host
 from pykraft.host.metrics import Metrics
-from pykraft.host.ports import ConnectionId
+from pykraft.host.ports import ABOUT_CONNECTIONS, ConnectionId
 from pykraft.log.fs import Fs
 from pykraft.log.lane import Job
 from pykraft.log.os_fs import OsFs
@@ -34,12 +35,32 @@ from pykraft.server.lanes import BulkThread, OrderedThread
 from pykraft.server.links import LinkLimits, Links
 from pykraft.server.metrics import LoopWatch
 from pykraft.server.prometheus import PrometheusEndpoint
+from pykraft.server.reports import BoundedReports
 from pykraft.types import Buffer, Endpoint, Io
 
 T = TypeVar("T")
 LAG_PERIOD_S: Final = 0.1
 SHUTDOWN_TIMEOUT_MS: Final = 5_000
 LANE_STOP_TIMEOUT_S: Final = 5.0
+
+OF_A_SOCKET: Final = frozenset({"socket", "transport", "protocol"})
+OF_A_CALLBACK: Final = frozenset({"handle", "task", "future"})
+"""What a loop tells with an exception that it found no owner for: where it was raised."""
+ERRORS_OF_ACCEPT: Final = frozenset(
+    {
+        errno.ECONNABORTED,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.ENETDOWN,
+        errno.ENETUNREACH,
+        errno.ENONET,
+        errno.ENOPROTOOPT,
+        errno.EOPNOTSUPP,
+        errno.EPERM,
+        errno.EPROTO,
+    }
+)
+"""What Linux's accept(2) reports of a connection that is gone already; asyncio names no socket with some of them."""
 
 logger = logging.getLogger("pykraft")
 
@@ -73,6 +94,7 @@ class Driver:
         self._is_shutting_down = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
+        self._reports = BoundedReports(logger.info, loop.time())
         self.host = Host.open(fs or OsFs(), self, config, rng=Random())
         self._ordered = OrderedThread(loop, self.host.lane, done=self._durable, failed=self.fail)
         self._bulk = BulkThread(loop, failed=self.fail)
@@ -186,7 +208,10 @@ class Driver:
 
     def report(self, text: str, *, is_alarm: bool = False) -> None:
         """See `Ports`."""
-        logger.log(logging.ERROR if is_alarm else logging.INFO, text)
+        if is_alarm:
+            logger.error(text)
+        else:
+            self._reports.tell(text, self._loop.time())
 
     def stop(self, error: Exception | None) -> None:
         """See `Ports`."""
@@ -274,11 +299,16 @@ class Driver:
             self.fail(error)
 
     def _on_loop_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-        """A network error that asyncio found no owner for is a peer's; all else is a bug."""
+        """A network error that asyncio found no owner for is a peer's; all else is ours, and ends the node.
+
+        An OSError that a callback or a task of ours raised has no socket: the disk that our output goes to is full,
+        say. Going on would mean that what the callback did, like the load, has stopped without a word.
+        """
         del loop
         error = context.get("exception")
-        if isinstance(error, OSError):
-            self.report(f"{context.get('message')}: {error}")
+        is_ours = not context.keys() & OF_A_SOCKET and bool(context.keys() & OF_A_CALLBACK)
+        if isinstance(error, OSError) and (not is_ours or error.errno in ERRORS_OF_ACCEPT):
+            self.report(f"{ABOUT_CONNECTIONS[2]}: {context.get('message')}: {error}")
         else:
             self.fail(error if isinstance(error, BaseException) else RuntimeError(str(context.get("message"))))
 

@@ -17,10 +17,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import struct
+import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Final, Protocol
 
@@ -157,8 +161,18 @@ class Workload:
         self._propose_due(claim)
         line = self._stats.line_if_due(self._loop.time())
         if line is not None:
-            print(line, flush=True)  # noqa: T201 - this printout is the product
+            self._print(line)
         self._loop.call_later(PERIOD_S, self._turn, claim)
+
+    def _print(self, line: str) -> None:
+        try:
+            print(line, flush=True)  # noqa: T201 - this printout is the product
+        except OSError as error:
+            # A load that nobody hears of any more is no use, and a load that stops without a word is worse. What the
+            # stream holds back goes nowhere, so that the exit code is that of the error.
+            with suppress(OSError), Path(os.devnull).open("wb") as nowhere:
+                os.dup2(nowhere.fileno(), sys.stdout.fileno())
+            self._failed(UsageError(f"standard output: {error.strerror or error}"))
 
     def _refill(self, claim: _Claim) -> None:
         """A load without a limit goes on as soon as there is room."""
