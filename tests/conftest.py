@@ -7,6 +7,7 @@ that a red run is about the change and not about luck; `thorough` is for an even
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
@@ -17,6 +18,21 @@ settings.register_profile("dev", deadline=None, print_blob=True)
 settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True, database=None)
 settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "dev"))
+
+
+SIGNALS_OF_TESTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+
+
+def pytest_configure() -> None:
+    """Signals do in tests, and in what tests start, what they do in a shell, however the suite was started itself.
+
+    A script ignores SIGINT in what it starts in the background, ``nohup`` SIGHUP; children inherit that, and a test
+    that interrupts one would wait for ever.
+    """
+    for number in SIGNALS_OF_TESTS:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS_OF_TESTS)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,0 +1,51 @@
+"""A suite that was started with signals ignored runs as one that was not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SIGNALS_OF_TESTS
+from tests.lag import without_lag
+
+ROOT = Path(__file__).parents[1]
+
+
+def ignore_all() -> None:
+    """What a script does to what it starts in the background, and nohup, and more."""
+    for number in SIGNALS_OF_TESTS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS_OF_TESTS)
+
+
+@pytest.mark.parametrize("number", SIGNALS_OF_TESTS)
+def test_what_a_test_starts_ends_by_a_signal(number: signal.Signals) -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
+        child.send_signal(number)
+        assert child.wait(timeout=30) in (-number, 1)
+
+
+def test_so_it_does_when_the_suite_was_started_with_signals_ignored() -> None:
+    here = f"{Path(__file__).relative_to(ROOT)}::test_what_a_test_starts_ends_by_a_signal"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", here],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        preexec_fn=ignore_all,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_busy_machine_is_no_complaint() -> None:
+    lag = "WARNING pykraft the event loop was held up for 266 ms; elections come at the fetch timeout\n"
+    assert without_lag(lag) == ""
+    assert without_lag(f"{lag}Traceback\n") == "Traceback\n"
