@@ -139,6 +139,8 @@ class LogSettings:
     delete_delay_ms: int = 60_000
     scrub_bytes_per_s_max: int = 1_048_576
     scrub_interval_ms: int = 86_400_000
+    recent_size_bytes_max: int = 33_554_432
+    """Durable batches that stay in memory; no property sets it, and simulated nodes have less."""
 
     def __post_init__(self) -> None:
         _check(self, LOG_NUMBERS)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.vote import OneVote
-from pykraft.sim.scenario import Course, Scenario
+from pykraft.sim.scenario import Course, Quorum, Scenario, Storage
+from pykraft.sim.scenario_file import load
 from pykraft.sim.world import World
 from tests.sim.worlds import calm_world, led_world, run_until, started_world
 
@@ -92,3 +95,20 @@ def test_oracles_look_at_the_nodes_that_something_happened_to(monkeypatch: pytes
     world.clock.after(0, lambda: None)
     world.turn()
     assert seen == [2]
+
+
+def test_an_absent_voter_never_starts_and_nobody_waits_for_it() -> None:
+    scenario = replace(load(["bandwidth"]), course=Course(faults_us=1_000_000, heal_us=20_000_000, progress_records=2))
+    world = World(3, scenario=scenario)
+    outcome = world.run()
+    assert world.absent == {3}
+    assert world.nodes[3].process is None
+    assert outcome.committed >= 2
+
+
+def test_nodes_keep_as_much_in_memory_as_was_drawn_and_the_bulk_lane_is_as_slow() -> None:
+    scenario = Scenario(quorum=Quorum(recent_size_bytes_max=(0,)), storage=Storage(bulk_factor=(7,)))
+    world = World(3, scenario=scenario)
+    assert {node.config.log.recent_size_bytes_max for node in world.nodes.values()} == {0}
+    assert world.bulk_factor == 7
+    world.run(until_us=500_000)

@@ -87,7 +87,7 @@ def assemble(
     ``leader`` and ``membership`` tell at any time who leads, and where; who votes, and the level of kraft.version.
     """
     inbox, held = Inbox(), HeldMessages()
-    recent = RecentBatches(end_offset=view.end_offset)
+    recent = RecentBatches(end_offset=view.end_offset, size_bytes_max=config.log.recent_size_bytes_max)
     scrubbing = Scrubbing(ports, inbox, log, config.log)
     reads = FetchReads(ports, log, recent, scrubbing.suspect)
     context = _context(config)

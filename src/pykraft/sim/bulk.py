@@ -49,7 +49,7 @@ class BulkLane:
             return lambda: then(result)
 
         now_us = self._world.clock.now_us
-        duration_us = self._node.lane_delay_us()
+        duration_us = self._node.lane_delay_us() * self._world.bulk_factor
         self._due_us = max(self._due_us, now_us + duration_us)
         until_told_us = duration_us // 2
         self._waiting.append((do, until_told_us))

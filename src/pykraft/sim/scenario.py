@@ -88,6 +88,8 @@ class Quorum:
     leader_send_flushed_only_probability: float = 0.1
     segment_size_bytes: int = 16_384
     index_size_bytes_max: int = 4_096
+    recent_size_bytes_max: tuple[int, ...] = (33_554_432,)
+    """Durable batches that a node keeps in memory; what is not there is read from files, by leaders too."""
     scrub_interval_ms: int = 2_000
     """A log is read again some times in a world, not so often that starts and reads find no damage."""
 
@@ -113,6 +115,8 @@ class Storage:
     slow_probability: float = 0.02
     slow_turn_us_min: int = 5_000
     slow_turn_us_max: int = 60_000
+    bulk_factor: tuple[int, ...] = (1,)
+    """How many times as long a turn of the bulk lane takes."""
     page_torn_probability: float = 0.3
     """Of each page that was not synced when the power goes: that its first sectors only are on the platter."""
     page_lost_probability: float = 0.35

@@ -64,6 +64,11 @@ def node_configs(voter_count: int, observer_count: int, quorum: Quorum, rng: Ran
     ]
 
 
+def with_memory(configs: Sequence[NodeConfig], recent_size_bytes_max: int) -> list[NodeConfig]:
+    """The same with so much of the log in memory."""
+    return [replace(config, log=replace(config.log, recent_size_bytes_max=recent_size_bytes_max)) for config in configs]
+
+
 def with_snapshots(
     configs: Sequence[NodeConfig], snapshots: Snapshots, records_between: int, rng: Random
 ) -> list[NodeConfig]:

@@ -195,6 +195,7 @@ class Watch:
         host = node.host
         if host is None or host.raft is None or host.leader_id != node.node_id:
             return
+        self._world.faults.voters_appended(node)
         self.voters_written(node, record, min(host.raft.log.committed_end_offset, record.entry.base_offset))
 
     def _commit(self, leader: Node, high_watermark: int) -> None:

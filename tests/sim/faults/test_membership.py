@@ -121,3 +121,27 @@ def test_when_the_faults_end_nobody_asks_for_more_and_who_is_lost_is_told_the_ad
     assert harm.counts["new voter"] == 0
     stranger = world.nodes[4]
     assert stranger.process is not None
+
+
+def test_a_leader_is_cut_off_with_the_voter_set_that_it_has_just_appended() -> None:
+    world, leader = led(dynamic_world())
+    family, harm = family_of(world)
+    node = world.nodes[leader.node_id]
+    family.voters_appended(node)
+    assert not world.network.cut_links, "nobody waited for it"
+    assert family.kinds["cut after voters"]()
+    assert not family.kinds["cut after voters"](), "that is waited for already"
+    family.voters_appended(node)
+    assert harm.counts["cut after voters"] == 1
+    assert world.network.cut_links == 2 * len(world.nodes) - 1
+    family.kinds["cut after voters"]()
+    family.stop()
+    world.network.heal()
+    family.voters_appended(node)
+    assert not world.network.cut_links
+
+
+def test_where_voters_never_change_nobody_waits_for_a_voter_set() -> None:
+    world, _ = led_world()
+    family, _ = family_of(world)
+    assert not family.kinds["cut after voters"]()

@@ -111,3 +111,15 @@ def test_in_the_end_nothing_is_cut_slow_or_held_back() -> None:
     assert world.network.cut_links == 0
     acknowledged = world.workload.acknowledged
     run_until(world, lambda: world.workload.acknowledged > acknowledged)
+
+
+def test_what_a_leader_sends_trickles_until_the_connection_ends() -> None:
+    world, leader = led_world()
+    harm = harm_to(world)
+    family = NetworkFaults(harm)
+    while not family.kinds["trickle"]():
+        pass
+    assert harm.counts["trickle"] == 1
+    assert not world.network.is_usual
+    run_until(world, lambda: world.network.is_usual)
+    assert told(world, f"gets 10 bytes a second from {leader.node_id}")

@@ -126,3 +126,17 @@ def test_a_node_leaves_and_comes_back() -> None:
     assert ProcessFaults(harm_to(world)).kinds["shutdown"]()
     run_until(world, lambda: running(world) == 2)
     run_until(world, lambda: running(world) == 3)
+
+
+def test_the_leadership_is_to_go_to_a_voter_that_was_just_killed() -> None:
+    world, leader = led_world()
+    harm = harm_to(world)
+    family = ProcessFaults(harm)
+    others = [node for node in world.nodes.values() if node.process is not leader]
+    assert family.kinds["transfer to the dead"]()
+    (dead,) = [node for node in others if node.process is None]
+    assert harm.counts["transfer to the dead"] == 1
+    for other in others:
+        if other is not dead:
+            other.kill()
+    assert not family.kinds["transfer to the dead"](), "all others are down already"

@@ -87,6 +87,10 @@ class Faults:
         """A machine to do harm to."""
         node.disk.on_torn = partial(self._torn, node)
 
+    def voters_appended(self, leader: Node) -> None:
+        """A leader has appended a voter set."""
+        self._membership.voters_appended(leader)
+
     def voters_committed(self, was: VoterSet, now: VoterSet) -> None:
         """Another voter set is committed."""
         self._membership.voters_committed(was, now)

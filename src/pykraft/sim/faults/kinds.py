@@ -23,6 +23,7 @@ PROCESS: Final = (
     "resign",
     "shutdown",
     "transfer",
+    "transfer to the dead",
 )
 CLOCK: Final = ("clock skew", "clock jump")
 VERSION: Final = ("old version",)
@@ -50,6 +51,7 @@ MEMBERSHIP: Final = (
     "promotion",
     "removal",
     "leader removal",
+    "cut after voters",
     "replaced disk",
     "moved voter",
     "upgrade",

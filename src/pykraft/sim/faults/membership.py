@@ -11,6 +11,7 @@ that it asks the atlas.
 - *replaced disk*: a voter comes back with nothing but another directory id, as an observer; the old one is removed,
   the new one added.
 - *moved voter*: a voter starts at another address, and tells its leader.
+- *cut after voters*: a leader is cut off right after it has appended a voter set.
 - *upgrade*: kraft.version goes from 0 to 1, and the configured voters into the log.
 
 A node with ``controller.quorum.auto.join.enable`` needs no operator to be added, and comes back when it was removed.
@@ -60,7 +61,9 @@ class MembershipFaults:
             "replaced disk": self._replace,
             "moved voter": self._move,
             "upgrade": self._upgrade,
+            "cut after voters": self._await_voters,
         }
+        self._cuts_after_voters = False
 
     @property
     def joining(self) -> Collection[Node]:
@@ -80,6 +83,7 @@ class MembershipFaults:
         """Nobody asks for more."""
         self._adding.clear()
         self._removing.clear()
+        self._cuts_after_voters = False
         if self._harm.world.members.may_change:
             self._harm.world.clock.after(CORRECTION_US, self._correct_addresses)
 
@@ -94,6 +98,17 @@ class MembershipFaults:
                 node.kill()
         world.clock.after(CORRECTION_US, self._correct_addresses)
 
+    def voters_appended(self, leader: Node) -> None:
+        """This leader has just appended a voter set: nobody may ever hear of it, if that was waited for."""
+        if not self._cuts_after_voters:
+            return
+        self._cuts_after_voters = False
+        self._harm.happened("cut after voters", leader)
+        self._harm.note(leader, "is cut off with a voter set that nobody else has")
+        for other in self._harm.world.nodes:
+            self._harm.world.network.cut(int(leader.node_id), other)
+            self._harm.world.network.cut(other, int(leader.node_id))
+
     def voters_committed(self, was: VoterSet, now: VoterSet) -> None:
         """Who joined without being asked, did so by itself."""
         nodes = self._harm.world.nodes
@@ -101,6 +116,11 @@ class MembershipFaults:
             node = nodes[int(voter.key.id)]
             if not was.is_voter(voter.key) and was.get(voter.key.id) is None and node not in self.joining:
                 self._harm.happened("auto join", node)
+
+    def _await_voters(self) -> bool:
+        is_news = not self._cuts_after_voters and self._harm.world.members.may_change
+        self._cuts_after_voters |= is_news
+        return is_news
 
     def _come(self) -> bool:
         world = self._harm.world

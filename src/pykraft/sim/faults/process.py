@@ -42,6 +42,7 @@ class ProcessFaults:
             "resign": self._resign,
             "shutdown": self._shut_down,
             "transfer": self._transfer,
+            "transfer to the dead": partial(self._transfer, is_dead=True),
         }
 
     def stop(self) -> None:
@@ -159,8 +160,11 @@ class ProcessFaults:
         node.host.shutdown(self._harm.pace.shutdown_ms, node.clock.instant)
         return True
 
-    def _transfer(self) -> bool:
-        """To any other voter, wherever it is; it counts when that one leads."""
+    def _transfer(self, *, is_dead: bool = False) -> bool:
+        """To any other voter, wherever it is; it counts when that one leads.
+
+        A dead one is killed right before it is asked for: its last Fetch is no older than a moment.
+        """
         world, leader = self._harm.world, self._harm.world.newest_leader()
         if leader is None or leader.is_paused:
             return False
@@ -169,6 +173,11 @@ class ProcessFaults:
         if not others:
             return False
         target = world.nodes[int(self._harm.rng.choice(others))]
+        if is_dead:
+            if target.process is None:
+                return False
+            self._harm.happened("transfer to the dead", target)
+            target.kill()
 
         def told(error: Exception | None) -> None:
             self._harm.note(node, f"is asked to let {target.node_id} lead: {error or 'it does'}")
