@@ -27,6 +27,7 @@ from pykraft.local.child import Children
 from pykraft.local.cluster import PykraftNode, Site
 from pykraft.local.journal_keeper import JournalKeeper
 from pykraft.local.ports import free_ports
+from pykraft.local.voters import LISTENER
 from pykraft.protocol.api import encode_request
 from pykraft.protocol.messages import APIS, ApiKey
 from pykraft.protocol.schema import Array, Body, Kind, Struct, fields_of, tagged_fields_of
@@ -43,6 +44,16 @@ NUMBERS: Final = {
     Kind.INT32: (-(2**31), -1, 0, 1, 2, 5, 2**31 - 2, 2**31 - 1),
     Kind.INT64: (-(2**63), -1, 0, 1, 2**31, 2**63 - 1),
 }
+NUMBERS_OF_OURS: Final = {
+    "port": 1,
+    "leader_id": 2,
+    "replica_id": 2,
+    "voter_id": 1,
+    "leader_epoch": 3,
+    "replica_epoch": 3,
+    "current_leader_epoch": 1,
+}
+"""Another voter leads, or would like to, in an epoch that a node has not seen at its start."""
 TEXTS: Final = (
     "",
     "\0",
@@ -67,7 +78,8 @@ def plain(kind: Kind | Struct | Array, version: int, name: str = "") -> Any:
     match kind:
         case Struct():
             fields = [*fields_of(kind, version), *tagged_fields_of(kind, version)]
-            return {one.name: None if one.nullable else plain(one.kind, version, one.name) for one in fields}
+            body = {one.name: None if one.nullable else plain(one.kind, version, one.name) for one in fields}
+            return {**body, "name": LISTENER} if "host" in body and "name" in body else body
         case Array():
             return [plain(kind.of, version)]
         case Kind.STRING:
@@ -77,7 +89,7 @@ def plain(kind: Kind | Struct | Array, version: int, name: str = "") -> Any:
         case Kind.BOOL:
             return False
         case _:
-            return {"port": 1, "name": 1, "leader_id": 2, "replica_id": 2, "voter_id": 1}.get(name, 0)
+            return NUMBERS_OF_OURS.get(name, 0)
 
 
 def places(kind: Kind | Struct | Array, version: int, path: Place = ()) -> Iterator[tuple[Place, Kind | Array]]:
@@ -105,45 +117,44 @@ def edges(kind: Kind | Array, value: Any) -> tuple[Any, ...]:
     return TEXTS if kind is Kind.STRING else NUMBERS[kind]
 
 
-def put(body: Body, path: Place, kind: Kind | Array, source: Random | None) -> Iterator[Body]:
-    """The body with each edge at this place, or with one that is drawn."""
+def put(body: Body, place: Place, kind: Kind | Array, at: int) -> None:
+    """Give a place the edge with this number, round and round; nothing happens where an array on the way is empty."""
     holder: Any = body
-    for step in path[:-1]:
+    for step in place[:-1]:
         if not holder[step]:
             return
         holder = holder[step]
-    before = holder[path[-1]]
-    found = edges(kind, before)
-    for value in found if source is None else (source.choice(found),):
-        holder[path[-1]] = value
-        yield body
-    if source is None:
-        holder[path[-1]] = before
+    found = edges(kind, holder[place[-1]])
+    holder[place[-1]] = found[at % len(found)]
 
 
 def requests(source: Random) -> Iterator[tuple[ApiKey, int, bytes]]:
-    """Every edge of every place once, then drawn ones without end."""
-    for key, api in APIS.items():
-        for version in range(api.request.versions.min, api.request.versions.max + 1):
-            body = plain(api.request.body, version)
-            for path, kind in places(api.request.body, version):
-                for changed in put(body, path, kind, None):
-                    yield from _encoded(ApiKey(key), version, changed)
+    """Every edge of every place once, in the newest versions first, then several drawn ones at a time without end."""
+    singles = [
+        (version != api.request.versions.max, source.random(), ApiKey(key), version, place, kind, at)
+        for key, api in APIS.items()
+        for version in range(api.request.versions.min, api.request.versions.max + 1)
+        for place, kind in places(api.request.body, version)
+        for at in range(len(edges(kind, [])))
+    ]
+    for _, _, key, version, place, kind, at in sorted(singles, key=lambda each: each[:2]):
+        body = plain(APIS[key].request.body, version)
+        put(body, place, kind, at)
+        yield _encoded(key, version, body)
     while True:
-        key = source.choice(list(APIS))
+        key = source.choice(list(ApiKey))
         versions = APIS[key].request.versions
         version = source.randint(versions.min, versions.max)
         body = plain(APIS[key].request.body, version)
         found = list(places(APIS[key].request.body, version))
-        for path, kind in source.sample(found, min(len(found), source.randint(1, 4))):
-            for _ in put(body, path, kind, source):
-                pass
-        yield from _encoded(ApiKey(key), version, body)
+        for place, kind in source.sample(found, min(len(found), source.randint(1, 4))):
+            put(body, place, kind, source.randrange(100))
+        yield _encoded(key, version, body)
 
 
-def _encoded(key: ApiKey, version: int, body: Body) -> Iterator[tuple[ApiKey, int, bytes]]:
+def _encoded(key: ApiKey, version: int, body: Body) -> tuple[ApiKey, int, bytes]:
     parts = encode_request(key, version, 7, "edges", body)
-    yield key, version, b"".join(bytes(part) for part in parts)
+    return key, version, b"".join(bytes(part) for part in parts)
 
 
 class OwnLag:
@@ -168,10 +179,14 @@ class OwnLag:
         return self._most_ms
 
 
-def fuzz(folder: Path, *, loop: str, seconds: float, seed: int) -> int:
-    """Returns how many requests were sent. Errors: AssertionError, with the request that came last."""
+def fuzz(folder: Path, *, loop: str, voters: int, seconds: float, seed: int) -> int:
+    """Returns how many requests were sent. Errors: AssertionError, with the request that came last.
+
+    An only voter leads, and serves; one of three, whose others are not there, hears of leaders, and dials them.
+    """
     sent = 0
-    [port] = free_ports(1)
+    ports = dict(enumerate(free_ports(voters), start=1))
+    port = ports[1]
     journal = JournalKeeper(folder / "journal.jsonl")
     with Children() as children:
         node = PykraftNode(
@@ -179,7 +194,7 @@ def fuzz(folder: Path, *, loop: str, seconds: float, seed: int) -> int:
             journal,
             folder / "n1",
             node_id=1,
-            ports={1: port},
+            ports=ports,
             throughput=200,
             properties={"controller.quorum.fetch.timeout.ms": str(FETCH_TIMEOUT_MS)},
             site=Site(port=port, published_port=port, options=("--loop", loop)),
@@ -190,7 +205,11 @@ def fuzz(folder: Path, *, loop: str, seconds: float, seed: int) -> int:
         end_s = time.monotonic() + seconds
         while time.monotonic() < end_s:
             key, version, last = next(stream)
-            _send(node.port, last)
+            try:
+                _send(node.port, last)
+            except ConnectionRefusedError:
+                _look(node, f"{key.name} v{version} {last.hex()[:400]}")
+                raise
             sent += 1
             if sent % 100 == 0:
                 _look(node, f"{key.name} v{version} {last.hex()[:400]}")
@@ -226,10 +245,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--voters", type=int, default=3)
     parser.add_argument("--loop", choices=("asyncio", "uvloop"), default="asyncio")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        sent = fuzz(Path(folder), loop=chosen.loop, seconds=chosen.seconds, seed=chosen.seed)
+        sent = fuzz(Path(folder), loop=chosen.loop, voters=chosen.voters, seconds=chosen.seconds, seed=chosen.seed)
     print(f"{sent} requests, and the node lives")
 
 
