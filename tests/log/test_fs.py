@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -9,7 +10,7 @@ from random import Random
 import pytest
 
 from pykraft.errors import StorageError
-from pykraft.log.fs import write_atomically
+from pykraft.log.fs import make_directory, write_atomically
 from tests.log.page_cache_fs import PageCacheFs, PowerLossError
 
 PATH = Path("/data/file")
@@ -37,3 +38,28 @@ def test_a_failure_names_the_file_and_leaves_the_old_content() -> None:
     with pytest.raises(StorageError, match=r"file\.tmp: cannot sync"):
         write_atomically(fs, PATH, b"new")
     assert fs.read(PATH) == b"old"
+
+
+class Guarded(PageCacheFs):
+    """Directories whose parent this user may not open."""
+
+    def sync_dir(self, path: Path) -> None:
+        raise StorageError(path, "cannot sync the directory: Permission denied") from PermissionError(
+            errno.EACCES, "Permission denied"
+        )
+
+
+def test_what_an_administrator_made_where_this_user_may_not_look_is_taken_as_it_is() -> None:
+    fs = Guarded()
+    fs.mkdir(Path("/data"))
+    with pytest.raises(StorageError, match="Permission denied"):
+        make_directory(fs, Path("/data/raft"))
+    make_directory(fs, Path("/data"))
+
+
+def test_any_other_error_of_the_parent_counts() -> None:
+    fs = PageCacheFs()
+    fs.mkdir(Path("/data"))
+    fs.fail = lambda operation, _path: operation == "sync_dir"
+    with pytest.raises(StorageError, match="cannot sync_dir"):
+        make_directory(fs, Path("/data"))

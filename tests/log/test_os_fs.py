@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pykraft.errors import ReadError, StorageError
-from pykraft.log.fs import SMALL_FILE_SIZE_BYTES_MAX, File, Fs, Lock
+from pykraft.log.fs import SMALL_FILE_SIZE_BYTES_MAX, File, Fs, Lock, make_directory
 from pykraft.log.os_fs import PARTS_MAX, OsFs
 
 FS: Fs = OsFs()
@@ -73,8 +73,8 @@ def test_a_dropped_file_is_closed_and_never_before(tmp_path: Path) -> None:
 
 def test_directories_and_names(tmp_path: Path) -> None:
     deep = tmp_path / "x" / "y"
-    FS.mkdir(deep)
-    FS.mkdir(deep)
+    make_directory(FS, deep)
+    make_directory(FS, deep)
     assert FS.exists(deep)
     for name in ("b", "a", "c"):
         FS.open(deep / name, create=True).close()
@@ -256,3 +256,15 @@ def test_a_read_that_fails_for_another_reason_is_no_damage(tmp_path: Path, monke
     with pytest.raises(StorageError, match="cannot read 2 bytes at 1") as raised:
         file.pread(2, 1)
     assert not isinstance(raised.value, ReadError)
+
+
+def test_a_file_that_was_deleted_cannot_be_made_durable(tmp_path: Path) -> None:
+    """Two followers went on acknowledging records in directories that somebody had deleted."""
+    file = FS.open(tmp_path / "a", create=True)
+    file.pwrite([b"x"], 0)
+    file.sync()
+    (tmp_path / "a").unlink()
+    file.pwrite([b"y"], 1)
+    with pytest.raises(StorageError, match="a: is gone: somebody deleted it, or its directory"):
+        file.sync()
+    file.close()

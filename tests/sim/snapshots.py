@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 
+from pykraft.log.fs import make_directory
 from pykraft.sim.disk import VirtualDisk
 from pykraft.sim.ledger import Entry
 from pykraft.sim.state import ENTRY, Plain
@@ -19,7 +20,7 @@ DIRECTORY = Path("/disk")
 def snapshot_of(entries: Iterable[Entry], *, epoch: int = 1) -> bytes:
     """The bytes of a snapshot whose records are these batches."""
     disk, wanted = VirtualDisk(Random(1)), snapshot_id(1, epoch=epoch)
-    disk.mkdir(DIRECTORY)
+    make_directory(disk, DIRECTORY)
     writer = SnapshotWriter(disk, DIRECTORY, wanted, Plain(), last_contained_log_timestamp=7)
     writer.append(ENTRY.pack(b"E", each.base_offset, each.end_offset, each.epoch, each.crc) for each in entries)
     writer.freeze()

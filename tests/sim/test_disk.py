@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykraft.errors import StorageError
-from pykraft.log.fs import write_atomically
+from pykraft.log.fs import make_directory, write_atomically
 from pykraft.sim.disk import PAGE_SIZE_BYTES, SECTOR_SIZE_BYTES, Interrupted, VirtualDisk
 
 DIRECTORY = Path("/disk/log")
@@ -21,7 +22,7 @@ SEEDS = range(60)
 
 def disk(seed: int = 1) -> VirtualDisk:
     made = VirtualDisk(Random(seed))
-    made.mkdir(DIRECTORY)
+    make_directory(made, DIRECTORY)
     return made
 
 
@@ -288,3 +289,34 @@ def test_names_are_those_of_the_kernel_until_the_power_goes() -> None:
 def test_what_a_file_system_refuses_is_refused(refused: Callable[[VirtualDisk], object]) -> None:
     with pytest.raises(StorageError):
         refused(disk())
+
+
+@pytest.mark.parametrize("operations", range(4))
+def test_a_directory_is_durable_once_a_start_has_made_sure_whatever_was_killed_before(operations: int) -> None:
+    """A kill between creating a directory and the sync of its parent leaves one that a loss of power takes away."""
+    for seed in range(20):
+        disk = VirtualDisk(Random(seed))
+        disk.interrupt_within(operations, loses_power=False)
+        with suppress(Interrupted):
+            make_directory(disk, DIRECTORY)
+        disk.drop_handles()
+        make_directory(disk, DIRECTORY)
+        file = disk.open(DIRECTORY / "a", create=True)
+        file.sync()
+        disk.sync_dir(DIRECTORY)
+        disk.lose_power()
+        assert disk.listdir(DIRECTORY) == ["a"]
+
+
+def test_a_directory_whose_parent_was_not_synced_may_go_with_all_that_is_in_it() -> None:
+    left = set()
+    for seed in range(20):
+        disk = VirtualDisk(Random(seed))
+        disk.mkdir(DIRECTORY)
+        disk.open(DIRECTORY / "a", create=True).sync()
+        disk.sync_dir(DIRECTORY)
+        disk.lose_power()
+        left.add(disk.exists(DIRECTORY))
+        disk.mkdir(DIRECTORY)
+        assert disk.listdir(DIRECTORY) in ([], ["a"])
+    assert left == {True, False}

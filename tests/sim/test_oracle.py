@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykraft.host.sound_snapshots import DAMAGED
+from pykraft.log.fs import make_directory
 from pykraft.log.quorum_state import ElectionStore
 from pykraft.protocol.records import encode_batch
 from pykraft.sim.disk import VirtualDisk
@@ -28,7 +29,7 @@ def platter(**segments: bytes) -> tuple[VirtualDisk, Platter]:
     """A disk with these segments (``s<base offset>``), durable."""
     disk = VirtualDisk(Random(1))
     made = Platter(disk, PARTITION)
-    disk.mkdir(PARTITION)
+    make_directory(disk, PARTITION)
     for name, content in segments.items():
         file = disk.open(PARTITION / f"{int(name[1:]):020}.log", create=True)
         file.pwrite([content], 0)

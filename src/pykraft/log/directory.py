@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pykraft.errors import ConfigError, ForeignDirectoryError
-from pykraft.log.fs import Fs, Lock, write_atomically
+from pykraft.log.fs import Fs, Lock, make_directory, write_atomically
 from pykraft.log.meta import FILE_NAME, MetaProperties, encode_meta, parse_meta
 from pykraft.types import NodeId, Uuid, uuid_text
 
@@ -67,7 +67,7 @@ class Directory:
         """
         if directory_id is not None and is_reserved(directory_id):
             raise ConfigError("directory.id", uuid_text(directory_id), "the 100 lowest UUIDs are reserved by Kafka")
-        fs.mkdir(path)
+        make_directory(fs, path)
         lock = fs.lock(path / LOCK_NAME)
         try:
             if node_id is None:

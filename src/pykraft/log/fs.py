@@ -14,12 +14,15 @@ It refuses to know: formats, retries, caching.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from pykraft.errors import StorageError
 from pykraft.types import Buffer
 
+_NOT_OURS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL})
 SMALL_FILE_SIZE_BYTES_MAX = 1024 * 1024
 """Bound of `Fs.read`: files read whole are metadata of a few hundred bytes."""
 
@@ -89,7 +92,7 @@ class Fs(Protocol):
         ...
 
     def mkdir(self, path: Path) -> None:
-        """Create a directory and its parents, durably; does nothing when it exists."""
+        """Create a directory whose parent exists; durable after `sync_dir` of the parent. Nothing when it exists."""
         ...
 
     def rename(self, old: Path, new: Path) -> None:
@@ -117,6 +120,27 @@ class Fs(Protocol):
         Errors: StorageError when somebody else holds it.
         """
         ...
+
+
+def make_directory(fs: Fs, path: Path) -> None:
+    """Create a directory and its parents; durable when it returns, also when they were there.
+
+    A process that was killed between creating one of them and the sync of its parent leaves a directory that a power
+    loss takes away, with all that was synced in it. So the whole path is synced at each start.
+
+    Errors: StorageError.
+    """
+    if path.parent != path:
+        make_directory(fs, path.parent)
+    was_there = fs.exists(path)
+    fs.mkdir(path)
+    try:
+        fs.sync_dir(path.parent)
+    except StorageError as error:
+        # What stands where this user can change nothing was not created by an earlier start of this node.
+        code = error.__cause__.errno if isinstance(error.__cause__, OSError) else None
+        if not (was_there and code in _NOT_OURS):
+            raise
 
 
 def write_atomically(fs: Fs, path: Path, content: bytes) -> None:

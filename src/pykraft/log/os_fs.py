@@ -127,6 +127,13 @@ class OsFile:
         """See `File.sync`: fdatasync, which also writes a changed size; fsync where there is none."""
         with _storage(self.path, "sync"):
             getattr(os, "fdatasync", os.fsync)(self._descriptor)
+            is_gone = os.fstat(self._descriptor).st_nlink == 0
+        if is_gone:  # whoever deleted it, nobody will ever read what was written
+            raise StorageError(
+                self.path,
+                "is gone: somebody deleted it, or its directory, while it is written",
+                repair="find out who; the node starts again, and takes part once the other voters have proven it",
+            )
 
     def close(self) -> None:
         """See `File.close`."""
@@ -221,15 +228,13 @@ class OsFs:
             return sorted(os.listdir(path))
 
     def mkdir(self, path: Path) -> None:
-        """See `Fs.mkdir`; the parent of each directory made is synced. What is no directory is never replaced."""
+        """See `Fs.mkdir`. What is no directory is never replaced."""
         if self.exists(path):
             if path.is_dir():
                 return
             raise StorageError(path, "is no directory", repair="name a directory, or one that can be created")
-        self.mkdir(path.parent)  # and so on up to one that exists: the root does
         with _storage(path, "create the directory"):
             path.mkdir(exist_ok=True)
-        self.sync_dir(path.parent)
 
     def rename(self, old: Path, new: Path) -> None:
         """See `Fs.rename`."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pykraft.errors import CorruptionError, ForeignDirectoryError, UsageError
-from pykraft.log.fs import Fs, write_atomically
+from pykraft.log.fs import Fs, make_directory, write_atomically
 from pykraft.types import Uuid, uuid_parse, uuid_text
 
 FILE_NAME = "partition.metadata"
@@ -25,7 +25,7 @@ def own_partition(fs: Fs, directory: Path, topic_id: Uuid) -> None:
 
     Errors: ForeignDirectoryError when it is another topic's; CorruptionError when the file cannot be read.
     """
-    fs.mkdir(directory)
+    make_directory(fs, directory)
     path = directory / FILE_NAME
     if not fs.exists(path):
         write_atomically(fs, path, encode_partition_metadata(topic_id))

@@ -26,6 +26,10 @@ from pykraft.types import Buffer
 __all__ = ["PAGE_SIZE_BYTES", "SECTOR_SIZE_BYTES", "Directory", "Inode", "Interrupted", "VirtualDisk", "VirtualFile"]
 
 
+LOST_PROBABILITY = 0.5
+"""Of each directory whose parent was not synced: that a loss of power takes it away."""
+
+
 class Interrupted(BaseException):
     """The process ended in the middle of a file operation; not an error that a program could catch."""
 
@@ -127,6 +131,10 @@ class VirtualDisk:
         self.incarnation = 0
         self._storage = storage or Storage()
         self._directories: dict[Path, Directory] = {}
+        self._unsynced: list[Path] = []
+        """Directories whose parents were not synced since they were created."""
+        self._removed: dict[Path, Directory] = {}
+        """Directories that are not there any more, empty; who looked at one sees it again when it is created again."""
         self._locks: set[Path] = set()
         self._operations_left: int | None = None
         self._loses_power = False
@@ -148,13 +156,21 @@ class VirtualDisk:
             for inode in inodes.values():
                 if inode.lose(self.rng, self._storage):
                     self.on_torn()
+        lost, self._unsynced = [each for each in self._unsynced if self.rng.random() < LOST_PROBABILITY], []
+        for path in [each for each in self._directories if any(each.is_relative_to(top) for top in lost)]:
+            self._remove_directory(path)
 
     def wipe(self) -> None:
         """Another disk is in its place, with nothing on it."""
         self.drop_handles()
-        for directory in self._directories.values():
-            directory.cached.clear()
-            directory.sync()
+        self._unsynced = []
+        for path in list(self._directories):
+            self._remove_directory(path)
+
+    def _remove_directory(self, path: Path) -> None:
+        directory = self._removed[path] = self._directories.pop(path)
+        directory.cached.clear()
+        directory.sync()
 
     @property
     def is_rotten(self) -> bool:
@@ -222,8 +238,13 @@ class VirtualDisk:
 
     def mkdir(self, path: Path) -> None:
         """See `pykraft.log.fs.Fs`."""
-        for directory in (path, *path.parents):
-            self._directories.setdefault(directory, Directory())
+        if path in self._directories:
+            return
+        for parent in path.parents:  # of those that a test leaves out nothing is said
+            self._directories.setdefault(parent, Directory())
+        self.operate(path)
+        self._directories[path] = self._removed.pop(path, Directory())
+        self._unsynced.append(path)
 
     def rename(self, old: Path, new: Path) -> None:
         """See `pykraft.log.fs.Fs`."""
@@ -249,6 +270,7 @@ class VirtualDisk:
         self.operate(path)
         self.trouble.before_sync(path)
         self._directory(path).sync()
+        self._unsynced = [each for each in self._unsynced if each.parent != path]
 
     def read(self, path: Path) -> bytes:
         """See `pykraft.log.fs.Fs`."""

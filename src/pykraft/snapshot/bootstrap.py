@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Never, assert_never
 
-from pykraft.log.fs import Fs
+from pykraft.log.fs import Fs, make_directory
 from pykraft.snapshot.files import BOOTSTRAP_ID, list_snapshots
 from pykraft.snapshot.head import read_head
 from pykraft.snapshot.writer import SnapshotWriter
@@ -25,7 +25,7 @@ def write_bootstrap(fs: Fs, partition: Path, voters: VoterSet | None) -> None:
 
     Errors: StorageError.
     """
-    fs.mkdir(partition)
+    make_directory(fs, partition)
     writer: SnapshotWriter[Never] = SnapshotWriter(
         fs,
         partition,

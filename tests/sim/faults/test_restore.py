@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+from pykraft.log.fs import make_directory
 from pykraft.log.quorum_state import parse_quorum_state
 from pykraft.sim.faults.restore import OLDER, RestoreFaults
 from pykraft.sim.inode import Inode
@@ -57,7 +58,7 @@ def test_nobody_restores_a_file_of_a_node_that_is_down_damaged_or_needed() -> No
         rotten.write(b"1", 0)
         rotten.sync()
         rotten.rot(0, b"2")
-        node.disk.mkdir(node.config.log_dir)
+        make_directory(node.disk, node.config.log_dir)
         directory = node.disk.directory(node.config.log_dir)
         assert directory is not None
         directory.change(("rotten", rotten))
