@@ -119,6 +119,7 @@ def to_leader(replica: Replica, now: Instant) -> None:
         leader_id=replica.local.id,
         epoch_start_offset=start,
         granting_voters=leader_change.granting_voters,
+        begun_ms=now.mono_ms,
         progress=Progress(replica.voters),
         accumulation=Accumulation(
             epoch=candidate.epoch,

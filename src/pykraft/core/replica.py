@@ -110,6 +110,8 @@ class Replica:
         """What the voters said to this replica while its directory does not prove that it is one; None once it does."""
         self.votes_above = local.proof.votes_above
         """The epoch up to which its directory's former self may have voted."""
+        self.transfer_rest_ms: int | None = None
+        """Until when no other transfer begins, since one took time in vain (mono ms)."""
         self.is_stopped = False
         self.epoch_budget = EpochBudget()
         self.refused_epochs = 0

@@ -21,6 +21,7 @@ class Transfer:
 
     epoch: Epoch
     target_id: NodeId
+    begun_ms: int
     deadline_ms: int
     outcome_deadline_ms: int
     is_heard: bool = False

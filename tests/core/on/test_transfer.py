@@ -46,8 +46,15 @@ TIMEOUT_MS = 200
 
 
 def leading(*, linger_ms: int = 0, high_watermark: int = 10) -> Replica:
-    """Leads epoch 5 with a log up to 10, all of it committed."""
-    return replica(leader(high_watermark=high_watermark, linger_ms=linger_ms))
+    """Leads epoch 5 with a log up to 10, all of it committed; the voters have fetched just now."""
+    return replica(heard(leader(high_watermark=high_watermark, linger_ms=linger_ms)))
+
+
+def heard(state: Leader) -> Leader:
+    """A leader from which all voters have just fetched, wherever."""
+    for voter in state.progress.voters.values():
+        voter.fetched_mono_ms = NOW.mono_ms
+    return state
 
 
 def state_of(made: Replica) -> Leader:
@@ -172,6 +179,7 @@ def test_one_thing_after_another() -> None:
 
 def test_meanwhile_nothing_is_taken() -> None:
     made = dynamic()
+    heard(state_of(made))
     wanted(made)
     on_proposed(made, Proposed(handle=1, epoch=Epoch(5), count=1, size_bytes=9), NOW)
     assert isinstance(only(done(made), RejectProposal).error, LeadershipTransferError)
@@ -185,6 +193,7 @@ def test_meanwhile_nothing_is_taken() -> None:
 
 def test_meanwhile_there_is_no_upgrade() -> None:
     made = told_voters()
+    heard(state_of(made))
     wanted(made)
     error, is_written = upgraded(made)
     assert (str(error), is_written) == ("the leadership is being transferred: try again", False)
@@ -273,3 +282,49 @@ def test_nobody_in_time_is_an_answer_too() -> None:
         ErrorCode.REQUEST_TIMED_OUT,
         "this node has resigned, and who leads is not known: the transfer may be made yet",
     )
+
+
+def refusal(found: list[Effect]) -> str:
+    error = only(found, AnswerWish).error
+    assert isinstance(error, RefusedError)
+    return str(error)
+
+
+def test_a_target_that_is_silent_for_a_fetch_timeout_is_not_waited_for() -> None:
+    made = leading()
+    state_of(made).progress.voters[NodeId(3)].fetched_mono_ms = NOW.mono_ms - CONFIG.fetch_timeout_ms
+    assert "PREFERRED_LEADER_NOT_AVAILABLE: node 3 has not fetched for 2000 ms" in refusal(wanted(made))
+    state_of(made).progress.voters[NodeId(3)].fetched_mono_ms = NOW.mono_ms - CONFIG.fetch_timeout_ms + 1
+    wanted(made)
+    assert made.transfer is not None
+
+
+def test_a_new_leader_waits_for_who_has_not_fetched_yet() -> None:
+    made = leading()
+    state_of(made).progress.voters[NodeId(3)].fetched_mono_ms = None
+    state_of(made).begun_ms = NOW.mono_ms - CONFIG.fetch_timeout_ms + 1
+    wanted(made)
+    assert made.transfer is not None
+
+
+def test_nobody_is_waited_for_longer_than_a_fetch_timeout() -> None:
+    made = leading()
+    ask(made, TransferLeadershipRequest(target_id=NodeId(3), timeout_ms=TRANSFER_TIMEOUT_MS_MAX))
+    assert made.transfer is not None
+    assert made.transfer.deadline_ms == NOW.mono_ms + CONFIG.fetch_timeout_ms
+
+
+def test_a_transfer_that_failed_is_followed_by_a_rest() -> None:
+    made = leading()
+    wanted(made)
+    poll(made, later(TIMEOUT_MS))
+    done(made)
+    assert made.transfer is None
+    heard(state_of(made))
+    for ms, is_refused in ((TIMEOUT_MS, True), (10 * TIMEOUT_MS - 1, True), (10 * TIMEOUT_MS, False)):
+        event = TransferRequested(handle=8, epoch=Epoch(5), target_id=NodeId(3), timeout_ms=TIMEOUT_MS)
+        state_of(made).progress.voters[NodeId(3)].fetched_mono_ms = NOW.mono_ms + ms
+        on_transfer_requested(made, event, later(ms))
+        if is_refused:
+            assert f"a transfer has just failed: try again in {10 * TIMEOUT_MS - ms} ms" in refusal(done(made))
+    assert made.transfer is not None

@@ -2,12 +2,15 @@
 
 1. The request passes the checks: from now on nothing is accepted, and all that was accepted is appended.
 2. The target fetches, and has the log up to its end; all of it becomes committed. A Fetch from before does not count:
-   who sent it may be gone. What waits for records is answered, so that this takes no longer than a round trip.
+   who sent it may be gone, though one that has been silent for a fetch timeout is refused at once. What waits for
+   records is answered, so that this takes no longer than a round trip.
 3. The leader resigns and names the target first in EndQuorumEpoch: it campaigns at once, and nobody's log is longer.
 4. Somebody leads another epoch: who asked hears whether it is the target.
 
-Until 3 nothing is lost: out of time, the leader goes on as before. There is no way back after it, since who has
-resigned from an epoch never leads it again. Only Kafka's own messages are used, so that any voter can be the target.
+Until 3 nothing is lost: out of time, which is a fetch timeout at most, the leader goes on as before, and begins no
+other transfer for nine times as long as this one took; so it accepts nine tenths of the time at least. There is no way
+back after 3, since who has resigned from an epoch never leads it again. Only Kafka's own messages are used, so that any
+voter can be the target.
 
 Source: Raft dissertation §3.10; KIP-595 §EndQuorumEpoch.
 """
@@ -32,6 +35,9 @@ from pykraft.types import Instant, NodeId, ReplicaKey
 
 HAS_RESIGNED: Final = f"this node has resigned, and who leads is not known: the transfer {MAY_BE_MADE_YET}"
 
+REST_FACTOR = 9
+"""A transfer that failed is followed by so many times its time without one."""
+
 
 def on_transfer_leadership_request(
     replica: Replica, event: RequestReceived, message: TransferLeadershipRequest, now: Instant
@@ -39,10 +45,11 @@ def on_transfer_leadership_request(
     """Begin a transfer that an operator asks for; the answer comes when its outcome is known.
 
     Effects: AppendBatches; Reply, at once with an error.
-    Units: ``timeout_ms`` is how long the leader waits for the target's log.
+    Units: ``timeout_ms`` is how long the leader waits for the target's log, a fetch timeout at most.
     Errors: NOT_LEADER_OR_FOLLOWER, BROKER_NOT_AVAILABLE, INVALID_REQUEST, VOTER_NOT_FOUND, ELECTION_NOT_NEEDED when the
-    target leads, REQUEST_TIMED_OUT while another change is under way or when the target does not catch up in time,
-    PREFERRED_LEADER_NOT_AVAILABLE when another voter leads in the end.
+    target leads, REQUEST_TIMED_OUT while another change is under way, soon after a transfer that failed, or when the
+    target does not catch up in time, PREFERRED_LEADER_NOT_AVAILABLE when the target is silent, or another voter leads
+    in the end.
     """
     error = leader_only_error(replica, replica.epoch)
     refusal = (error, _who_leads(replica)) if error else _refusal(replica, message.target_id, message.timeout_ms, now)
@@ -101,10 +108,10 @@ def settle_transfer(replica: Replica, now: Instant) -> None:
     assert deadline_ms is not None
     leads = isinstance(replica.state, Leader)
     if replica.epoch > transfer.epoch and replica.leader_id is not None:
-        _end(replica, transfer, _outcome(replica, transfer))
+        _end(replica, transfer, _outcome(replica, transfer), now)
     elif deadline_ms <= now.mono_ms:
         text = _why_late(replica, transfer) if leads else HAS_RESIGNED
-        _end(replica, transfer, (ErrorCode.REQUEST_TIMED_OUT, text))
+        _end(replica, transfer, (ErrorCode.REQUEST_TIMED_OUT, text), now)
 
 
 def transfer_deadline_ms(replica: Replica) -> int | None:
@@ -125,10 +132,11 @@ def _transfer(
     request_id: int | None = None,
 ) -> Transfer:
     """An election takes an election timeout when the target fails in it, twice that at most."""
-    deadline_ms = now.mono_ms + timeout_ms
+    deadline_ms = now.mono_ms + min(timeout_ms, replica.config.fetch_timeout_ms)
     return Transfer(
         epoch=replica.epoch,
         target_id=target_id,
+        begun_ms=now.mono_ms,
         deadline_ms=deadline_ms,
         outcome_deadline_ms=deadline_ms + 2 * replica.config.election_timeout_ms,
         handle=handle,
@@ -154,6 +162,19 @@ def _refusal(replica: Replica, target_id: NodeId, timeout_ms: int, now: Instant)
         return ErrorCode.REQUEST_TIMED_OUT, text
     if leader.change is not None:
         return ErrorCode.REQUEST_TIMED_OUT, "a change of the voters is under way: try again"
+    return _refusal_of_pause(replica, leader, target_id, now)
+
+
+def _refusal_of_pause(replica: Replica, leader: Leader, target_id: NodeId, now: Instant) -> Refusal:
+    """Nothing is accepted while a transfer lasts: there must be a voter to wait for, and time between two of them."""
+    rest_ms = (replica.transfer_rest_ms or now.mono_ms) - now.mono_ms
+    if rest_ms > 0:
+        return ErrorCode.REQUEST_TIMED_OUT, f"a transfer has just failed: try again in {rest_ms} ms"
+    timeout_ms = replica.config.fetch_timeout_ms
+    is_new = now.mono_ms - leader.begun_ms < timeout_ms
+    if leader.progress.voters[target_id].is_silent_for(timeout_ms, now) and not is_new:
+        text = f"node {target_id} has not fetched for {timeout_ms} ms: is it running?"
+        return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, text
     return ACCEPTED
 
 
@@ -197,9 +218,11 @@ def _why_late(replica: Replica, transfer: Transfer) -> str:
     return f"not all of the log, which ends at {end_offset}, is committed; {stays}"
 
 
-def _end(replica: Replica, transfer: Transfer, outcome: Refusal) -> None:
+def _end(replica: Replica, transfer: Transfer, outcome: Refusal, now: Instant) -> None:
     replica.transfer = None
     error, text = outcome
+    if error:
+        replica.transfer_rest_ms = now.mono_ms + REST_FACTOR * (now.mono_ms - transfer.begun_ms)
     said = f"not transferred: {text}" if error else f"transferred to {transfer.target_id}"
     replica.outbox.add(Report(text=f"the leadership of epoch {transfer.epoch} was {said}"))
     _answer(replica, transfer, error, text)

@@ -25,6 +25,8 @@ class Leader:
     leader_id: NodeId
     epoch_start_offset: Offset
     granting_voters: tuple[NodeId, ...]
+    begun_ms: int = 0
+    """When the term began (mono ms)."""
     progress: Progress
     accumulation: Accumulation
     check_quorum_deadline_ms: int
