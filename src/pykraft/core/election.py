@@ -70,11 +70,12 @@ def draw_election_timeout_ms(rng: Random, timeout_ms: int) -> int:
 def successor_backoff_ms(local: ReplicaKey, successors: tuple[ReplicaKey, ...], backoff_ms_max: int) -> int:
     """How long a follower waits after its leader said goodbye: the first not at all, the last longest.
 
-    A replica that is not in the list waits the maximum.
+    A replica that is not in the list waits the maximum. With an empty one, which a leader sends that has restarted and
+    knows of nobody's log, nobody waits: as in Kafka, whose position behind the end of the list is 0 then.
     """
     count = len(successors)
     position = next((at for at, key in enumerate(successors) if key.matches(local)), count)
-    if position == 0 and count:
+    if position == 0:
         return 0
     if position < count:
         return min(backoff_ms_max, (backoff_ms_max >> (count - 1)) << (position - 1))

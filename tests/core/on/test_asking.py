@@ -19,7 +19,7 @@ from pykraft.core.on.asking import (
 )
 from pykraft.core.state import Candidate, Prospective
 from pykraft.core.transitions import write_election
-from pykraft.types import Endpoint, Listeners, NodeId, Offset, Voter, VoterSet
+from pykraft.types import NO_LISTENERS, Endpoint, Listeners, NodeId, Offset, Voter, VoterSet
 from tests.core.replicas import (
     END,
     EPOCH,
@@ -103,7 +103,7 @@ def test_a_resigned_leader_tells_voters_that_have_not_acknowledged() -> None:
     assert sent(found) == [(2, "EndQuorumEpochRequest")]
     assert messages_of(found) == [
         messages.EndQuorumEpochRequest(
-            epoch=EPOCH, leader_id=NodeId(1), successors=(key(3), key(2)), listeners=listeners(1)
+            epoch=EPOCH, leader_id=NodeId(1), successors=(key(3), key(2)), listeners=NO_LISTENERS
         )
     ]
 

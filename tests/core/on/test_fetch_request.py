@@ -165,6 +165,7 @@ def test_a_voters_fetch_acknowledges_what_is_below_it() -> None:
     [
         fetch(at=(11, 5), replica=4),
         fetch(at=(11, 5), replica=ReplicaKey(NodeId(2), directory(9))),
+        fetch(at=(11, 5), replica=ReplicaKey(NodeId(2))),
         fetch(at=(11, 5), replica=None),
         fetch(at=(11, 4)),
         fetch(at=(12, 5)),

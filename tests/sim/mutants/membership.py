@@ -12,12 +12,12 @@ from pykraft.core.membership import Membership
 from pykraft.core.messages import ChangeVoterResponse, RemoveVoterRequest
 from pykraft.core.on import add_voter, remove_voter, requests, timer, upgrade, voter_changes
 from pykraft.core.on.requests import reply
-from pykraft.core.progress import ReplicaProgress
+from pykraft.core.progress import Progress, ReplicaProgress
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
 from pykraft.log import directory
-from pykraft.types import Instant, KRaftVersion, KRaftVoters, Offset, Uuid, VoterSet
+from pykraft.types import Instant, KRaftVersion, KRaftVoters, Offset, ReplicaKey, Uuid, VoterSet
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
 
@@ -192,6 +192,20 @@ def snapshot_forgets_the_voters_before_its_end(patch: Patch) -> None:
     patch.setattr(Membership, "forget_before", lambda self, offset: forget_before(self, Offset(offset + 1)))
 
 
+def fetches_ignore_directory_ids(patch: Patch) -> None:
+    """A leader counts the Fetch of an observer that has the id of a voter, and another disk, for the voter's."""
+
+    def is_voter(self: Progress, key: ReplicaKey) -> bool:
+        return key.id in self.voters
+
+    def of(self: Progress, key: ReplicaKey) -> ReplicaProgress:
+        return self.voters[key.id] if key.id in self.voters else known(self, key)
+
+    known = Progress.of
+    patch.setattr(Progress, "is_voter", is_voter)
+    patch.setattr(Progress, "of", of)
+
+
 def leaders_that_remove_themselves_are_strangers(patch: Patch) -> None:
     """A follower gives up a leader that the newest voter set does not name, though that is not committed yet."""
     patch.setattr(Membership, "was_voter", lambda self, node_id, committed_end: False)
@@ -243,6 +257,7 @@ MUTANTS = (
         source="ours, planted from outside; Kafka VoterSetHistory.truncateOldEntries",
         scenario="voters,snapshots",
     ),
+    Mutant(plant=fetches_ignore_directory_ids, source="KIP-853 §Directory id; KAFKA-14077", scenario="voters"),
     Mutant(plant=bootstrap_voters_are_not_copied, source="KIP-853 §Bootstrapping", scenario="voters"),
     Mutant(
         plant=removed_voters_never_campaign,

@@ -59,12 +59,11 @@ def say_begin_quorum_epoch(replica: Replica, leader: Leader, now: Instant) -> No
 
 
 def say_end_quorum_epoch(replica: Replica, state: Resigned, now: Instant) -> None:
-    """Tell every voter that has not acknowledged it that this leader is gone."""
+    """Tell every voter that has not acknowledged it that this leader is gone; where it was is not said, as in Kafka."""
     message = EndQuorumEpochRequest(
         epoch=state.epoch,
         leader_id=state.leader_id,
         successors=state.successors,
-        listeners=replica.local.listeners,
     )
     for node_id in sorted(state.unacknowledged):
         if replica.voters.get(node_id) is not None:

@@ -136,7 +136,7 @@ def settle_answer(replica: Replica, peer_id: int, answer: QuorumAnswer, now: Ins
     if leader_id is not None and not replica.has_reachable_leader:
         learn_leader(replica, epoch, leader_id, told, now)
         if replica.state is not before:
-            return False
+            return False  # also with records in it: they are fetched again, from a leader that is followed (ADR 031)
     check_not_refused(error)
     if error != NONE:
         replica.connections.back_off(peer_id, now.mono_ms)
