@@ -148,7 +148,7 @@ def test_wires_of_a_node_are_those_to_and_from_all_others(network: Network) -> N
 
 
 def test_a_healed_wire_is_as_new() -> None:
-    wire = Wire(bandwidth=1.0, latency_s=2.0, is_cut=True, reset_share=1.0)
+    wire = Wire(bandwidth=1.0, latency_s=2.0, is_cut=True, reset_share=1.0, free_at_s=9.0)
     wire.heal()
     assert wire == Wire()
 

@@ -60,8 +60,9 @@ class Wire:
     """When what was already put on it has left the sender."""
 
     def heal(self) -> None:
-        """As fast as the machine is."""
+        """As fast as the machine is, from the next chunk on."""
         self.bandwidth, self.latency_s, self.is_cut, self.reset_share = float("inf"), 0.0, False, 0.0
+        self.free_at_s = 0.0  # what was put on a slow wire, and died with its connection, holds nobody up any more
 
 
 class Network:
