@@ -35,6 +35,8 @@ from tests.kafka.differential.world import LONG_MS, NODE, PAUSE, PEERS, SHORT_MS
 SETTLE_TIMEOUT_S: Final = 20.0
 """How long both may take until they look the same, on a busy machine too."""
 STEP_LENGTH: Final = 700
+STABLE_S: Final = 0.5
+"""How long they must look the same: several times the back-off of an election, so that nothing is about to happen."""
 LOOK_INTERVAL_S: Final = 0.03
 DIRECTORY_ID: Final = Uuid(b"the node's own..")
 LOAD: Final = ("--throughput", "1", "--record-size", "64", "--replica-directory-id", uuid_text(DIRECTORY_ID))
@@ -139,9 +141,10 @@ class _Player:
         return None
 
     def _settled(self) -> tuple[Look, Sequence[str]]:
-        """What both look like, as soon as it is the same twice; or what differs when time is over."""
+        """What both look like, as soon as it stays the same; or what differs when time is over."""
         deadline = time.monotonic() + SETTLE_TIMEOUT_S
         same: Look | None = None
+        since_s = 0.0
         while True:
             try:
                 one, other = self._pool.map(lambda world: world.look(), self._worlds)
@@ -153,10 +156,11 @@ class _Player:
                 PAUSE.wait(LOOK_INTERVAL_S)
                 continue
             differences = alike(plain(one), plain(other))
-            if not differences and same == plain(one):
+            if not differences and same == plain(one) and time.monotonic() - since_s >= STABLE_S:
                 both = [look["fetches from the leader"] for look in (one, other)]
                 return {**one, "fetches from the leader": all(both)}, ()
-            same = None if differences else plain(one)
+            if differences or same != plain(one):
+                same, since_s = None if differences else plain(one), time.monotonic()
             if time.monotonic() > deadline:
                 return one, differences or ["they go on changing"]
             PAUSE.wait(LOOK_INTERVAL_S)
