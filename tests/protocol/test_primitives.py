@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.errors import ProtocolError
+from pykraft.errors import ProtocolError, TooManyElementsError
 from pykraft.protocol import primitives
 from pykraft.protocol.primitives import (
     TAGGED_FIELDS_MAX,
     check_count,
+    check_count_max,
     encode_compact_size,
     encode_compact_string,
     encode_size,
@@ -26,6 +27,7 @@ from pykraft.protocol.primitives import (
     read_unknown_tags,
     read_uvarint,
     read_view,
+    skip_tags,
 )
 
 
@@ -178,3 +180,16 @@ def test_every_reader_refuses_every_cut() -> None:
     for end in range(len(raw)):
         with pytest.raises(ProtocolError):
             primitives.read_unknown_tags(raw, 0, end, "tags")
+
+
+def test_a_count_may_be_as_large_as_its_bound() -> None:
+    check_count_max(3, 9, 3, "topics")
+    with pytest.raises(TooManyElementsError, match="topics: 4 elements before position 9, at most 3"):
+        check_count_max(4, 9, 3, "topics")
+
+
+def test_tagged_fields_are_passed_over_and_checked() -> None:
+    raw = encode_tags({1: b"one", 300: b"x" * 200}) + b"rest"
+    assert skip_tags(raw, 0, len(raw), "tags") == len(raw) - 4
+    with pytest.raises(ProtocolError, match="tags"):
+        skip_tags(raw, 0, 9, "tags")
