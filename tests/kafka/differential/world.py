@@ -227,6 +227,7 @@ class World:
                 case _:
                     of = asked["replica_epoch" if each.api_key == ApiKey.VOTE else "leader_epoch"]
                     follows = now["leader_id"] == NODE or (fetches and max(fetches) > max(votes, default=0))
+                    follows = follows or (now["leader_id"] != NOBODY and asked.get("pre_vote") is False)
                     if of < epoch or (each.api_key == ApiKey.VOTE and follows):
                         partition = {"partition_index": 0, "error_code": 0, "leader_id": NOBODY, "leader_epoch": of}
                         topics = [{"topic_name": TOPIC, "partitions": [{**partition, "vote_granted": False}]}]
