@@ -1,9 +1,9 @@
-"""Make .venv, and install locked requirements into it: the slow path of bin/_environment.
+"""Make the environment, and install locked requirements into it: the slow path of bin/_environment.
 
-Owns .venv. Invariant: a copy of a lock file in .venv/installed means that exactly this lock was installed; it is
-written last, so a set-up that was killed is done again. One set-up runs at a time; a second one waits for the first
-and finds its work done. It runs on any Python >= 3.11 with the standard library only, and it refuses to know what the
-requirements are for.
+Owns .venv, or what PYKRAFT_ENVIRONMENT names instead. Invariant: a copy of a lock file in its folder ``installed``
+means that exactly this lock was installed; it is written last, so a set-up that was killed is done again. One set-up
+runs at a time; a second one waits for the first and finds its work done. It runs on any Python >= 3.11 with the
+standard library only, and it refuses to know what the requirements are for.
 
 Usage: python3 bin/_setup.py SET...   where requirements/SET.txt is a lock file
 Exit status: 0 done; 1 pip failed; 2 this machine lacks something.
@@ -54,7 +54,7 @@ class Environment:
         self._requirements = root / "requirements"
         self._source = root / "src"
         self._root = root
-        self._path = root / ".venv"
+        self._path = root / os.environ.get("PYKRAFT_ENVIRONMENT", ".venv")
         self._installed = self._path / "installed"
         self._python = self._path / "bin" / "python"
         self._lock = self._path / "lock"

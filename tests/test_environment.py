@@ -226,3 +226,22 @@ def test_an_install_that_failed_says_what_to_do(
     complaint = capsys.readouterr().err.splitlines()[2:]
     assert complaint[0].startswith("pykraft: requirements/run.txt: ")
     assert told in "\n".join(complaint)
+
+
+def test_without_a_python_newer_than_3_11_the_newest_is_asked_for_in_words(tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("sh", "dirname", "sort", "tail"):
+        found = shutil.which(name)
+        assert found is not None
+        (tools / name).symlink_to(found)
+    done = subprocess.run(
+        [str(ROOT / "bin" / "_newest")],
+        env={"PATH": str(tools), "HOME": str(tmp_path), "PYENV_ROOT": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no Python newer than 3.11" in done.stderr
+    assert "NEWEST_PYTHON" in done.stderr
