@@ -2,6 +2,7 @@
 
     PykraftError
       ProtocolError            the peer's fault; carries the Kafka error code to answer with
+        TooManyElementsError   an array of a message with more elements than any correct sender needs
       UsageError               the caller's fault
         ConfigError            a property: key, value, what is allowed
         NotLeaderError         retry at the leader that it names
@@ -20,6 +21,7 @@
       LocalQuorumError         processes that were started here did not do what they should
       StorageError             the disk's: path, position, expected and found
         CorruptionError        bytes that are not what was written
+          ReadError            bytes that the disk cannot read any more
         ForeignDirectoryError  a directory of another node or cluster
 
 ``AssertionError`` is our own bug and stops the node.

@@ -160,7 +160,7 @@ def test_a_dynamic_quorum_is_formatted_with_its_first_voters(
         (f"1@:9093:{DIRECTORY_ID}", "is not of the form"),
         (f"1@::1:9093:{DIRECTORY_ID}", "is not of the form"),
         ("1@h:9093:short", "is not of the form"),
-        (f"1@h:99999:{DIRECTORY_ID}", "a port above 65535"),
+        (f"1@h:99999:{DIRECTORY_ID}", "port that nobody can dial (1 to 65535)"),
         (f"9999999999@h:1:{DIRECTORY_ID}", "an id above"),
         ("1@h:9093:AAAAAAAAAAAAAAAAAAAAAQ", "Kafka reserves"),
         (f"1@h:1:{DIRECTORY_ID},1@h:2:{OTHER_ID}", "id 1 is there twice"),

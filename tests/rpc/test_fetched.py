@@ -7,7 +7,18 @@ import pytest
 from pykraft.core.messages import FetchedBatch, FetchResponse
 from pykraft.protocol.records import encode_batch, encode_control_batch
 from pykraft.rpc.fetched import read_batches, with_batches
-from pykraft.types import Epoch, KRaftVersion, KRaftVoters, NodeId, Offset, VoterSet
+from pykraft.types import (
+    Epoch,
+    KRaftVersion,
+    KRaftVoters,
+    Listeners,
+    NodeId,
+    Offset,
+    ReplicaKey,
+    Uuid,
+    Voter,
+    VoterSet,
+)
 
 FIRST = encode_batch([b"a", b"bb"], base_offset=Offset(3), epoch=Epoch(1), timestamp_ms=1)
 SECOND = encode_batch([b"ccc"], base_offset=Offset(5), epoch=Epoch(2), timestamp_ms=2)
@@ -69,7 +80,8 @@ def test_the_message_for_the_core_has_headers_only() -> None:
 
 @pytest.mark.conformance(139)
 def test_what_a_control_batch_says_of_voters_comes_along() -> None:
-    records = (KRaftVersion(1), KRaftVoters(VoterSet()))
+    voters = VoterSet((Voter(key=ReplicaKey(NodeId(1), Uuid(bytes(15) + b"\1")), listeners=Listeners()),))
+    records = (KRaftVersion(1), KRaftVoters(voters))
     control = encode_control_batch(records, base_offset=Offset(5), epoch=Epoch(1), timestamp_ms=1)
     told = with_batches(MESSAGE, read_batches(FIRST + control))
     assert [batch.membership for batch in told.batches] == [(), ((5, records[0]), (6, records[1]))]

@@ -58,10 +58,10 @@ class MembershipFaults:
             "promotion": self._promote,
             "removal": partial(self._leave, "removal", leads=False),
             "leader removal": partial(self._leave, "leader removal", leads=True),
+            "cut after voters": self._await_voters,
             "replaced disk": self._replace,
             "moved voter": self._move,
             "upgrade": self._upgrade,
-            "cut after voters": self._await_voters,
         }
         self._cuts_after_voters = False
 

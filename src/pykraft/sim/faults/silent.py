@@ -46,9 +46,9 @@ class SilentFaults:
         self._harm = harm
         self.kinds: dict[str, Act] = {
             "bit flip": self._flip,
-            "lost sector": self._lose_sector,
             "lost write": partial(self._plan_lie, "lost write"),
             "misdirected write": partial(self._plan_lie, "misdirected write"),
+            "lost sector": self._lose_sector,
         }
 
     def stop(self) -> None:
