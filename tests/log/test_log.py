@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.errors import CorruptionError, ForeignDirectoryError, UsageError
+from pykraft.errors import CorruptionError, ForeignDirectoryError, ReadError, UsageError
 from pykraft.log.config import LogConfig
 from pykraft.log.os_fs import OsFs
 from pykraft.log.recovery_point import RecoveryPoint
@@ -255,14 +255,17 @@ def test_a_reader_overtaken_by_a_truncation_reads_again(monkeypatch: pytest.Monk
     assert log.generation == 1
 
 
-def test_a_view_taken_before_a_truncation_still_reads_its_removed_segment() -> None:
+def test_a_view_taken_before_a_truncation_finds_no_file_of_a_removed_segment() -> None:
     fs = PageCacheFs()
     log, _ = open_log(fs)
     batches = run_of(0, 30, size_bytes=300)
     fill(log, batches)
     view = log._views[-1]
+    generation = log.generation
     log.truncate_to(Offset(0))
-    assert view.read(view.base_offset, 1) == batches[view.base_offset][1]
+    with pytest.raises(ReadError, match="no such file"):
+        view.read(view.base_offset, 1)
+    assert log.generation > generation, "which tells a reader that nothing is damaged"
 
 
 def test_readers_on_other_threads_only_ever_see_sound_batches(tmp_path: Path) -> None:

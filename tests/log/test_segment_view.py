@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykraft.errors import CorruptionError
+from pykraft.log.open_files import OpenFiles
 from pykraft.log.segment import Segment, SegmentContent
 from pykraft.log.segment_view import SegmentView
 from pykraft.types import Offset
@@ -17,7 +18,7 @@ from tests.log.page_cache_fs import PageCacheFs
 def view_of(batches: list[Batch], *, base_offset: int = 10) -> tuple[PageCacheFs, SegmentView]:
     fs = PageCacheFs()
     fs.mkdir(DIRECTORY)
-    segment = Segment(fs, DIRECTORY, SegmentContent(Offset(base_offset), SMALL), SMALL)
+    segment = Segment(fs, OpenFiles(fs), DIRECTORY, SegmentContent(Offset(base_offset), SMALL), SMALL)
     for header, data in batches:
         segment.stage(header, data)
     segment.write()

@@ -21,6 +21,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from pykraft.core.epochs import EpochCache
 from pykraft.errors import CorruptionError, UsageError
@@ -34,6 +35,9 @@ from pykraft.log.segment_view import SegmentView
 from pykraft.protocol.batch import BatchHeader
 from pykraft.types import EPOCH_MAX, EPOCH_ZERO, Buffer, Epoch, EpochStart, Offset, Uuid
 
+UNSYNCED_MAX: Final = 16
+"""Ended segments that wait for the next flush; older ones are synced before."""
+
 
 class Log:
     """The open log. Made by `open`; see the module for threads and errors."""
@@ -42,6 +46,7 @@ class Log:
         self.path = directory
         self._fs = fs
         self._config = config
+        self._files = recovered.files
         self._segments = recovered.segments
         self._epochs = recovered.epochs
         self._point = recovered.point
@@ -221,10 +226,11 @@ class Log:
             self._is_damaged = False
         assert self._point is not None, "only a damaged log has no recovery point"
         self._point.lower_to(Offset(0))
+        self._generation += 1  # who finds no file from here on is to know why
         for segment in reversed(self._segments):
             segment.retire()
         self._fs.sync_dir(self.path)
-        segment = Segment(self._fs, self.path, SegmentContent(offset, self._config), self._config)
+        segment = Segment(self._fs, self._files, self.path, SegmentContent(offset, self._config), self._config)
         segment.begin()
         segment.sync()
         self._fs.sync_dir(self.path)
@@ -294,8 +300,10 @@ class Log:
         """End the active segment and begin one at the log end."""
         self._write_staged(active)
         active.seal()
+        while len(self._unsynced) > UNSYNCED_MAX:  # each keeps its file open
+            self._unsynced.pop(0).sync()
         content = SegmentContent(active.end_offset, self._config)
-        self._segments.append(Segment(self._fs, self.path, content, self._config))
+        self._segments.append(Segment(self._fs, self._files, self.path, content, self._config))
         self._is_directory_dirty = True
         return self._segments[-1]
 

@@ -32,6 +32,7 @@ from pykraft.log.epoch_checkpoint import FILE_NAME as EPOCHS_NAME
 from pykraft.log.epoch_checkpoint import read_epochs, write_epochs
 from pykraft.log.fs import Fs
 from pykraft.log.log_scan import NO_ONE_KNOWS, Known, scan_log
+from pykraft.log.open_files import OpenFiles
 from pykraft.log.paths import LOG, leftover_kind, parse_checkpoint, parse_segment_file
 from pykraft.log.recovery_point import RecoveryPoint
 from pykraft.log.segment import Segment
@@ -64,6 +65,7 @@ class RecoveredLog:
     """What a `Log` is made of. The last segment takes appends, unless the log is damaged: then `cut_damage` is next."""
 
     segments: list[Segment]
+    files: OpenFiles
     epochs: EpochCache
     point: RecoveryPoint | None
     """None only when the log is damaged, and its recovery point was lost."""
@@ -93,7 +95,8 @@ def recover(fs: Fs, directory: Path, config: LogConfig, *, epoch_max: Epoch = EP
     )
     scan = scan_log(fs, directory, base_offsets, config=config, known=known)
     truncated_bytes = 0
-    segments = [Segment(fs, directory, content, config) for content in scan.contents]
+    files = OpenFiles(fs)
+    segments = [Segment(fs, files, directory, content, config) for content in scan.contents]
     if not scan.corrupt:
         truncated_bytes = _remove_unwanted(fs, directory, names, segments)
         truncated_bytes += _make_durable(fs, directory, segments, scan.epochs.entries, known_offset)
@@ -114,7 +117,7 @@ def recover(fs: Fs, directory: Path, config: LogConfig, *, epoch_max: Epoch = EP
         notes=tuple(notes),
         control_offsets=tuple(scan.control_offsets),
     )
-    return RecoveredLog(segments=segments, epochs=scan.epochs, point=point, report=report)
+    return RecoveredLog(segments=segments, files=files, epochs=scan.epochs, point=point, report=report)
 
 
 def cut_damage(

@@ -17,6 +17,7 @@ from typing import Final
 from pykraft.log.config import LogConfig
 from pykraft.log.fs import Fs
 from pykraft.log.index import OFFSET_ENTRY, TIME_ENTRY, IndexFile, SegmentIndex
+from pykraft.log.open_files import OpenFiles, SegmentFile
 from pykraft.log.paths import DELETED, LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX, segment_file
 from pykraft.log.scan import scan_headers
 from pykraft.log.segment_view import SegmentView
@@ -58,8 +59,8 @@ class SegmentContent:
 class Segment:
     """The files of one segment. One writer, one thread; readers use `view`."""
 
-    def __init__(self, fs: Fs, directory: Path, content: SegmentContent, config: LogConfig) -> None:
-        """Open the log file, created if absent, whose content is known already; nothing is written yet.
+    def __init__(self, fs: Fs, files: OpenFiles, directory: Path, content: SegmentContent, config: LogConfig) -> None:
+        """Create the log file if it is absent; its content is known already, and nothing is written yet.
 
         Of a segment found by recovery, `resume` or `seal` must follow: it renews the index files.
         """
@@ -67,7 +68,9 @@ class Segment:
         self.path = directory / segment_file(content.base_offset, LOG)
         self._fs = fs
         self._config = config
-        self._file = fs.open(self.path, create=True)
+        self._file = SegmentFile(files, self.path)
+        if not fs.exists(self.path):
+            files.create(self.path)
         self._index_files: tuple[IndexFile, IndexFile] | None = None
         self._staged: list[Buffer] = []
         self._staged_bytes = 0
@@ -182,12 +185,14 @@ class Segment:
             file.sync()
             file.close()
         self._index_files = None
+        self._release()
 
     def sync(self) -> None:
         """Make the log file durable if it changed. Never repeat it after it failed."""
         if self._is_dirty:
             self._file.sync()
             self._is_dirty = False
+        self._release()
 
     def close(self) -> None:
         """Close the files without syncing; readers must have ended."""
@@ -197,22 +202,29 @@ class Segment:
     def remove(self) -> None:
         """Remove the files, the log first; durable after a sync of the directory.
 
-        Readers may still hold a view, so the log file is closed only when the last of them goes.
+        Readers may still hold a view: they find no file, and see by the log's generation why.
         """
         self._close_index()
         for suffix in SEGMENT_SUFFIXES:
             self._fs.remove(self.path.with_suffix(suffix))
+        self._file.removed()
 
     def retire(self) -> None:
         """Let the files no longer count, the log first: as ``.deleted`` they wait for who removes them.
 
         Durable after a sync of the directory. Freeing gigabytes takes a disk a while, and a rename does not.
-        Readers may still hold a view.
+        Readers may still hold a view, as after `remove`.
         """
         self._close_index()
         for suffix in SEGMENT_SUFFIXES:
             path = self.path.with_suffix(suffix)
             self._fs.rename(path, path.with_name(path.name + DELETED))
+        self._file.removed()
+
+    def _release(self) -> None:
+        """A sealed segment that is durable needs no open file."""
+        if self._index_files is None and not self._is_dirty:
+            self._file.release()
 
     def _close_index(self) -> None:
         for file in self._index_files or ():
