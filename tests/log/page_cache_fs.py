@@ -12,6 +12,7 @@ Source: "All File Systems Are Not Created Equal" (OSDI 2014); PostgreSQL's fsync
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -282,6 +283,9 @@ class PageCacheFs:
         self.open(path, create=True)
         self.locks.add(path)
         return PageLock(self, path)
+
+    def mutex(self) -> AbstractContextManager[object]:
+        return nullcontext()
 
     def _entries(self, path: Path) -> _Entries:
         if path.parent not in self._directories:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from random import Random
 
 import pytest
 
+from pykraft.errors import UsageError
 from pykraft.log.log import Log
+from pykraft.log.scrub import Scrub, find_damage
 from pykraft.types import Epoch, EpochStart, Offset
 from tests.log.logs import DIRECTORY, bytes_of, content, fill, open_log, run_of
 from tests.log.page_cache_fs import PageCacheFs, PowerLossError
@@ -32,13 +35,33 @@ def test_a_log_that_begins_anew_is_empty_behind_the_snapshot_and_goes_on() -> No
     log.begin_anew_at(Offset(50))
     assert (log.start_offset, log.end_offset, log.flushed_offset, log.epochs) == (50, 50, 50, [])
     assert logs_of(fs) == [f"{50:020d}.log"]
-    assert log.generation == 2
+    assert log.generation == 1
     batches = run_of(50, 3, epoch=4)
     fill(log, batches)
     log.close()
     fs.open(DIRECTORY / f"{50:020d}-{1:010d}.checkpoint", create=True).close()
     log, recovery = open_log(fs)
     assert (content(log), log.start_offset, recovery.corrupt) == (bytes_of(batches), 50, ())
+
+
+def test_who_reads_while_a_log_begins_anew_finds_no_damage() -> None:
+    fs = PageCacheFs()
+    log = replaced(fs)
+    retired = []
+
+    def look(operation: str, path: Path) -> bool:
+        if operation == "rename":
+            retired.append(path)
+            assert find_damage(log, Offset(19)) is None
+            assert Scrub(log).step(1 << 20, Offset(20)).damage is None
+            with pytest.raises(UsageError, match="not in this log"):
+                log.read(Offset(0), 1)
+            assert log.read(Offset(50), 1) == b""
+        return False
+
+    fs.fail = look
+    log.begin_anew_at(Offset(50))
+    assert len(retired) > 2
 
 
 @pytest.mark.conformance(107)

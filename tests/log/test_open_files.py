@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from threading import Event, Lock, Thread
 
 import pytest
 
@@ -12,7 +13,7 @@ from pykraft.errors import ReadError, StorageError
 from pykraft.log.config import LogConfig
 from pykraft.log.log import Log
 from pykraft.log.open_files import OpenFiles, SegmentFile
-from pykraft.log.os_fs import OsFs
+from pykraft.log.os_fs import OsFile, OsFs
 from pykraft.types import Offset
 from tests.log.logs import TOPIC_ID, batch
 
@@ -124,3 +125,50 @@ def test_a_file_that_is_gone_is_damaged_and_one_that_cannot_be_opened_is_not(
     with pytest.raises(StorageError, match="Too many open files") as raised:
         files.get(tmp_path / "there")
     assert not isinstance(raised.value, ReadError)
+
+
+class SlowFs(OsFs):
+    """Opens a file, and goes on when another thread has replaced it by a new one, or has removed it and waits."""
+
+    def __init__(self) -> None:
+        self.files: OpenFiles | None = None
+        self.remover: Thread | None = None
+        self._lock = Lock()
+        self._is_asked_for = Event()
+
+    def mutex(self) -> SlowFs:
+        return self
+
+    def __enter__(self) -> None:
+        self._is_asked_for.set()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def open(self, path: Path, *, create: bool = False, write: bool = False) -> OsFile:
+        file = super().open(path, create=create, write=write)
+        if self.files is not None and self.remover is None:
+            self._is_asked_for.clear()
+            self.remover = Thread(target=self._remove, args=(self.files, path))
+            self.remover.start()
+            self._is_asked_for.wait()
+        return file
+
+    def _remove(self, files: OpenFiles, path: Path) -> None:
+        self.remove(path)
+        files.forget(path)
+        files.create(path)
+        self._is_asked_for.set()
+
+
+def test_a_late_reader_does_not_put_a_removed_file_back_under_its_name(tmp_path: Path) -> None:
+    fs = SlowFs()
+    files = OpenFiles(fs)
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    fs.files = files
+    assert files.get(path).pread(3, 0) == b"old"
+    assert fs.remover is not None
+    fs.remover.join()
+    assert files.get(path).size() == 0

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
@@ -118,6 +119,13 @@ class Fs(Protocol):
         """Take the exclusive lock on a file, created if absent, without waiting.
 
         Errors: StorageError when somebody else holds it.
+        """
+        ...
+
+    def mutex(self) -> AbstractContextManager[object]:
+        """A new lock between the threads that use these files: nobody else is within the block. It is not reentrant.
+
+        It comes from here since the log knows no threads; where there is one thread only, it does nothing.
         """
         ...
 

@@ -214,10 +214,10 @@ class Log:
     def begin_anew_at(self, offset: Offset) -> None:
         """Retire everything, and go on empty at ``offset``, where a frozen snapshot ends; durable when it returns.
 
-        1. The recovery point falls to 0, durably: nothing that goes now is damage; 2. all segments are retired, newest
-        first, and the directory is synced; 3. an empty segment begins at ``offset``, durably; 4. readers see that one.
-        A crash before 3 leaves less of the former log, or none: the next start finds the snapshot newer, and does this
-        again.
+        1. Readers lose sight of everything; 2. the recovery point falls to 0, durably: nothing that goes now is damage;
+        3. all segments are retired, newest first, and the directory is synced; 4. an empty segment begins at
+        ``offset``, durably; 5. readers see that one. A crash before 4 leaves less of the former log, or none: the next
+        start finds the snapshot newer, and does this again.
 
         Errors: StorageError.
         """
@@ -225,8 +225,10 @@ class Log:
             self._point = cut_damage(self._fs, self.path, self._segments, self._epochs.entries, self._point)
             self._is_damaged = False
         assert self._point is not None, "only a damaged log has no recovery point"
+        # Whoever looks while the files go must see none of them: a file that is not there is damage.
+        self._views = (replace(self._views[-1], base_offset=offset, end_offset=offset, size_bytes=0),)
+        self._generation += 1
         self._point.lower_to(Offset(0))
-        self._generation += 1  # who finds no file from here on is to know why
         for segment in reversed(self._segments):
             segment.retire()
         self._fs.sync_dir(self.path)
@@ -238,7 +240,6 @@ class Log:
         write_epochs(self._fs, self.path, self._epochs.entries)
         self._segments, self._unsynced, self._is_directory_dirty = [segment], [], False
         self._views = (segment.view(self._epochs.entries),)
-        self._generation += 1
         self._start_offset = self._flushed_offset = offset
         self._point.raise_to(offset)
 

@@ -16,7 +16,6 @@ Source: Kafka keeps every segment open (``FileRecords``); RocksDB's ``max_open_f
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,7 +36,8 @@ class OpenFiles:
         self._fs = fs
         self._count_max = count_max
         self._files: OrderedDict[Path, File] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = fs.mutex()
+        """A late reader must not put the removed file back under a name that means a new one by then."""
 
     def get(self, path: Path) -> File:
         """The file, open for reading and writing. Errors: ReadError when it is gone; StorageError."""

@@ -18,7 +18,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -275,3 +275,7 @@ class OsFs:
     def lock(self, path: Path) -> Lock:
         """See `Fs.lock`."""
         return OsLock(path)
+
+    def mutex(self) -> AbstractContextManager[object]:
+        """See `Fs.mutex`."""
+        return threading.Lock()

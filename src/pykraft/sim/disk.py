@@ -12,6 +12,7 @@ Source: ALICE (OSDI 2014) and the fsync studies after it; dragonboat's power los
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from random import Random
 
@@ -286,6 +287,10 @@ class VirtualDisk:
         self._locks.add(path)
         self._directories.setdefault(path.parent, Directory()).cached.setdefault(path.name, Inode())
         return VirtualLock(self._locks, path)
+
+    def mutex(self) -> AbstractContextManager[object]:
+        """See `pykraft.log.fs.Fs`. A world has one thread."""
+        return nullcontext()
 
     def _directory(self, path: Path) -> Directory:
         if path not in self._directories:
