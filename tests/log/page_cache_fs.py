@@ -116,6 +116,10 @@ class PageFile:
         self._check()
         return len(self._inode.data)
 
+    def is_at(self, path: Path) -> bool:
+        self._check()
+        return self._fs.names(path, self._inode)
+
     def truncate(self, size_bytes: int) -> None:
         self._check(writes=True)
         self._fs.count("truncate", self._path)
@@ -286,6 +290,10 @@ class PageCacheFs:
 
     def mutex(self) -> AbstractContextManager[object]:
         return nullcontext()
+
+    def names(self, path: Path, inode: Inode) -> bool:
+        """True when this path names this file."""
+        return self.exists(path) and self._inode(path) is inode
 
     def _entries(self, path: Path) -> _Entries:
         if path.parent not in self._directories:

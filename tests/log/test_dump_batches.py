@@ -35,6 +35,9 @@ class Bytes:
     def size(self) -> int:
         return self._size_bytes
 
+    def is_at(self, path: Path) -> bool:
+        raise AssertionError(f"a dump does not ask for {path}")
+
     def pwrite(self, parts: Sequence[Buffer], position: int) -> int:
         raise AssertionError("a dump writes nothing")
 

@@ -129,6 +129,7 @@ def live(replica: Replica, random: Random, groups: int) -> None:
     """Jobs at random, with an idle moment now and then."""
     for _ in range(groups):
         replica.perform(random_jobs(random, replica))
+        replica.lane.look()
         if random.random() < 0.3:
             replica.lane.settle()
 

@@ -172,3 +172,14 @@ def test_a_late_reader_does_not_put_a_removed_file_back_under_its_name(tmp_path:
     assert fs.remover is not None
     fs.remover.join()
     assert files.get(path).size() == 0
+
+
+def test_a_file_knows_whether_it_is_at_its_path_also_when_it_is_not_open(tmp_path: Path) -> None:
+    files, path = OpenFiles(OsFs()), tmp_path / "a"
+    files.create(path)
+    file = SegmentFile(files, path)
+    assert file.is_at(path)
+    path.unlink()
+    assert not file.is_at(path)
+    files.forget(path)
+    assert not file.is_at(path)

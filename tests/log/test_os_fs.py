@@ -268,3 +268,25 @@ def test_a_file_that_was_deleted_cannot_be_made_durable(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="a: is gone: somebody deleted it, or its directory"):
         file.sync()
     file.close()
+
+
+def test_a_file_knows_whether_it_is_at_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "a"
+    path.parent.mkdir()
+    file = FS.open(path, create=True)
+    assert file.is_at(path)
+    (path.parent / "b").touch()
+    assert not file.is_at(path.parent / "b")
+    path.unlink()
+    assert not file.is_at(path)
+    path.parent.joinpath("b").unlink()
+    path.parent.rmdir()
+    assert not file.is_at(path)
+    path.parent.touch()
+    assert not file.is_at(path)
+    file.close()
+    path.parent.unlink()
+    path.parent.mkdir()
+    path.touch()
+    with pytest.raises(StorageError, match="cannot look up"):
+        file.is_at(path)

@@ -32,6 +32,8 @@ class FakeLane:
         self.gate.set()
         self.fails_at: int | None = None
         self.settle_error: Exception | None = None
+        self.looks = threading.Semaphore(0)
+        self.look_error: Exception | None = None
 
     def perform(self, jobs: Sequence[Job]) -> Io:
         self.turns.append([each.io for each in jobs])
@@ -45,6 +47,11 @@ class FakeLane:
         self.settled.set()
         if self.settle_error is not None:
             raise self.settle_error
+
+    def look(self) -> None:
+        self.looks.release()
+        if self.look_error is not None:
+            raise self.look_error
 
 
 class Told:
@@ -167,6 +174,46 @@ def test_a_failure_to_settle_is_a_failure(runner: asyncio.Runner, monkeypatch: p
         told = Told(loop)
         thread = OrderedThread(loop, lane, done=told.done, failed=told.failed)
         await told.wait_for(lambda: told.failures == [lane.settle_error])
+        assert thread.stop(TIMEOUT_S)
+
+    runner.run(main())
+
+
+def test_a_lane_looks_after_its_files_while_it_is_idle(runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "IDLE_S", 0.001)
+    monkeypatch.setattr(lanes, "LOOK_S", 0.001)
+    lane = FakeLane()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        told = Told(loop)
+        thread = OrderedThread(loop, lane, done=told.done, failed=told.failed)
+        for _ in range(3):
+            assert lane.looks.acquire(timeout=TIMEOUT_S)
+        lane.look_error = StorageError("0.log", "is gone")
+        await told.wait_for(lambda: told.failures == [lane.look_error])
+        assert thread.stop(TIMEOUT_S)
+
+    runner.run(main())
+
+
+def test_a_busy_lane_looks_after_its_files_between_two_turns(
+    runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lanes, "IDLE_S", TIMEOUT_S)
+    monkeypatch.setattr(lanes, "LOOK_S", 0.0)
+    lane = FakeLane()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        told = Told(loop)
+        thread = OrderedThread(loop, lane, done=told.done, failed=told.failed)
+        for number in (1, 2):
+            thread.submit(job(number))
+            assert lane.looks.acquire(timeout=TIMEOUT_S)
+        lane.look_error = StorageError("0.log", "is gone")
+        thread.submit(job(3))
+        await told.wait_for(lambda: told.failures == [lane.look_error])
         assert thread.stop(TIMEOUT_S)
 
     runner.run(main())

@@ -320,3 +320,15 @@ def test_a_directory_whose_parent_was_not_synced_may_go_with_all_that_is_in_it()
         disk.mkdir(DIRECTORY)
         assert disk.listdir(DIRECTORY) in ([], ["a"])
     assert left == {True, False}
+
+
+def test_a_file_knows_whether_it_is_at_its_path() -> None:
+    made = disk()
+    file = made.open(PATH, create=True)
+    assert file.is_at(PATH)
+    made.rename(PATH, DIRECTORY / "b")
+    assert not file.is_at(PATH)
+    assert file.is_at(DIRECTORY / "b")
+    made.open(PATH, create=True)
+    assert not file.is_at(PATH)
+    assert not file.is_at(Path("/disk/nowhere/a"))

@@ -53,6 +53,10 @@ class File(Protocol):
         """Size of the file in bytes."""
         ...
 
+    def is_at(self, path: Path) -> bool:
+        """True when this path names this file, and not another one or none."""
+        ...
+
     def truncate(self, size_bytes: int) -> None:
         """Cut the file or grow it with zeros (without using disk); not durable yet."""
         ...

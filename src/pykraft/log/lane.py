@@ -17,7 +17,8 @@ Source: etcd ``raft`` doc §Usage (persist before send); PostgreSQL's fsync fail
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
@@ -131,21 +132,21 @@ class OrderedLane:
         Errors: StorageError from the disk, then and ever after.
         """
         self._refuse_failed()
-        try:
+        with self._failing():
             self._perform(jobs)
-        except BaseException as error:
-            self._failure = error
-            raise
         return self._last_io
 
     def settle(self) -> None:
         """Use an idle moment to make the recovery point durable; nothing waits for it. Errors: StorageError."""
         self._refuse_failed()
-        try:
+        with self._failing():
             self._log.settle()
-        except BaseException as error:
-            self._failure = error
-            raise
+
+    def look(self) -> None:
+        """Make sure that nobody has deleted or renamed the files; between two jobs. Errors: StorageError."""
+        self._refuse_failed()
+        with self._failing():
+            self._log.look()
 
     def _perform(self, jobs: Sequence[Job]) -> None:
         appends: list[tuple[BatchHeader, Buffer]] = []
@@ -186,6 +187,15 @@ class OrderedLane:
             self._log.append(appends)
             self._log.flush()
             appends.clear()
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Whatever is raised makes the lane unusable."""
+        try:
+            yield
+        except BaseException as error:
+            self._failure = error
+            raise
 
     def _refuse_failed(self) -> None:
         if self._failure is not None:

@@ -29,6 +29,7 @@ from pykraft.log.config import INT32_MAX, LogConfig
 from pykraft.log.epoch_checkpoint import write_epochs
 from pykraft.log.fs import Fs
 from pykraft.log.partition import own_partition
+from pykraft.log.presence import Presence
 from pykraft.log.recovery import RecoveredLog, Recovery, cut_damage, recover
 from pykraft.log.segment import Segment, SegmentContent
 from pykraft.log.segment_view import SegmentView
@@ -53,6 +54,7 @@ class Log:
         self._is_damaged = bool(recovered.report.corrupt)
         self._unsynced: list[Segment] = []
         self._is_directory_dirty = False
+        self._presence = Presence(fs, directory)
         self._generation = 0
         self._views = tuple(segment.view(self._epochs.entries) for segment in self._segments)
         self._start_offset = self._views[0].base_offset
@@ -150,6 +152,10 @@ class Log:
         """Make the recovery point durable ahead of the next flush; optional, for an idle writer."""
         if self._point is not None:
             self._point.settle()
+
+    def look(self) -> None:
+        """Make sure that the files are where they were opened. Errors: StorageError when one is gone."""
+        self._presence.look(self._views)
 
     def truncate_to(self, offset: Offset) -> None:
         """Drop everything from the batch that holds ``offset`` on; durable when it returns.

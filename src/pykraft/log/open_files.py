@@ -109,6 +109,13 @@ class SegmentFile:
         """See `pykraft.log.fs.File`."""
         return self._file().size()
 
+    def is_at(self, path: Path) -> bool:
+        """See `pykraft.log.fs.File`; of a file that is not open only its name is known."""
+        try:
+            return self._file().is_at(path)
+        except ReadError:
+            return False
+
     def truncate(self, size_bytes: int) -> None:
         """See `pykraft.log.fs.File`."""
         self.hold()

@@ -118,6 +118,15 @@ class OsFile:
         with _storage(self.path, "get the size"):
             return os.fstat(self._descriptor).st_size
 
+    def is_at(self, path: Path) -> bool:
+        """See `File.is_at`."""
+        with _storage(path, "look up"):
+            try:
+                named = os.stat(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            return _identity(named) == _identity(os.fstat(self._descriptor))
+
     def truncate(self, size_bytes: int) -> None:
         """See `File.truncate`."""
         with _storage(self.path, f"truncate to {size_bytes} bytes"):

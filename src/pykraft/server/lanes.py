@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import Final, Protocol, TypeAlias, TypeVar
 
 from pykraft.log.lane import Job
@@ -26,6 +27,8 @@ Failed: TypeAlias = Callable[[BaseException], None]
 
 IDLE_S: Final = 0.2
 """An ordered lane without work for this long settles what can wait."""
+LOOK_S: Final = 2.0
+"""An ordered lane looks this often whether its files are still there; a turn that takes longer comes first."""
 
 
 class Lane(Protocol):
@@ -37,6 +40,10 @@ class Lane(Protocol):
 
     def settle(self) -> None:
         """Use an idle moment. Errors: StorageError."""
+        ...
+
+    def look(self) -> None:
+        """Make sure that nobody has deleted or renamed the files. Errors: StorageError."""
         ...
 
 
@@ -52,6 +59,7 @@ class OrderedThread:
         self._done = done
         self._failed = failed
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._looked_s = 0.0
         self._thread = threading.Thread(target=self._run, name="pykraft-ordered-lane", daemon=True)
         self._thread.start()
 
@@ -67,8 +75,9 @@ class OrderedThread:
 
     def _run(self) -> None:
         try:
+            self._looked_s = monotonic()
             while self._turn():
-                pass
+                self._look_if_due()
         except BaseException as error:  # noqa: BLE001 - the node stops with whatever it is
             _tell(self._loop, self._failed, error)
 
@@ -87,13 +96,26 @@ class OrderedThread:
             jobs = [self._jobs.get(timeout=IDLE_S)]
         except Empty:
             self._lane.settle()
-            jobs = [self._jobs.get()]
+            jobs = [self._next()]
         while jobs[-1] is not None:
             try:
                 jobs.append(self._jobs.get_nowait())
             except Empty:
                 break
         return jobs
+
+    def _next(self) -> Job | None:
+        """Wait for the next job, however long that takes, and look meanwhile: an idle node would notice nothing."""
+        while True:
+            try:
+                return self._jobs.get(timeout=LOOK_S)
+            except Empty:
+                self._look_if_due()
+
+    def _look_if_due(self) -> None:
+        if monotonic() - self._looked_s >= LOOK_S:
+            self._lane.look()
+            self._looked_s = monotonic()
 
 
 class BulkThread:

@@ -76,6 +76,12 @@ class VirtualFile:
         self._alive()
         return len(self._inode.cached)
 
+    def is_at(self, path: Path) -> bool:
+        """See `pykraft.log.fs.File`."""
+        self._alive()
+        directory = self._disk.directory(path.parent)
+        return directory is not None and directory.cached.get(path.name) is self._inode
+
     def truncate(self, size_bytes: int) -> None:
         """See `pykraft.log.fs.File`."""
         self._alive()

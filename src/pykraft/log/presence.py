@@ -1,0 +1,57 @@
+"""Whether the files of a running node are still where it opened them.
+
+A node whose directory is deleted or renamed under it keeps its open files: it writes, syncs and acknowledges, and a
+restart finds nothing of it. A sync meets a deleted file, but not a renamed one, and an idle node syncs nothing. So the
+lane's thread looks between two jobs, when each file has to be there:
+
+- the newest segment must be the file that is open, not another one of this name;
+- the other segments must have their names, and so must ``quorum-state`` and ``partition.metadata`` once they were seen.
+
+Owns that look, which changes nothing. It refuses to know when it is time, and files that can be made anew: indexes,
+``leader-epoch-checkpoint``, the recovery point. Source: ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from pykraft.errors import StorageError
+from pykraft.log.fs import Fs
+from pykraft.log.partition import FILE_NAME as PARTITION_METADATA
+from pykraft.log.quorum_state import FILE_NAME as QUORUM_STATE
+from pykraft.log.segment_view import SegmentView
+
+_LASTING: Final = frozenset({QUORUM_STATE, PARTITION_METADATA})
+"""Files that are only ever replaced, by a rename."""
+
+
+class Presence:
+    """For one partition directory. One thread, the writer's."""
+
+    def __init__(self, fs: Fs, directory: Path) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._expected: frozenset[str] = frozenset()
+
+    def look(self, views: Sequence[SegmentView]) -> None:
+        """Compare the directory with these segments, which are all. Errors: StorageError, which names what is gone."""
+        if not self._fs.exists(self._directory):
+            raise _gone(self._directory)
+        active = views[-1]
+        if not active.file.is_at(active.path):
+            raise _gone(active.path)
+        names = frozenset(self._fs.listdir(self._directory))
+        for name in (*sorted(self._expected), *(view.path.name for view in views)):
+            if name not in names:
+                raise _gone(self._directory / name)
+        self._expected = names & _LASTING
+
+
+def _gone(path: Path) -> StorageError:
+    return StorageError(
+        path,
+        "is gone, or something else is in its place: somebody deleted or renamed it while the node runs",
+        repair="find out who, and put it back if it was moved; a node that starts without it is proven by the others",
+    )
