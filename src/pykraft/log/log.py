@@ -199,7 +199,8 @@ class Log:
     def delete_before(self, offset: Offset) -> None:
         """Let the log begin at ``offset``, where a snapshot ends, and retire the segments before, oldest first.
 
-        A crash in between leaves a log that begins at a segment which was not retired yet.
+        A crash in between leaves a log that begins at a segment which was not retired yet. Where the file system kept
+        only later ones of these renames, the next start finishes them (`pykraft.log.recovery`).
 
         Errors: StorageError.
         """

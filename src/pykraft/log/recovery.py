@@ -31,7 +31,7 @@ from pykraft.log.config import LogConfig
 from pykraft.log.epoch_checkpoint import FILE_NAME as EPOCHS_NAME
 from pykraft.log.epoch_checkpoint import read_epochs, write_epochs
 from pykraft.log.fs import Fs
-from pykraft.log.log_scan import NO_ONE_KNOWS, Known, scan_log
+from pykraft.log.log_scan import NO_ONE_KNOWS, Known, LogScan, scan_log
 from pykraft.log.open_files import OpenFiles
 from pykraft.log.paths import LOG, leftover_kind, parse_checkpoint, parse_segment_file
 from pykraft.log.recovery_point import RecoveryPoint
@@ -94,6 +94,11 @@ def recover(fs: Fs, directory: Path, config: LogConfig, *, epoch_max: Epoch = EP
         epoch_max=epoch_max,
     )
     scan = scan_log(fs, directory, base_offsets, config=config, known=known)
+    while first_offset := _end_of_cleaning(names, scan):
+        notes.append(f"finished a cleaning that a power loss had interrupted: the log begins at offset {first_offset}")
+        base_offsets = _finish_cleaning(fs, directory, names, first_offset)
+        names = fs.listdir(directory)
+        scan = scan_log(fs, directory, base_offsets, config=config, known=known)
     truncated_bytes = 0
     files = OpenFiles(fs)
     segments = [Segment(fs, files, directory, content, config) for content in scan.contents]
@@ -177,6 +182,40 @@ def _refuse_impossible(directory: Path, names: Sequence[str], base_offsets: Sequ
                 "Kafka was stopped while it replaced this segment, which it never does to a Raft log",
                 repair="start Kafka once on this directory, or give the replica an empty one",
             )
+
+
+def _end_of_cleaning(names: Sequence[str], scan: LogScan) -> Offset:
+    """Where the log begins once a cleaning is finished that a power loss interrupted; 0 when there was none.
+
+    `pykraft.log.log.Log.delete_before` retires segments oldest first, but a file system may keep a later rename and
+    lose an earlier one. Then a segment is gone from between two others. That is no damage and no torn tail: a snapshot
+    has all of it, and what follows the gap may have been acknowledged.
+    """
+    retired = [Offset(int(name[:20])) for name in names if leftover_kind(name) == "deleted" and LOG in name]
+    snapshot_end = max((snapshot.offset for snapshot in map(parse_checkpoint, names) if snapshot), default=Offset(0))
+    first_offset = Offset(0)
+    gaps = [(damage.path, damage.start_offset) for damage in scan.corrupt]
+    if scan.torn is not None:
+        gaps.append((str(scan.torn.path), scan.end_offset))
+    for path, end_offset in gaps:
+        segment = parse_segment_file(Path(path).name)
+        # A gap is reported at the segment behind it. The segment that is missing must be one that was retired.
+        if segment and any(end_offset <= offset < segment[0] <= snapshot_end for offset in retired):
+            first_offset = segment[0]
+    return first_offset
+
+
+def _finish_cleaning(fs: Fs, directory: Path, names: Sequence[str], first_offset: Offset) -> list[Offset]:
+    """Remove the segments before ``first_offset``, durably; returns the base offsets of the others.
+
+    What was retired goes later: until then it tells the next start why segments are missing.
+    """
+    parsed = [(name, found) for name in names if (found := parse_segment_file(name)) is not None]
+    for name, (base_offset, _) in parsed:
+        if base_offset < first_offset:
+            fs.remove(directory / name)
+    fs.sync_dir(directory)
+    return sorted(base for _, (base, suffix) in parsed if suffix == LOG and base >= first_offset)
 
 
 def _remove_unwanted(fs: Fs, directory: Path, names: Sequence[str], segments: Sequence[Segment]) -> int:

@@ -1,0 +1,258 @@
+"""What a node writes in its life, as short stories through the production classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from pykraft.client.serde import bytes_serde
+from pykraft.config import NodeConfig
+from pykraft.core.proof import PROVEN
+from pykraft.core.quarantine import Quarantine
+from pykraft.host.open import Opened
+from pykraft.log.format import format_directories
+from pykraft.log.fs import Fs
+from pykraft.log.lane import BeginAnew, DeleteBefore, RemoveQuarantine, Truncate, WriteProof, WriteQuarantine
+from pykraft.snapshot.bootstrap import write_bootstrap
+from pykraft.snapshot.download import Download
+from pykraft.snapshot.files import checkpoint_path
+from pykraft.snapshot.writer import SnapshotWriter
+from pykraft.types import Endpoint, Epoch, Offset, OffsetAndEpoch, Uuid, VoterSet
+from tests.log.logs import batch, run_of
+from tests.log.power.replica import Check, Holding, Replica, replica_config
+from tests.snapshot.snapshots import ID, VOTERS, small_batches
+
+Tell: TypeAlias = Callable[[str, str, Check], None]
+Story: TypeAlias = Callable[[Fs, NodeConfig, Tell], None]
+
+SLICE_SIZE_BYTES: Final = 6_000
+"""What one FetchSnapshot brings of a snapshot of 18 kB."""
+
+
+def static_config(top: Path) -> NodeConfig:
+    """A voter of three, which stand in the configuration."""
+    return replica_config(top)
+
+
+def dynamic_config(top: Path) -> NodeConfig:
+    """A voter of a quorum whose voters stand in the log."""
+    return replace(replica_config(top), voters=VoterSet(), bootstrap_servers=(Endpoint("localhost", 9_001),))
+
+
+def formatted(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
+    """An operator formats the disk: from then on the directory is proven to be this voter's, and stays it."""
+    assert node_config.node_id is not None
+    directory_id = node_config.directory_id
+    assert directory_id is not None
+    is_dynamic = not node_config.voters.ids
+    tell("voters", "who votes is known once the disk is formatted", _knows_voters(is_dynamic=is_dynamic))
+    format_directories(
+        fs,
+        [node_config.log_dir],
+        node_id=node_config.node_id,
+        cluster_id=node_config.cluster_id,
+        directory_ids={node_config.log_dir: directory_id},
+        ignore_formatted=False,
+        random_uuid=lambda: Uuid(b"\7" * 16),
+        before_metadata=lambda: write_bootstrap(fs, node_config.partition_directory, VOTERS) if is_dynamic else None,
+    )
+    tell("proof", "the disk is formatted", lambda node: node.proving.proof.is_complete)
+    tell("identity", "the directory id", lambda node: node.directory.directory_id == directory_id)
+
+
+def _knows_voters(*, is_dynamic: bool) -> Check:
+    def check(node: Opened) -> bool:
+        # An unformatted disk of a dynamic quorum knows no voters, and is not proven.
+        return not is_dynamic or not node.proving.proof.is_complete or node.membership.voters == VOTERS
+
+    return check
+
+
+def first_start(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
+    """Format, start, vote, stop, and start again."""
+    formatted(fs, node_config, tell)
+    replica = Replica(fs, node_config, tell)
+    replica.elect(1, voted=2)
+    replica.elect(1, leader=2)
+    replica.elect(2, voted=1)
+    replica.stop()
+    replica.start_again()
+    replica.elect(5, leader=3)
+    replica.kill()
+
+
+def unproven(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
+    """A disk that nobody formatted is not proven before the core says so, wherever the first start ended."""
+    tell("proof", "nothing proves the directory yet", lambda node: not node.proving.proof.is_complete)
+    replica = Replica(fs, node_config, tell)
+    replica.elect(4, leader=2)
+    replica.append(*run_of(0, 2, epoch=4))
+    tell("proof", "the proof is on its way", lambda _: True)
+    proof = replace(PROVEN, votes_above=Epoch(4))
+    replica.perform(lambda io: WriteProof(io=io, proof=proof))
+    tell("proof", f"{proof}", lambda node: node.proving.proof == proof)
+    replica.append(*run_of(2, 2, epoch=4))
+    replica.kill()
+
+
+def appended_and_truncated(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
+    """Groups of appends over several segments, then truncations within and across segments, and other batches."""
+    formatted(fs, node_config, tell)
+    replica = Replica(fs, node_config, tell)
+    replica.elect(1, leader=2)
+    for first in range(0, 24, 4):
+        replica.append(*run_of(first, 4, size_bytes=150, fill=1))
+    replica.node.lane.settle()
+    for epoch, offset in ((2, 22), (3, 9), (4, 4)):
+        replica.elect(epoch, leader=3)
+        _truncate(replica, offset)
+        replica.append(*run_of(offset, 5, epoch=epoch, size_bytes=150, fill=epoch))
+    replica.stop()
+    replica.start_again()
+    replica.append(batch(replica.end, epoch=4, size_bytes=9_000), *run_of(replica.end + 1, 2, epoch=4, size_bytes=900))
+    replica.kill()
+
+
+def _truncate(replica: Replica, offset: int) -> None:
+    before = tuple(replica.batches)
+    replica.batches = [each for each in before if each[0].base_offset < offset]
+    replica.tell_log(f"batches up to {offset} and perhaps those behind", Holding(replica.start, before, offset))
+    replica.perform(lambda io: Truncate(io=io, offset=Offset(offset)))
+    replica.tell_log(f"batches up to {offset} alone", replica.holding())
+
+
+def killed(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
+    """A process is killed before it synced, with a torn batch at the end. What the next start shows stays."""
+    formatted(fs, node_config, tell)
+    replica = Replica(fs, node_config, tell)
+    replica.elect(1, leader=2)
+    replica.append(*run_of(0, 3, size_bytes=150))
+    for round_number in range(2):
+        durable, unsynced = replica.end, run_of(replica.end, 9, size_bytes=200, fill=round_number)
+        replica.batches += unsynced
+        replica.tell_log("perhaps what was not synced", replace(replica.holding(), until=durable))
+        replica.node.log.append(unsynced)
+        segment = replica.node.log.views()[-1]
+        fs.open(segment.path, write=True).pwrite([batch(replica.end)[1][:-7]], segment.size_bytes)
+        replica.kill()
+        replica.start_again()
+        replica.append(*run_of(replica.end, 2))
+    replica.kill()
+
+
+def quarantined(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
+    """A quarantine begins before the log is cut, and ends when what was lost is back."""
+    formatted(fs, node_config, tell)
+    replica = Replica(fs, node_config, tell)
+    replica.elect(2, leader=2)
+    replica.append(*run_of(0, 6, epoch=2, size_bytes=150))
+    note = Quarantine(epoch=Epoch(2), until_offset=Offset(6), is_cut=True, damages=())
+    tell("quarantine", "perhaps", lambda node: node.view.quarantine in {None, note})
+    replica.perform(lambda io: WriteQuarantine(io=io, quarantine=note))
+    tell("quarantine", "it is noted", lambda node: node.view.quarantine == note)
+    _truncate(replica, 3)
+    replica.append(*run_of(3, 3, epoch=2, size_bytes=150))
+    tell("quarantine", "perhaps", lambda node: node.view.quarantine in {None, note})
+    replica.perform(lambda io: RemoveQuarantine(io=io))
+    tell("quarantine", "it is over", lambda node: node.view.quarantine is None)
+    replica.append(*run_of(6, 1, epoch=2))
+    replica.kill()
+
+
+def cleaned(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
+    """Snapshots are written and frozen; the log is cleaned behind them, and the older of them goes."""
+    formatted(fs, node_config, tell)
+    replica = Replica(fs, node_config, tell)
+    replica.elect(1, leader=2)
+    replica.append(*run_of(0, 12, size_bytes=200))
+    replica.append(*run_of(12, 12, size_bytes=200))
+    older, newer = (OffsetAndEpoch(Offset(offset), Epoch(1)) for offset in (9, 20))
+    for snapshot_id in (older, newer):
+        _freeze(replica, snapshot_id)
+        _clean(replica, snapshot_id)
+    catalog = replica.node.snapshot_files.catalog
+    catalog.retire_before(newer)
+    tell("retired", f"{older} is gone", lambda node: older not in node.snapshot_files.catalog.ids)
+    replica.append(*run_of(24, 3, size_bytes=200))
+    replica.kill()
+
+
+def _freeze(replica: Replica, snapshot_id: OffsetAndEpoch) -> None:
+    writer = SnapshotWriter(
+        replica.fs, replica.partition, snapshot_id, bytes_serde, last_contained_log_timestamp=1_000_000
+    )
+    writer.append([b"a" * 5_000, b"b" * 5_000])
+    writer.freeze()
+    with closing(replica.fs.open(checkpoint_path(replica.partition, snapshot_id))) as file:
+        data = file.pread(file.size(), 0)
+    replica.tell("snapshot", f"{snapshot_id} is frozen", _has_snapshot(snapshot_id, data))
+    replica.node.snapshot_files.catalog.add(snapshot_id)
+
+
+def _has_snapshot(snapshot_id: OffsetAndEpoch, data: bytes) -> Check:
+    def check(node: Opened) -> bool:
+        if snapshot_id not in node.snapshot_files.catalog.ids:
+            return False
+        files = node.snapshot_files
+        with closing(files.fs.open(checkpoint_path(files.directory, snapshot_id))) as file:
+            return file.pread(len(data) + 1, 0) == data
+
+    return check
+
+
+def _clean(replica: Replica, snapshot_id: OffsetAndEpoch) -> None:
+    """The log starts at the segment that holds the snapshot's end; a crash may leave any segment before it, too."""
+    bases = [view.base_offset for view in replica.node.log.views()]
+    kept = max(base for base in bases if base <= snapshot_id.offset)
+    whole = replica.holding()
+    replica.tell_log("some segments fewer", *(replace(whole, start=base) for base in bases if base <= kept))
+    replica.perform(lambda io: DeleteBefore(io=io, offset=snapshot_id.offset))
+    replica.start = kept
+    replica.tell_log(f"a log that starts at {kept}", replica.holding())
+
+
+def installed(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
+    """A snapshot is fetched, with a restart half-way, and takes the place of the log."""
+    formatted(fs, node_config, tell)
+    data = small_batches()
+    replica = Replica(fs, node_config, tell)
+    replica.elect(3, leader=2)
+    replica.append(*run_of(0, 12, epoch=2, size_bytes=200))
+    download = Download(fs, replica.partition, ID, leader_epoch=Epoch(3))
+    for start in range(0, 2 * SLICE_SIZE_BYTES, SLICE_SIZE_BYTES):
+        download.append(data[start : start + SLICE_SIZE_BYTES])
+    download.close()
+    replica.kill()
+    replica.start_again()
+    download = Download(fs, replica.partition, ID, leader_epoch=Epoch(3))
+    while not download.catch_up():
+        pass
+    while not download.is_whole:
+        download.append(data[download.position : download.position + SLICE_SIZE_BYTES])
+    empty = Holding(ID.offset, (), ID.offset)
+    replica.tell_log("the log, or nothing behind the snapshot", replica.holding(), empty)
+    download.freeze()
+    # Every start from here on finds a snapshot that holds more than the log, and goes on with the install.
+    replica.tell("snapshot", f"{ID} is fetched", _has_snapshot(ID, data))
+    replica.tell_log("nothing behind the snapshot", empty)
+    replica.batches, replica.start = [], ID.offset
+    replica.node.snapshot_files.catalog.add(ID)
+    replica.perform(lambda io: BeginAnew(io=io, offset=ID.offset))
+    replica.append(*run_of(ID.offset, 9, epoch=3, size_bytes=200))
+    replica.kill()
+
+
+STORIES: Final[dict[str, tuple[Story, Callable[[Path], NodeConfig]]]] = {
+    "first start, static": (first_start, static_config),
+    "first start, dynamic": (first_start, dynamic_config),
+    "unproven": (unproven, static_config),
+    "appended and truncated": (appended_and_truncated, static_config),
+    "killed": (killed, static_config),
+    "quarantined": (quarantined, static_config),
+    "cleaned": (cleaned, static_config),
+    "installed": (installed, static_config),
+}
+"""By name: the story, and the configuration of its node."""

@@ -1,0 +1,201 @@
+"""Records the system calls that change a directory tree, with the file or directory that each really reaches.
+
+The functions of `os` that `pykraft.log.os_fs` uses are replaced while a recording runs. Each still does its work, and
+is then noted with the number of the file behind its descriptor, not with the path that the caller had in mind. So a
+sync of the wrong descriptor is seen for what it is. A test compares what the calls add up to
+with the real directory: a call that nobody recorded shows as a difference.
+
+Source: ALICE (Pillai et al., OSDI 2014), which records with strace.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+
+@dataclass(frozen=True, slots=True)
+class MakeDirectory:
+    """``mkdir``."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """``open`` of a name that was not there; ``file`` is the number of the new file."""
+
+    path: Path
+    file: int
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """``pwrite`` or ``pwritev``."""
+
+    file: int
+    position: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """``ftruncate``."""
+
+    file: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SyncFile:
+    """``fsync`` or ``fdatasync`` of a file."""
+
+    file: int
+
+
+@dataclass(frozen=True, slots=True)
+class SyncDirectory:
+    """``fsync`` of a directory."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """``rename`` or ``replace``, within one directory."""
+
+    old: Path
+    new: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """``unlink``."""
+
+    path: Path
+
+
+Call: TypeAlias = MakeDirectory | Create | Write | Resize | SyncFile | SyncDirectory | Rename | Remove
+
+
+@dataclass(slots=True)
+class Recording:
+    """The calls below one directory, which is there and durable before the first of them."""
+
+    top: Path
+    calls: list[Call] = field(default_factory=list)
+    _files: dict[Path, int] = field(default_factory=dict)
+    _descriptors: dict[int, int | Path] = field(default_factory=dict)
+    """What an open descriptor stands for: the number of a file, or a directory."""
+    _identities: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Device and inode of each file, to check the numbers with."""
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Record until the block ends."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("open", "close", "mkdir"):
+                patch.setattr(os, name, getattr(self, f"_{name}")(getattr(os, name)))
+            for name in ("pwrite", "pwritev", "ftruncate", "fsync", "fdatasync"):
+                patch.setattr(os, name, self._on_descriptor(name, getattr(os, name)))
+            for name in ("rename", "replace"):
+                patch.setattr(os, name, self._rename(getattr(os, name)))
+            for name in ("remove", "unlink"):
+                patch.setattr(os, name, self._remove(getattr(os, name)))
+            yield
+
+    def _is_below(self, path: object) -> bool:
+        return isinstance(path, (str, Path)) and Path(path).is_relative_to(self.top)
+
+    def _open(self, real: Any) -> Any:
+        def record(path: Any, flags: int, *others: Any, **named: Any) -> int:
+            was_there = os.path.lexists(path)
+            descriptor: int = real(path, flags, *others, **named)
+            if self._is_below(path):
+                self._descriptors[descriptor] = self._opened(Path(path), descriptor, is_new=not was_there)
+            return descriptor
+
+        return record
+
+    def _opened(self, path: Path, descriptor: int, *, is_new: bool) -> int | Path:
+        status = os.fstat(descriptor)
+        if path.is_dir():
+            return path
+        identity = status.st_dev, status.st_ino
+        if is_new:
+            file = len(self._identities)
+            self._identities[file] = identity
+            self._files[path] = file
+            self.calls.append(Create(path, file))
+        file = self._files[path]
+        assert self._identities[file] == identity, f"{path} is another file than the recorded calls made it"
+        return file
+
+    def _close(self, real: Any) -> Any:
+        def record(descriptor: int) -> None:
+            self._descriptors.pop(descriptor, None)
+            real(descriptor)
+
+        return record
+
+    def _mkdir(self, real: Any) -> Any:
+        def record(path: Any, *others: Any, **named: Any) -> None:
+            real(path, *others, **named)
+            if self._is_below(path):
+                self.calls.append(MakeDirectory(Path(path)))
+
+        return record
+
+    def _on_descriptor(self, name: str, real: Any) -> Any:
+        def record(descriptor: int, *others: Any) -> Any:
+            done = real(descriptor, *others)
+            reached = self._descriptors.get(descriptor)
+            if isinstance(reached, Path):
+                assert name == "fsync", f"{name} of a directory"
+                self.calls.append(SyncDirectory(reached))
+            elif reached is not None:
+                self.calls.append(_noted(name, reached, others, done))
+            return done
+
+        return record
+
+    def _rename(self, real: Any) -> Any:
+        def record(old: Any, new: Any) -> None:
+            real(old, new)
+            if self._is_below(old):
+                self._files[Path(new)] = self._files.pop(Path(old))
+                self.calls.append(Rename(Path(old), Path(new)))
+
+        return record
+
+    def _remove(self, real: Any) -> Any:
+        def record(path: Any) -> None:
+            real(path)
+            if self._is_below(path):
+                del self._files[Path(path)]
+                self.calls.append(Remove(Path(path)))
+
+        return record
+
+
+def _noted(name: str, file: int, arguments: Sequence[Any], done: Any) -> Call:
+    match name, arguments:
+        case "pwrite", (data, position):
+            return Write(file, position, bytes(data)[:done])
+        case "pwritev", (parts, position):
+            return Write(file, position, b"".join(parts)[:done])
+        case "ftruncate", (size_bytes,):
+            return Resize(file, size_bytes)
+        case _:
+            return SyncFile(file)
+
+
+def real_tree(top: Path) -> dict[Path, bytes | None]:
+    """What is below a directory of the real file system, by path below it: bytes of files, None for directories."""
+    return {each.relative_to(top): None if each.is_dir() else each.read_bytes() for each in sorted(top.rglob("*"))}
