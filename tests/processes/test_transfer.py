@@ -73,14 +73,30 @@ def test_each_of_five_voters_leads_when_it_is_named(children: Children, tmp_path
     end(cluster)
 
 
-def test_a_target_that_is_down_costs_nothing_and_one_that_is_slow_is_waited_for(
+def test_a_target_that_is_slow_is_waited_for_and_one_that_is_down_costs_nothing(
     children: Children, tmp_path: Path
 ) -> None:
     cluster = Cluster(children, tmp_path, size=5, properties=PATIENT, throughput=500)
-    leader_id = cluster.start().node
+    led = cluster.start()
+    leader_id, epoch = int(led.node), int(led.epoch)
+    leader = cluster.nodes[leader_id]
     target = cluster.nodes[leader_id % len(cluster.nodes) + 1]
     cluster.journal.wait_for_acknowledged(RECORDS, since=0)
 
+    mark = cluster.journal.mark()
+    target.process.pause()
+    with begin(cluster, target.node_id, "--catch-up", "30") as process:
+        words = f"transferring the leadership of epoch {epoch} to {target.node_id}"
+        wait_until(lambda: words in leader.log_path.read_text(), "the leader to wait", alive=[leader.process])
+        target.process.resume()
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert out.startswith(f"Node {target.node_id} leads epoch {epoch + 1}, after ")
+    cluster.journal.wait_for_acknowledged(RECORDS, since=mark, except_by=leader_id)
+
+    # A transfer that fails is followed by a rest (ADR 030), so this comes last.
+    leader_id = target.node_id
+    target = cluster.nodes[leader_id % len(cluster.nodes) + 1]
     target.process.kill()
     mark = cluster.journal.mark()
     status, out, err = transfer(cluster, target.node_id)
@@ -88,18 +104,7 @@ def test_a_target_that_is_down_costs_nothing_and_one_that_is_slow_is_waited_for(
     assert err.startswith(f"pykraft: transferring the leadership to node {target.node_id} was refused: ")
     assert f"node {leader_id} goes on to lead" in err
     cluster.journal.wait_for_acknowledged(RECORDS, since=mark)
-
     mark = cluster.journal.mark()
     target.start()
     cluster.journal.wait_for_started(target.node_id, since=mark, process=target.process)
-    target.process.pause()
-    with begin(cluster, target.node_id, "--catch-up", "30") as process:
-        words = f"transferring the leadership of epoch 1 to {target.node_id}"
-        leader = cluster.nodes[leader_id]
-        wait_until(lambda: leader.log_path.read_text().count(words) == 2, "the leader to wait", alive=[leader.process])
-        target.process.resume()
-        out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (0, "")
-    assert out.startswith(f"Node {target.node_id} leads epoch 2, after ")
-    cluster.journal.wait_for_acknowledged(RECORDS, since=mark, except_by=leader_id)
     end(cluster)

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 from pykraft.client.serde import bytes_serde
-from pykraft.log.fs import Fs
+from pykraft.log.fs import Fs, make_directory
 from pykraft.protocol.records import decode_control, decode_values, encode_batch, encode_control_batch, scan
 from pykraft.sim.disk import VirtualDisk
 from pykraft.snapshot.files import checkpoint_path
@@ -45,7 +45,7 @@ VOTERS = VoterSet.of(
 def disk(seed: int = 1) -> VirtualDisk:
     """A disk with the directory on it."""
     made = VirtualDisk(Random(seed))
-    made.mkdir(DIRECTORY)
+    make_directory(made, DIRECTORY)
     return made
 
 

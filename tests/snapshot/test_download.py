@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pykraft.core.messages import FetchSnapshotResponse
 from pykraft.errors import ErrorCode, ProtocolError, StorageError, UsageError
+from pykraft.log.fs import make_directory
 from pykraft.log.os_fs import OsFs
 from pykraft.protocol.api import ApiKey
 from pykraft.rpc.codec import decode_answer
@@ -62,7 +63,7 @@ def test_a_snapshot_is_fetched_in_chunks_of_any_size(chunk_size_bytes: int) -> N
 def test_what_a_failed_sync_left_in_the_page_cache_is_written_again(size_bytes: int) -> None:
     for seed in range(20):
         fs = VirtualDisk(Random(seed))
-        fs.mkdir(DIRECTORY)
+        make_directory(fs, DIRECTORY)
         found = begin(fs)
         found.append(SERVED[:size_bytes])
         fs.trouble.plan(SYNC_ERROR, 0)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykraft.errors import StorageError, UsageError
+from pykraft.log.fs import make_directory
 from pykraft.log.os_fs import OsFs
 from pykraft.sim.disk import Interrupted
 from pykraft.snapshot import raw_writer
@@ -25,7 +26,8 @@ chunks_of_bytes = st.lists(st.binary(min_size=1, max_size=9_000), min_size=1, ma
 
 def page_cache_fs() -> PageCacheFs:
     fs = PageCacheFs()
-    fs.mkdir(DIRECTORY)
+    make_directory(fs, DIRECTORY)
+    fs.operations.clear()
     return fs
 
 
