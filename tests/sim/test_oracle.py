@@ -112,6 +112,9 @@ def test_the_election_is_the_one_that_was_made_durable() -> None:
     assert oracle.election().epoch == 4
     file.sync()
     assert oracle.election() == DurableElection()
+    file.pwrite([b'{"clusterId":"'], 0)
+    file.sync()
+    assert oracle.election() == DurableElection(), "what is torn is no election"
 
 
 def test_a_log_counts_that_begins_where_a_snapshot_reaches_and_no_other() -> None:

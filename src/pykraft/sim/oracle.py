@@ -217,7 +217,10 @@ def _snapshots_among(names: Iterable[str]) -> list[OffsetAndEpoch]:
 def _election_in(content: bytes) -> DurableElection:
     if not content:
         return DurableElection()
-    fields = json.loads(content)
+    try:
+        fields = json.loads(content)
+    except ValueError:  # torn: a node that reads it remembers nothing
+        return DurableElection()
     voted_id, leader_id = int(fields["votedId"]), int(fields["leaderId"])
     return DurableElection(
         epoch=int(fields["leaderEpoch"]),
