@@ -11,7 +11,7 @@ from pykraft.client import Admin, Node
 from pykraft.errors import ErrorCode, NotLeaderError, NotRunningError, RefusedError, UsageError
 from tests.client.nodes import BOTH, QUICK, config_of, leader_of, quorum, run
 
-PATIENT = replace(QUICK, fetch_timeout_ms=10_000, election_backoff_max_ms=10_000)
+PATIENT = replace(QUICK, election_timeout_ms=1_000, fetch_timeout_ms=10_000, election_backoff_max_ms=10_000)
 """Nobody else campaigns because something is slow."""
 
 
