@@ -86,7 +86,6 @@ def replied(made: Replica, request: messages.Request) -> messages.Response:
     return only(ask(made, request), Reply).message
 
 
-@pytest.mark.conformance("H50")
 def test_it_grants_no_vote_to_anybody() -> None:
     made = unproven(unattached(), is_empty=True)
     reply = replied(made, vote(epoch=6))
