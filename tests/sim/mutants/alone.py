@@ -69,5 +69,5 @@ ALONE: Mapping[str, str] = {
     "NoLastingProspective": "pre_vote_is_never_given_up",
     "NobodyWaitsForATrickle": "every_byte_is_a_sign_of_life",
     "CalmQuorumCommits": "answers_that_arrive_are_thrown_away",
-    "Healing": "pre_vote_is_never_given_up",
+    "Healing": "prepared_appends_fill_the_buffer_for_good",
 }

@@ -98,6 +98,7 @@ def batches_of_a_higher_epoch_are_appended(patch: Patch) -> None:
 def two_fetches_in_flight(patch: Patch) -> None:
     """A follower fetches again whenever something happens, though its last Fetch waits for an answer."""
     patch.setattr(Connections, "has_in_flight", property(lambda self: False))
+    patch.setattr(Connections, "is_asked", lambda self, peer_id: False)
     patch.setattr(Connections, "is_ready", lambda self, peer_id: peer_id not in self._backing_off)
 
 
