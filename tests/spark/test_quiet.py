@@ -11,12 +11,15 @@ PROGRAM = f"""
 import os, subprocess, sys, threading
 from pykraft.spark.quiet import without_lines
 
-print("before", file=sys.stderr)
+def say(line):
+    os.write(2, line + bytes([10]))  # in one piece: print may write the end of a line on its own (PYTHONUNBUFFERED)
+
+say(b"before")
 with without_lines([b"noise", b"never"]):
-    print("within", file=sys.stderr)
-    print("noise", file=sys.stderr)
+    say(b"within")
+    say(b"noise")
     child = subprocess.Popen([sys.executable, "-c", {CHILD!r}], stdin=subprocess.PIPE, text=True)
-print("noise", file=sys.stderr)
+say(b"noise")
 child.communicate("go on")
 for thread in threading.enumerate():
     if thread.name == "standard error":
