@@ -3,9 +3,9 @@
 Owns the changes as an operator makes them: asked again until the quorum says that it is done. Invariant: what every
 node acknowledged is outside of all nodes, in the cluster's journal. It refuses to know in which order changes come.
 
-A change that is asked while a node dies has an unknown outcome. It is asked once more, and then it is either done, or
-the answer is that it was done before: DUPLICATE_VOTER or VOTER_NOT_FOUND, which leaders give only when no change is
-under way.
+A change that is asked for while a node dies has an unknown outcome (OutcomeUnknownError). It is asked for once more,
+and then it is either done, or the answer is that it was done before: DUPLICATE_VOTER or VOTER_NOT_FOUND, which leaders
+give only when no change is under way.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from typing import Final, TypeAlias
 from pykraft.cli.quorum_voters import described_node
 from pykraft.client.admin import Admin, Limits
 from pykraft.client.quorum import Quorum
-from pykraft.errors import ErrorCode, PykraftError, QuorumUnavailableError, RefusedError
+from pykraft.errors import (
+    ErrorCode,
+    OutcomeUnknownError,
+    PykraftError,
+    QuorumUnavailableError,
+    RefusedError,
+)
 from pykraft.local.cluster import Cluster, PykraftNode
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.voters import joiner_properties, write_properties
@@ -33,6 +39,8 @@ NOTHING: Final[Mapping[str, str]] = {}
 ATTEMPTS: Final = 20
 PATIENT: Final = Limits(timeout_ms=20_000, request_timeout_ms=5_000)
 DONE_BEFORE: Final = (ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND)
+WORTH_ANOTHER_ATTEMPT: Final = (RefusedError, QuorumUnavailableError, OutcomeUnknownError)
+"""What an operator gets while a leader dies or has just been elected: each of them asks again."""
 ACKNOWLEDGED_BEFORE_KILL_MAX: Final = 100
 """A victim dies when so many more records were acknowledged after a change was asked for."""
 RECORDS_BETWEEN: Final = 200
@@ -114,7 +122,7 @@ class ChangingQuorum:
         self._kill(victim)
         error = asking.result()
         self._tell(f"transfer to {node_id}: {'done' if error is None else error}")
-        if error is not None and not isinstance(error, RefusedError | QuorumUnavailableError):
+        if error is not None and not isinstance(error, WORTH_ANOTHER_ATTEMPT):
             raise error
 
     def replace_disk(self, node: PykraftNode, properties: Mapping[str, str] = NOTHING) -> ReplicaKey:
@@ -165,7 +173,7 @@ class ChangingQuorum:
             self._tell(f"{what}: {'done' if error is None else error}")
             if error is None or (isinstance(error, RefusedError) and error.code in DONE_BEFORE):
                 return
-            if not isinstance(error, RefusedError | QuorumUnavailableError):
+            if not isinstance(error, WORTH_ANOTHER_ATTEMPT):
                 raise error
             self.works()
         raise AssertionError(f"{what} was not done in {ATTEMPTS} attempts")

@@ -15,38 +15,44 @@ from pykraft.local.waiting import wait_until
 RECORDS = 200
 
 
-def says(node: PykraftNode, text: str) -> bool:
-    return text in node.log_path.read_text()
+def says(node: PykraftNode, text: str, *, since: int = 0) -> bool:
+    """``since`` is a size of its log: what stands before was said by a former process."""
+    return text in node.log_path.read_bytes()[since:].decode()
 
 
 @pytest.mark.processes
 def test_an_emptied_voter_votes_for_nobody_until_the_others_have_proven_it(children: Children, tmp_path: Path) -> None:
-    """Nodes 1 and 2 acknowledge records while 3 is down; 2 is emptied, and starts with 3; then 1 returns."""
+    """The leader and a follower acknowledge records while the third is down.
+
+    The leader is emptied and starts with the third, which names it as its leader; then the follower returns.
+    """
     cluster = Cluster(children, tmp_path, properties=QUICK)
-    cluster.start()
-    first, second, third = cluster.nodes.values()
+    leader_id = cluster.start().node
+    emptied = cluster.nodes[leader_id]
+    returning, behind = (node for node in cluster.nodes.values() if node is not emptied)
     cluster.journal.wait_for_acknowledged(RECORDS, since=0)
-    third.process.kill()
+    behind.process.kill()
     mark = cluster.journal.mark()
     cluster.journal.wait_for_acknowledged(RECORDS, since=mark)
-    first.process.kill()
-    second.process.kill()
+    returning.process.kill()
+    emptied.process.kill()
 
-    shutil.rmtree(second.partition.parent)
-    second.start()
-    third.start()
+    shutil.rmtree(emptied.partition.parent)
+    restart = emptied.log_path.stat().st_size
+    emptied.start()
+    behind.start()
     wait_until(
-        lambda: says(second, "UNPROVEN DIRECTORY") and says(second, f"heard from node {first.node_id}:"),
+        lambda: says(emptied, f"has heard from node {returning.node_id}:", since=restart),
         "the emptied node to say for whom it waits",
     )
     waiting = cluster.journal.mark()
-    cluster.journal.wait_for_started(third.node_id, since=third.start_mark, process=third.process)
+    cluster.journal.wait_for_started(behind.node_id, since=behind.start_mark, process=behind.process)
 
-    first.start()
-    cluster.journal.wait_for_started(first.node_id, since=waiting, process=first.process)
+    returning.start()
+    cluster.journal.wait_for_started(returning.node_id, since=waiting, process=returning.process)
     cluster.journal.wait_for_acknowledged(RECORDS, since=waiting)
-    wait_until(lambda: says(second, "this directory is proven"), "the emptied node to be proven")
-    wait_for_end_offset(second.partition, read_stream(first.partition).end_offset, second.process)
+    wait_until(lambda: says(emptied, "this directory is proven", since=restart), "the emptied node to be proven")
+    wait_for_end_offset(emptied.partition, read_stream(returning.partition).end_offset, emptied.process)
 
     caught_up_offset = cluster.wait_until_caught_up()
     assert cluster.stop() == dict.fromkeys(cluster.nodes, 0)

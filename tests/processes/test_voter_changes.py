@@ -14,10 +14,11 @@ import pytest
 from click.testing import CliRunner
 
 from pykraft.cli.main import pykraft
+from pykraft.core.messages import MAY_BE_MADE_YET
 from pykraft.local.child import Children
 from pykraft.local.cluster import QUICK, Cluster, PykraftNode
 from pykraft.types import uuid_text
-from tests.processes.changing import ATTEMPTS, ChangingQuorum, identity
+from tests.processes.changing import ATTEMPTS, DONE_BEFORE, ChangingQuorum, identity
 from tests.processes.churn import AUTO_JOIN, THROUGHPUT
 from tests.processes.commands import assert_one_line, run
 
@@ -58,16 +59,22 @@ class Operator:
         self._types("upgrade", "--feature", f"kraft.version={level}", refused=refused)
 
     def _types(self, *words: str, refused: str) -> None:
-        """A command, and again as long as it says so: a leader that was just elected does not know enough yet."""
+        """A command, and again while its answer asks for that, or does not know what came of it.
+
+        A leader that was just elected does not know enough yet, and one that has just died told nobody what it did.
+        """
+        is_in_doubt = False
         done = run(*self._asked, *words)
         for _ in range(ATTEMPTS):
-            if "try again" not in done.stderr or (refused and refused in done.stderr):
+            has_doubt = MAY_BE_MADE_YET in done.stderr
+            if (refused and refused in done.stderr) or not (has_doubt or "try again" in done.stderr):
                 break
+            is_in_doubt = is_in_doubt or has_doubt
             self._quorum.works()
             done = run(*self._asked, *words)
         if refused:
             assert_one_line(done, 1, refused)
-        else:
+        elif not is_in_doubt or not any(code.name in done.stderr for code in DONE_BEFORE):
             assert (done.returncode, done.stderr) == (0, ""), done
 
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from pykraft.core import messages
+from pykraft.core.membership import Membership
 from pykraft.core.on.following import check_consistent, learn_leader, settle_answer
+from pykraft.core.proof import Survey
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, Prospective, State, Unattached
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.types import EPOCH_MAX, Epoch, Listeners, NodeId
+from pykraft.types import EPOCH_MAX, Epoch, Listeners, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from tests.core.replicas import (
+    END,
     NOW,
     STATES,
     answer,
     candidate,
+    directory,
     follower,
     leader,
     listeners,
@@ -24,6 +29,7 @@ from tests.core.replicas import (
     replica,
     resigned,
     unattached,
+    voter_set,
 )
 from tests.core.said import fetched, voted
 
@@ -106,6 +112,58 @@ def test_one_leader_in_an_epoch_and_nobody_knows_better_whether_this_one_leads(
     with pytest.raises(ProtocolError):
         learn(made, epoch, leader_id)
     assert made.state is state
+
+
+def unproven(made: Replica) -> None:
+    made.survey = Survey(has_fresh_id=False)
+
+
+def proven_above_the_epoch(made: Replica) -> None:
+    made.votes_above = Epoch(5)
+
+
+def without_voters(made: Replica) -> None:
+    made.membership = Membership(VoterSet())
+
+
+def whose_disk_was_replaced(made: Replica) -> None:
+    former = Voter(key=ReplicaKey(NodeId(1), directory(9)), listeners=listeners(1))
+    made.membership = Membership(VoterSet.of((former, *voter_set(2, 3).voters)))
+
+
+def with_a_record_of_the_epoch(made: Replica) -> None:
+    made.log.append(base_offset=END.offset, end_offset=Offset(END.offset + 1), epoch=Epoch(5))
+
+
+@pytest.mark.parametrize(
+    "forget", [unproven, proven_above_the_epoch, without_voters, whose_disk_was_replaced, with_a_record_of_the_epoch]
+)
+def test_who_may_have_forgotten_that_it_led_hears_those_who_remember(forget: Callable[[Replica], None]) -> None:
+    made = replica(unattached())
+    forget(made)
+    state = made.state
+    assert learn(made, 5, 1) == ("Unattached", 5, None)
+    assert made.state is state
+    assert settle_answer(made, 2, voted(epoch=5, leader_id=1), NOW)
+
+
+def test_a_later_epoch_is_taken_over_from_those_who_remember_its_leader() -> None:
+    made = replica(unattached())
+    unproven(made)
+    assert learn(made, 6, 1) == ("Unattached", 6, None)
+
+
+def test_who_has_forgotten_still_knows_two_leaders_when_it_hears_of_them() -> None:
+    made = replica(follower())
+    unproven(made)
+    with pytest.raises(ProtocolError, match="it names this node as leader of epoch 5"):
+        learn(made, 5, 1)
+
+
+def test_who_never_was_a_voter_knows_that_it_did_not_lead() -> None:
+    made = replica(unattached(), voters=voter_set(2, 3))
+    with pytest.raises(ProtocolError):
+        learn(made, 5, 1)
 
 
 def settle(made: Replica, message: messages.VoteResponse) -> tuple[bool, bool]:

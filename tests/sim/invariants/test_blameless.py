@@ -41,5 +41,12 @@ def test_who_lost_its_disk_may_wonder_and_nobody_else() -> None:
         made.reported(node(3), PEER)
 
 
+def test_who_finds_its_disk_empty_knows_it_and_blames_nobody() -> None:
+    made = of(node(1), node(2))
+    made.emptied(node(1))
+    with pytest.raises(ViolationError):
+        made.reported(node(1), PEER)
+
+
 def test_while_a_disk_lies_anything_may_be_said() -> None:
     of(node(1), node(2, is_rotten=True)).reported(node(1), PEER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pykraft.core.messages import BeginQuorumEpochRequest, FetchResponse
-from pykraft.core.on import asking, fetch_response, proof
+from pykraft.core.on import asking, fetch_response, following, proof
 from pykraft.core.on.begin_epoch import on_begin_quorum_epoch_request
 from pykraft.core.on.dispatch import REQUEST_HANDLERS
 from pykraft.core.proof import PROVEN
@@ -56,10 +56,16 @@ def unproven_directory_is_not_noted(patch: Patch) -> None:
     patch.setattr(ProofFile, "write", lambda file, found: None)
 
 
+def emptied_leader_blames_who_names_it(patch: Patch) -> None:
+    """A leader whose disk was emptied closes the connection of each voter that still names it, and hears nothing."""
+    patch.setattr(following, "_may_have_forgotten", lambda replica, epoch, leader_id: False)
+
+
 MUTANTS = (
     Mutant(plant=emptied_voter_takes_part_at_once, source="KAFKA-14077; pykraft until ADR 022", scenario=SCENARIO),
     Mutant(plant=unproven_fetch_bears_the_id, source="Raft dissertation §11.2", scenario=SCENARIO),
     Mutant(plant=unproven_replica_confirms_its_leader, source="Raft dissertation §6.4", scenario=SCENARIO),
     Mutant(plant=something_fetched_is_a_proof, source="KAFKA-14077, caught up first", scenario=SCENARIO),
     Mutant(plant=unproven_directory_is_not_noted, source="ours, nearly", scenario=SCENARIO),
+    Mutant(plant=emptied_leader_blames_who_names_it, source="pykraft until its tests met it", scenario=SCENARIO),
 )

@@ -95,10 +95,26 @@ def check_consistent(replica: Replica, epoch: Epoch, leader_id: NodeId | None) -
         return
     if leader_id == replica.local.id:
         is_leader = epoch == replica.epoch and isinstance(replica.state, Leader | Resigned)
-        if epoch >= replica.epoch and not is_leader:
+        if epoch >= replica.epoch and not is_leader and not _may_have_forgotten(replica, epoch, leader_id):
             raise ProtocolError(f"it names this node as leader of epoch {epoch}, which it is not")
     elif epoch == replica.epoch and replica.leader_id not in (None, leader_id):
         raise ProtocolError(f"epoch {epoch} has leader {replica.leader_id}, it names {leader_id} as well")
+
+
+def _may_have_forgotten(replica: Replica, epoch: Epoch, leader_id: NodeId) -> bool:
+    """True when this replica, which has that id, may have led the epoch, and cannot know that any more.
+
+    Others name such a leader until they have elected another one. They are right, and what else they say has to be
+    heard: a voter that closed their connections for it could win no election, and would not learn who does.
+    """
+    if epoch == replica.epoch and replica.leader_id is not None:
+        return False
+    if replica.survey is not None or epoch <= replica.votes_above:  # its directory was emptied
+        return True
+    if not replica.is_voter and (not len(replica.voters) or replica.voters.get(leader_id) is not None):
+        return True  # its disk was replaced: a voter with its id and another directory may have led
+    # Who has a record of an epoch has known its leader, so this quorum-state is older than the log.
+    return epoch == replica.epoch == replica.log.last_epoch
 
 
 def check_not_refused(error: int) -> None:

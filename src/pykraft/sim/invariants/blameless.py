@@ -5,8 +5,9 @@ epoch, a snapshot with nothing new, a high watermark that went back. Between rep
 to; where it does, one of the two is wrong, and often they would go on like that for ever. Nor does it give up a leader
 that keeps the rules (ADR 028).
 
-Who lost a disk does not know any more what it said, and may wonder at being called a leader. While some disk lies,
-nobody is asked: it may lead to anything.
+Who lost a disk that an operator then formatted does not know any more what it said, and may wonder at being called a
+leader; so may one whose ``quorum-state`` became older. One whose disk was emptied knows that it has forgotten. While
+some disk lies, nobody is asked: it may lead to anything.
 
 Source: ours; what Kafka's ``KafkaRaftClient`` throws an ``IllegalStateException`` for.
 """
@@ -35,6 +36,9 @@ class NobodyIsBlamed(Invariant):
     def wiped(self, node: Node) -> None:
         """It has forgotten what it said."""
         self._forgetful.add(int(node.node_id))
+
+    def emptied(self, node: Node) -> None:
+        """It knows that it has forgotten, so it blames nobody."""
 
     def forgot_votes(self, node: Node) -> None:
         """It has forgotten that it led, perhaps."""
