@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -149,6 +150,25 @@ def test_a_guest_is_spared_what_is_done_to_directories_and_descriptors(scene: Sc
     scene.cluster.guests[3].process.status = 1
     with pytest.raises(LocalQuorumError, match="node 3 ended with 1"):
         scene.faults.require_life()
+
+
+@pytest.mark.parametrize(("leader_id", "starts"), [(3, 1), (2, 0), (None, 0)])
+def test_a_guest_that_leads_starts_anew(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, leader_id: int | None, starts: int
+) -> None:
+    described = None if leader_id is None else SimpleNamespace(leader_id=leader_id)
+    monkeypatch.setattr(scene.faults, "_described", lambda: described)
+    guest = scene.cluster.guests[3] = scene.cluster.nodes.pop(3)
+    scene.faults.depose_guest()
+    assert guest.starts == starts
+    scene.faults.require_life()
+
+
+def test_without_guests_nobody_is_asked_who_leads(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[None] = []
+    monkeypatch.setattr(scene.faults, "_described", lambda: asked.append(None))
+    scene.faults.depose_guest()
+    assert not asked
 
 
 def test_only_ends_that_were_brought_about_are_expected(scene: Scene) -> None:

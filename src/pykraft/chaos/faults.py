@@ -129,6 +129,18 @@ class Faults:
 
         wait_until(look, f"all voters to have what is below offset {end_offset}", timeout_s=SERVE_TIMEOUT_S)
 
+    def depose_guest(self) -> None:
+        """A guest that leads starts anew, and does not lead then.
+
+        Its timeouts are an hour, but a leader that resigns names it as a successor, or names nobody: then it campaigns
+        at once. What it writes as a leader is in no journal.
+        """
+        quorum = self._described() if self._cluster.guests else None
+        if quorum is not None and quorum.leader_id in self._cluster.guests:
+            guest = self._cluster.guests[quorum.leader_id]
+            guest.process.kill()
+            guest.start()
+
     def _described(self) -> Quorum | None:
         async def ask() -> Quorum:
             async with Admin(self._cluster.endpoints, limits=LIMITS) as admin:

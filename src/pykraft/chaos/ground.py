@@ -35,7 +35,7 @@ NEVER_ELECTED: Final = {
     "controller.quorum.election.timeout.ms": "3600000",
     "controller.quorum.fetch.timeout.ms": "3600000",
 }
-"""A Java node votes, follows and acknowledges. It never asks for votes, since what it would write is in no journal."""
+"""A Java node votes, follows and acknowledges. It campaigns only when a leader resigns (`Faults.depose_guest`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -165,7 +165,15 @@ class _Run:
         wait_until(look, "time to pass", timeout_s=WORKS_TIMEOUT_S)
 
     def _wait_until_it_works(self) -> None:
-        self._journal.wait_for_acknowledged(RECORDS_BETWEEN, since=self._journal.mark(), timeout_s=WORKS_TIMEOUT_S)
+        mark = self._journal.mark()
+
+        def look() -> bool:
+            if sum(said.count for said in self._journal.acknowledgements(since=mark)) >= RECORDS_BETWEEN:
+                return True
+            self._faults.depose_guest()
+            return False
+
+        wait_until(look, f"{RECORDS_BETWEEN} more acknowledged records", timeout_s=WORKS_TIMEOUT_S)
 
     def _note_memory(self) -> None:
         for node in self._cluster.nodes.values():  # a Java node has the heap that it is given
