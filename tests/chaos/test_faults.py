@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -18,6 +17,9 @@ from pykraft.chaos.network import Wire
 from pykraft.chaos.plan import Fault, Kind, Role
 from pykraft.errors import LocalQuorumError
 from pykraft.local.cluster import PykraftNode
+from pykraft.log.quorum_state import FILE_NAME as QUORUM_STATE
+from pykraft.log.quorum_state import encode_quorum_state
+from pykraft.types import Election, Epoch, NodeId
 
 
 class FakeProcess:
@@ -37,6 +39,7 @@ class FakeProcess:
 
 class FakeNode:
     start_mark = 0
+    partition = Path()
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
@@ -152,23 +155,20 @@ def test_a_guest_is_spared_what_is_done_to_directories_and_descriptors(scene: Sc
         scene.faults.require_life()
 
 
-@pytest.mark.parametrize(("leader_id", "starts"), [(3, 1), (2, 0), (None, 0)])
-def test_a_guest_that_leads_starts_anew(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, leader_id: int | None, starts: int
-) -> None:
-    described = None if leader_id is None else SimpleNamespace(leader_id=leader_id)
-    monkeypatch.setattr(scene.faults, "_described", lambda: described)
+def test_a_guest_that_leads_starts_anew_once_an_epoch(scene: Scene, tmp_path: Path) -> None:
     guest = scene.cluster.guests[3] = scene.cluster.nodes.pop(3)
-    scene.faults.depose_guest()
-    assert guest.starts == starts
+    guest.partition = tmp_path
+
+    def leads(leader_id: int | None, epoch: int) -> int:
+        leader = None if leader_id is None else NodeId(leader_id)
+        election = Election(epoch=Epoch(epoch), leader_id=leader, voted=None)
+        voters = (NodeId(1), NodeId(2), NodeId(3))
+        (tmp_path / QUORUM_STATE).write_bytes(encode_quorum_state(election, voters=voters, kraft_version=0))
+        scene.faults.depose_guest()
+        return guest.starts
+
+    assert [leads(2, 1), leads(3, 2), leads(3, 2), leads(None, 3), leads(3, 4)] == [0, 1, 1, 1, 2]
     scene.faults.require_life()
-
-
-def test_without_guests_nobody_is_asked_who_leads(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[None] = []
-    monkeypatch.setattr(scene.faults, "_described", lambda: asked.append(None))
-    scene.faults.depose_guest()
-    assert not asked
 
 
 def test_only_ends_that_were_brought_about_are_expected(scene: Scene) -> None:

@@ -24,6 +24,8 @@ from pykraft.errors import LocalQuorumError, PykraftError
 from pykraft.local.cluster import Guest, PykraftNode
 from pykraft.local.waiting import wait_until
 from pykraft.log.meta import FILE_NAME, parse_meta
+from pykraft.log.quorum_state import FILE_NAME as QUORUM_STATE
+from pykraft.log.quorum_state import parse_quorum_state
 from pykraft.types import ReplicaKey
 
 STORAGE_FAILED: Final = 3
@@ -56,6 +58,8 @@ class Faults:
         self._down: set[int] = set()
         self._was_full: set[int] = set()
         self._crowds: list[Crowd] = []
+        self._deposed_epoch = 0
+        """The last epoch in which a guest led, and that was ended."""
         self._begin: Mapping[Kind, Callable[[Fault, Any], Undo]] = {
             Kind.KILL: self._kill,
             Kind.STOP: self._stop,
@@ -130,16 +134,19 @@ class Faults:
         wait_until(look, f"all voters to have what is below offset {end_offset}", timeout_s=SERVE_TIMEOUT_S)
 
     def depose_guest(self) -> None:
-        """A guest that leads starts anew, and does not lead then.
+        """A guest that leads starts anew, once for each epoch; it never leads that epoch again.
 
         Its timeouts are an hour, but a leader that resigns names it as a successor, or names nobody: then it campaigns
-        at once. What it writes as a leader is in no journal.
+        at once. What it writes as a leader is in no journal. Kafka's TestRaftServer describes no quorum, so it is its
+        file that is asked.
         """
-        quorum = self._described() if self._cluster.guests else None
-        if quorum is not None and quorum.leader_id in self._cluster.guests:
-            guest = self._cluster.guests[quorum.leader_id]
-            guest.process.kill()
-            guest.start()
+        for guest in self._cluster.guests.values():
+            path = guest.partition / QUORUM_STATE
+            election = parse_quorum_state(path, path.read_bytes()).election
+            if election.leader_id == guest.node_id and election.epoch > self._deposed_epoch:
+                self._deposed_epoch = election.epoch
+                guest.process.kill()
+                guest.start()
 
     def _described(self) -> Quorum | None:
         async def ask() -> Quorum:
