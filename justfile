@@ -19,7 +19,7 @@ test *STAGES:
 
 # One simulated cluster with everything that happens in it.
 sim SEED:
-    bin/pykraft sim run --seeds {{SEED}} --trace
+    bin/pykraft sim run --seed {{SEED}} --trace
 
 # The documentation on a local port, built anew at each change.
 docs:
