@@ -10,28 +10,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.invariants.new_snapshots import NewSnapshotInvariant
 
 if TYPE_CHECKING:
     from pykraft.sim.node import Node
-    from pykraft.sim.view import View
     from pykraft.sim.world import World
     from pykraft.types import OffsetAndEpoch
 
 
-class SnapshotsAlike(Invariant):
+class SnapshotsAlike(NewSnapshotInvariant):
     """The first snapshot of an id says which bytes it has; all others must agree."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._known: dict[OffsetAndEpoch, bytes] = {}
 
-    def changed(self, node: Node, was: View, now: View) -> None:
-        """Compare snapshots that are new here."""
-        if now.snapshots == was.snapshots:
-            return
-        for snapshot_id in now.snapshots:
-            content = None if snapshot_id in was.snapshots else self.world.durable_snapshot(node, snapshot_id)
-            if content is not None and self._known.setdefault(snapshot_id, content) != content:
-                seen = f"node {node.node_id} has another snapshot up to {snapshot_id.offset}"
-                raise self.violated(f"{seen} of epoch {snapshot_id.epoch} than was seen before")
+    def judge(self, node: Node, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
+        """Compare it with the first of its id."""
+        if content is not None and self._known.setdefault(snapshot_id, content) != content:
+            seen = f"node {node.node_id} has another snapshot up to {snapshot_id.offset}"
+            raise self.violated(f"{seen} of epoch {snapshot_id.epoch} than was seen before")

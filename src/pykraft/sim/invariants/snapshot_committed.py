@@ -11,33 +11,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.invariants.new_snapshots import NewSnapshotInvariant
 from pykraft.sim.snapshot_bytes import read_snapshot
 
 if TYPE_CHECKING:
     from pykraft.sim.node import Node
-    from pykraft.sim.view import View
     from pykraft.sim.world import World
     from pykraft.types import OffsetAndEpoch
 
 
-class SnapshotIsCommitted(Invariant):
+class SnapshotIsCommitted(NewSnapshotInvariant):
     """The batches that a snapshot stands for are the committed ones before its end, and the last has its epoch."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._sound: set[tuple[OffsetAndEpoch, bytes]] = set()
 
-    def changed(self, node: Node, was: View, now: View) -> None:
-        """Look at snapshots that are new here."""
-        if now.snapshots == was.snapshots:
-            return
-        for snapshot_id in now.snapshots:
-            if snapshot_id not in was.snapshots:
-                self._look(node, snapshot_id)
-
-    def _look(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
-        content = self.world.durable_snapshot(node, snapshot_id)
+    def judge(self, node: Node, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
+        """Compare what it stands for with what is committed."""
         found = None if content is None else read_snapshot(content)
         if content is None or found is None or (snapshot_id, content) in self._sound:
             return

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.invariants.new_snapshots import NewSnapshotInvariant
 from pykraft.sim.snapshot_bytes import read_snapshot
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pykraft.types import OffsetAndEpoch
 
 
-class SnapshotIsDurable(Invariant):
+class SnapshotIsDurable(NewSnapshotInvariant):
     """The platter holds each snapshot that a node knows of, whole; and after a start the newest one that it knew of."""
 
     def __init__(self, world: World) -> None:
@@ -28,13 +28,10 @@ class SnapshotIsDurable(Invariant):
         self._newest: dict[int, OffsetAndEpoch] = {}
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """Look at snapshots that are new here."""
-        if now.snapshots == was.snapshots or not now.snapshots:
-            return
-        for snapshot_id in now.snapshots:
-            if snapshot_id not in was.snapshots:
-                self._look(node, snapshot_id)
-        self._newest[int(node.node_id)] = now.snapshots[-1]
+        """Judge those that are new here, and note the newest."""
+        super().changed(node, was, now)
+        if now.snapshots and now.snapshots != was.snapshots:
+            self._newest[int(node.node_id)] = now.snapshots[-1]
 
     def wiped(self, node: Node) -> None:
         """It has none any more."""
@@ -48,8 +45,8 @@ class SnapshotIsDurable(Invariant):
         if not (found and found[-1].is_at_least(known)):
             raise self.violated(f"node {node.node_id} had the snapshot {known}, and begins with {list(found)}")
 
-    def _look(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
-        content = self.world.durable_snapshot(node, snapshot_id)
+    def judge(self, node: Node, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
+        """Look whether all of it is on the platter."""
         found = None if content is None else read_snapshot(content)
         if found is None or not found.is_whole or found.epoch != snapshot_id.epoch:
             on_platter = "nothing" if content is None else f"{len(content)} bytes that are none"

@@ -10,28 +10,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.invariants.new_snapshots import NewSnapshotInvariant
 from pykraft.sim.snapshot_bytes import read_snapshot
 
 if TYPE_CHECKING:
     from pykraft.sim.node import Node
-    from pykraft.sim.view import View
     from pykraft.types import OffsetAndEpoch
 
 
-class SnapshotNamesItsVoters(Invariant):
+class SnapshotNamesItsVoters(NewSnapshotInvariant):
     """The voters in a frozen snapshot are those of the newest committed record before its end."""
 
-    def changed(self, node: Node, was: View, now: View) -> None:
-        """Look at snapshots that are new here."""
-        if now.snapshots == was.snapshots:
-            return
-        for snapshot_id in now.snapshots:
-            if snapshot_id not in was.snapshots:
-                self._look(node, snapshot_id)
-
-    def _look(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
-        content = self.world.durable_snapshot(node, snapshot_id)
+    def judge(self, node: Node, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
+        """Compare its voters with those that are committed."""
         found = None if content is None else read_snapshot(content)
         if found is None:
             return
