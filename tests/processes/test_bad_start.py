@@ -44,7 +44,7 @@ def refusal(children: Children, tmp_path: Path) -> Callable[..., tuple[int, str]
         log = tmp_path / "node.log"
         environment = {"PYTHONPATH": str(SOURCES)}
         child = children.start("a refusing node", server_command(config, *options), log, environment=environment)
-        status = child.wait(timeout_s=10)
+        status = child.wait()
         assert "Traceback" not in child.log()
         return status, child.log().splitlines()[-1]
 
@@ -94,7 +94,7 @@ def test_a_bad_option_is_named(
 
 def test_a_missing_properties_file_is_named(children: Children, tmp_path: Path) -> None:
     child = children.start("a node without properties", server_command(tmp_path / "absent"), tmp_path / "log")
-    assert child.wait(timeout_s=10) == EXIT_CONFIGURATION
+    assert child.wait() == EXIT_CONFIGURATION
     assert str(tmp_path / "absent") in child.log()
 
 

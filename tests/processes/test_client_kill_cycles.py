@@ -140,7 +140,7 @@ def test_fifty_kills_lose_nothing_and_tell_nothing_twice(children: Children, tmp
     )
     for child in everybody:
         child.terminate()
-    assert [child.wait(timeout_s=30) for child in everybody] == [0, 0, 0]
+    assert [child.wait() for child in everybody] == [0, 0, 0]
 
     streams = {f"node {node_id}": programs.stream(node_id) for node_id in programs.running}
     require_identical(streams, end_offset=promised)

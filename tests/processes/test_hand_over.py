@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,10 @@ from pykraft.local.waiting import wait_until
 
 pytestmark = pytest.mark.processes
 
-ELECTION_TIMEOUT_MS = 3_000
-PATIENT = {
-    "controller.quorum.election.timeout.ms": str(ELECTION_TIMEOUT_MS),
-    "controller.quorum.fetch.timeout.ms": "10000",
-}
-SHUTDOWN_TIMEOUT_S = 5.0
+PATIENT = {"controller.quorum.election.timeout.ms": "3000", "controller.quorum.fetch.timeout.ms": "10000"}
+"""Without a hand-over nobody campaigns within the five seconds in which a node leaves."""
+LEFT = "left the quorum"
+TOO_LATE = "leaving the quorum took too long"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -30,13 +27,12 @@ def test_a_signal_hands_leadership_over(children: Children, tmp_path: Path, numb
     leader = cluster.nodes[cluster.start().node]
     cluster.journal.wait_for_acknowledged(500, since=0)
 
-    mark, asked_s = cluster.journal.mark(), time.monotonic()
+    mark = cluster.journal.mark()
     leader.process.signal(number)
     led = cluster.journal.wait_for_leader(since=mark)
-    took_ms = (time.monotonic() - asked_s) * 1_000
     assert led.node != leader.node_id
-    assert took_ms < ELECTION_TIMEOUT_MS
-    assert leader.process.wait(timeout_s=SHUTDOWN_TIMEOUT_S) == 0
+    assert leader.process.wait() == 0
+    assert LEFT in leader.process.log()
 
     leader.start()
     cluster.journal.wait_for_acknowledged(500, since=cluster.journal.mark(), except_by=leader.node_id)
@@ -53,10 +49,8 @@ def test_a_second_signal_ends_it_at_once(children: Children, tmp_path: Path, num
     node = PykraftNode(children, journal, tmp_path / "n1", node_id=1, ports=ports)
     node.start()
     journal.wait_for_started(1, since=0, process=node.process)
-    asked_s = time.monotonic()
     node.process.signal(number)
     wait_until(lambda: "leaving the quorum" in node.process.log(), "it to begin to leave", alive=[node.process])
     node.process.signal(number)
-    assert node.process.wait(timeout_s=SHUTDOWN_TIMEOUT_S) == 0
-    assert time.monotonic() - asked_s < SHUTDOWN_TIMEOUT_S / 2
-    assert "Traceback" not in node.process.log()
+    assert node.process.wait() == 0
+    assert not [words for words in (LEFT, TOO_LATE, "Traceback") if words in node.process.log()]

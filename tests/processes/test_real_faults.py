@@ -99,11 +99,11 @@ def test_a_disk_that_is_full_ends_a_node_and_it_comes_back_when_there_is_room(tm
         fault = of_the_leader(Kind.FULL_DISK)
         node = quorum.cluster.nodes[quorum.faults.target(fault).node_id]
         undo = quorum.faults.begin(fault, node)
-        assert node.process.wait(timeout_s=30) == STORAGE_FAILED
+        assert node.process.wait() == STORAGE_FAILED
         assert "No space left on device" in node.log_path.read_text().splitlines()[-1]
         quorum.goes_on(without=node)
         node.start()
-        assert node.process.wait(timeout_s=30) == STORAGE_FAILED, "it started on a full disk"
+        assert node.process.wait() == STORAGE_FAILED, "it started on a full disk"
         quorum.goes_on(without=node)
         quorum.faults.require_life()
         undo()

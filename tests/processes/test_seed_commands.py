@@ -110,7 +110,7 @@ def test_three_nodes_elect_a_leader_and_replicate_its_load(
     readme: Readme, children: Children, environment: dict[str, str]
 ) -> None:
     for command in readme.preparing * 2:
-        assert readme.terminal(children, "cat", command, environment=environment).wait(timeout_s=10) == 0
+        assert readme.terminal(children, "cat", command, environment=environment).wait() == 0
     assert len(readme.together) == len(readme.preparing) == 3
     data = "kraft-logs" if "kraft" in readme.alone else "raft-logs"
     nodes = {
@@ -123,7 +123,7 @@ def test_three_nodes_elect_a_leader_and_replicate_its_load(
         wait_for_end_offset(partition, RECORDS, node)
     for node in nodes.values():
         node.terminate()
-    assert [node.wait(timeout_s=20) for node in nodes.values()] == [0, 0, 0]
+    assert [node.wait() for node in nodes.values()] == [0, 0, 0]
     assert sum("leader in epoch" in node.log() for node in nodes.values()) >= 1
     assert not [node for node in nodes.values() if "Traceback" in node.log()]
 
@@ -154,7 +154,7 @@ def test_a_daemon_says_where_it_writes_and_outlives_its_terminal(
     command = f"{words[0]} -daemon {words[1]}" if form == "option" else readme.alone
     extra = {"LOG_DIR": str(tmp_path / "out"), "EXTRA_ARGS": "-loggc" if form == "option" else "-name kafka -daemon"}
     terminal = readme.terminal(children, "terminal", command, environment=extra)
-    assert terminal.wait(timeout_s=20) == 0
+    assert terminal.wait() == 0
     out = tmp_path / "out" / ("raft.out" if form == "option" else "kafka.out")
     said = re.fullmatch(r"test-raft-server-start.sh: .* process id (\d+); it writes to (.+)\n", terminal.log())
     assert said is not None
@@ -191,7 +191,7 @@ def test_a_wrong_command_ends_with_one_and_says_why(
     children: Children, tmp_path: Path, script: str, words: str, says: str
 ) -> None:
     child = children.start("wrong", ["sh", "-c", f"exec {ROOT}/bin/{script} {words}"], tmp_path / "out")
-    assert child.wait(timeout_s=20) == 1
+    assert child.wait() == 1
     last = child.log().splitlines()[-1]
     assert last.startswith(f"{script}: ")
     assert says in last

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from pykraft.local.child import WAIT_TIMEOUT_S
 from pykraft.local.ports import HOST
 from pykraft.protocol.api import decode_response, encode_request
 from pykraft.protocol.frame import frame
@@ -18,7 +19,7 @@ from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.types import Buffer
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = WAIT_TIMEOUT_S
 CORRELATION_ID = 7
 
 

@@ -18,7 +18,8 @@ from types import TracebackType
 from typing import Self
 
 LOG_TAIL_LINES = 60
-REAP_TIMEOUT_S = 20.0
+WAIT_TIMEOUT_S = 60.0
+"""How long anything of a local quorum is waited for: when this is over, it never comes, however busy the machine is."""
 
 
 class Child:
@@ -67,18 +68,18 @@ class Child:
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone. Works on a paused process too."""
         self.signal(signal.SIGKILL)
-        self._process.wait(REAP_TIMEOUT_S)
+        self._process.wait(WAIT_TIMEOUT_S)
 
     def terminate(self) -> None:
         """SIGTERM: ask it to end gracefully."""
         self.signal(signal.SIGTERM)
 
-    def stop(self, *, timeout_s: float = REAP_TIMEOUT_S) -> int:
+    def stop(self, *, timeout_s: float = WAIT_TIMEOUT_S) -> int:
         """Ask it to end, and wait; the exit status. Errors: subprocess.TimeoutExpired when it does not end."""
         self.terminate()
         return self.wait(timeout_s=timeout_s)
 
-    def wait(self, *, timeout_s: float) -> int:
+    def wait(self, *, timeout_s: float = WAIT_TIMEOUT_S) -> int:
         """The exit status of a process that ends by itself. Errors: subprocess.TimeoutExpired."""
         return self._process.wait(timeout_s)
 
@@ -107,7 +108,7 @@ class Children:
         for child in self._children:
             child.signal(signal.SIGKILL)
         for child in self._children:
-            child.wait(timeout_s=REAP_TIMEOUT_S)
+            child.wait()
         if self._report is not None:
             self._report(self.log_ends())
 

@@ -262,7 +262,7 @@ class Cluster:
         """End all gracefully, at one time; returns the exit statuses of the nodes, without those of guests."""
         for node in self.replicas.values():
             node.process.terminate()
-        statuses = {node_id: node.process.wait(timeout_s=20) for node_id, node in self.replicas.items()}
+        statuses = {node_id: node.process.wait() for node_id, node in self.replicas.items()}
         return {node_id: statuses[node_id] for node_id in self.nodes}
 
     def finish(self) -> Verdict:

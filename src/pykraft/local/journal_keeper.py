@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from pykraft.client.journal import Acknowledged, Event, Led, Started, parse_event
 from pykraft.errors import LocalQuorumError, ProtocolError
-from pykraft.local.child import Child
+from pykraft.local.child import WAIT_TIMEOUT_S, Child
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ class JournalKeeper:
         what: str,
         *,
         since: int = 0,
-        timeout_s: float = 30.0,
+        timeout_s: float = WAIT_TIMEOUT_S,
         alive: Sequence[Child] = (),
     ) -> T:
         """The first result of ``look`` at the events from ``since`` on that is neither None nor False.
@@ -111,7 +111,7 @@ class JournalKeeper:
         return self.wait_for(look, "a leader", since=since, alive=alive)
 
     def wait_for_acknowledged(
-        self, count: int, *, since: int, except_by: int | None = None, timeout_s: float = 30.0
+        self, count: int, *, since: int, except_by: int | None = None, timeout_s: float = WAIT_TIMEOUT_S
     ) -> None:
         """Wait until so many records were acknowledged after this mark, by others than node ``except_by``."""
 
@@ -121,7 +121,7 @@ class JournalKeeper:
 
         self.wait_for(look, f"{count} more acknowledged records", since=since, timeout_s=timeout_s)
 
-    def wait_until_quiet(self, *, timeout_s: float = 30.0) -> None:
+    def wait_until_quiet(self, *, timeout_s: float = WAIT_TIMEOUT_S) -> None:
         """Wait until nodes that write nothing more have told of everything. Errors: LocalQuorumError."""
         deadline = time.monotonic() + timeout_s
         mark = -1

@@ -12,14 +12,16 @@ from threading import Event
 from typing import TypeVar
 
 from pykraft.errors import LocalQuorumError
-from pykraft.local.child import Child
+from pykraft.local.child import WAIT_TIMEOUT_S, Child
 
 T = TypeVar("T")
 
 POLL_INTERVAL_S = 0.02
 
 
-def wait_until(look: Callable[[], T | None], what: str, *, timeout_s: float = 30.0, alive: Sequence[Child] = ()) -> T:
+def wait_until(
+    look: Callable[[], T | None], what: str, *, timeout_s: float = WAIT_TIMEOUT_S, alive: Sequence[Child] = ()
+) -> T:
     """The first result of ``look`` that is neither None nor False.
 
     Errors: LocalQuorumError with ``what`` when the time is over, and as soon as one of the processes that are to stay
