@@ -307,3 +307,16 @@ def test_a_leader_that_votes_for_another_gives_up_what_waits_to_be_appended() ->
     assert only(found, RejectProposal).handle == 8
     assert told(found).vote_granted
     assert "AppendBatches" not in kinds(found)
+
+
+def test_a_candidate_counts_the_vote_of_somebody_who_takes_it_for_the_leader() -> None:
+    made = replica(prospective())
+    answer(made, voted(granted=True, leader_id=1))
+    assert isinstance(made.state, Candidate)
+    waiting = replica(candidate())
+    answer(waiting, voted(granted=False, leader_id=1))
+    assert isinstance(waiting.state, Candidate)
+    with pytest.raises(ProtocolError):
+        answer(replica(prospective()), voted(epoch=6, leader_id=1))
+    with pytest.raises(ProtocolError):
+        answer(replica(follower()), voted(leader_id=1))
