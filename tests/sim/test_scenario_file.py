@@ -71,7 +71,7 @@ def test_a_file_without_kinds_of_faults_keeps_those_of_the_default(tmp_path: Pat
         ("[links]\nslow_probability = nan", "from 0 to 1 is possible"),
         ("[links]\nlatency_us_min = 5\nlatency_us_max = [9, 4]", "links.latency_us_min is greater than"),
         ("[quorum]\nsegment_size_bytes = 10", "from 1024"),
-        ("[faults]\nrain = 1", "faults.rain is no kind of fault: choose of all down"),
+        ("[faults]\nrain = 1", "faults.rain is no kind of fault: choose of abandoned fetch"),
         ('[faults]\nkill = "yes"', "faults.kill = 'yes': a weight is a number from 0 to 1000"),
         ("[faults]\nkill = true", "faults.kill = True: a weight"),
         ("[faults]\nkill = -1", "faults.kill = -1: a weight"),

@@ -63,6 +63,8 @@ class Calm:
 
     def _is_calm(self) -> bool:
         world = self._world
+        if world.claims.is_posing:
+            return False  # whom a false voter keeps, it keeps
         return world.network.is_usual and all(self._has_majority(voters) for voters in world.members.in_force())
 
     def _has_majority(self, voters: VoterSet) -> bool:

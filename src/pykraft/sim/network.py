@@ -265,7 +265,7 @@ class Network:
             return
         frame, number = b"".join(parts)[FRAME_LENGTH_SIZE_BYTES:], 0
         source_id, target_id = end.station.node_id, end.peer.station.node_id
-        if self._recorder is not None and source_id and target_id:
+        if self._recorder is not None and {source_id, target_id} <= self._recorder.nodes.keys():
             number = self._recorder.sent(self._clock.now_us, source_id, target_id, frame)
         slowness = self._slow.get(_direction(end), NOT_SLOW) if self._slow else NOT_SLOW
         latency_us = self._latency_us() + slowness.delay_us

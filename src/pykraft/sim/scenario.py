@@ -165,6 +165,10 @@ class Pace:
     """Of each kind: that a world has it at all (swarm testing)."""
     period_us_min: int = 20_000
     period_us_max: tuple[int, ...] = (150_000, 400_000, 800_000)
+    stranger_probability: float = 1.0
+    """Of worlds whose scenario has kinds of harm by strangers: that there are strangers at all."""
+    stranger_us_max: tuple[int, ...] = (400_000, 2_000_000)
+    """From one thing that a stranger does to the next at most."""
     restart_us_max: tuple[int, ...] = (5_000, 100_000, 1_000_000)
     operations_max: int = 12
     """A process that ends within a file operation, or a disk that fails, does so within that many of them."""

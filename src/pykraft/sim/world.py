@@ -17,6 +17,7 @@ from pykraft.host.host import Host
 from pykraft.sim.application import Application
 from pykraft.sim.atlas import Atlas
 from pykraft.sim.bystander import Bystander
+from pykraft.sim.claims import Claims
 from pykraft.sim.clock import Clock
 from pykraft.sim.faults import Faults
 from pykraft.sim.invariants import ALL, Invariant, ViolationError
@@ -70,10 +71,10 @@ class World:
     ) -> None:
         """``tell`` is given each line of the trace, ``recorder`` what the page of a run is made of."""
         rng, variant = self._dice(seed, "cluster"), scenario.course.variant
-        self.seed = seed
-        self.scenario = scenario
+        self.seed, self.scenario = seed, scenario
         self.recorder = recorder
         self.clock = Clock()
+        self.claims = Claims()
         self.trace = Trace(self.clock, tell, recorder)
         weather = Weather.draw(scenario.links, self._dice(seed, "weather"))
         self.network = Network(self.clock, self._dice(seed, "network", variant), weather, recorder)
@@ -111,7 +112,7 @@ class World:
         self.atlas = Atlas(self)
         prepared = PreparedAppends(preparing if prepares else None)
         self.workload = Workload(self, self._dice(seed, "workload", variant), prepared)
-        self.faults = Faults(self, self._dice(seed, "faults"))
+        self.faults = Faults(self, self._dice(seed, "faults"), self._dice(seed, "strangers"))
         if recorder is not None:
             recorder.nodes = {node_id: node_id <= self.voter_count for node_id in self.nodes}
         self.has_pre_votes = True
@@ -335,8 +336,23 @@ class World:
         return is_told and self._is_given(self._last_goal)
 
     def _is_given(self, goal: int) -> bool:
-        ends = [*self._ends.values(), *(bystander.end_offset for bystander in self._bystanders.values())]
-        return len(self._ends) == len(self.nodes) - len(self.absent) and min(ends) >= goal
+        if len(self._ends) < len(self.nodes) - len(self.absent):
+            return False
+        kept = [node_id for node_id in self.nodes if not self.claims.is_any or not self._is_misled(node_id)]
+        ends = [self._ends[node_id] for node_id in kept if node_id in self._ends]
+        ends += [each.end_offset for node_id, each in self._bystanders.items() if node_id in kept]
+        return bool(ends) and min(ends) >= goal
+
+    def _is_misled(self, node_id: int) -> bool:
+        """True for a node that a stranger told of an epoch beyond that of all voters, and that cannot campaign.
+
+        It waits until they get there: a leader answers its Fetches with UNKNOWN_LEADER_EPOCH (docs/trust.md).
+        """
+        node, leader = self.nodes[node_id], self.newest_leader()
+        if node.host is None or leader is None or node.host.epoch <= leader.host.epoch:
+            return False
+        raft = node.host.raft
+        return raft is None or raft.role == "observer" or node.is_damaged or node not in self.voters()
 
 
 def partition_directory(node: Node) -> Path:

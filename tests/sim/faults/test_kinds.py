@@ -14,6 +14,7 @@ from pykraft.sim.faults.kinds import (
     PROCESS,
     SILENT_DISK,
     SNAPSHOT,
+    STRANGER,
     VERSION,
 )
 from pykraft.sim.faults.membership import MembershipFaults
@@ -21,6 +22,7 @@ from pykraft.sim.faults.network import NetworkFaults
 from pykraft.sim.faults.process import ProcessFaults
 from pykraft.sim.faults.silent import SilentFaults
 from pykraft.sim.faults.snapshot import SnapshotFaults
+from pykraft.sim.faults.stranger import StrangerFaults
 from pykraft.sim.faults.version import VersionFaults
 from pykraft.sim.faults.wipe import WipeFaults
 from pykraft.sim.scenario import DEFAULT_FAULTS
@@ -38,6 +40,7 @@ def test_names_and_acts_are_the_same() -> None:
     assert list(VersionFaults(harm).kinds) == list(VERSION)
     assert list(MembershipFaults(harm).kinds) == list(MEMBERSHIP)
     assert list(SnapshotFaults(harm).kinds) == list(SNAPSHOT)
+    assert list(StrangerFaults(harm).kinds) == list(STRANGER)
 
 
 def test_names_are_given_once() -> None:

@@ -11,6 +11,7 @@ from pykraft.host.delivery import CommittedBatch
 from pykraft.log.lane import AppendBatches, BeginAnew, DeleteBefore, Truncate
 from pykraft.protocol.batch import read_header
 from pykraft.protocol.records import encode_batch, encode_control_batch
+from pykraft.sim.claims import Claims
 from pykraft.sim.electorate import VoterRecord
 from pykraft.sim.history import Operation
 from pykraft.sim.ledger import Entry, Ledger
@@ -96,6 +97,7 @@ class World:
         self.voter_count = voters
         self.has_pre_votes = True
         self.clock = SimpleNamespace(now_us=now_us)
+        self.claims = Claims()
         self.scenario = DEFAULT
         self.committed = Ledger()
         self.election = DurableElection(**election)

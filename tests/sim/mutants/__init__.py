@@ -25,6 +25,7 @@ from tests.sim.mutants import (
     recovery,
     replication,
     snapshots,
+    strangers,
 )
 from tests.sim.mutants.mutant import Mutant, planted
 
@@ -44,6 +45,7 @@ FAMILIES = (
     downloads,
     asking,
     links,
+    strangers,
 )
 MUTANTS: Mapping[str, Mutant] = {mutant.name: mutant for family in FAMILIES for mutant in family.MUTANTS}
 

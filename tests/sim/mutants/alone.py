@@ -7,6 +7,7 @@ from collections.abc import Mapping
 ALONE: Mapping[str, str] = {
     "MonotonicEpoch": "vote_is_not_synced",
     "EpochIsDurableFirst": "vote_is_not_awaited",
+    "EpochsGrowWithinBudget": "epochs_have_no_budget",
     "OneVote": "votes_are_given_twice",
     "VotesAreForCandidates": "pre_vote_is_kept_as_a_vote",
     "SingleLeader": "answers_of_an_older_epoch_count",
@@ -27,10 +28,12 @@ ALONE: Mapping[str, str] = {
     "NewVoterHasCaughtUp": "nobody_waits_for_a_new_voter_to_catch_up",
     "RemovedLeaderResigns": "removed_leader_leads_on",
     "ChangeIsCommittedWhenTold": "a_change_is_told_when_it_is_appended",
+    "VotersCanBeDialed": "any_text_is_a_host",
     "LogMatching": "answers_of_an_older_epoch_count",
     "LeaderCompleteness": "votes_ignore_the_log",
     "CommittedIsNeverCut": "committed_records_are_cut",
     "AppendedEpochIsKnown": "batches_of_a_higher_epoch_are_appended",
+    "StrangersAddNothing": "records_of_any_leader_are_appended",
     "OneFetchInFlight": "two_fetches_in_flight",
     "BatchesFitAnswers": "lingering_fills_the_largest_batch",
     "OneBatchAStep": "backlog_is_appended_at_once",
@@ -68,6 +71,7 @@ ALONE: Mapping[str, str] = {
     "NodesStayUp": "snapshot_is_renamed_before_it_is_synced",
     "NoLastingProspective": "pre_vote_is_never_given_up",
     "NobodyWaitsForATrickle": "every_byte_is_a_sign_of_life",
+    "StrangersAreAskedSeldom": "answers_without_news_need_no_rest",
     "CalmQuorumCommits": "answers_that_arrive_are_thrown_away",
     "Healing": "prepared_appends_fill_the_buffer_for_good",
 }

@@ -3,7 +3,8 @@
 A world draws some of the kinds of its scenario and a pace of its own, so that worlds differ in more than their dice
 (swarm testing); then it decides again and again which harm is done next, until the faults are told to stop. Each
 decision has dice of its own, so that one can be left out and the others stay what they are. A node that is down
-starts again after a while, whatever made it go down.
+starts again after a while, whatever made it go down. What strangers do is a plan of its own, beside the other: a world
+in which there are none is what it would be without them.
 
 Source: FoundationDB's simulation; TigerBeetle's VOPR; swarm testing (Groce et al., ISSTA 2012).
 """
@@ -16,10 +17,12 @@ from typing import TYPE_CHECKING
 
 from pykraft.sim.faults.families import Family, acts_of, families_of
 from pykraft.sim.faults.harm import Harm
-from pykraft.sim.faults.kinds import KINDS
+from pykraft.sim.faults.kinds import KINDS, STRANGER
 from pykraft.sim.faults.membership import MembershipFaults
+from pykraft.sim.faults.plan import NUMBERS_PER_PLAN, Plan
 from pykraft.sim.faults.process import ProcessFaults
 from pykraft.sim.faults.snapshot import SnapshotFaults
+from pykraft.sim.faults.stranger import StrangerFaults
 from pykraft.sim.faults.wipe import WipeFaults
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from pykraft.sim.world import World
     from pykraft.types import VoterSet
 
+ORDINARY = tuple(kind for kind in KINDS if kind not in STRANGER)
 RETRY_US = 50_000
 """A node that may not start yet is tried again after that."""
 
@@ -38,28 +42,41 @@ RETRY_US = 50_000
 class Faults:
     """Does harm at random times, as long as `stop` was not called."""
 
-    def __init__(self, world: World, rng: Random) -> None:
+    def __init__(self, world: World, rng: Random, strangers: Random | None = None) -> None:
+        """``strangers`` are the dice of what strangers do: without them there are none."""
         self.done: list[tuple[int, str]] = []
         """Numbers and kinds of the decisions that did harm, or prepared it."""
         self._world = world
         self._harm = Harm(world, rng)
-        self._draws = Random(rng.random())
+        draws = Random(rng.random())
         self._restarts = Random(rng.random())
-        self._number = 0
         self._process = ProcessFaults(self._harm)
         self._membership = MembershipFaults(self._harm)
         self.snapshot = SnapshotFaults(self._harm)
         self.wipe = WipeFaults(self._harm)
+        self._stranger = StrangerFaults(self._harm)
         self._families: tuple[Family, ...] = (
             self._process,
             *families_of(self._harm),
             self.wipe,
             self._membership,
             self.snapshot,
+            self._stranger,
         )
         self._kinds = _swarm(world, rng)
-        self._acts = acts_of(self._families)
-        self._period_us_max = rng.choice(self._harm.pace.period_us_max)
+        period_us_max = rng.choice(self._harm.pace.period_us_max)
+        plan = partial(Plan, self._harm, acts_of(self._families), done=self.done)
+        self._plans = [plan(self._kinds, draws=draws, period_us_max=period_us_max, use_dice=self._use_dice)]
+        if strangers is not None and strangers.random() < self._harm.pace.stranger_probability:
+            self._plans.append(
+                plan(
+                    _swarm(world, strangers, STRANGER),
+                    draws=Random(strangers.random()),
+                    period_us_max=strangers.choice(self._harm.pace.stranger_us_max),
+                    use_dice=self._stranger.use_dice,
+                    first_number=NUMBERS_PER_PLAN,
+                )
+            )
         for node in world.nodes.values():
             self.joined(node)
 
@@ -97,7 +114,8 @@ class Faults:
 
     def begin(self) -> None:
         """Plan the first one."""
-        self._plan()
+        for plan in self._plans:
+            plan.go_on()
 
     def stop(self) -> None:
         """No more harm: links heal, disks and clocks work, nodes that are down start."""
@@ -137,33 +155,13 @@ class Faults:
     def _torn(self, node: Node) -> None:
         self._harm.happened("torn write", node, role=node.last_role)
 
-    def _plan(self) -> None:
-        pace = self._harm.pace
-        if not self._kinds or (pace.only is not None and self._number > max(pace.only, default=-1)):
-            return
-        delay_us = self._draws.randint(pace.period_us_min, self._period_us_max)
-        self._harm.later(delay_us if self._is_next else round(delay_us * (1 - pace.skip)), self._turn)
-
-    @property
-    def _is_next(self) -> bool:
-        """Whether the next decision is carried out."""
-        only = self._harm.pace.only
-        return only is None or self._number in only
-
-    def _turn(self) -> None:
-        (kind,) = self._draws.choices(list(self._kinds), list(self._kinds.values()))
-        self._harm.rng = Random(self._draws.random())
-        if self._is_next:
-            self.done.append((self._number, kind))  # before it: what it breaks at once, it has done
-            if not self._acts[kind]():
-                self.done.pop()
-        self._number += 1
-        self._plan()
+    def _use_dice(self, rng: Random) -> None:
+        self._harm.rng = rng
 
 
-def _swarm(world: World, rng: Random) -> dict[str, float]:
+def _swarm(world: World, rng: Random, kinds: Collection[str] = ORDINARY) -> dict[str, float]:
     """The kinds of this world and their weights; each has dice of its own. Whatever is cut heals now and then."""
-    weights = {kind: world.scenario.faults.get(kind, 0) for kind in KINDS}
+    weights = {kind: world.scenario.faults.get(kind, 0) for kind in kinds}
     dice = rng.random()
     probability = world.scenario.pace.kind_probability
     possible = {kind: weight for kind, weight in weights.items() if weight > 0}

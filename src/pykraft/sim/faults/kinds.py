@@ -56,7 +56,28 @@ MEMBERSHIP: Final = (
     "moved voter",
     "upgrade",
 )
-KINDS: Final = (*PROCESS, *CLOCK, *VERSION, *SNAPSHOT, *LOUD_DISK, *SILENT_DISK, *RESTORED, *NETWORK, *MEMBERSHIP)
+STRANGER: Final = (
+    "far epoch",
+    "rising epochs",
+    "false leader",
+    "false voter",
+    "forged fetch",
+    "forged endpoint",
+    "abandoned fetch",
+)
+"""Drawn apart from the others, see `pykraft.sim.faults.faults`."""
+KINDS: Final = (
+    *PROCESS,
+    *CLOCK,
+    *VERSION,
+    *SNAPSHOT,
+    *LOUD_DISK,
+    *SILENT_DISK,
+    *RESTORED,
+    *NETWORK,
+    *MEMBERSHIP,
+    *STRANGER,
+)
 CONSEQUENCES: Final = (
     "torn write",
     "snapshot taken",

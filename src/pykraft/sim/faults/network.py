@@ -213,7 +213,9 @@ class NetworkFaults:
         def snag(end: End, frame: bytes) -> bool:
             if not end.is_dialed or end.peer is None or not frame.startswith(_FETCH_BYTES):
                 return False
-            sender, leader = self._nodes[end.station.node_id], self._nodes[end.peer.station.node_id]
+            sender, leader = self._nodes.get(end.station.node_id), self._nodes.get(end.peer.station.node_id)
+            if sender is None or leader is None:
+                return False  # one of them is no node
             if sender.host is None or leader.host is None or leader.host.role != "leader":
                 return False
             end.is_held, epoch = True, sender.host.epoch

@@ -23,7 +23,11 @@ from pykraft.sim.invariants.durable import PersistedIsDurable
 from pykraft.sim.invariants.durable_stays import AcknowledgedSurvivesRestart
 from pykraft.sim.invariants.elected import LeaderHasItsVotes
 from pykraft.sim.invariants.emptied import EmptiedReturnsWhole
+from pykraft.sim.invariants.endpoints import VotersCanBeDialed
+from pykraft.sim.invariants.epoch_growth import EpochsGrowWithinBudget
 from pykraft.sim.invariants.fetch_durable import FetchIsDurableFirst
+from pykraft.sim.invariants.foreign_rate import StrangersAreAskedSeldom
+from pykraft.sim.invariants.foreign_records import StrangersAddNothing
 from pykraft.sim.invariants.healing import Healing
 from pykraft.sim.invariants.high_watermark import MonotonicHighWatermark
 from pykraft.sim.invariants.in_order import DeliveredOnceInOrder
@@ -76,6 +80,7 @@ ALL: tuple[type[Invariant], ...] = (
     # elections
     MonotonicEpoch,
     EpochIsDurableFirst,
+    EpochsGrowWithinBudget,
     OneVote,
     VotesAreForCandidates,
     SingleLeader,
@@ -97,11 +102,13 @@ ALL: tuple[type[Invariant], ...] = (
     NewVoterHasCaughtUp,
     RemovedLeaderResigns,
     ChangeIsCommittedWhenTold,
+    VotersCanBeDialed,
     # logs
     LogMatching,
     LeaderCompleteness,
     CommittedIsNeverCut,
     AppendedEpochIsKnown,
+    StrangersAddNothing,
     OneFetchInFlight,
     BatchesFitAnswers,
     OneBatchAStep,
@@ -143,6 +150,7 @@ ALL: tuple[type[Invariant], ...] = (
     NobodyIsBlamed,
     NoLastingProspective,
     NobodyWaitsForATrickle,
+    StrangersAreAskedSeldom,
     CalmQuorumCommits,
     Healing,
 )

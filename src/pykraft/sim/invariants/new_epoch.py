@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class EpochBeginsWithCandidate(Invariant):
-    """Whoever is the first to be in an epoch is a candidate in it, or led the epoch before and resigned."""
+    """Whoever is the first to be in an epoch is a candidate in it, or led the epoch before, or a stranger named it."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -31,5 +31,6 @@ class EpochBeginsWithCandidate(Invariant):
             return
         self._highest = now.epoch
         has_resigned = was.role == "resigned" and now.epoch == was.epoch + 1
-        if now.role not in {"candidate", "leader"} and not has_resigned:
+        is_claimed = now.epoch in self.world.claims.epochs
+        if now.role not in {"candidate", "leader"} and not has_resigned and not is_claimed:
             raise self.violated(f"node {node.node_id} opened epoch {now.epoch} as {now.role}, it was {was.role} before")

@@ -30,7 +30,9 @@ class VotesAreForCandidates(Invariant):
         if now.role in {"candidate", "leader"}:
             self._candidates.add((now.epoch, int(node.node_id)))
         voted_id = now.disk.voted_id
-        if voted_id is None or was.disk == now.disk or (now.disk.epoch, voted_id) in self._candidates:
+        if voted_id is None or was.disk == now.disk:
+            return
+        if (now.disk.epoch, voted_id) in self._candidates | self.world.claims.candidates:
             return
         seen = f"node {node.node_id} keeps a vote for {voted_id} in epoch {now.disk.epoch}"
         raise self.violated(f"{seen}, who was no candidate then")

@@ -1,0 +1,34 @@
+"""What strangers have claimed in a world: epochs, candidates, leaders and records that no replica stands for.
+
+Oracles that ask where an epoch or a vote comes from ask here, too. Invariant: an epoch that a stranger claims to lead
+is far above every epoch of a replica, so that no replica is ever a candidate in it.
+
+Source: ours; docs/trust.md says what whoever reaches the port can do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+STRANGER_ID: Final = 999
+"""Node id, and port, of somebody who is no replica."""
+
+
+@dataclass(slots=True)
+class Claims:
+    """Of one world."""
+
+    epochs: set[int] = field(default_factory=set)
+    """Epochs that a stranger named, also those that nobody believed."""
+    candidates: set[tuple[int, int]] = field(default_factory=set)
+    """Epochs in which a stranger asked for votes, and the id that it gave."""
+    batches: set[tuple[int, int]] = field(default_factory=set)
+    """Base offset and CRC of batches that a stranger sent; no replica may append one."""
+    is_posing: bool = False
+    """True while a stranger answers Fetches under a voter's id: nobody can tell it from that voter."""
+
+    @property
+    def is_any(self) -> bool:
+        """True once a stranger has spoken at all."""
+        return bool(self.epochs)

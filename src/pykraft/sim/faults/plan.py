@@ -1,0 +1,68 @@
+"""When which harm is done: one row of decisions after the other, each with dice of its own.
+
+Owns the numbers of the decisions: a run can be repeated with some of them only (`Pace.only`), and those are what they
+were, since the dice of one do not depend on the others. Several plans of a world have numbers of their own.
+
+Source: delta debugging (Zeller and Hildebrandt, 2002), which leaves decisions out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+
+from pykraft.sim.faults.harm import Act, Harm
+
+NUMBERS_PER_PLAN = 1_000_000
+
+
+class Plan:
+    """One row of decisions: the kinds that it draws from with their weights, and what to call for each."""
+
+    def __init__(
+        self,
+        harm: Harm,
+        acts: Mapping[str, Act],
+        kinds: Mapping[str, float],
+        *,
+        draws: Random,
+        period_us_max: int,
+        done: list[tuple[int, str]],
+        use_dice: Callable[[Random], None],
+        first_number: int = 0,
+    ) -> None:
+        """``done`` is told of what was carried out; ``use_dice`` is given the dice of each decision before it."""
+        self._harm = harm
+        self._acts = acts
+        self._kinds = kinds
+        self._draws = draws
+        self._period_us_max = period_us_max
+        self._done = done
+        self._use_dice = use_dice
+        self._number = first_number
+        only = harm.pace.only
+        numbers = range(first_number, first_number + NUMBERS_PER_PLAN)
+        self._only = None if only is None else frozenset(number for number in only if number in numbers)
+
+    def go_on(self) -> None:
+        """Plan the next decision."""
+        pace = self._harm.pace
+        if not self._kinds or (self._only is not None and self._number > max(self._only, default=-1)):
+            return
+        delay_us = self._draws.randint(pace.period_us_min, self._period_us_max)
+        self._harm.later(delay_us if self._is_next else round(delay_us * (1 - pace.skip)), self._turn)
+
+    @property
+    def _is_next(self) -> bool:
+        """Whether the next decision is carried out."""
+        return self._only is None or self._number in self._only
+
+    def _turn(self) -> None:
+        (kind,) = self._draws.choices(list(self._kinds), list(self._kinds.values()))
+        self._use_dice(Random(self._draws.random()))
+        if self._is_next:
+            self._done.append((self._number, kind))  # before it: what it breaks at once, it has done
+            if not self._acts[kind]():
+                self._done.pop()
+        self._number += 1
+        self.go_on()

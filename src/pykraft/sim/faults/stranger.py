@@ -1,0 +1,308 @@
+"""Somebody with the port who is no voter, or one that lies under a voter's id.
+
+It names epochs that end elections for good, raises the epoch again and again, calls itself a leader and answers
+Fetches as none does, acknowledges in the name of others, and names endpoints that are none.
+
+What follows from a protocol without authentication it does not do, since it would break what must hold (docs/trust.md).
+What a false leader answers is in `pykraft.sim.faults.false_leader`. Observers are not spoken to: one that is in a later
+epoch than the voters cannot ask for an election. A replica never is a candidate in the epoch of a false leader, which
+is far above its own.
+
+Source: ours; KIP-595, KIP-853; ADR 028, ADR 029.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from pykraft.core.epoch_budget import EPOCHS_PER_DAY
+from pykraft.core.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    FetchSnapshotRequest,
+    Request,
+    UpdateVoterRequest,
+    VoteRequest,
+)
+from pykraft.sim.claims import STRANGER_ID
+from pykraft.sim.faults.false_leader import FalseLeader
+from pykraft.sim.settings import LISTENER
+from pykraft.sim.stranger import STRANGER_LISTENERS, Stranger
+from pykraft.types import (
+    EPOCH_MAX,
+    KRAFT_VERSIONS,
+    Endpoint,
+    Epoch,
+    Listeners,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    ReplicaKey,
+    Uuid,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pykraft.sim.faults.harm import Act, Harm
+    from pykraft.sim.node import Node
+
+JUMP: Final = 1_000
+"""A false leader is at least so many epochs ahead: nobody gets there by elections."""
+CLAIMS_AHEAD: Final = 100 * JUMP
+"""What was claimed beyond that is far from everything that is claimed next."""
+RISES_MAX: Final = 30
+RISE_US_MAX: Final = 200_000
+FORGED_FETCHES: Final = 4
+FORGED_FETCH_US: Final = 30_000
+ABANDONED_US: Final = 20_000
+WAIT_MS: Final = 2**31 - 1
+
+
+class StrangerFaults:
+    """One table of kinds; its dice are its own, so that the other families keep theirs."""
+
+    def __init__(self, harm: Harm) -> None:
+        self._harm = harm
+        self.rng = Random(0)
+        """Dice of the present decision."""
+        self._stranger: Stranger | None = None
+        self._leader = FalseLeader(harm.world)
+        self._claim = 0
+        self.kinds: dict[str, Act] = {
+            "far epoch": self._name_far_epoch,
+            "rising epochs": self._raise_epochs,
+            "false leader": self._lead,
+            "false voter": self._lead_as_voter,
+            "forged fetch": self._forge_fetches,
+            "forged endpoint": self._forge_endpoint,
+            "abandoned fetch": self._abandon_fetch,
+        }
+
+    def use_dice(self, rng: Random) -> None:
+        """For the decision that comes now."""
+        self.rng = rng
+
+    def stop(self) -> None:
+        """The stranger goes, and answers nobody any more."""
+        if self._stranger is not None:
+            self._stranger.leave()
+            self._stranger = None
+        self._harm.world.claims.is_posing = False
+
+    def _name_far_epoch(self) -> bool:
+        """Of any request, in any name: the last epochs that there are, and those around a day's budget."""
+        near = self._fresh_epoch()
+        epochs = (EPOCH_MAX, EPOCH_MAX - 1, 2**30, near + EPOCHS_PER_DAY, near + EPOCHS_PER_DAY - 2 * JUMP)
+        epoch = min(Epoch(self.rng.choice(epochs)), EPOCH_MAX)
+        sender = self._sender()
+        message: Callable[[Node], Request] = self.rng.choice(
+            (
+                lambda node: self._vote(node, sender, epoch, pre_vote=True),
+                lambda node: self._vote(node, sender, epoch, pre_vote=False),
+                lambda _: self._begin(epoch, NodeId(STRANGER_ID)),
+                lambda _: self._end(epoch, NodeId(STRANGER_ID)),
+                lambda node: self._fetch(node, sender, epoch),
+                lambda node: self._fetch_snapshot(node, sender, epoch),
+            )
+        )
+        return self._tell_some("far epoch", message, f"is told of epoch {epoch} by {sender.id}")
+
+    def _raise_epochs(self) -> bool:
+        """Votes of a candidate with a long log that never wins, each in an epoch above all before."""
+        sender, rng = self._sender(), self.rng
+        if self._harm.awake_node() is None:
+            return False
+        self._harm.happened("rising epochs")
+        self._harm.note(None, f"a stranger campaigns as {sender.id} again and again")
+        self._rise(sender, rng, rng.randint(1, RISES_MAX), rng.randint(1, RISE_US_MAX))
+        return True
+
+    def _rise(self, sender: ReplicaKey, rng: Random, rises: int, period_us: int) -> None:
+        # A vote for a voter is given again when that one really asks, with a shorter log: nobody forges that here.
+        epoch = Epoch(self._highest_epoch() + 1) if sender.id == STRANGER_ID else self._fresh_epoch()
+        for node in self._harm.world.voters():
+            if rng.random() < 0.7:
+                self._present.ask(node, self._vote(node, sender, epoch, pre_vote=rng.random() < 0.3))
+        if rises:
+            self._harm.later(period_us, lambda: self._rise(sender, rng, rises - 1, period_us))
+
+    def _lead(self) -> bool:
+        """In the name of nobody; it may lie as long as the harm lasts, since nobody follows it for long."""
+        return self._claim_to_lead("false leader", NodeId(STRANGER_ID))
+
+    def _lead_as_voter(self) -> bool:
+        """In the name of a voter, and for a while: its followers cannot know."""
+        voters = self._harm.world.members.committed.ids
+        if not voters or not self._claim_to_lead("false voter", NodeId(self.rng.choice(voters))):
+            return False
+        self._harm.world.claims.is_posing = True
+        claim = self._claim
+        self._harm.later(self._duration_us(), lambda: self._go(claim))
+        return True
+
+    def _go(self, claim: int) -> None:
+        if claim == self._claim and self._stranger is not None:
+            self.stop()
+
+    def _claim_to_lead(self, kind: str, leader_id: NodeId) -> bool:
+        epoch = self._fresh_epoch()
+        if not self._tell_some(
+            kind, lambda _: self._begin(epoch, leader_id), f"is told that {leader_id} leads epoch {epoch}"
+        ):
+            return False
+        self._harm.world.claims.is_posing = False
+        self._claim += 1
+        manners = self._leader.claims(epoch, leader_id, self.rng)
+        self._harm.note(None, f"a stranger answers Fetches with {', '.join(manners)}")
+        return True
+
+    def _forge_fetches(self) -> bool:
+        """In the name of a follower, with another directory id than its own: the leader may not count it."""
+        leader, world = self._harm.world.newest_leader(), self._harm.world
+        if leader is None or leader.host.kraft_version < 1 or leader.host.raft is None:
+            return False
+        others = [voter_id for voter_id in leader.host.voters.ids if voter_id != leader.node_id]
+        if not others:
+            return False
+        key = ReplicaKey(NodeId(self.rng.choice(others)), Uuid(self.rng.randbytes(16)))
+        node = world.nodes[leader.node_id]
+        self._harm.happened("forged fetch", node)
+        self._harm.note(node, f"is sent Fetches in the name of {key.id}, with another directory id")
+        self._fetch_on(node, key, FORGED_FETCHES)
+        return True
+
+    def _fetch_on(self, node: Node, key: ReplicaKey, fetches: int) -> None:
+        """Each claims to hold all that the leader has by then."""
+        if node.host is not None and node.host.raft is not None and fetches:
+            end = node.host.raft.log.end
+            self._present.ask(node, self._fetch(node, key, node.host.epoch, at=end))
+            self._harm.later(FORGED_FETCH_US, lambda: self._fetch_on(node, key, fetches - 1))
+
+    def _forge_endpoint(self) -> bool:
+        """A voter is said to be at a host that is none: in UpdateRaftVoter, or as a leader that nobody can dial."""
+        leader = self._harm.world.newest_leader()
+        if leader is None:
+            return False
+        node = self._harm.world.nodes[leader.node_id]
+        voter = self.rng.choice(leader.host.voters.voters)
+        port = self.rng.choice((int(voter.key.id), STRANGER_ID))
+        nowhere = Listeners(((LISTENER, Endpoint(f"node\0{voter.key.id}", port)),))
+        self._harm.world.claims.epochs.add(leader.host.epoch)
+        if self.rng.random() < 0.5:
+            message: Request = UpdateVoterRequest(
+                epoch=Epoch(leader.host.epoch), voter=voter.key, listeners=nowhere, kraft_version=KRAFT_VERSIONS
+            )
+            self._harm.happened("forged endpoint", node)
+            self._harm.note(node, f"is told that {voter.key.id} is at a host that is none")
+            self._present.ask(node, message)
+            return True
+        epoch = self._fresh_epoch()
+        return self._tell_some(
+            "forged endpoint",
+            lambda _: self._begin(epoch, NodeId(STRANGER_ID), nowhere),
+            f"is told of a leader of epoch {epoch} at a host that is none",
+        )
+
+    def _abandon_fetch(self) -> bool:
+        """An observer asks the leader to wait for as long as can be said, and goes."""
+        leader = self._harm.world.newest_leader()
+        if leader is None or leader.host.raft is None:
+            return False
+        node = self._harm.world.nodes[leader.node_id]
+        self._harm.happened("abandoned fetch", node)
+        self._harm.note(node, "is asked to wait by observers that go")
+        epoch, end = leader.host.epoch, leader.host.raft.log.end
+        self._harm.world.claims.epochs.add(epoch)
+        for _ in range(self.rng.randint(1, 20)):
+            key = ReplicaKey(NodeId(self.rng.randrange(1_000, 2**31)), Uuid(self.rng.randbytes(16)))
+            stranger = self._present
+            connection = stranger.ask(node, self._fetch(node, key, epoch, at=end, wait_ms=WAIT_MS))
+            self._harm.later(ABANDONED_US, partial(stranger.hang_up, connection))
+        return True
+
+    def _tell_some(self, kind: str, message: Callable[[Node], Request], text: str) -> bool:
+        """Send this to some of the nodes."""
+        awake = [node for node in self._harm.world.voters() if node.process is not None]
+        if not awake:
+            return False
+        told = self.rng.sample(awake, self.rng.randint(1, len(awake)))
+        self._harm.happened(kind, *told)
+        for node in told:
+            self._harm.note(node, text)
+            self._present.ask(node, message(node))
+        return True
+
+    @property
+    def _present(self) -> Stranger:
+        """The stranger, which comes when it is needed."""
+        if self._stranger is None:
+            self._stranger = Stranger(self._harm.world, self._leader.answer)
+        return self._stranger
+
+    def _sender(self) -> ReplicaKey:
+        """Nobody that is known, or a voter."""
+        voters = self._harm.world.members.committed.voters
+        if self.rng.random() < 0.5 or not voters:
+            return ReplicaKey(NodeId(STRANGER_ID), Uuid(self.rng.randbytes(16)))
+        return self.rng.choice(voters).key
+
+    def _highest_epoch(self) -> int:
+        """Of all that any replica has reached, and of all that a stranger claims and somebody may still adopt."""
+        world = self._harm.world
+        reached = [world.durable_election(node).epoch for node in world.nodes.values()]
+        reached += [host.epoch for host in world.hosts()]
+        return max(reached, default=0)
+
+    def _fresh_epoch(self) -> Epoch:
+        """One that no replica can be a candidate in."""
+        highest = self._highest_epoch()
+        claimed = [epoch for epoch in self._harm.world.claims.epochs if epoch <= highest + CLAIMS_AHEAD]
+        return Epoch(max(highest, *claimed, 0) + JUMP + self.rng.randrange(JUMP))
+
+    def _vote(self, node: Node, candidate: ReplicaKey, epoch: Epoch, *, pre_vote: bool) -> VoteRequest:
+        claims = self._harm.world.claims
+        claims.epochs.add(epoch)
+        claims.candidates.add((epoch, int(candidate.id)))
+        last = OffsetAndEpoch(Offset(10**9), Epoch(max(epoch - 1, 0)))
+        return VoteRequest(epoch=epoch, candidate=candidate, voter=node.key, last=last, pre_vote=pre_vote)
+
+    def _begin(
+        self, epoch: Epoch, leader_id: NodeId, listeners: Listeners = STRANGER_LISTENERS
+    ) -> BeginQuorumEpochRequest:
+        self._harm.world.claims.epochs.add(epoch)
+        return BeginQuorumEpochRequest(epoch=epoch, leader_id=leader_id, voter=None, listeners=listeners)
+
+    def _end(self, epoch: Epoch, leader_id: NodeId) -> EndQuorumEpochRequest:
+        self._harm.world.claims.epochs.add(epoch)
+        return EndQuorumEpochRequest(epoch=epoch, leader_id=leader_id, successors=(), listeners=STRANGER_LISTENERS)
+
+    def _fetch(
+        self, node: Node, key: ReplicaKey, epoch: Epoch, *, at: OffsetAndEpoch | None = None, wait_ms: int = 0
+    ) -> FetchRequest:
+        del node
+        self._harm.world.claims.epochs.add(epoch)
+        place = at or OffsetAndEpoch(Offset(0), Epoch(0))
+        return FetchRequest(
+            replica=key,
+            epoch=epoch,
+            fetch_offset=place.offset,
+            last_fetched_epoch=place.epoch,
+            wait_ms_max=wait_ms,
+            size_bytes_max=2**31 - 1,
+            high_watermark=None,
+        )
+
+    def _fetch_snapshot(self, node: Node, key: ReplicaKey, epoch: Epoch) -> FetchSnapshotRequest:
+        del node
+        self._harm.world.claims.epochs.add(epoch)
+        snapshot_id = OffsetAndEpoch(Offset(1), Epoch(1))
+        return FetchSnapshotRequest(
+            replica=key, epoch=epoch, snapshot_id=snapshot_id, position=0, size_bytes_max=2**31 - 1
+        )
+
+    def _duration_us(self) -> int:
+        return self.rng.randint(1, max(1, self.rng.choice(self._harm.pace.network_us_max)))

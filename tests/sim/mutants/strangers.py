@@ -1,0 +1,76 @@
+"""Bugs of trust: what somebody who reaches the port says is believed (ADR 028, ADR 029, ADR 032; docs/trust.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pykraft.core.epoch_budget import EpochBudget
+from pykraft.core.on import fetch_response, vote
+from pykraft.core.on.following import check_consistent
+from pykraft.core.replica import Replica
+from pykraft.errors import ProtocolError
+from pykraft.types import Endpoint, Epoch, NodeId
+from tests.sim.mutants.mutant import Mutant
+from tests.sim.mutants.patch import Patch
+
+
+def epochs_have_no_budget(patch: Patch) -> None:
+    """A request may raise the epoch as far as it likes, up to the last one that there is."""
+    patch.setattr(EpochBudget, "spend", lambda budget, epochs, now_ms: True)
+
+
+def leaders_may_say_anything(patch: Patch) -> None:
+    """Whoever leads is believed when it wants committed records cut, and when it contradicts what it said before."""
+    patch.setattr(fetch_response, "contradiction_in", lambda *_: None)
+
+
+def answers_without_news_need_no_rest(patch: Patch) -> None:
+    """A leader that answers at once, and with nothing, is asked again at once."""
+    patch.setattr(fetch_response, "EMPTY_ANSWERS_MAX", 2**31)
+
+
+def records_of_any_leader_are_appended(patch: Patch) -> None:
+    """A follower appends the records of an answer, whomever it names as the leader of the epoch."""
+
+    def check(replica: Replica, epoch: Epoch, leader_id: NodeId | None) -> None:
+        try:
+            check_consistent(replica, epoch, leader_id)
+        except ProtocolError as error:
+            if not str(error).endswith("as well"):
+                raise
+
+    patch.everywhere(check_consistent, check)
+    patch.setattr(fetch_response, "_check_sender", lambda *_: None)
+
+
+def any_text_is_a_host(patch: Patch) -> None:
+    """Where a voter says that it is, is written into the log as it is."""
+    patch.setattr(Endpoint, "can_be_dialed", True)
+
+
+def votes_for_somebody_who_is_called_the_leader_are_lost(patch: Patch) -> None:
+    """A candidate takes nothing from an answer that names it as the leader of its epoch, not even the vote."""
+
+    def campaigns(replica: Any) -> bool:
+        del replica
+        return False
+
+    patch.setattr(vote, "_campaigns", campaigns)
+
+
+def _bug(plant: Any, source: str, scenario: str = "strangers") -> Mutant:
+    return Mutant(plant=plant, source=source, scenario=scenario)
+
+
+MUTANTS = (
+    _bug(epochs_have_no_budget, "Kafka's QuorumState (any epoch is adopted); ours until ADR 029"),
+    _bug(leaders_may_say_anything, "Kafka's KafkaRaftClient (throws an exception, or believes); ours until ADR 028"),
+    _bug(answers_without_news_need_no_rest, "Kafka's RequestManager (backs off from failures only)", "false_leaders"),
+    _bug(
+        records_of_any_leader_are_appended,
+        "ours until sequences were compared with Kafka's",
+        "false_leaders",
+    ),
+    _bug(any_text_is_a_host, "Kafka's UpdateVoterHandler; ours until endpoints were checked"),
+    _bug(votes_for_somebody_who_is_called_the_leader_are_lost, "ours until ADR 032", "false_leaders"),
+)
