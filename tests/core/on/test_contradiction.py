@@ -116,6 +116,15 @@ def test_a_leader_that_removes_itself_leads_until_that_is_committed() -> None:
     assert "is given up" in only(answer(made, fetched(leader_id=7), peer_id=7), Report).text
 
 
+def test_a_leader_that_parts_below_the_log_start_is_given_up_and_nothing_is_cut() -> None:
+    made = replica(follower())
+    made.log.start_offset = Offset(4)
+    made.log.commit_to(Offset(4))
+    found = answer(made, fetched(diverging=(2, 1)))
+    assert "it wants the log cut to 2, but everything below 4 is committed" in only(found, Report).text
+    assert (made.log.end_offset, made.has_given_up_leader) == (10, True)
+
+
 def test_who_knows_no_voters_follows_anybody() -> None:
     made = stranger(VoterSet())
     made.membership = Membership(VoterSet())

@@ -114,14 +114,15 @@ def _truncation_point(replica: Replica, diverging: OffsetAndEpoch, batch_start: 
     point = log.truncation_point(diverging)
     if point == diverging.offset and batch_start is not None:  # other points are where an epoch of this log ends
         point = batch_start
-    end_offset = max(point, log.start_offset)
-    if diverging.offset < 0 or diverging.epoch < 0 or end_offset == log.end_offset:
+    if diverging.offset < 0 or diverging.epoch < 0 or max(point, log.start_offset) == log.end_offset:
         raise ProtocolError(f"the diverging answer {diverging} leaves nothing to cut from {log.end}")
-    return end_offset
+    return point
 
 
-def _truncate(replica: Replica, end_offset: Offset) -> None:
+def _truncate(replica: Replica, point: Offset) -> None:
+    """Cut the log there, or at its start when it begins later, which only quarantine lets a leader ask for."""
     log = replica.log
+    end_offset = max(point, log.start_offset)
     if replica.log.quarantine is not None:  # whatever it lost, it promises none of it: the leader's log counts
         lose_from(replica, end_offset)
         replica.log.quarantine = replace(replica.log.quarantine, is_cut=False)
