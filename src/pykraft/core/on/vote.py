@@ -125,8 +125,8 @@ def on_vote_response(replica: Replica, event: ResponseReceived, message: VoteRes
     Source: KIP-595 §Vote, KIP-996; KafkaRaftClient.handleVoteResponse.
     """
     if message.leader_id == replica.local.id and message.epoch == replica.epoch and _campaigns(replica):
-        # This voter believes somebody who said that we lead the epoch, and our own state says that we do not. It fetches
-        # from nobody, so its answer counts; without it neither of the two might ever be elected again (ADR 032).
+        # This voter was told that we lead the epoch, and our own state says that we do not. It fetches from nobody, so
+        # its answer counts; without it neither of the two might ever be elected again (ADR 032).
         message = replace(message, leader_id=None, listeners=NO_LISTENERS)
     if not settle_answer(replica, event.peer_id, message, now):
         return
