@@ -23,12 +23,35 @@ DEVIATIONS: Final = (
         "Fetches are those from ANY",
         "Kafka takes a voter at random; ADR 021",
     ),
-    ("records in the answer that first names the leader", "they are not sent", "Kafka appends them; not decided yet"),
-    ("records from a voter that does not lead", "they are not sent", "Kafka appends them; not decided yet"),
+    (
+        "records in the answer that first names the leader",
+        "they are not sent",
+        "Kafka appends them; ADR 031: ours fetches them from that leader",
+    ),
+    (
+        "records from a voter that does not lead",
+        "they are not sent",
+        "Kafka appends them; ADR 028 and spec 10 §3: the answer costs the connection",
+    ),
     (
         "a sound batch before a corrupt one",
         "an answer with a corrupt batch has one",
-        "Kafka appends neither; not decided yet",
+        "Kafka appends neither; ADR 031: ours appends the sound one",
+    ),
+    (
+        "where the log ends after a cut inside a batch",
+        "Kafka's Fetch counts as far as its file goes, and both are killed next",
+        "ADR 023: Kafka's memory says more than its file holds",
+    ),
+    (
+        "a cut inside a batch that begins below the high watermark",
+        "it is not played",
+        "ADR 023 and 028: ours would lose what is committed, so it gives the leader up",
+    ),
+    (
+        "Votes of a node that starts as a candidate with a short election timeout",
+        "they are refused before a look (World._answer_old)",
+        "ADR 006: ours goes on to pre-votes at once; Kafka's wait behind the Votes until those are answered",
     ),
     ("a leader that agreed with the log, and then diverges", "it is not played", "ADR 028: ours gives it up"),
     ("a pre-vote that is denied after EndQuorumEpoch", "it is granted", "ADR 014: ours asks again"),

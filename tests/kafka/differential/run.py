@@ -1,9 +1,9 @@
 """Plays a sequence to both nodes and compares after each step.
 
-A sequence is decided by its seed: the log that both begin with, and every step. After a step both nodes are looked at
-until they look the same; they get some time for that, and what still differs then is a finding. At the end both are
-killed, start with a short election timeout, and campaign. Kafka's node may end at a message at which ours only closes a
-connection (ADR 002); then the sequence is over.
+A seed decides a sequence: the log that both begin with, and every step. After a step the player looks at both nodes
+until they look the same; what still differs after a minute is a finding. At the end it kills both, starts them with a
+short election timeout, and they campaign. Kafka's node may end at a message at which ours only closes a connection
+(ADR 002); then the sequence is over. A sequence can also be played again from its steps, so that it can be shortened.
 
 Invariant: a node of ours that ends is a finding, always.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from pykraft.errors import ProtocolError
 from pykraft.local.child import Children
-from pykraft.local.cluster import server_command
+from pykraft.local.cluster import SOURCES, server_command
 from pykraft.local.kafka.java import Kafka, Main
 from pykraft.local.voters import PARTITION
 from pykraft.log.paths import LOG, segment_file
@@ -32,12 +32,17 @@ from tests.kafka.differential.deviations import alike, plain
 from tests.kafka.differential.steps import TIMESTAMP_MS, Answer, Request, Restart, Situation, Step, next_step
 from tests.kafka.differential.world import LONG_MS, NODE, PAUSE, PEERS, SHORT_MS, Look, World
 
-SETTLE_TIMEOUT_S: Final = 20.0
-"""How long both may take until they look the same, on a busy machine too."""
+SETTLE_TIMEOUT_S: Final = 60.0
+"""How long both may take until they look the same, on a busy machine too; less where a finding is only repeated."""
 STEP_LENGTH: Final = 700
 STABLE_S: Final = 0.5
 """How long they must look the same: several times the back-off of an election, so that nothing is about to happen."""
+QUIET_S: Final = 0.15
+"""How long is enough where both already wait for the answer to a Fetch that they sent since the step."""
+SAME: Final = "fetches from the leader"
 LOOK_INTERVAL_S: Final = 0.03
+LAST: Final = Restart(is_kill=True, expires=True)
+"""The end of a sequence."""
 DIRECTORY_ID: Final = Uuid(b"the node's own..")
 LOAD: Final = ("--throughput", "1", "--record-size", "64", "--replica-directory-id", uuid_text(DIRECTORY_ID))
 
@@ -52,19 +57,42 @@ class Finding:
 
     seed: int
     number: int
+    """Of the step in the whole sequence of the seed."""
     steps: Sequence[Step]
+    """All that were played; fewer than ``number`` once the sequence is shortened."""
     differences: Sequence[str]
+    looks: Sequence[Any] = ()
+    """What Kafka and pykraft looked like."""
 
     def __str__(self) -> str:
         told = [f"seed {self.seed}, step {self.number}: Kafka and pykraft differ"]
         told += [f"  {line}" for line in self.differences]
-        told += ["the last steps:", *(f"  {step}"[:STEP_LENGTH] for step in self.steps[-4:])]
+        told += ["Kafka and pykraft, in full:", *(f"  {look}" for look in self.looks)]
+        told += [f"the shortest sequence found, {len(self.steps)} steps:"]
+        told += [f"  {number} {step}"[:STEP_LENGTH] for number, step in enumerate(self.steps, start=1)]
         told += [f"again: python -m tests.kafka.differential --seeds {self.seed}:{self.seed + 1} --steps {self.number}"]
         return "\n".join(told)
 
+    @property
+    def places(self) -> frozenset[str]:
+        """Where they differ, without the values."""
+        return frozenset(line.partition(": Kafka ")[0] for line in self.differences)
 
-def play(kafka: Kafka, folder: Path, *, seed: int, steps_count: int) -> Finding | None:
-    """One sequence; what differed first. Errors: KafkaEndedError, when that is why it is over."""
+
+def play(
+    kafka: Kafka,
+    folder: Path,
+    *,
+    seed: int,
+    steps_count: int,
+    steps: Sequence[Step] | None = None,
+    sources: Path = SOURCES,
+    settle_timeout_s: float = SETTLE_TIMEOUT_S,
+) -> Finding | None:
+    """One sequence; what differed first. ``steps`` are played instead of those that the seed makes.
+
+    Errors: KafkaEndedError, when that is why it is over.
+    """
     dice = Random(seed)
     with Children() as children:
 
@@ -75,9 +103,10 @@ def play(kafka: Kafka, folder: Path, *, seed: int, steps_count: int) -> Finding 
             return server_command(config, *LOAD)
 
         worlds = [
-            World("Kafka", children, folder / "kafka", of_kafka),
-            World("pykraft", children, folder / "pykraft", of_ours),
+            World("Kafka", children, folder / "kafka", of_kafka, trusts_file=True),
+            World("pykraft", children, folder / "pykraft", of_ours, sources=sources),
         ]
+        player = _Player(worlds, seed, settle_timeout_s)
         try:
             disk = first_disk(dice)
             for world in worlds:
@@ -85,45 +114,66 @@ def play(kafka: Kafka, folder: Path, *, seed: int, steps_count: int) -> Finding 
                 world.start()
             for world in worlds:
                 world.wait_until_serving()
-            return _Player(worlds, dice, seed).play(steps_count)
+            if steps is not None:
+                recorded = iter(steps)
+                return player.play(lambda now: _recorded(recorded, now))
+            made = iter(range(steps_count + 1))
+            return player.play(lambda now: _made(dice, now, made, steps_count))
         finally:
+            player.close()
             for world in worlds:
                 world.close()
+
+
+def _recorded(steps: Iterator[Step], now: Situation) -> Step | None:
+    return next((each for each in steps if not isinstance(each, Answer) or each.fits(now)), None)
+
+
+def _made(dice: Random, now: Situation, numbers: Iterator[int], steps_count: int) -> Step | None:
+    number = next(numbers, None)
+    if number is None:
+        return None
+    return next_step(dice, now) if number < steps_count else LAST
 
 
 class _Player:
     """Both nodes, and the sequence so far."""
 
-    def __init__(self, worlds: Sequence[World], dice: Random, seed: int) -> None:
+    def __init__(self, worlds: Sequence[World], seed: int, settle_timeout_s: float) -> None:
         self._worlds = worlds
-        self._dice = dice
         self._seed = seed
+        self._settle_timeout_s = settle_timeout_s
         self._steps: list[Step] = []
         self._pool = ThreadPoolExecutor(len(worlds))
 
-    def play(self, steps_count: int) -> Finding | None:
+    def close(self) -> None:
+        """End the threads that ask the nodes."""
+        self._pool.shutdown()
+
+    def play(self, choose: Callable[[Situation], Step | None]) -> Finding | None:
+        """Steps until ``choose`` has no more, or something differs."""
         now = Situation({})
-        differences: Sequence[str] = ()
-        for number in range(steps_count + 2):
+        while True:
             looks, differences = self._settled()
             if differences:
-                return self._finding(differences)
-            now.look = looks
-            now.high_watermark = max(now.high_watermark, looks["told"]["high_watermark"])
-            if number == steps_count + 1:
+                return self._finding(differences, looks)
+            look = now.look = {**looks[0], SAME: all(each[SAME] for each in looks)}
+            now.high_watermark = max(now.high_watermark, look["told"]["high_watermark"])
+            # Before anything else Kafka reads from its file how much of the log is left.
+            step = Restart(is_kill=True) if now.is_cut_inside else choose(now)
+            if step is None:
                 return None
-            step = next_step(self._dice, now) if number < steps_count else Restart(is_kill=True, expires=True)
             self._steps.append(step)
             outcomes = list(self._pool.map(lambda world, step=step: self._apply(world, step), self._worlds))
             self._check_kafka()
             differences = alike(*(plain(outcome) for outcome in outcomes))
             if differences:
-                return self._finding([f"its answer: {each}" for each in differences])
+                return self._finding([f"its answer: {each}" for each in differences], outcomes)
             _follow(now, step)
-        return None
 
-    def _finding(self, differences: Sequence[str]) -> Finding:
-        return Finding(seed=self._seed, number=len(self._steps), steps=self._steps, differences=differences)
+    def _finding(self, differences: Sequence[str], looks: Sequence[Any]) -> Finding:
+        number = len(self._steps)
+        return Finding(seed=self._seed, number=number, steps=self._steps, differences=differences, looks=looks)
 
     def _apply(self, world: World, step: Step) -> Any:
         match step:
@@ -140,29 +190,30 @@ class _Player:
                 world.wait_until_serving()
         return None
 
-    def _settled(self) -> tuple[Look, Sequence[str]]:
+    def _settled(self) -> tuple[Sequence[Look], Sequence[str]]:
         """What both look like, as soon as it stays the same; or what differs when time is over."""
-        deadline = time.monotonic() + SETTLE_TIMEOUT_S
+        begun_s = time.monotonic()
+        deadline = begun_s + self._settle_timeout_s
         same: Look | None = None
         since_s = 0.0
         while True:
             try:
-                one, other = self._pool.map(lambda world: world.look(), self._worlds)
+                looks = list(self._pool.map(lambda world: world.look(), self._worlds))
             except (OSError, ProtocolError) as error:
                 self._check_kafka()
                 ours = self._worlds[1]
                 if time.monotonic() > deadline or ours.status is not None:
-                    return {}, [f"{error!r}; pykraft ended with {ours.status}: {ours.log()[-1_000:]}"]
+                    return (), [f"{error!r}; pykraft ended with {ours.status}: {ours.log()[-1_000:]}"]
                 PAUSE.wait(LOOK_INTERVAL_S)
                 continue
-            differences = alike(plain(one), plain(other))
-            if not differences and same == plain(one) and time.monotonic() - since_s >= STABLE_S:
-                both = [look["fetches from the leader"] for look in (one, other)]
-                return {**one, "fetches from the leader": all(both)}, ()
-            if differences or same != plain(one):
-                same, since_s = None if differences else plain(one), time.monotonic()
+            differences = alike(*(plain(look) for look in looks))
+            if differences or same != plain(looks[0]):
+                same, since_s = None if differences else plain(looks[0]), time.monotonic()
+            is_quiet = all(world.fetches_since(begun_s) for world in self._worlds)
+            if same is not None and time.monotonic() - since_s >= (QUIET_S if is_quiet else STABLE_S):
+                return looks, ()
             if time.monotonic() > deadline:
-                return one, differences or ["they go on changing"]
+                return looks, differences or ["they go on changing"]
             PAUSE.wait(LOOK_INTERVAL_S)
 
     def _check_kafka(self) -> None:
@@ -180,6 +231,7 @@ class _Player:
 
 def _follow(now: Situation, step: Step) -> None:
     """What the node has been told: the high watermark, and which leaders have agreed with its log."""
+    now.is_cut_inside = False
     if isinstance(step, Request) and step.api_key == ApiKey.END_QUORUM_EPOCH:
         now.left.add(step.body["topics"][0]["partitions"][0]["leader_epoch"])
     if isinstance(step, Answer) and "responses" in step.body:
@@ -187,6 +239,8 @@ def _follow(now: Situation, step: Step) -> None:
         now.high_watermark = max(now.high_watermark, told["high_watermark"])
         if told["error_code"] == 0 and "diverging_epoch" not in told:
             now.agreed.add(now.epoch)
+        cut = told.get("diverging_epoch", {}).get("end_offset", 0)
+        now.is_cut_inside = any(each[0] < cut < each[1] for each in now.log)
 
 
 def first_disk(dice: Random) -> dict[str, bytes]:

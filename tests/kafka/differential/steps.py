@@ -9,7 +9,7 @@ Invariant: a step is data; it names peers and not ports. Left out is only what K
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
@@ -42,6 +42,14 @@ class Answer:
     peer: int
     api_key: ApiKey
     body: dict[str, Any]
+    asked: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What it answers."""
+    of_leader: bool = field(default=False, repr=False)
+
+    def fits(self, now: Situation) -> bool:
+        """Whether the node waits for this answer: a sequence that was shortened may have led elsewhere."""
+        waiting = [each["body"] for each in now.look["asks"].get(self.peer, ()) if each["api"] == self.api_key.name]
+        return self.asked in waiting and self.of_leader == now.look["fetches from the leader"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +73,8 @@ class Situation:
     """Epochs whose leader has answered a Fetch without divergence: one that diverges afterwards contradicts itself."""
     left: set[int] = field(default_factory=set)
     """Epochs whose leader has said that it goes."""
+    is_cut_inside: bool = field(default=False)
+    """The leader has just cut the log inside a batch: Kafka's file is then shorter than its memory says (ADR 023)."""
 
     @property
     def epoch(self) -> int:
@@ -93,7 +103,8 @@ def next_step(dice: Random, now: Situation) -> Step:
     asked = [(peer, each) for peer, found in now.look["asks"].items() for each in found]
     if asked and dice.random() < 0.5:
         peer, each = dice.choice(asked)
-        return ANSWERS[each["api"]](dice, now, peer, each["body"])
+        answer = ANSWERS[each["api"]](dice, now, peer, each["body"])
+        return replace(answer, asked=each["body"], of_leader=now.look["fetches from the leader"])
     make = dice.choices(list(REQUESTS), weights=list(REQUESTS.values()))[0]
     return make(dice, now)
 
@@ -225,7 +236,7 @@ def restart(dice: Random, now: Situation) -> Step:
     return Restart(is_kill=dice.random() < 0.7)
 
 
-def answer_fetch(dice: Random, now: Situation, peer: int, body: dict[str, Any]) -> Step:
+def answer_fetch(dice: Random, now: Situation, peer: int, body: dict[str, Any]) -> Answer:
     """The leader, or who was taken for it, answers a Fetch."""
     asked = body["topics"][0]["partitions"][0]
     epoch, end = int(asked["current_leader_epoch"]), int(asked["fetch_offset"])
@@ -253,8 +264,10 @@ def answer_fetch(dice: Random, now: Situation, peer: int, body: dict[str, Any]) 
         case "empty":
             partition["high_watermark"] = dice.randint(now.high_watermark, max(now.high_watermark, end))
         case "diverging":
-            ends = [(each[2], offset) for each in now.log for offset in range(each[0], each[1] + 1)]
-            ends = [each for each in ends if now.high_watermark <= each[1] < end and epoch not in now.agreed]
+            low = now.high_watermark  # ours gives a leader up that cuts a batch that begins below it: ADR 023 and 028
+            ends = [(each[2], offset) for each in now.log if each[0] >= low for offset in range(each[0], each[1] + 1)]
+            ends += [(each[2], each[1]) for each in now.log if each[0] < low <= each[1]]
+            ends = [each for each in ends if each[1] < end and epoch not in now.agreed]
             if ends:
                 cut_epoch, cut = dice.choice(ends)
                 partition["diverging_epoch"] = {"epoch": cut_epoch, "end_offset": cut}
@@ -295,12 +308,12 @@ def _batches(dice: Random, offset: int, low: int, high: int, *, count: int = 3) 
     return b"".join(parts), offset
 
 
-def _result(peer: int, api_key: ApiKey, partition: dict[str, Any]) -> Step:
+def _result(peer: int, api_key: ApiKey, partition: dict[str, Any]) -> Answer:
     body = {"error_code": 0, "topics": [{"topic_name": TOPIC, "partitions": [{"partition_index": 0, **partition}]}]}
     return Answer(peer=peer, api_key=api_key, body=body)
 
 
-def answer_vote(dice: Random, now: Situation, peer: int, body: dict[str, Any]) -> Step:
+def answer_vote(dice: Random, now: Situation, peer: int, body: dict[str, Any]) -> Answer:
     """A voter grants its vote, or not, or knows better."""
     asked = body["topics"][0]["partitions"][0]
     epoch = int(asked["replica_epoch"])
@@ -317,7 +330,7 @@ def answer_vote(dice: Random, now: Situation, peer: int, body: dict[str, Any]) -
     return _result(peer, ApiKey.VOTE, partition)
 
 
-def answer_begin(dice: Random, now: Situation, peer: int, body: dict[str, Any]) -> Step:
+def answer_begin(dice: Random, now: Situation, peer: int, body: dict[str, Any]) -> Answer:
     """A voter has heard who leads, or knows better."""
     epoch = int(body["topics"][0]["partitions"][0]["leader_epoch"])
     if dice.random() < 0.8:
@@ -326,14 +339,14 @@ def answer_begin(dice: Random, now: Situation, peer: int, body: dict[str, Any]) 
     return _result(peer, ApiKey.BEGIN_QUORUM_EPOCH, newer)
 
 
-def answer_end(dice: Random, now: Situation, peer: int, body: dict[str, Any]) -> Step:
+def answer_end(dice: Random, now: Situation, peer: int, body: dict[str, Any]) -> Answer:
     """A voter has heard that the leader goes."""
     del dice, now
     epoch = int(body["topics"][0]["partitions"][0]["leader_epoch"])
     return _result(peer, ApiKey.END_QUORUM_EPOCH, {"error_code": 0, "leader_id": -1, "leader_epoch": epoch})
 
 
-def answer_fetch_snapshot(dice: Random, now: Situation, peer: int, body: dict[str, Any]) -> Step:
+def answer_fetch_snapshot(dice: Random, now: Situation, peer: int, body: dict[str, Any]) -> Answer:
     """The leader has no such snapshot."""
     del dice, now
     asked = body["topics"][0]["partitions"][0]
@@ -350,7 +363,7 @@ REQUESTS: Final[dict[Callable[[Random, Situation], Step], int]] = {
     fetch: 15,
     restart: 4,
 }
-ANSWERS: Final[dict[str, Callable[[Random, Situation, int, dict[str, Any]], Step]]] = {
+ANSWERS: Final[dict[str, Callable[[Random, Situation, int, dict[str, Any]], Answer]]] = {
     "FETCH": answer_fetch,
     "VOTE": answer_vote,
     "BEGIN_QUORUM_EPOCH": answer_begin,

@@ -32,7 +32,7 @@ VERSIONS: Final[Mapping[ApiKey, tuple[int, int]]] = {
 """What a played voter speaks: the versions of Kafka 4.3."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Asked:
     """A request of the node's that waits for its answer."""
 

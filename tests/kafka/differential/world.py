@@ -54,7 +54,16 @@ Look = dict[str, Any]
 class World:
     """A node that can be started, killed and asked; ``command_of`` makes its command from a properties file."""
 
-    def __init__(self, name: str, children: Children, home: Path, command_of: Callable[[Path], Sequence[str]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        children: Children,
+        home: Path,
+        command_of: Callable[[Path], Sequence[str]],
+        *,
+        sources: Path = SOURCES,
+        trusts_file: bool = False,
+    ) -> None:
         home.mkdir()
         self.name = name
         self.home = home
@@ -64,8 +73,17 @@ class World:
         self._names = {port: f"node {node}" for node, port in self.ports.items()}
         self._children = children
         self._command_of = command_of
+        self._sources = sources
+        self._trusts_file = trusts_file
+        """Whether its log ends where its file does, and not where its Fetch says: ADR 023."""
         self._child: Child | None = None
         self._wire: Wire | None = None
+        self._expires = False
+        self._leadership = (0, NOBODY)
+        self._before: list[Asked] = []
+        """What waited for an answer at the last look."""
+        self._left: list[Asked] = []
+        """Requests that the node left behind when it learned of a leader or an epoch: it ignores their answers."""
 
     @property
     def status(self) -> int | None:
@@ -75,10 +93,11 @@ class World:
 
     def start(self, *, election_timeout_ms: int = LONG_MS) -> None:
         """Start it, the first time or again. Errors: AssertionError when it does not serve."""
+        self._expires = election_timeout_ms < LONG_MS
         extra = {**PROPERTIES, ELECTION_TIMEOUT: str(election_timeout_ms)}
         values = voter_properties(self.home / "data", node_id=NODE, ports=self.ports, extra=extra)
         config = write_properties(self.home / "server.properties", values)
-        environment = {"PYTHONPATH": str(SOURCES)}
+        environment = {"PYTHONPATH": str(self._sources)}
         self._child = self._children.start(
             self.name, self._command_of(config), self.home / "node.log", environment=environment
         )
@@ -179,6 +198,10 @@ class World:
             "checkpoints": sorted(path.name for path in self.partition.glob("*.checkpoint")),
         }
 
+    def fetches_since(self, time_s: float) -> bool:
+        """Whether the node waits for the answer to a Fetch that it sent since then."""
+        return any(each.arrived_s >= time_s for each in self.asked()[ANY])
+
     def in_words(self, value: Any) -> Any:
         """Ports as names of nodes."""
         return _mapped(value, lambda key, cell: self._names.get(cell, cell) if key == "port" else cell)
@@ -209,6 +232,10 @@ class World:
         """Refuse what nobody waits for any more: Kafka asks a peer nothing else before that, ours does (ADR 006)."""
         everything = [(voter, each) for voter in self.voters.values() for each in voter.asked()]
         epoch = now["leader_epoch"]
+        if (epoch, now["leader_id"]) != self._leadership:
+            self._leadership = (epoch, now["leader_id"])
+            self._left = self._before
+        self._before = [each for _, each in everything]
         votes = [each.arrived_s + TOGETHER_S for _, each in everything if each.api_key == ApiKey.VOTE]
         fetches = [each.arrived_s for _, each in everything if each.api_key == ApiKey.FETCH]
         for voter, each in everything:
@@ -216,7 +243,7 @@ class World:
             [asked] = topic["partitions"]
             match each.api_key:
                 case ApiKey.FETCH:
-                    is_old = asked["current_leader_epoch"] < epoch or now["leader_id"] == NODE
+                    is_old = asked["current_leader_epoch"] < epoch or now["leader_id"] == NODE or each in self._left
                     if is_old or (votes and each.arrived_s < max(votes)):
                         leader = {"leader_id": NOBODY, "leader_epoch": asked["current_leader_epoch"]}
                         partition = {"partition_index": 0, "error_code": FENCED, "current_leader": leader}
@@ -228,13 +255,17 @@ class World:
                     of = asked["replica_epoch" if each.api_key == ApiKey.VOTE else "leader_epoch"]
                     follows = now["leader_id"] == NODE or (fetches and max(fetches) > max(votes, default=0))
                     follows = follows or (now["leader_id"] != NOBODY and asked.get("pre_vote") is False)
+                    # Who starts as a candidate goes back to pre-votes when its election is over. Nothing tells when.
+                    follows = follows or (self._expires and asked.get("pre_vote") is False)
                     if of < epoch or (each.api_key == ApiKey.VOTE and follows):
-                        partition = {"partition_index": 0, "error_code": 0, "leader_id": NOBODY, "leader_epoch": of}
-                        topics = [{"topic_name": TOPIC, "partitions": [{**partition, "vote_granted": False}]}]
-                        voter.answer(each, {"error_code": 0, "topics": topics})
+                        voter.answer(each, nothing_new(each.api_key, of))
 
     def _asks(self, each: Asked) -> dict[str, Any]:
-        return {"body": without(self.in_words(each.body), UNTOLD)}
+        body: dict[str, Any] = without(self.in_words(each.body), UNTOLD)
+        if self._trusts_file and each.api_key == ApiKey.FETCH:
+            [asked] = body["topics"][0]["partitions"]
+            asked["fetch_offset"] = min(asked["fetch_offset"], max((end for _, end, *_ in self._log()), default=0))
+        return {"body": body}
 
     def _quorum_state(self) -> Any:
         try:
@@ -253,6 +284,14 @@ class World:
             except ProtocolError:
                 pass
         return found
+
+
+def nothing_new(api_key: ApiKey, epoch: int) -> dict[str, Any]:
+    """The answer to an old Vote, BeginQuorumEpoch or EndQuorumEpoch: it grants nothing and tells nothing."""
+    partition = {"partition_index": 0, "error_code": 0, "leader_id": NOBODY, "leader_epoch": epoch}
+    if api_key == ApiKey.VOTE:
+        partition["vote_granted"] = False
+    return {"error_code": 0, "topics": [{"topic_name": TOPIC, "partitions": [partition]}]}
 
 
 UNTOLD: Final = frozenset(
