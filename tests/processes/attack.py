@@ -17,6 +17,7 @@ from pykraft.config import TEST_TOPIC_ID, TEST_TOPIC_NAME
 from pykraft.local.ports import HOST
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
+from tests.kafka.differential.voter import exactly
 from tests.processes.wire import framed, request
 
 TIMEOUT_S: Final = 60.0
@@ -37,23 +38,25 @@ def crowd(port: int, count: int, data: bytes) -> Iterator[Sequence[socket.socket
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_connection((HOST, port), TIMEOUT_S)) for _ in range(count)]
         for each in sockets:
-            with suppress(OSError):  # the node may close before it has read everything
-                each.sendall(data)
+            send(each, data)
         yield sockets
 
 
-def read_frames(connection: socket.socket) -> int:
-    """Read whole frames until the node closes or sends nothing for a moment; how many there were."""
-    connection.settimeout(0.2)
-    data = bytearray()
+def send(connection: socket.socket, data: bytes) -> None:
+    """Send what the node takes of it: it may close before it has read everything."""
     with suppress(OSError):
-        while piece := connection.recv(1 << 20):
-            data += piece
-    count = at = 0
-    while at + 4 <= len(data):
-        at += 4 + struct.unpack_from(">i", data, at)[0]
-        count += at <= len(data)
-    return count
+        connection.sendall(data)
+
+
+def read_frames(connection: socket.socket, *, count_max: int) -> int:
+    """Read so many frames, or until the node closes the connection; how many there were. Errors: TimeoutError."""
+    for count in range(count_max):
+        try:
+            (size_bytes,) = struct.unpack(">i", exactly(connection, 4))
+            exactly(connection, size_bytes)
+        except ConnectionError:
+            return count
+    return count_max
 
 
 def fetch(*, offset: int, epoch: int, last_epoch: int, wait_ms: int) -> bytes:
