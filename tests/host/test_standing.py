@@ -11,6 +11,7 @@ from pykraft.core.membership import Membership
 from pykraft.host.standing import Standing
 from pykraft.types import (
     NO_LISTENERS,
+    Instant,
     KRaftVersion,
     KRaftVoters,
     Listeners,
@@ -29,6 +30,8 @@ ADD = (
     "pykraft quorum --bootstrap-controller node2:9002 add-controller --command-config FILE, with the properties file "
     "of this node"
 )
+LASTING_MS = 1 + config(1).raft.fetch_timeout_ms
+"""A set that is in force for so long is not one of the past that is only passed through."""
 OLD, NEW = Uuid(b"O" * 16), Uuid(b"N" * 16)
 
 
@@ -53,9 +56,10 @@ def heard(node: NodeConfig, *seen: Membership, directory: Uuid = NEW) -> list[tu
     ports = FakePorts()
     key = None if node.node_id is None else ReplicaKey(node.node_id, directory)
     standing = Standing(ports, node, key)
-    for membership in seen:
-        standing.look(membership)
-        standing.look(membership)
+    for nth, membership in enumerate(seen):
+        begun_ms = nth * LASTING_MS
+        for after_ms in (0, LASTING_MS - 1):
+            standing.look(membership, Instant(mono_ms=begun_ms + after_ms, wall_ms=0))
     return [(text, text in ports.alarms) for text in ports.reports]
 
 
@@ -99,6 +103,30 @@ def test_it_is_told_when_it_votes_again_and_nothing_twice() -> None:
         "node 1 is a voter now",
     ]
     assert len(heard(node, without, in_log(entry(2), entry(3)))) == 1
+
+
+def test_sets_of_the_past_are_passed_through_without_a_word() -> None:
+    ports = FakePorts()
+    standing = Standing(ports, own(), ReplicaKey(NodeId(1), NEW))
+    for at_ms, membership in enumerate([in_log(entry(1), entry(2)), in_log(entry(2)), in_log(entry(1, NEW), entry(2))]):
+        standing.look(membership, Instant(mono_ms=at_ms, wall_ms=0))
+    standing.look(membership, Instant(mono_ms=10 * LASTING_MS, wall_ms=0))
+    assert ports.reports == []
+
+
+def test_a_mismatch_is_told_when_it_lasts_and_a_match_at_once() -> None:
+    ports = FakePorts()
+    standing = Standing(ports, own(), ReplicaKey(NodeId(1), NEW))
+    without, with_it = in_log(entry(2)), in_log(entry(1, NEW), entry(2))
+    standing.look(without, Instant(mono_ms=0, wall_ms=0))
+    standing.look(without, Instant(mono_ms=LASTING_MS - 2, wall_ms=0))
+    assert ports.reports == []
+    standing.look(without, Instant(mono_ms=LASTING_MS - 1, wall_ms=0))
+    standing.look(with_it, Instant(mono_ms=LASTING_MS, wall_ms=0))
+    assert [text.partition(":")[0] for text in ports.reports] == [
+        "node 1 is not among the voters 2",
+        "node 1 is a voter now",
+    ]
 
 
 def test_a_set_without_addresses_leaves_the_address_open() -> None:

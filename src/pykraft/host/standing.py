@@ -4,6 +4,9 @@ Owns the sentences for the operator. Invariant: one when the node and the set do
 changes, and one when they match again; a node that is not to vote hears nothing. Each says what the set expects, what
 this node is, and which commands mend it. It refuses to know how voters change (`core.on`).
 
+A node that fetches the whole log passes through all voter sets of the past within moments, and most of them do not
+match it. So a mismatch is told when its set has been in force for a fetch timeout.
+
 Source: KIP-853 §Disk failure; Kafka says nothing here, and such a node fetches for ever without a vote.
 """
 
@@ -12,7 +15,7 @@ from __future__ import annotations
 from pykraft.config import NodeConfig
 from pykraft.core.membership import Membership
 from pykraft.host.ports import Ports
-from pykraft.types import ReplicaKey, Voter, VoterSet, uuid_text
+from pykraft.types import Instant, ReplicaKey, Voter, VoterSet, uuid_text
 
 
 class Standing:
@@ -23,14 +26,22 @@ class Standing:
         self._config = config
         self._key = key if config.may_vote else None
         self._seen: VoterSet | None = None
+        self._due_ms: int | None = None
+        """When a mismatch with the set that was seen last is told (mono ms); None when nothing is to be told."""
         self._told: str | None = None
 
-    def look(self, membership: Membership) -> None:
-        """Tell what is new, if another set is in force."""
+    def look(self, membership: Membership, now: Instant) -> None:
+        """Tell what is new of the set in force: a match at once, a mismatch when it lasts."""
         voters = membership.voters
-        if voters is self._seen or self._key is None:
+        if self._key is None:
             return
-        self._seen = voters
+        if voters is not self._seen:
+            self._seen = voters
+            is_match = voters.is_voter(self._key)
+            self._due_ms = now.mono_ms + (0 if is_match else self._config.raft.fetch_timeout_ms)
+        if self._due_ms is None or now.mono_ms < self._due_ms:
+            return
+        self._due_ms = None
         told, self._told = self._told, self._mismatch(membership, self._key)
         if self._told == told:
             return

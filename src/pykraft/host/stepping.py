@@ -83,5 +83,5 @@ class Stepping:
             if self._parts.inbox.is_closed:
                 break
         self._parts.producers.lost(raft.epoch if raft.role == LEADER else None)
-        self._parts.standing.look(raft.membership)
+        self._parts.standing.look(raft.membership, now)
         self._is_running = False
