@@ -1,6 +1,6 @@
-"""The tally of one election, and how long a replica waits before the next.
+"""The vote tally of one election, and the timeouts before the next one.
 
-A tally starts from the voter set at its begin and does not follow later changes of it.
+A tally keeps the voter set that it started with; later changes of the voter set do not affect it.
 
 Source: Kafka ``EpochElection``; KIP-996; KIP-595 §Vote and §EndQuorumEpoch (successor back-off).
 """
@@ -15,12 +15,12 @@ from pykraft.core.quorum import majority_of
 from pykraft.types import NodeId, ReplicaKey
 
 NEVER_MS = 2**63 - 1
-"""A deadline that does not come."""
+"""A deadline that never expires (mono ms)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """Who granted, who rejected; everyone else in ``voters`` has not answered."""
+    """Which voters granted and which rejected; all others in ``voters`` have not answered."""
 
     voters: frozenset[NodeId]
     granted: frozenset[NodeId]
@@ -28,12 +28,13 @@ class Tally:
 
     @classmethod
     def begin(cls, voters: Iterable[NodeId], local_id: NodeId) -> Tally:
-        """A tally in which only the local vote is in; none, for one that is no voter any more and has to lead."""
+        """Start a tally with the local vote, if this replica is a voter."""
         everybody = frozenset(voters)
+        # A removed voter may still campaign (`Replica.may_lead`), but it has no vote of its own.
         return cls(voters=everybody, granted=everybody & {local_id})
 
     def record(self, voter_id: NodeId, *, granted: bool) -> Tally:
-        """This tally with the voter's latest answer in place of an earlier one."""
+        """A copy of this tally in which the voter's latest answer replaces an earlier one."""
         assert voter_id in self.voters
         alone = frozenset({voter_id})
         return Tally(
@@ -43,12 +44,12 @@ class Tally:
         )
 
     def forget(self, voter_id: NodeId) -> Tally:
-        """This tally without the voter's rejection, if there is one: the voter is to be asked again."""
+        """A copy of this tally without the voter's rejection, so that the voter is asked again."""
         return Tally(voters=self.voters, granted=self.granted, rejected=self.rejected - {voter_id})
 
     @property
     def unanswered(self) -> tuple[NodeId, ...]:
-        """Voters still to be asked, ascending."""
+        """Voters that have not answered, in ascending order."""
         return tuple(sorted(self.voters - self.granted - self.rejected))
 
     @property
@@ -58,25 +59,24 @@ class Tally:
 
     @property
     def is_lost(self) -> bool:
-        """True when a majority can no longer be reached."""
+        """True when a majority is no longer possible."""
         return len(self.voters) - len(self.rejected) < majority_of(len(self.voters))
 
 
 def draw_election_timeout_ms(rng: Random, timeout_ms: int) -> int:
-    """Uniform in [timeout, 2 timeout), in whole milliseconds; 0 for 0."""
+    """A random timeout, uniform in [timeout, 2 timeout), in whole milliseconds; 0 for 0."""
     return timeout_ms + rng.randrange(timeout_ms) if timeout_ms else 0
 
 
 def successor_backoff_ms(local: ReplicaKey, successors: tuple[ReplicaKey, ...], backoff_ms_max: int) -> int:
-    """How long a follower waits after its leader said goodbye: the first not at all, the last longest.
-
-    A replica that is not in the list waits the maximum. With an empty one, which a leader sends that has restarted and
-    knows of nobody's log, nobody waits: as in Kafka, whose position behind the end of the list is 0 then.
-    """
+    """How long a follower waits after EndQuorumEpoch: the first successor not at all, the last one longest."""
     count = len(successors)
+    # A restarted leader knows nobody's log and sends an empty list. Then count and position are both 0 and nobody
+    # waits, as in Kafka.
     position = next((at for at, key in enumerate(successors) if key.matches(local)), count)
     if position == 0:
         return 0
     if position < count:
         return min(backoff_ms_max, (backoff_ms_max >> (count - 1)) << (position - 1))
+    # A replica that is not in the list waits the maximum.
     return backoff_ms_max

@@ -1,11 +1,11 @@
 """The consensus core as one function: `Raft.step(event, now) -> effects`.
 
-This file joins the parts and holds no rule of any RPC: it passes an event to its handler, lets the state act
-on the time that passed, and hands out the effects. It reads no clock, makes no call, keeps no bytes.
+`step` passes an event to its handler, lets the state act on the time that has passed, and returns the effects. The
+rules of each RPC are in `core.on`. The core reads no clock, does no IO and stores no record bytes.
 
-What the caller must do: carry out the effects in order, hold each message back until the storage job it
-waits for is durable, report every job, answer and failure as an event, and call `step` with `TimerDue` at
-`next_deadline_ms`. `now` never goes back in ``mono_ms``.
+The caller carries out the effects in order, holds each message back until the storage job that it waits for is durable,
+reports every finished job, answer and failure as an event, and calls `step` with `TimerDue` at `next_deadline_ms`.
+`now.mono_ms` never goes back.
 
 Source: KIP-595, KIP-996; the shape is etcd's ``Ready`` and scylla's ``fsm_output``.
 """
@@ -64,9 +64,9 @@ class Raft:
         rng: Random,
         now: Instant,
     ) -> None:
-        """``election`` and ``log`` are what recovery found and made durable; None for a new replica.
+        """``election`` and ``log`` are what recovery found and made durable; ``election`` is None for a new replica.
 
-        ``membership`` is what configuration and log say of voters.
+        ``membership`` holds the voter sets and kraft.version levels that the configuration and the log name.
 
         Errors: UsageError when they cannot belong to a replica with this identity.
         """
@@ -84,9 +84,9 @@ class Raft:
         )
 
     def start(self, now: Instant) -> list[Effect]:
-        """The first effects: the initial election is written, even unchanged, before anything is said.
+        """Return the first effects. The initial election state is written first, even if it is unchanged.
 
-        An only voter leads at once.
+        The only voter of a quorum becomes leader at once.
         """
         replica = self._replica
         replica.now_ms = now.mono_ms
@@ -95,9 +95,9 @@ class Raft:
         return replica.outbox.take(now.mono_ms)
 
     def step(self, event: Event, now: Instant) -> list[Effect]:
-        """What to do about this event; nothing once the shutdown is complete.
+        """Handle one event and return its effects; none once the shutdown is complete.
 
-        What a peer cannot rightly have sent closes its connection and changes nothing.
+        A message that no correct peer sends closes its connection and changes nothing.
         """
         replica = self._replica
         if replica.is_stopped:

@@ -1,7 +1,7 @@
-"""One replica: its state and the parts that rules work on. Data and look-ups; the rules are in ``core.on``.
+"""One replica: its state and the parts that the rules work on. Data and look-ups only; the rules are in `core.on`.
 
-Invariant: the state's epoch never decreases, and no message of an epoch leaves before that epoch is durable
-(`Outbox` sees to the second).
+Invariant: the state's epoch never decreases, and no message of an epoch leaves before that epoch is durable (`Outbox`
+ensures the latter).
 
 Source: KIP-595; Kafka ``QuorumState``.
 """
@@ -44,15 +44,15 @@ from pykraft.types import (
 )
 
 BOOTSTRAP_ID_FIRST = -2
-"""Bootstrap servers whose id is not known are -2, -3, … in the order of their list."""
+"""Bootstrap servers have no known node id; they get -2, -3, … in the order of their list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalReplica:
-    """Who this replica is; without an id it observes for ever. Listeners are as advertised.
+    """Identity of this replica: a replica without an id is always an observer. Listeners are as advertised.
 
-    ``proof`` is what the directory proved when the process began.
-    ``key`` is id and directory id, or None without an id; every step asks for it several times, so it is made once.
+    ``proof`` is what the directory proved when the process started. ``key`` is id and directory id, or None without an
+    id. Every step reads it several times, so it is built once.
     """
 
     id: NodeId | None
@@ -105,23 +105,24 @@ class Replica:
         self.told_role: tuple[str, Epoch] | None = None
         self.shutdown_deadline_ms: int | None = None
         self.transfer: Transfer | None = None
-        is_unproven = local.id is not None and not local.proof.is_complete  # without an id it is nobody's voter anyway
+        # A replica without an id is in no voter set, so it has nothing to prove.
+        is_unproven = local.id is not None and not local.proof.is_complete
         self.survey = Survey(has_fresh_id=local.proof.has_fresh_id) if is_unproven else None
-        """What the voters said to this replica while its directory does not prove that it is one; None once it does."""
+        """The voters' answers while the directory proves nothing about this voter; None once it is proven."""
         self.votes_above = local.proof.votes_above
-        """The epoch up to which its directory's former self may have voted."""
+        """Grant votes above this epoch only: before the directory was emptied, the replica may have voted up to it."""
         self.transfer_rest_ms: int | None = None
-        """Until when no other transfer begins, since one took time in vain (mono ms)."""
+        """No other transfer starts before this time, because the last one failed (mono ms)."""
         self.is_stopped = False
         self.epoch_budget = EpochBudget()
         self.refused_epochs = 0
-        """Requests and answers that were refused because they wanted to raise the epoch."""
+        """Number of requests and responses refused because they would have raised the epoch beyond the budget."""
         self.refusal_told_ms: int | None = None
-        """When an operator was last told that the budget is exhausted (mono ms)."""
+        """When the last alarm about an exhausted epoch budget was raised (mono ms)."""
         self.given_up: tuple[Epoch, NodeId] | None = None
-        """A leader that contradicted what this replica knows, and its epoch: it is not fetched from in that epoch."""
+        """Epoch and id of a leader that contradicted itself or committed data; not fetched from in that epoch."""
         self.now_ms = 0
-        """When the present step began (mono ms)."""
+        """When the current step began (mono ms)."""
         self._bootstrap = bootstrap
 
     @property
@@ -136,17 +137,17 @@ class Replica:
 
     @property
     def epoch(self) -> Epoch:
-        """Epoch of the state; possibly not yet durable."""
+        """Epoch of the state; it may not be durable yet."""
         return self.state.epoch
 
     @property
     def leader_id(self) -> NodeId | None:
-        """Leader of this epoch as far as known; a resigned leader still names itself."""
+        """Leader of this epoch if known; a resigned leader still names itself."""
         return None if isinstance(self.state, Candidate) else self.state.leader_id
 
     @property
     def leader_listeners(self) -> Listeners:
-        """Where the leader of this epoch is reached; empty when not known."""
+        """Endpoints of the leader of this epoch; empty when unknown."""
         match self.state:
             case Leader() | Resigned():
                 return self.local.listeners
@@ -159,67 +160,68 @@ class Replica:
 
     @property
     def has_reachable_leader(self) -> bool:
-        """True when leader and endpoints are known."""
+        """True when the leader and at least one of its endpoints are known."""
         return self.leader_id is not None and len(self.leader_listeners) > 0
 
     @property
     def has_remote_leader(self) -> bool:
-        """True when somebody else leads this epoch."""
+        """True when another replica leads this epoch."""
         return self.leader_id is not None and self.leader_id != self.local.id
 
     @property
     def has_given_up_leader(self) -> bool:
-        """True when the leader of this epoch is known, and not to be believed."""
+        """True when the leader of this epoch is known but was given up (see `given_up`)."""
         return self.given_up == (self.epoch, self.leader_id)
 
     @property
     def voted(self) -> ReplicaKey | None:
-        """Whom this replica voted for in this epoch."""
+        """The candidate that this replica voted for in this epoch."""
         return None if isinstance(self.state, Leader | Resigned) else self.state.voted
 
     @property
     def high_watermark(self) -> Offset | None:
-        """Everything below is committed; None while unknown."""
+        """Exclusive end of the committed records; None while unknown."""
         return None if isinstance(self.state, Resigned) else self.state.high_watermark
 
     @property
     def is_voter(self) -> bool:
-        """True when the newest voter set holds this replica."""
+        """True when the newest voter set contains this replica."""
         return self.local.key is not None and self.voters.is_voter(self.local.key)
 
     @property
     def may_lead(self) -> bool:
-        """True for a voter, and for one that was a voter until a set that may not be committed yet.
-
-        The others may be fewer than a majority of the set that they know, and its log may be the longest: then nobody
-        else can be elected, and it has to lead until its removal is committed, without a vote of its own.
+        """True for a voter, and for a removed voter until its removal is committed.
 
         Source: Raft dissertation §4.2.2; Kafka has no such rule.
         """
         if self.is_voter:
             return True
         key = self.local.key
+        # The remaining voters may be too few for a majority of the voter set that they know, and this replica may have
+        # the longest log. Then nobody else can be elected. So it leads until its removal is committed, but does not
+        # count its own vote.
         return key is not None and self.membership.is_leaving(key, self.log.known_committed_end_offset)
 
     @property
     def is_only_voter(self) -> bool:
-        """True when this replica alone is the quorum."""
+        """True when this replica is the only voter."""
         return self.local.key is not None and self.voters.is_only_voter(self.local.key)
 
     @property
     def is_shutting_down(self) -> bool:
-        """True once a graceful shutdown was asked for."""
+        """True once a graceful shutdown was requested."""
         return self.shutdown_deadline_ms is not None
 
     @property
     def may_campaign(self) -> bool:
-        """True when this replica's timeouts lead to elections; after the last epoch there is none to campaign for."""
+        """True when an election timeout of this replica starts an election."""
         is_fit = self.log.quarantine is None and self.survey is None and not self.is_shutting_down
+        # No epoch follows EPOCH_MAX, so there is nothing to campaign for.
         return is_fit and self.epoch < EPOCH_MAX and self.may_lead
 
     @property
     def role(self) -> str:
-        """Name of the state as Kafka's current-state metric has it."""
+        """Name of the state as in Kafka's current-state metric."""
         match self.state:
             case Leader():
                 return "leader"
@@ -237,16 +239,17 @@ class Replica:
                 assert_never(self.state)
 
     def draw_election_deadline_ms(self, now: Instant) -> int:
-        """A new random election deadline (mono ms), never now: a timeout of 0 must not end what it begins."""
+        """Draw a new random election deadline (mono ms)."""
+        # At least 1 ms ahead, so that a configured timeout of 0 does not expire in the same step.
         return now.mono_ms + max(1, draw_election_timeout_ms(self.rng, self.config.election_timeout_ms))
 
     def voter_peer(self, node_id: NodeId) -> Peer | None:
-        """How to reach a voter on the default listener; None when its endpoint is not known."""
+        """A voter's endpoint on the default listener; None when it is unknown."""
         endpoint = self.voters.listeners(node_id).get(self.local.default_listener)
         return Peer(id=node_id, endpoint=endpoint) if endpoint else None
 
     def bootstrap_peers(self) -> tuple[Peer, ...]:
-        """Whom to ask for the leader: the bootstrap servers, or without them the other static voters."""
+        """Peers to ask for the leader: the bootstrap servers, or the other static voters if there are none."""
         if self._bootstrap:
             return tuple(
                 Peer(id=BOOTSTRAP_ID_FIRST - at, endpoint=endpoint) for at, endpoint in enumerate(self._bootstrap)
@@ -255,10 +258,10 @@ class Replica:
         return tuple(peer for peer in others if peer is not None)
 
     def listeners_of(self, node_id: NodeId | None, told: Listeners) -> Listeners:
-        """Endpoints of a leader: as told, else from the voter set."""
+        """Endpoints of a leader: those it sent, or else those in the voter set."""
         return told if len(told) else self.voters.listeners(node_id)
 
     def reply_listeners(self, listener: str) -> Listeners:
-        """The leader's endpoint on the listener where a request arrived; empty when not known."""
+        """The leader's endpoint on the listener where the request arrived; empty when unknown."""
         endpoint = self.leader_listeners.get(listener)
         return Listeners(((listener.upper(), endpoint),)) if endpoint else NO_LISTENERS

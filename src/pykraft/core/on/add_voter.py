@@ -1,8 +1,11 @@
 """AddRaftVoter: an observer that has caught up becomes a voter.
 
-1. The request passes the checks; 2. the replica is asked what it supports; 3. it answers, and has fetched all that the
-leader had within the last hour: the set with it is appended, and counts from then on; 4. the set is committed: the
-request is answered, unless it wanted to know no more than the append.
+1. The request passes the checks.
+2. The leader asks the replica which kraft.version levels it supports.
+3. The replica answers, and has caught up with the leader's log within the last hour. The leader appends the voter set
+   that includes it; the set is in force from then on.
+4. The voter set commits, and the leader answers the request. If the request did not ask for the commit, the leader
+   answers at step 3.
 
 Source: KIP-853 §AddRaftVoter, KIP-1186 (answer before the commit); Kafka ``AddVoterHandler``.
 """
@@ -25,17 +28,18 @@ from pykraft.errors import ErrorCode
 from pykraft.types import ZERO_UUID, Instant, ReplicaKey, Voter, uuid_text
 
 CAUGHT_UP_MS_MAX = 3_600_000
-"""How long ago a voter to be may have fetched."""
+"""A new voter must have fetched within this time."""
 
 
 def on_add_voter_request(replica: Replica, event: RequestReceived, message: AddVoterRequest, now: Instant) -> None:
-    """Begin to add a voter; the answer comes when it is one.
+    """Start to add a voter; the answer comes when the replica is one.
 
     Effects: Send to the new voter; Reply at once with an error.
     Errors: NOT_LEADER_OR_FOLLOWER, BROKER_NOT_AVAILABLE, INVALID_REQUEST, REQUEST_TIMED_OUT while no change may be
     made, UNSUPPORTED_VERSION in a static quorum, DUPLICATE_VOTER.
     Source: KIP-853; AddVoterHandler.handleAddVoterRequest.
     """
+    # 1. Check the request.
     error, text = refusal_of(replica, message.voter, message.listeners)
     voter_id = message.voter.id
     if not error and (known := replica.voters.get(voter_id)) is not None:
@@ -48,6 +52,7 @@ def on_add_voter_request(replica: Replica, event: RequestReceived, message: AddV
         return
     leader = replica.state
     assert isinstance(leader, Leader)
+    # 2. Ask for the supported levels.
     endpoint = message.listeners.get(replica.local.default_listener)
     assert endpoint is not None
     send(replica, Peer(id=voter_id, endpoint=endpoint), ApiVersionsRequest(), now, Relies.ELECTION)
@@ -62,7 +67,7 @@ def on_add_voter_request(replica: Replica, event: RequestReceived, message: AddV
 def on_api_versions_response(
     replica: Replica, event: ResponseReceived, message: ApiVersionsResponse, now: Instant
 ) -> None:
-    """The voter to be says what it supports: it becomes a voter, or the request is refused.
+    """The new voter says which levels it supports: add it, or refuse the request.
 
     Effects: AppendBatches, Reply.
     Source: KIP-853; AddVoterHandler.handleApiVersionsResponse.
@@ -85,16 +90,18 @@ def on_api_versions_response(
     elif (behind := why_behind(leader))[0]:
         answer_change(replica, leader, *behind)
     else:
+        # 3. Append the new voter set.
         voters = replica.voters.with_added(replace(addition.voter, kraft_version=supported))
         assert voters is not None, "no other change was made since"
         offset = write_voters(replica, leader, voters, now)
         leader.change = replace(addition, offset=offset, is_answered=not addition.ack_when_committed)
+        # 4. `end_change` answers when the set commits, unless the request is answered here (KIP-1186).
         if not addition.ack_when_committed:
             reply(replica, addition.request_id, ChangeVoterResponse(error=ErrorCode.NONE))
 
 
 def on_new_voter_failed(replica: Replica, peer_id: int) -> None:
-    """The voter to be cannot be reached.
+    """The new voter cannot be reached: refuse the request.
 
     Effects: Reply.
     """
@@ -106,7 +113,7 @@ def on_new_voter_failed(replica: Replica, peer_id: int) -> None:
 
 
 def _asked(replica: Replica, peer_id: int) -> Addition | None:
-    """The addition that waits for an answer of this peer."""
+    """The addition that waits for this peer's ApiVersions response; None without one."""
     change = replica.state.change if isinstance(replica.state, Leader) else None
     is_asked = isinstance(change, Addition) and change.offset is None and change.voter.key.id == peer_id
     return change if is_asked and isinstance(change, Addition) else None

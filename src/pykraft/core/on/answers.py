@@ -1,11 +1,11 @@
-"""Answers that are on their way: bytes of one arrive here, or bytes of one of ours go out.
+"""Progress of answers in transit: bytes of one arrive here, or bytes of one of ours leave.
 
-The host says what moved whenever a deadline is over, before anything is done about that deadline. An answer that moves
-fast enough (`pykraft.core.answer_pace`) extends the deadlines that stand for its sender or its receiver:
+Before a deadline takes effect, the host reports how far such answers have come. An answer that moves fast enough
+(`pykraft.core.answer_pace`) extends the deadlines of its sender or receiver:
 
-1. A follower that receives it waits on for the answer, and does not campaign meanwhile.
-2. A leader whose answer a voter takes counts that voter for its check quorum: the voter is there, and cannot fetch
-   again before it has the whole answer.
+1. A follower waits on for the leader's answer, and does not campaign meanwhile.
+2. A leader counts the voter that takes its answer for check quorum. That voter is alive, but it cannot fetch again
+   before it has the whole answer.
 
 Source: ours (ADR 036); KIP-595 §Leader progress timeout says what the deadlines are for.
 """
@@ -20,7 +20,8 @@ from pykraft.types import Instant
 
 
 def on_answers_progressed(replica: Replica, event: AnswersProgressed, now: Instant) -> None:
-    """Extend the deadlines of those whose answers move fast enough."""
+    """Extend the deadlines of peers whose answers move fast enough."""
+    # 1. Answers that arrive here.
     for arriving in event.arriving:
         moves = replica.connections.progressed(
             arriving.peer_id, arriving.correlation_id, arriving.received_bytes, arriving.size_bytes, now.mono_ms
@@ -31,6 +32,7 @@ def on_answers_progressed(replica: Replica, event: AnswersProgressed, now: Insta
     leader = replica.state
     if not isinstance(leader, Leader):
         return
+    # 2. Our answers that are on their way to voters.
     for leaving in event.leaving:
         for voter in leader.progress.voters.values():
             answer = voter.answer

@@ -1,4 +1,4 @@
-"""The requests a replica sends, each to peers that may be asked now.
+"""The requests that a replica sends, each to peers that are ready for one.
 
 Source: KIP-595, KIP-630, KIP-853, KIP-996, KIP-1166; Kafka ``KafkaRaftClient.build*Request``; KAFKA-19354.
 """
@@ -24,11 +24,11 @@ from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigne
 from pykraft.types import NO_IO, Endpoint, Instant, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 
 PROBE_OFFSET: Final = Offset(2**60)
-"""Beyond the end of any log."""
+"""An offset beyond the end of any log."""
 
 
 def ask_for_votes(replica: Replica, state: Prospective | Candidate, now: Instant) -> None:
-    """Vote or PreVote to every voter that has not answered."""
+    """Send Vote or PreVote to every voter that has not answered."""
     assert replica.local.key is not None
     for node_id in state.tally.unanswered:
         message = VoteRequest(
@@ -42,7 +42,7 @@ def ask_for_votes(replica: Replica, state: Prospective | Candidate, now: Instant
 
 
 def say_begin_quorum_epoch(replica: Replica, leader: Leader, now: Instant) -> None:
-    """Announce this leader to voters that have not fetched for half a fetch timeout, for the whole term."""
+    """Announce this leader, throughout its epoch, to voters that have not fetched for half a fetch timeout."""
     if leader.begin_quorum_deadline_ms > now.mono_ms:
         return
     period_ms = replica.config.fetch_timeout_ms // 2
@@ -59,7 +59,7 @@ def say_begin_quorum_epoch(replica: Replica, leader: Leader, now: Instant) -> No
 
 
 def say_end_quorum_epoch(replica: Replica, state: Resigned, now: Instant) -> None:
-    """Tell every voter that has not acknowledged it that this leader is gone; where it was is not said, as in Kafka."""
+    """Send EndQuorumEpoch to every voter that has not acknowledged it; without leader endpoints, as in Kafka."""
     message = EndQuorumEpochRequest(
         epoch=state.epoch,
         leader_id=state.leader_id,
@@ -71,11 +71,9 @@ def say_end_quorum_epoch(replica: Replica, state: Resigned, now: Instant) -> Non
 
 
 def send_fetch_to_bootstrap(replica: Replica, now: Instant, leader: Endpoint | None = None) -> None:
-    """Ask any bootstrap server who leads, if nothing is being asked already; not the leader that is known to be there.
-
-    A leader that was given a rest is not asked under the name of a bootstrap server meanwhile: a Fetch that timed out
-    while it waited for the disk would leave together with that one. One that was given up is not asked at all.
-    """
+    """Ask a random bootstrap server who leads, unless a request is outstanding; skip the known leader."""
+    # A leader that was given up is never asked. While the leader backs off, it is not asked under a bootstrap server's
+    # id either: a Fetch that timed out while it waited for the disk would then leave together with this one.
     without = replica.leader_id if replica.has_given_up_leader else None
     peers = [
         peer for peer in replica.bootstrap_peers() if peer.id != without and (peer.id >= 0 or peer.endpoint != leader)
@@ -86,10 +84,9 @@ def send_fetch_to_bootstrap(replica: Replica, now: Instant, leader: Endpoint | N
 
 
 def send_fetch_to_leader(replica: Replica, state: Follower, now: Instant) -> None:
-    """Fetch from the leader, records or a snapshot; while it fails, ask a bootstrap server whether there is another.
+    """Fetch records or a snapshot from the leader; while that fails, ask a bootstrap server for a newer leader.
 
-    One Fetch at a time, sent only when what it acknowledges is durable. A FetchSnapshot acknowledges nothing; one that
-    brought no answer is not sent again: a Fetch comes first.
+    At most one Fetch is outstanding, and it leaves only when what it acknowledges is durable.
     """
     if replica.connections.has_in_flight or replica.connections.is_asked(state.leader_id):
         return
@@ -98,6 +95,7 @@ def send_fetch_to_leader(replica: Replica, state: Follower, now: Instant) -> Non
         send_fetch_to_bootstrap(replica, now, endpoint)
         return
     leader, download = Peer(id=state.leader_id, endpoint=endpoint), state.download
+    # A FetchSnapshot that brought no answer is not repeated: send a Fetch first.
     if download is None or download.is_asked:
         if download is not None:
             replica.state = replace(state, download=None)
@@ -108,6 +106,7 @@ def send_fetch_to_leader(replica: Replica, state: Follower, now: Instant) -> Non
         else:
             send(replica, leader, _fetch(replica), now, Relies.LOG)
     elif download.position is not None:
+        # A FetchSnapshot acknowledges nothing, so it need not wait for the log.
         replica.state = replace(state, download=replace(download, is_asked=True))
         send(replica, leader, _fetch_snapshot(replica, download.snapshot_id, download.position), now, Relies.ELECTION)
 
@@ -126,7 +125,7 @@ def _fetch(replica: Replica) -> FetchRequest:
 
 
 def _probe(replica: Replica) -> FetchRequest:
-    """A Fetch from far behind the leader's log: it is answered with where the log ends, as the end of this epoch."""
+    """A Fetch far beyond the log end: the leader's diverging epoch then tells where its log ends in this epoch."""
     return replace(
         _fetch(replica),
         fetch_offset=PROBE_OFFSET,
@@ -136,7 +135,8 @@ def _probe(replica: Replica) -> FetchRequest:
 
 
 def _identity(replica: Replica) -> ReplicaKey | None:
-    """What a leader counts as a promise bears the replica's id; an unproven replica promises nothing."""
+    """The replica key for a Fetch; None for an unproven replica."""
+    # A leader counts a Fetch with a key as an acknowledgement, and an unproven replica must not acknowledge anything.
     return replica.local.key if replica.survey is None else None
 
 
@@ -151,14 +151,14 @@ def _fetch_snapshot(replica: Replica, snapshot_id: OffsetAndEpoch, position: int
 
 
 def voter_key(replica: Replica, node_id: NodeId) -> ReplicaKey:
-    """Whom a request to this voter is addressed to."""
+    """The replica key that a request to this voter names."""
     voter = replica.voters.get(node_id)
     assert voter is not None
     return voter.key
 
 
 def send_to_voter(replica: Replica, node_id: NodeId, message: Request, now: Instant, *, is_aside: bool = False) -> bool:
-    """Ask a voter, if its endpoint is known and it is ready; False when it is not.
+    """Send a request to a voter; False when its endpoint is unknown or it is not ready.
 
     Effects: Send.
     """
@@ -172,7 +172,7 @@ def send_to_voter(replica: Replica, node_id: NodeId, message: Request, now: Inst
 def send(
     replica: Replica, peer: Peer, message: Request, now: Instant, relies: Relies, *, is_aside: bool = False
 ) -> int:
-    """Ask a peer that is ready; returns the correlation id. Nothing else waits for what is asked aside.
+    """Send a request to a peer that is ready; return its correlation id. No other request waits for one sent aside.
 
     Effects: Send.
     """

@@ -18,14 +18,12 @@ from pykraft.types import Instant
 def on_begin_quorum_epoch_request(
     replica: Replica, event: RequestReceived, message: BeginQuorumEpochRequest, now: Instant
 ) -> None:
-    """Follow the sender, if it leads this or a higher epoch.
-
-    The sender is believed even when it took this node for another one; only then it hears of the mistake.
+    """Follow the sender if it leads this or a higher epoch.
 
     Effects: WriteElectionState if there was news; Reply after it.
-    Errors: FENCED_LEADER_EPOCH, INVALID_REQUEST, INVALID_VOTER_KEY, BROKER_NOT_AVAILABLE for an epoch that may not be
-    adopted now; ProtocolError for a second leader of an epoch, this node as its own leader, or a leader that nobody can
-    reach.
+    Errors: FENCED_LEADER_EPOCH, INVALID_REQUEST, INVALID_VOTER_KEY; BROKER_NOT_AVAILABLE when the epoch budget refuses
+    the epoch; ProtocolError for a second leader of an epoch, for this node as its own leader, or for a leader without
+    endpoints.
     Source: KIP-595 §BeginQuorumEpoch; KafkaRaftClient.handleBeginQuorumEpochRequest.
     """
     error = voter_only_error(replica, message.leader_id, message.epoch)
@@ -37,8 +35,11 @@ def on_begin_quorum_epoch_request(
     if not error:
         learn_leader(replica, message.epoch, message.leader_id, message.listeners, now)
         correct_listeners(replica, message.epoch, message.leader_id, message.listeners)
+        # We follow the sender even if it addressed another replica key, and then report the mismatch. An unproven
+        # replica also answers with this error: it must not confirm a leader, because a read could count the
+        # confirmation.
         if not is_addressed_to(replica, message.voter) or replica.survey is not None:
-            error = ErrorCode.INVALID_VOTER_KEY  # an unproven replica confirms no leader: no read may count it
+            error = ErrorCode.INVALID_VOTER_KEY
     response = BeginQuorumEpochResponse(
         error=error,
         epoch=replica.epoch,
@@ -51,7 +52,7 @@ def on_begin_quorum_epoch_request(
 def on_begin_quorum_epoch_response(
     replica: Replica, event: ResponseReceived, message: BeginQuorumEpochResponse, now: Instant
 ) -> None:
-    """Step down if the voter knows better; an acknowledgement changes nothing.
+    """Step down if the voter knows a higher epoch; an acknowledgement changes nothing.
 
     Source: KIP-595 §BeginQuorumEpoch; KafkaRaftClient.handleBeginQuorumEpochResponse.
     """

@@ -1,21 +1,21 @@
-"""A leader that contradicts what this replica knows for certain is given up for its epoch.
+"""A follower gives up a leader that contradicts what it knows for certain, for that epoch.
 
-Nobody has proven who it is: whoever reaches the port can announce itself as a leader, and a leader that is one can have
-lost its disk. Two things hold whatever it says. No node ends because of it, and nothing that is known to be committed
-is cut. What a leader cannot say:
+Peers are not authenticated: anyone who reaches the port can announce itself as leader, and a real leader may have lost
+its disk. Whatever it says, no node stops because of it, and no record that is known to be committed is truncated. No
+correct leader says that
 
-- that the logs part below what is committed, or that the high watermark went back (Leader Completeness);
-- that the logs part, after it has answered in this epoch that this log is a prefix of its own: its log only grows, and
-  all that was appended since came from it;
-- that it has nothing more, while the log that came from it names no voter with its id. Until then it may be a voter
-  that this replica has not learned of, also in a quorum whose voters are configured: the upgrade to kraft.version 1
-  may be what is still to be fetched. One that is removing itself leads until that is committed.
+1. the logs diverge below a committed offset, or that the high watermark went back (Leader Completeness);
+2. the logs diverge, after it has answered in this epoch that our log is a prefix of its own. Its log only grows, and we
+   have appended nothing since that did not come from it;
+3. it has nothing more to send, while the log that came from it names no voter with its id. Until then it may be a voter
+   that this replica has not learned of. That holds in a static quorum, too: the upgrade to kraft.version 1 may be what
+   is still to be fetched. A leader that is removing itself leads until that commits.
 
-A leader that was given up is not fetched from in its epoch any more, and denies nobody a pre-vote; a voter campaigns
-soon. If the others follow it with good reason, this replica stays behind, and says so.
+After giving up a leader, this replica does not fetch from it in that epoch and denies nobody a pre-vote because of it;
+a voter campaigns soon. If the other voters follow it with good reason, this replica stays behind and reports that.
 
 Source: ours; Raft paper §5.4.3 (Leader Completeness), §5.3 (leaders append only); Kafka's client throws an exception in
-the first case, and believes in the others.
+the first case, and believes the leader in the others.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from pykraft.types import Instant, NodeId, Offset
 
 
 def contradiction_in(replica: Replica, state: Follower, answer: FetchResponse, cut_to: Offset | None) -> str | None:
-    """What no leader says, if the answer says it; ``cut_to`` is where it wants the log cut.
-
-    A replica that lost part of its log cannot tell: in quarantine the leader's log counts.
-    """
+    """The contradiction in this response, or None; ``cut_to`` is where the leader wants the log truncated."""
+    # A replica in quarantine has lost part of its log, so it cannot judge: the leader's log wins.
     if replica.log.quarantine is not None:
         return None
     committed_end_offset = replica.log.committed_end_offset
+    # 1. Committed records never diverge, and the high watermark never goes back (below).
     if cut_to is not None and cut_to < committed_end_offset:
         return f"it wants the log cut to {cut_to}, but everything below {committed_end_offset} is committed"
+    # 2. Our log was a prefix of the leader's.
     if cut_to is not None and state.has_agreed:
         return f"it wants the log cut to {cut_to}, after it had agreed with all of it"
     told, known = answer.high_watermark, state.high_watermark
@@ -46,6 +46,7 @@ def contradiction_in(replica: Replica, state: Follower, answer: FetchResponse, c
     if has_records and known is not None and told is not None and told < known:
         return f"its high watermark went back from {known} to {told}"
     is_all = has_records and not answer.batches and answer.invalid is None
+    # 3. The whole log of this leader does not name it as a voter.
     if is_all and _is_stranger(replica, state.leader_id):
         voters = ", ".join(map(str, replica.voters.ids))
         return f"it is not one of the voters {voters}, also not in the log that came from it"
@@ -53,7 +54,7 @@ def contradiction_in(replica: Replica, state: Follower, answer: FetchResponse, c
 
 
 def give_up_leader(replica: Replica, state: Follower, reason: str, now: Instant) -> None:
-    """Follow this leader no more; an election comes when the others do not follow it either.
+    """Stop following this leader; an election follows unless the other voters keep following it.
 
     Effects: Report.
     """
@@ -69,18 +70,16 @@ def give_up_leader(replica: Replica, state: Follower, reason: str, now: Instant)
 
 
 def hear(replica: Replica, now: Instant, *, has_progress: bool) -> None:
-    """An answer is a sign of life; that of a leader which is no voter yet only when it brought something.
-
-    Otherwise a stranger could keep a quorum waiting with answers that are neither wrong nor of any use.
-    """
+    """A response is a sign of life; from a leader that is not a voter yet, only if it brought records."""
     state = replica.state
     assert isinstance(state, Follower)
+    # Otherwise a stranger could hold up a quorum with responses that are neither wrong nor useful.
     if has_progress or not _is_stranger(replica, state.leader_id):
         replica.state = state.heard(now, replica.config.fetch_timeout_ms)
 
 
 def _is_stranger(replica: Replica, leader_id: NodeId) -> bool:
-    """True for a leader without an entry in the voter set in force, and in the one before while that is in doubt."""
+    """True for a leader that is not in the newest voter set, nor in the one before while the newest is uncommitted."""
     if not len(replica.voters) or replica.voters.get(leader_id) is not None:
         return False
     return not replica.membership.was_voter(leader_id, replica.log.known_committed_end_offset)

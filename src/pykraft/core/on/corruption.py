@@ -1,21 +1,22 @@
-"""Part of the own log is damaged: forget it, leave elections to others, fetch it again, come back.
+"""Quarantine: part of this replica's log is damaged. Forget it, stay out of elections, fetch it again, return.
 
-When may a replica vote again? When it holds everything that may be committed because of what it once
-acknowledged. Reaching the former recovery point is not enough: the point lags behind what was acknowledged. Nor
-is reaching the high watermark of an answer:
+When may the replica vote again? When it holds everything that may be committed because of its earlier acknowledgements.
+It is not enough to reach the former recovery point, which lags behind the acknowledgements. Nor is it enough to reach
+the high watermark of a response:
 
-1. follower 3 acknowledges up to 10 in epoch 5, and that Fetch waits in a socket buffer; 2. it restarts, finds
-damage at 4, fetches from there; the leader's high watermark is 6, and it reaches 6; 3. the old Fetch is read,
-and with it the leader commits 10; 4. the leader dies, and follower 3 votes for somebody who has 6.
+1. Follower 3 acknowledges up to 10 in epoch 5, but that Fetch is stuck in a socket buffer.
+2. It restarts, finds damage at 4 and fetches from there. The leader's high watermark is 6, and it reaches 6.
+3. The leader reads the old Fetch and commits up to 10 with it.
+4. The leader dies, and follower 3 votes for a candidate whose log ends at 6. Records 6 to 9 are lost.
 
-What the replica acknowledged, it acknowledged in the epoch of its quarantine or before. So it comes back when the
-leader of its present epoch has confirmed, by an answer that is not diverging, a log that ends in that epoch, and
+All acknowledgements were made in the epoch of the quarantine or before. So quarantine ends when the leader of the
+current epoch has confirmed, by a response that is not diverging, a log that ends in that epoch, and one of these holds:
 
-- the epoch is newer than the quarantine's: that leader was elected without this replica's vote, so by a majority
-  of which somebody holds whatever is committed (Leader Completeness); all of it lies before the leader's first
-  record, which is there now; and Fetches of older epochs are fenced, however late they come; or
-- the log reaches beyond all that was acknowledged in the epoch; or
-- the leader had nothing more to give: what was acknowledged to it is a prefix of its log, which is now here.
+(a) The epoch is newer than the quarantine's. That leader was elected without this replica's vote, so by a majority in
+which some voter holds whatever is committed (Leader Completeness). All of it lies before the leader's first record,
+which is here now. Fetches of older epochs are fenced, however late they arrive.
+(b) The log reaches beyond everything that was acknowledged in the epoch.
+(c) The leader had nothing more to send. What was acknowledged to it is a prefix of its log, which is here now.
 
 Source: ours; Raft paper §5.4.3 (Leader Completeness), §5.4.1 (votes).
 """
@@ -35,16 +36,14 @@ from pykraft.types import Instant, Offset
 
 
 def on_corruption_found(replica: Replica, event: CorruptionFound, now: Instant) -> None:
-    """Lose the log from the damaged batch on, in memory and in every promise; the files are cut later.
-
-    A leader resigns and a campaign ends, since both promise a log that is not there any more. No answer to an
-    earlier Fetch counts. What was cut off before the damage was found concerns nobody.
+    """Drop the log from the damaged batch on, in memory and in all that we promise; the files are truncated later.
 
     Effects: EnterQuarantine; what leaving the state brings.
     Source: ours.
     """
     damage, log = event.damage, replica.log
     former_end_offset, end_offset = log.end_offset, max(damage.start_offset, log.start_offset)
+    # The damaged part was truncated before the damage was found, so nothing is lost.
     if end_offset >= former_end_offset:
         return
     text = f"DAMAGED LOG, in quarantine until it is fetched again: {damage}"
@@ -63,7 +62,7 @@ def on_corruption_found(replica: Replica, event: CorruptionFound, now: Instant) 
 
 
 def lose_from(replica: Replica, end_offset: Offset) -> None:
-    """Let the log of a replica in quarantine end here, and its high watermark with it."""
+    """End the log of a replica in quarantine at this offset, and lower its high watermark to it."""
     replica.log.lose_from(end_offset)
     beyond = next((each.offset for each in replica.log.snapshots if each.offset > end_offset), end_offset)
     replica.membership.lose_from(end_offset, beyond)
@@ -73,13 +72,12 @@ def lose_from(replica: Replica, end_offset: Offset) -> None:
 
 
 def cut_damage(replica: Replica) -> None:
-    """Cut the files of a replica in quarantine where its log ends, once a leader has what belongs behind it.
-
-    Not before: while nobody leads, the files may be all that is left of a record.
+    """Truncate the files of a replica in quarantine to the log end, now that a leader can send what follows.
 
     Effects: TruncateTo unless it was done.
     """
     quarantine = replica.log.quarantine
+    # Not earlier: while there is no leader, these files may hold the last copy of a record.
     if quarantine is None or quarantine.is_cut:
         return
     io = replica.outbox.next_log_io()
@@ -89,13 +87,14 @@ def cut_damage(replica: Replica) -> None:
 
 
 def leave_if_whole(replica: Replica, answer: FetchResponse) -> None:
-    """End the quarantine if the leader's answer, not diverging and not yet appended, shows that it may end.
+    """End the quarantine if a non-diverging response, not appended yet, shows that the log is whole again.
 
     Effects: LeaveQuarantine.
     """
     quarantine, log = replica.log.quarantine, replica.log
     if quarantine is None or log.last_epoch < replica.epoch or log.flushed_end_offset < log.end_offset:
         return
+    # Cases (a), (b) and (c) of the module's docstring.
     is_new_epoch = replica.epoch > quarantine.epoch
     is_beyond = quarantine.until_offset is not None and log.end_offset >= quarantine.until_offset
     is_all = not answer.batches and answer.invalid is None
@@ -108,7 +107,7 @@ def leave_if_whole(replica: Replica, answer: FetchResponse) -> None:
 
 
 def _stand_down(replica: Replica, now: Instant) -> None:
-    """Be nobody's leader and no candidate; forget what was asked."""
+    """Resign or end the campaign, because either promises a log that is no longer there; forget requests in flight."""
     if isinstance(replica.state, Candidate):
         to_prospective(replica, now)
     if isinstance(replica.state, Prospective):
@@ -116,4 +115,5 @@ def _stand_down(replica: Replica, now: Instant) -> None:
     elif isinstance(replica.state, Leader):
         to_resigned(replica, now)
     else:
+        # A response to an earlier Fetch no longer fits this log.
         replica.connections.reset()

@@ -1,4 +1,4 @@
-"""DescribeQuorum: what the leader knows of its quorum, for operators.
+"""DescribeQuorum: tells operators what the leader knows of its quorum.
 
 Source: KIP-595 §DescribeQuorum, KIP-836, KIP-853.
 """
@@ -18,9 +18,7 @@ from pykraft.types import Instant
 def on_describe_quorum_request(
     replica: Replica, event: RequestReceived, message: DescribeQuorumRequest, now: Instant
 ) -> None:
-    """Voters and observers with their fetch offsets, the leader itself caught up as of now.
-
-    A leader that is removing itself stands in neither list.
+    """List voters and observers with their fetch offsets; the leader itself counts as caught up now.
 
     Effects: Reply.
     Errors: NOT_LEADER_OR_FOLLOWER.
@@ -38,6 +36,7 @@ def on_describe_quorum_request(
         last_fetch_timestamp=now.wall_ms,
         last_caught_up_timestamp=now.wall_ms,
     )
+    # A leader that is removing itself is in neither list.
     voters = leader.progress.voters
     response = DescribeQuorumResponse(
         error=ErrorCode.NONE,

@@ -1,4 +1,4 @@
-"""Which handler answers which message: two tables.
+"""Two tables: the handler of each request and of each response.
 
 Source: Kafka ``KafkaRaftClient.handleRequest`` and ``handleResponse``.
 """
@@ -55,9 +55,9 @@ def on_request(replica: Replica, event: RequestReceived, now: Instant) -> None:
 
 
 def on_response(replica: Replica, event: ResponseReceived, now: Instant) -> None:
-    """Pass a response to its handler; an error above the partition is handled here.
+    """Pass a response to its handler; a top-level error is handled here.
 
-    Errors: ProtocolError for a response to what this replica never asks, and for a refusal.
+    Errors: ProtocolError for a response that this replica never asks for, and for one of `following.REFUSALS`.
     """
     if isinstance(event.message, messages.TopLevelError):
         check_not_refused(event.message.error)
@@ -71,13 +71,15 @@ def on_response(replica: Replica, event: ResponseReceived, now: Instant) -> None
 
 
 def on_send_failed(replica: Replica, event: SendFailed, now: Instant) -> None:
-    """No answer will come; the peer is backing off already."""
+    """No response will come. The peer is backing off already."""
     _on_error(replica, event.peer_id, event.error, now)
 
 
 def _on_error(replica: Replica, peer_id: int, error: int, now: Instant) -> None:
-    """A voter without pre-votes ends the pre-vote, a voter to be its addition; else it is tried again after a while."""
+    """React to the two errors with a fallback; every other request is sent again after the back-off."""
+    # If this peer was to become a voter, its addition fails.
     on_new_voter_failed(replica, peer_id)
+    # The peer may not know PreVote (then start the standard election) or UpdateRaftVoter (then do not repeat it).
     if error == ErrorCode.UNSUPPORTED_VERSION:
         on_vote_unsupported(replica, now)
         on_survey_unsupported(replica)

@@ -1,12 +1,13 @@
-"""A snapshot on its way from the leader, as the follower's state machine sees it (KIP-630).
+"""Download of a snapshot from the leader, as the follower's state machine sees it (KIP-630).
 
-1. A Fetch is answered with the id of a snapshot: `begin_download`. 2. The host says up to where it has it: the bytes
-from there on are asked for, one request at a time. 3. What came goes to the host, which goes on at 2, or says that the
-snapshot is frozen: it then takes the place of the log (`pykraft.core.on.snapshot`), and the next Fetch begins there.
+1. A Fetch response names a snapshot: `begin_download`.
+2. The host reports how much of it is stored. The follower asks for the bytes from there on, one request at a time.
+3. The host stores the bytes that arrive. It then goes on at 2, or reports that the snapshot is frozen. A frozen
+   snapshot replaces the log (`pykraft.core.on.snapshot`), and the next Fetch starts at its end.
 
-A request that failed, in whatever way, ends the download here, and the next request is a Fetch again: its answer names
-the snapshot that the leader has now. Java's leaders leave a FetchSnapshot unanswered that they cannot serve, so silence
-means the same. What the host has is not lost: a download of the same snapshot from the same leader goes on with it.
+Any failed request ends the download here, and the next request is a Fetch again: its response names the leader's
+current snapshot. Java leaders do not answer a FetchSnapshot that they cannot serve, so a timeout is treated the same.
+The host keeps the bytes it has: a later download of the same snapshot from the same leader continues with them.
 
 Source: KIP-630 §FetchSnapshot; Kafka ``KafkaRaftClient.handleFetchSnapshotResponse``.
 """
@@ -27,10 +28,11 @@ from pykraft.types import Instant, OffsetAndEpoch
 
 
 def begin_download(replica: Replica, snapshot_id: OffsetAndEpoch) -> None:
-    """Fetch the snapshot that the leader names in the place of records.
+    """Step 1: download the snapshot that the leader names instead of records.
 
     Effects: BeginDownload.
-    Errors: ProtocolError for an id that is none, of a snapshot that has nothing new, or without what is committed.
+    Errors: ProtocolError for a malformed snapshot id, and for a snapshot that has nothing new or lacks committed
+    records.
     """
     state, log = replica.state, replica.log
     assert isinstance(state, Follower)
@@ -45,11 +47,12 @@ def begin_download(replica: Replica, snapshot_id: OffsetAndEpoch) -> None:
 def on_fetch_snapshot_response(
     replica: Replica, event: ResponseReceived, message: FetchSnapshotResponse, now: Instant
 ) -> None:
-    """Pass the bytes on to the host; after an error go back to Fetch.
+    """Step 3: pass the bytes to the host; after an error go back to Fetch.
 
-    Effects: AppendDownload; AbandonDownload when the leader's snapshot is shorter than what was fetched of it, and when
-    it has no such snapshot any more: then nobody can go on with the part.
-    Errors: ProtocolError for bytes of another snapshot or another position, for none, and for more than there are.
+    Effects: AppendDownload; AbandonDownload when the leader's snapshot is shorter than what was fetched of it, or when
+    the leader no longer has it.
+    Errors: ProtocolError for bytes of another snapshot or position, for an empty response, and for more bytes than the
+    snapshot has.
     Source: KIP-630 §FetchSnapshot; KafkaRaftClient.handleFetchSnapshotResponse.
     """
     is_settled = settle_answer(replica, event.peer_id, message, now)
@@ -65,6 +68,7 @@ def on_fetch_snapshot_response(
         state = replace(state, download=SnapshotDownload(snapshot_id=download.snapshot_id))
     elif message.error in (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE):
         state = replace(state, download=None)
+        # Nothing can complete the part that the host has.
         replica.outbox.add(AbandonDownload(snapshot_id=download.snapshot_id))
     else:
         return
@@ -73,15 +77,16 @@ def on_fetch_snapshot_response(
 
 
 def on_download_advanced(replica: Replica, event: DownloadAdvanced, now: Instant) -> None:
-    """Ask for what follows, when the step ends; the time that the disk took is not the leader's fault."""
+    """Step 2: ask for the next bytes when this step ends."""
     state = replica.state
     if isinstance(state, Follower) and state.download is not None and state.download.snapshot_id == event.snapshot_id:
         download = SnapshotDownload(snapshot_id=event.snapshot_id, position=event.position)
+        # The time that our disk took is not the leader's fault, so restart the fetch timeout.
         replica.state = replace(state, download=download).heard(now, replica.config.fetch_timeout_ms)
 
 
 def on_download_failed(replica: Replica, event: DownloadFailed, now: Instant) -> None:
-    """Go back to Fetch, after a pause.
+    """Go back to Fetch after a back-off.
 
     Effects: Report.
     """
@@ -93,7 +98,10 @@ def on_download_failed(replica: Replica, event: DownloadFailed, now: Instant) ->
 
 
 def _check(download: SnapshotDownload, message: FetchSnapshotResponse) -> None:
-    """Errors: ProtocolError for bytes that were not asked for."""
+    """Reject bytes that were not asked for.
+
+    Errors: ProtocolError.
+    """
     came = f"{message.received_bytes} bytes at {message.position} of {message.size_bytes} of {message.snapshot_id}"
     is_asked = message.snapshot_id == download.snapshot_id and message.position == download.position
     if not is_asked or not 0 < message.received_bytes <= message.size_bytes - message.position:

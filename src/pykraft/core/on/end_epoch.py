@@ -1,4 +1,4 @@
-"""EndQuorumEpoch: a leader hands over without waiting for anybody's timeout.
+"""EndQuorumEpoch: a resigning leader starts the next election without waiting for a timeout.
 
 Source: KIP-595 §EndQuorumEpoch, KIP-853 (preferred candidates).
 """
@@ -21,13 +21,10 @@ from pykraft.types import Instant, NodeId
 def on_end_quorum_epoch_request(
     replica: Replica, event: RequestReceived, message: EndQuorumEpochRequest, now: Instant
 ) -> None:
-    """Campaign soon: at once as the first successor, later further down the list.
-
-    From now on the leader is not known to be alive, so others get this replica's pre-vote (Kafka keeps
-    denying it until its own timeout, which delays hand-over with five voters).
+    """Campaign soon: the first successor at once, the others later in the order of the list.
 
     Effects: WriteElectionState if the sender's epoch was news; Reply after it.
-    Errors: FENCED_LEADER_EPOCH, INVALID_REQUEST, BROKER_NOT_AVAILABLE for an epoch that may not be adopted now;
+    Errors: FENCED_LEADER_EPOCH, INVALID_REQUEST; BROKER_NOT_AVAILABLE when the epoch budget refuses the epoch;
     ProtocolError for a contradiction.
     Source: KIP-595 §EndQuorumEpoch; KafkaRaftClient.handleEndQuorumEpochRequest.
     """
@@ -37,6 +34,8 @@ def on_end_quorum_epoch_request(
         learn_leader(replica, message.epoch, message.leader_id, message.listeners, now)
         state = replica.state
         if isinstance(state, Follower) and state.leader_id == message.leader_id and replica.local.key is not None:
+            # The leader no longer counts as alive, so we grant pre-votes from now on. Kafka denies them until its own
+            # timeout, which delays the hand-over with five voters.
             backoff_ms = successor_backoff_ms(
                 replica.local.key, message.successors, replica.config.election_backoff_max_ms
             )
@@ -55,7 +54,7 @@ def on_end_quorum_epoch_request(
 def on_end_quorum_epoch_response(
     replica: Replica, event: ResponseReceived, message: EndQuorumEpochResponse, now: Instant
 ) -> None:
-    """The voter knows that this leader resigned: it is not told again.
+    """The voter knows that this leader resigned: stop telling it.
 
     Source: KIP-595 §EndQuorumEpoch; KafkaRaftClient.handleEndQuorumEpochResponse.
     """

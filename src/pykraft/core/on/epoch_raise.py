@@ -1,9 +1,9 @@
-"""Whether what a peer says may raise the epoch of this replica.
+"""Decides whether a peer's message may raise this replica's epoch.
 
-A request may within a budget (`pykraft.core.epoch_budget`). An answer may always, if it comes from where the
-configuration, the formatted checkpoint or the log says that a voter is, or from a bootstrap server: this node dialed it
-there. So a newcomer can join a quorum of any epoch, and a replica that refused a request that was right learns of its
-epoch as soon as it asks its sender something, which every leader and every candidate does.
+A request may raise it within a budget (`pykraft.core.epoch_budget`). A response always may if it comes from a bootstrap
+server, or from the endpoint where the configuration, the formatted checkpoint or the log places that voter, because
+this node dialed it there. So a new node can join a quorum of any epoch. And a replica that refused a correct request
+learns the epoch as soon as it sends something to that sender itself, which every leader and every candidate does.
 
 Source: ours; Raft dissertation §6.2.
 """
@@ -18,18 +18,19 @@ from pykraft.errors import ErrorCode
 from pykraft.types import Epoch, Instant, NodeId
 
 ALARM_PERIOD_MS = 3_600_000
-"""An exhausted budget is told once in this time."""
+"""An exhausted budget raises at most one alarm in this time."""
 
 
 def may_request_raise(replica: Replica, epoch: Epoch, sender_id: NodeId, now: Instant, *, is_voter: bool) -> bool:
-    """True when a request with this epoch may be taken as it is; False when it is to be refused.
+    """True when a request with this epoch may be handled; False when it must be refused.
 
-    Effects: Report when it is refused, or when its sender will be.
+    Effects: Report when it is refused, or when the sender's next raise will be.
     """
     if epoch <= replica.epoch:
         return True
     budget, now_ms = replica.epoch_budget, now.mono_ms
     sender = sender_id if is_voter else STRANGERS
+    # A stranger in its waiting time is always refused; a voter only while this replica hears a live leader.
     if budget.must_wait(sender, now_ms) and (not is_voter or _hears_leader(replica)):
         replica.refused_epochs += 1
         return False
@@ -45,14 +46,14 @@ def may_request_raise(replica: Replica, epoch: Epoch, sender_id: NodeId, now: In
 
 
 def raise_error(replica: Replica, epoch: Epoch, leader_id: NodeId, now: Instant) -> ErrorCode:
-    """The same for a request of a leader: BROKER_NOT_AVAILABLE when it is to be refused, else NONE."""
+    """As `may_request_raise`, for a leader's request: BROKER_NOT_AVAILABLE to refuse it, else NONE."""
     is_voter = replica.voters.get(leader_id) is not None
     may_raise = may_request_raise(replica, epoch, leader_id, now, is_voter=is_voter)
     return ErrorCode.NONE if may_raise else ErrorCode.BROKER_NOT_AVAILABLE
 
 
 def may_answer_raise(replica: Replica, epoch: Epoch, peer_id: int, now: Instant) -> bool:
-    """True when an answer with this epoch may be believed.
+    """True when a response with this epoch may be believed.
 
     Effects: Report when it may not.
     """
@@ -79,7 +80,7 @@ def _hears_leader(replica: Replica) -> bool:
 
 
 def _is_where_it_should_be(replica: Replica, peer_id: int) -> bool:
-    """True for a bootstrap server, and for a voter that was dialed where the voter set says that it is."""
+    """True for a bootstrap server, and for a voter dialed at its endpoint in the voter set."""
     if peer_id < 0:
         return True
     entry = replica.voter_peer(NodeId(peer_id))

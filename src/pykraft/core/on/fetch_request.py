@@ -1,4 +1,4 @@
-"""Fetch at the leader: an acknowledgement of all below the offset, and a question for what follows.
+"""Fetch at the leader: the fetch offset acknowledges all records below it and asks for those that follow.
 
 Source: KIP-595 §Fetch, KIP-853 (directory ids), KIP-1166 (high watermark in the request).
 """
@@ -22,16 +22,16 @@ from pykraft.errors import ErrorCode
 from pykraft.types import Instant, Offset, ReplicaKey
 
 WAIT_MS_MAX: Final = 30_000
-"""No Fetch waits longer, whatever it asks for: that its requester is gone shows at the latest when it is answered."""
+"""No Fetch is parked longer, whatever it asks for: the leader notices a dead connection only when it answers."""
 
 
 def on_fetch_request(replica: Replica, event: RequestReceived, message: FetchRequest, now: Instant) -> None:
-    """Note what the replica has, then answer with records or let it wait for them.
+    """Note the replica's progress, then answer with records or park the Fetch until there are some.
 
     Effects: NotifyHighWatermark when a majority now holds more; ReplyFetch now or later, or Reply with an error.
     Units: ``fetch_offset`` exclusive end of what the replica holds durably; ``wait_ms_max`` >= 0.
-    Errors: INVALID_REQUEST, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
-    BROKER_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR for the leader's own id.
+    Errors: INVALID_REQUEST, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER, BROKER_NOT_AVAILABLE,
+    UNKNOWN_SERVER_ERROR for the leader's own id.
     Source: KIP-595 §Fetch, KIP-630; KafkaRaftClient.handleFetchRequest.
     """
     error = _field_error(message) or leader_only_error(replica, message.epoch)
@@ -45,6 +45,7 @@ def on_fetch_request(replica: Replica, event: RequestReceived, message: FetchReq
     asker = leader.progress.known(message.replica)
     if asker is not None:
         asker.asks_again(min(message.size_bytes_max, ANSWER_SIZE_BYTES_MAX), now.mono_ms)
+    # Only a replica whose log is a prefix of ours acknowledges anything with its fetch offset.
     if message.replica is not None and is_prefix(replica, message):
         _note(replica, leader, message.replica, message.fetch_offset, now)
     is_voter = message.replica is not None and leader.progress.is_voter(message.replica)
@@ -63,13 +64,14 @@ def on_fetch_request(replica: Replica, event: RequestReceived, message: FetchReq
 
 
 def note_sign_of_life(replica: Replica, leader: Leader, key: ReplicaKey, now: Instant) -> None:
-    """A voter reached this leader: one more of the majority that check quorum wants.
+    """Count this voter for check quorum; a majority extends the deadline.
 
     Source: KIP-595 §Leader progress timeout; Kafka ``LeaderState.updateCheckQuorumForFollowingVoter``.
     """
     if not leader.progress.is_voter(key):
         return
     leader.fetched_voters.add(key.id)
+    # The leader counts itself, unless it is removing itself from the voter set.
     needed = majority_of(len(replica.voters)) - (1 if replica.is_voter else 0)
     if len(leader.fetched_voters) >= needed:
         leader.fetched_voters.clear()
@@ -84,9 +86,10 @@ def _note(replica: Replica, leader: Leader, key: ReplicaKey, fetch_offset: Offse
 
 
 def _has_room(replica: Replica, leader: Leader, *, is_voter: bool) -> bool:
-    """True when one more may wait. A voter whose Fetch is answered at once asks again at once: others make room."""
+    """True when one more Fetch may be parked; a voter's Fetch displaces the oldest one of an observer."""
     if not replica.parked.is_full:
         return True
+    # A voter whose Fetch is answered at once would ask again at once, so make room for it.
     other = replica.parked.take_oldest_other() if is_voter else None
     if other is None:
         return False

@@ -1,4 +1,4 @@
-"""Fetch at the follower: append what is valid, cut back to where the logs agree, or fetch a snapshot instead.
+"""Fetch at the follower: append valid batches, truncate to where the logs diverge, or start a snapshot download.
 
 Source: KIP-595 §Fetch and §Log reconciliation; KAFKA-18723 (invalid and inconsistent records).
 """
@@ -21,17 +21,17 @@ from pykraft.errors import ProtocolError
 from pykraft.types import Instant, Offset, OffsetAndEpoch
 
 EMPTY_ANSWERS_MAX = 2
-"""Answers without news that may follow each other within a retry back-off."""
+"""Empty responses accepted within one retry back-off; one more backs off from the leader."""
 
 
 def on_fetch_response(replica: Replica, event: ResponseReceived, message: FetchResponse, now: Instant) -> None:
-    """Do what the leader's answer says: append, truncate, or begin to fetch a snapshot.
+    """Act on the leader's response: append, truncate, or start to download a snapshot.
+
+    A leader that contradicts committed records or itself is given up (`contradiction`).
 
     Effects: AppendFetched, TruncateTo or BeginDownload; NotifyHighWatermark; the next Fetch follows when the step ends.
-    A leader that contradicts what is committed, or itself, is given up (`contradiction`).
-
-    Errors: ProtocolError for an answer of somebody who does not lead, batches below the log end, and a diverging answer
-    or a snapshot without sense.
+    Errors: ProtocolError for a response from a replica that is not the leader, for batches below the log end, and for
+    an invalid diverging epoch or snapshot id.
     Source: KIP-595 §Fetch; KafkaRaftClient.handleFetchResponse.
     """
     if not settle_answer(replica, event.peer_id, message, now):
@@ -57,7 +57,7 @@ def on_fetch_response(replica: Replica, event: ResponseReceived, message: FetchR
 
 
 def _check_sender(state: Follower, peer_id: int, message: FetchResponse) -> None:
-    """Only the leader has something to say of its log; a bootstrap server is known by the id that it gives.
+    """Accept log data from the leader only; a bootstrap server is identified by the leader id in its response.
 
     Errors: ProtocolError.
     """
@@ -69,7 +69,7 @@ def _check_sender(state: Follower, peer_id: int, message: FetchResponse) -> None
 def _follow(
     replica: Replica, event: ResponseReceived, message: FetchResponse, cut_to: Offset | None, now: Instant
 ) -> None:
-    """Make this log a bit more like the leader's; its answer is a sign of life."""
+    """Apply the response to this log, and count it as a sign of life of the leader."""
     before = replica.log.end_offset
     if message.snapshot_id is not None:
         begin_download(replica, message.snapshot_id)
@@ -85,16 +85,14 @@ def _follow(
 
 
 def _note_agreement(replica: Replica, peer_id: int, now: Instant, *, is_empty: bool) -> None:
-    """This log is a prefix of the leader's; a leader that answers at once, again and again, with nothing gets a rest.
-
-    One such answer is usual: a leader that transfers the leadership answers all Fetches that wait, though one of them
-    may just have been answered because its time was over.
-    """
+    """This log is a prefix of the leader's. Back off from a leader that keeps answering at once without news."""
     state = replica.state
     assert isinstance(state, Follower)
     last_ms = state.empty_answer_ms
     is_soon = last_ms is not None and now.mono_ms - last_ms < max(1, replica.config.retry_backoff_ms)
     count = (state.empty_answers + 1 if is_soon else 1) if is_empty else 0
+    # One empty response is normal: a leader that starts a transfer answers all parked Fetches at once, perhaps just
+    # after it answered one of them because its wait time was over.
     if count > EMPTY_ANSWERS_MAX:
         replica.connections.back_off(peer_id, now.mono_ms)
     replica.state = replace(
@@ -103,16 +101,17 @@ def _note_agreement(replica: Replica, peer_id: int, now: Instant, *, is_empty: b
 
 
 def _truncation_point(replica: Replica, diverging: OffsetAndEpoch, batch_start: Offset | None) -> Offset:
-    """Where the logs part, or where the batch begins that holds this offset: a log is cut in whole batches.
+    """The offset where the logs diverge, or the start of the batch that contains it.
 
-    Logs that agree up to an offset have the same batches up to it, so a leader that is right never names one within a
-    batch. One that does must not make memory and file differ: the next Fetch would acknowledge what the file lost.
-
-    Errors: ProtocolError when there is nothing to cut.
+    Errors: ProtocolError when nothing is left to truncate.
     """
     log = replica.log
     point = log.truncation_point(diverging)
-    if point == diverging.offset and batch_start is not None:  # other points are where an epoch of this log ends
+    # A log is truncated in whole batches. Logs that agree up to an offset have the same batches below it, so a correct
+    # leader never names an offset inside a batch. If one does, memory and file must still not differ: the next Fetch
+    # would acknowledge records that the file has lost. Any other point is the end of an epoch in this log, so it is a
+    # batch boundary.
+    if point == diverging.offset and batch_start is not None:
         point = batch_start
     if diverging.offset < 0 or diverging.epoch < 0 or max(point, log.start_offset) == log.end_offset:
         raise ProtocolError(f"the diverging answer {diverging} leaves nothing to cut from {log.end}")
@@ -120,10 +119,11 @@ def _truncation_point(replica: Replica, diverging: OffsetAndEpoch, batch_start: 
 
 
 def _truncate(replica: Replica, point: Offset) -> None:
-    """Cut the log there, or at its start when it begins later, which only quarantine lets a leader ask for."""
+    """Truncate the log at ``point``, or at the log start offset if that is higher (possible only in quarantine)."""
     log = replica.log
     end_offset = max(point, log.start_offset)
-    if replica.log.quarantine is not None:  # whatever it lost, it promises none of it: the leader's log counts
+    # In quarantine this replica promises nothing about its log, so the leader's log wins.
+    if replica.log.quarantine is not None:
         lose_from(replica, end_offset)
         replica.log.quarantine = replace(replica.log.quarantine, is_cut=False)
         cut_damage(replica)
@@ -137,6 +137,7 @@ def _truncate(replica: Replica, point: Offset) -> None:
 
 def _append(replica: Replica, event: ResponseReceived, message: FetchResponse, now: Instant) -> None:
     log = replica.log
+    # Append the valid batches of a response even if a later one is invalid.
     batches = valid_prefix(message.batches, log.end, replica)
     if message.invalid is not None or len(batches) < len(message.batches):
         what = message.invalid or f"batches after {log.end_offset} that cannot follow in epoch {replica.epoch}"
@@ -156,10 +157,7 @@ def _append(replica: Replica, event: ResponseReceived, message: FetchResponse, n
 
 
 def valid_prefix(batches: tuple[FetchedBatch, ...], end: OffsetAndEpoch, replica: Replica) -> tuple[FetchedBatch, ...]:
-    """The batches that continue this log without a hole and without an epoch above this replica's.
-
-    A leader that truncates and appends while it reads can send bytes of two histories (KAFKA-18723); what
-    does not fit is not appended and fetched again.
+    """The batches that continue this log without a gap and with epochs that do not exceed this replica's.
 
     Errors: ProtocolError when the first batch begins below the log end.
     """
@@ -168,13 +166,15 @@ def valid_prefix(batches: tuple[FetchedBatch, ...], end: OffsetAndEpoch, replica
     next_offset, epoch = end.offset, end.epoch
     for count, batch in enumerate(batches):
         if batch.base_offset != next_offset or not epoch <= batch.epoch <= replica.epoch:
+            # A leader that truncates and appends while it reads can send bytes of two histories (KAFKA-18723). Drop the
+            # batches that do not fit; the next Fetch gets them again.
             return batches[:count]
         next_offset, epoch = batch.end_offset, batch.epoch
     return batches
 
 
 def _raise_high_watermark(replica: Replica, told: Offset | None) -> bool:
-    """The leader's high watermark as far as this log reaches; False when that is nothing new."""
+    """Adopt the leader's high watermark as far as this log reaches; False when it does not advance."""
     state = replica.state
     assert isinstance(state, Follower)
     if told is None:

@@ -1,4 +1,4 @@
-"""FetchSnapshot at the leader: bytes of a snapshot that it holds.
+"""FetchSnapshot at the leader: serve bytes of a snapshot.
 
 Source: KIP-630 §FetchSnapshot.
 """
@@ -21,12 +21,10 @@ from pykraft.types import NO_IO, Instant
 def on_fetch_snapshot_request(
     replica: Replica, event: RequestReceived, message: FetchSnapshotRequest, now: Instant
 ) -> None:
-    """Let the host answer with bytes; or say why not, which Java leaves unsaid.
-
-    A voter that is served shows that it can reach this leader; it acknowledges nothing.
+    """Let the host answer with bytes, or answer with an error, which Java does not send.
 
     Effects: ReplySnapshot, or Reply with an error.
-    Errors: the leader-only ones, SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE (of which the host finds the rest),
+    Errors: the leader-only ones, SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE (the host checks the upper bound),
     INVALID_REQUEST for a negative number of bytes.
     Source: KIP-630 §FetchSnapshot; KafkaRaftClient.handleFetchSnapshotRequest.
     """
@@ -45,6 +43,7 @@ def on_fetch_snapshot_request(
     leader = replica.state
     assert isinstance(leader, Leader)
     if message.replica is not None:
+        # A FetchSnapshot shows that the voter reaches this leader. It acknowledges nothing.
         note_sign_of_life(replica, leader, message.replica, now)
     asker = leader.progress.known(message.replica)
     asked_bytes = min(message.size_bytes_max, ANSWER_SIZE_BYTES_MAX)

@@ -1,7 +1,8 @@
-"""What any message may teach about epoch and leader, whichever RPC carried it.
+"""What any message can teach about epoch and leader, whichever RPC carried it.
 
-A peer that contradicts what is known for certain (a second leader in an epoch, this node as a leader that
-it is not) is wrong or lying: `ProtocolError`, and its connection is closed. Nothing was changed by then.
+A peer that contradicts what this replica knows for certain (a second leader in one epoch, or this node as the leader of
+an epoch that it does not lead) is faulty: `ProtocolError` closes its connection. Checks run first, so nothing has
+changed by then.
 
 Source: KIP-595 §Leader discovery; Kafka ``KafkaRaftClient.maybeTransition`` and ``maybeHandleCommonResponse``.
 """
@@ -35,22 +36,19 @@ QuorumAnswer: TypeAlias = (
     | FetchSnapshotResponse
     | UpdateVoterResponse
 )
-"""Responses that tell error, epoch and leader."""
+"""Responses that carry error, epoch and leader."""
 
 REFUSALS = {
     ErrorCode.INVALID_REQUEST: "it calls our request invalid",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "it does not let this node take part: CLUSTER_AUTHORIZATION_FAILED",
 }
-"""Errors that no answer of a replica that works with us carries; Kafka's client stops at them (ADR 002)."""
+"""Errors that a correct replica of our quorum never sends; Kafka's client stops at them (ADR 002)."""
 
 
 def learn_leader(replica: Replica, epoch: Epoch, leader_id: NodeId | None, told: Listeners, now: Instant) -> None:
-    """Follow the leader of this or a higher epoch, if it is news and it can be reached.
+    """Follow the leader of this or a higher epoch, if it is news and its endpoints are known.
 
-    A leader of a higher epoch without known endpoints is remembered, Unattached, so that nobody else gets a
-    vote in its epoch.
-
-    Errors: ProtocolError when it cannot be true.
+    Errors: ProtocolError when the claim contradicts what is known.
     """
     check_consistent(replica, epoch, leader_id)
     if epoch < replica.epoch or (epoch == replica.epoch and leader_id is None):
@@ -64,20 +62,24 @@ def learn_leader(replica: Replica, epoch: Epoch, leader_id: NodeId | None, told:
         if len(listeners):
             to_follower(replica, epoch, leader_id, listeners, now)
         else:
+            # Without endpoints we cannot fetch. Remember the leader all the same, so that no other candidate gets a
+            # vote in its epoch.
             to_unattached(replica, epoch, now, leader_id=leader_id)
     elif len(listeners) > len(replica.leader_listeners):
         to_follower(replica, epoch, leader_id, listeners, now)
 
 
 def correct_listeners(replica: Replica, epoch: Epoch, leader_id: NodeId | None, told: Listeners) -> None:
-    """Look for the leader of this epoch where it is said to be, as long as it was not found where it was thought to be.
+    """Replace the leader's endpoints by the ones just told, as long as no Fetch from the leader has succeeded.
 
-    A leader is in one place for an epoch. But who names it may have that from a voter set that is older than its last
-    move, and as many endpoints as are known are no news (Kafka's rule; ADR 021). No timer begins anew.
+    No timer is restarted.
     """
     state = replica.state
     if epoch != replica.epoch or leader_id != replica.leader_id or not len(told):
         return
+    # A leader keeps its endpoints for an epoch. But the sender may have them from a voter set that is older than the
+    # leader's last move, and Kafka ignores a list that is no longer than the known one (ADR 021). So replace endpoints
+    # only while they have not worked.
     if isinstance(state, Follower) and state.has_fetched:
         return
     if isinstance(state, Follower | Prospective) and told != state.leader_listeners:
@@ -85,7 +87,7 @@ def correct_listeners(replica: Replica, epoch: Epoch, leader_id: NodeId | None, 
 
 
 def check_consistent(replica: Replica, epoch: Epoch, leader_id: NodeId | None) -> None:
-    """Refuse what contradicts this replica's own knowledge of an epoch.
+    """Reject a claim that contradicts what this replica knows of an epoch.
 
     Errors: ProtocolError.
     """
@@ -102,23 +104,23 @@ def check_consistent(replica: Replica, epoch: Epoch, leader_id: NodeId | None) -
 
 
 def _may_have_forgotten(replica: Replica, epoch: Epoch, leader_id: NodeId) -> bool:
-    """True when this replica, which has that id, may have led the epoch, and cannot know that any more.
-
-    Others name such a leader until they have elected another one. They are right, and what else they say has to be
-    heard: a voter that closed their connections for it could win no election, and would not learn who does.
-    """
+    """True when this replica may have led the epoch under this id and cannot know it any more."""
+    # Other voters name such a leader until they have elected another one, and they are right. If this replica closed
+    # their connections for it, it could win no election and would not learn who does.
     if epoch == replica.epoch and replica.leader_id is not None:
         return False
-    if replica.survey is not None or epoch <= replica.votes_above:  # its directory was emptied
+    # The directory was emptied.
+    if replica.survey is not None or epoch <= replica.votes_above:
         return True
     if not replica.is_voter and (not len(replica.voters) or replica.voters.get(leader_id) is not None):
-        return True  # its disk was replaced: a voter with its id and another directory may have led
-    # Who has a record of an epoch has known its leader, so this quorum-state is older than the log.
+        # The disk was replaced: a voter with our id and another directory id may have led.
+        return True
+    # A replica that has a record of an epoch knew its leader. So if quorum-state names none, it is older than the log.
     return epoch == replica.epoch == replica.log.last_epoch
 
 
 def check_not_refused(error: int) -> None:
-    """Complain of an error that asking again would only bring again.
+    """Raise for an error that a retry cannot change.
 
     Errors: ProtocolError.
     """
@@ -127,12 +129,11 @@ def check_not_refused(error: int) -> None:
 
 
 def settle_answer(replica: Replica, peer_id: int, answer: QuorumAnswer, now: Instant) -> bool:
-    """What every response has in common; True when the RPC's own part is still to be done.
+    """Handle what all responses share; True when the caller should handle the rest of this one.
 
-    Anything that brought no progress starts the retry back-off, so that the same question is not asked
-    again at once.
+    A response without progress starts the retry back-off, so that the same request is not sent again at once.
 
-    Errors: ProtocolError when the answer cannot be true or is one of `REFUSALS`.
+    Errors: ProtocolError when the response contradicts what is known or carries one of `REFUSALS`.
     """
     error, epoch, leader_id, told = answer.error, answer.epoch, answer.leader_id, answer.listeners
     before = replica.state
@@ -152,7 +153,8 @@ def settle_answer(replica: Replica, peer_id: int, answer: QuorumAnswer, now: Ins
     if leader_id is not None and not replica.has_reachable_leader:
         learn_leader(replica, epoch, leader_id, told, now)
         if replica.state is not before:
-            return False  # also with records in it: they are fetched again, from a leader that is followed (ADR 031)
+            # Even a response with records is dropped here: we fetch them again once we follow that leader (ADR 031).
+            return False
     check_not_refused(error)
     if error != NONE:
         replica.connections.back_off(peer_id, now.mono_ms)

@@ -1,12 +1,12 @@
-"""What a follower tells or asks its leader about its own membership, every fetch timeout at most.
+"""What a follower tells or asks its leader about its own membership, at most once per fetch timeout.
 
-- A voter tells where it listens and what it supports, when its entry in the log says otherwise; at level 0, where there
-  is no entry, once to each leader.
-- An observer that is to join by itself asks to become a voter; if its id is one with another directory id, its disk was
-  replaced: it asks for that one to be removed first.
+- A voter sends its listeners and supported levels (UpdateRaftVoter) when its entry in the log differs. At level 0 the
+  log has no entry, so it sends them once to each leader.
+- An observer with auto-join asks to become a voter (AddRaftVoter). If the voter set has its id with another directory
+  id, its disk was replaced: it first asks to remove that voter.
 
-Either takes the place of one Fetch. The answer to a joiner does not wait for the commit, since it is the joiner's own
-next Fetch that commits (KIP-1186).
+Each of them replaces one Fetch. The leader answers a joining observer before the commit, since the observer's own next
+Fetch may be what commits it (KIP-1186).
 
 Source: KIP-853 §UpdateRaftVoter, KIP-1186; Kafka ``KafkaRaftClient.pollFollowerAsVoter`` and ``…AsObserver``.
 """
@@ -36,7 +36,7 @@ from pykraft.types import Instant
 
 
 def speak_of_membership(replica: Replica, state: Follower, now: Instant) -> bool:
-    """Send what is due; False when nothing was.
+    """Send the request that is due; False when none is.
 
     Effects: Send.
     """
@@ -55,7 +55,8 @@ def speak_of_membership(replica: Replica, state: Follower, now: Instant) -> bool
 
 def _due(replica: Replica, state: Follower) -> Request | None:
     local = replica.local
-    if local.key is None or replica.survey is not None:  # unproven, it speaks for no voter
+    # An unproven replica speaks for no voter.
+    if local.key is None or replica.survey is not None:
         return None
     entry = replica.voters.get(local.key.id)
     if replica.is_voter:
@@ -79,7 +80,7 @@ def _due(replica: Replica, state: Follower) -> Request | None:
 def on_update_voter_response(
     replica: Replica, event: ResponseReceived, message: UpdateVoterResponse, now: Instant
 ) -> None:
-    """The leader knows, or has no use for it; else it is told again.
+    """The leader has this voter's data or cannot use it; otherwise the voter sends it again.
 
     Source: KIP-853 §UpdateRaftVoter; KafkaRaftClient.handleUpdateVoterResponse.
     """
@@ -88,7 +89,8 @@ def on_update_voter_response(
 
 
 def on_update_unsupported(replica: Replica) -> None:
-    """At level 0 this leader need not, or cannot, be told again; an entry in the log says by itself what it has."""
+    """Do not send UpdateRaftVoter to this leader again at level 0."""
+    # Above level 0, the entry in the log shows whether the leader has the data.
     if isinstance(replica.state, Follower) and replica.kraft_version == 0:
         replica.state = replace(replica.state, has_updated=True)
 
@@ -96,7 +98,7 @@ def on_update_unsupported(replica: Replica) -> None:
 def on_change_voter_response(
     replica: Replica, event: ResponseReceived, message: ChangeVoterResponse, now: Instant
 ) -> None:
-    """Whether a joiner was heard shows in the log; an error is a reason to wait a little.
+    """Back off after an error; whether the request succeeded shows in the log.
 
     Source: KIP-1186; KafkaRaftClient.handleAddVoterResponse.
     """

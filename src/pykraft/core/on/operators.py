@@ -1,4 +1,4 @@
-"""Which handler answers what operators ask: one table, a part of that of all requests.
+"""The handlers of operator requests; `dispatch` includes this table in that of all requests.
 
 Source: KIP-595 §DescribeQuorum, KIP-853.
 """

@@ -1,16 +1,18 @@
-"""An unproven replica asks the other voters whether it may take part, and when it may.
+"""An unproven replica surveys the other voters to find out when it may take part.
 
-It cannot know what its voter promised before the directory was emptied: votes, acknowledged records, epochs. It asks
-every other voter for a pre-vote for an empty log, in its present epoch, and takes part
+It cannot know what its voter promised before the directory was emptied: votes, acknowledged records, epochs. It sends
+every other voter a PreVote for an empty log in its current epoch, and takes part when one of these holds:
 
-(a) when all of them grant: everybody's log is empty, so nothing was ever committed, and whoever may still use an old
-    vote of this voter has an epoch that is not higher. From then on it votes in later epochs only;
-(b) when so many deny, which tells their epoch, that every majority with this replica contains one of them, and its log
-    holds whatever it may have acknowledged. In the epoch that all others told that is all which the leader had when
-    they had told it; in a later epoch, whose leader was elected without this replica, one record of it is enough;
-(c) when an operator formatted the directory: then it is not unproven at all.
+(a) All of them grant: all logs are empty, so nothing was ever committed, and any candidate that could still use a
+forgotten vote has an epoch that is not higher. From then on this replica votes in later epochs only.
+(b) Enough voters deny, and so tell their epoch, that every majority with this replica contains one of them, and its log
+holds everything that it may have acknowledged. In the epoch that all of them told, that means all the records that the
+leader had when they told it. In a later epoch, whose leader was elected without this replica, one record of that epoch
+is enough.
+(c) An operator formatted the directory: then the replica is not unproven at all.
 
-A replica with a directory id that nobody can know needs no proof once the voters are known not to include it.
+A replica with a fresh directory id, which no voter set can contain yet, needs no proof once it knows that the voter set
+does not include it.
 
 Source: ours (ADR 022, with the argument); KAFKA-14077; Raft dissertation §11.2 (a server that lost its state).
 """
@@ -29,18 +31,20 @@ from pykraft.core.state import Follower, Unattached
 from pykraft.types import EPOCH_ZERO, Epoch, Instant, NodeId, Offset, OffsetAndEpoch
 
 ROUNDS_PER_ELECTION_TIMEOUT: Final = 4
-"""How often voters are asked that have not told yet."""
+"""How often the survey asks the voters that have not answered."""
 EMPTY_LOG: Final = OffsetAndEpoch(Offset(0), EPOCH_ZERO)
 
 
 def settle_proof(replica: Replica, now: Instant) -> None:
-    """Begin the survey anew where another epoch or another voter set makes it void; end it where nothing is missing.
+    """Restart the survey when the epoch or the voter set has changed; end it when nothing is missing.
 
     Effects: what `_prove` adds.
     """
     survey = replica.survey
     if survey is None or not len(replica.voters):
-        return  # it may be a voter, and does not know yet whom to ask
+        # Without a voter set we do not know whom to ask, nor whether we are a voter.
+        return
+    # No voter ever had this directory id, and we are no voter under it: there is nothing to have forgotten.
     if survey.has_fresh_id and not replica.is_voter:
         _prove(replica, NO_EPOCH, now)
         return
@@ -56,14 +60,15 @@ def settle_proof(replica: Replica, now: Instant) -> None:
             has_old_voter=survey.has_old_voter,
         )
     replica.survey = survey
+    # Case (a) of the module's docstring: every log is empty.
     if survey.are_all_empty and (replica.log.end == EMPTY_LOG or not others):
         _prove(replica, survey.epoch, now)
 
 
 def ask_others(replica: Replica, now: Instant) -> None:
-    """Ask each voter that has not told, once a round.
+    """Send a PreVote to each voter that has not answered, once per round.
 
-    Effects: Send; Report when it waits for others than before.
+    Effects: Send; Report when it waits for other voters than before.
     """
     survey = replica.survey
     if survey is None or not survey.unheard or replica.is_shutting_down:
@@ -89,13 +94,13 @@ def ask_others(replica: Replica, now: Instant) -> None:
 
 
 def survey_deadline_ms(replica: Replica) -> int | None:
-    """When the next round of questions begins (mono ms); None without one."""
+    """When the next survey round begins (mono ms); None without one."""
     survey = replica.survey
     return None if survey is None or not survey.unheard or replica.is_shutting_down else survey.round_deadline_ms
 
 
 def on_survey_answer(replica: Replica, voter_id: NodeId, *, granted: bool) -> None:
-    """A voter answered in the present epoch, without an error: its log is empty, or it has told its epoch."""
+    """A voter answered in the current epoch without an error: its log is empty, or it told its epoch."""
     survey = replica.survey
     if survey is None or voter_id not in survey.others or survey.epoch != replica.epoch:
         return
@@ -110,13 +115,13 @@ def on_survey_answer(replica: Replica, voter_id: NodeId, *, granted: bool) -> No
 
 
 def on_survey_unsupported(replica: Replica) -> None:
-    """A voter without pre-votes tells nothing, and its own epochs have no bound that the others know (ADR 022)."""
+    """A voter does not support pre-votes, so it tells nothing; its epochs have no bound that others know (ADR 022)."""
     if replica.survey is not None:
         replica.survey = replace(replica.survey, has_old_voter=True)
 
 
 def on_probe_answer(replica: Replica, correlation_id: int, message: FetchResponse) -> bool:
-    """Note where the leader's log ends, if this answers the Fetch that asked for it; False when it does not."""
+    """Note the leader's log end if this response answers the probe; False when it does not."""
     survey = replica.survey
     if survey is None or survey.probe != correlation_id:
         return False
@@ -128,7 +133,7 @@ def on_probe_answer(replica: Replica, correlation_id: int, message: FetchRespons
 
 
 def prove_if_caught_up(replica: Replica, answer: FetchResponse, now: Instant) -> None:
-    """Take part if the leader's answer, not diverging and not yet appended, shows that the log holds enough (b).
+    """Case (b): take part if a non-diverging response, not appended yet, shows that the log holds enough.
 
     Effects: what `_prove` adds.
     """
@@ -139,14 +144,14 @@ def prove_if_caught_up(replica: Replica, answer: FetchResponse, now: Instant) ->
     is_newer = blocked is not None and replica.epoch > blocked
     is_beyond = survey.until_offset is not None and log.end_offset >= survey.until_offset
     is_all = not answer.batches and answer.invalid is None
+    # A later epoch than the one that the others blocked was won without this replica's vote, so one record of it is
+    # enough. In the same epoch the log must reach where the leader's log ended, or the leader has nothing more to send.
     if is_newer or (survey.has_all_told and survey.epoch == replica.epoch and (is_beyond or is_all)):
         _prove(replica, replica.epoch, now)
 
 
 def _prove(replica: Replica, votes_above: Epoch, now: Instant) -> None:
-    """Be a voter like any other from now on, but for votes in epochs that are not later than this.
-
-    Who waited longer than a timeout begins a new one: others that waited for the same would campaign at once as well.
+    """Take part like any other voter from now on, except for votes in epochs up to ``votes_above``.
 
     Effects: NoteProof, which a Fetch with the own id and any later vote wait for; Report.
     """
@@ -156,6 +161,8 @@ def _prove(replica: Replica, votes_above: Epoch, now: Instant) -> None:
     later = "" if votes_above < 0 else f", and votes in epochs after {votes_above}"
     replica.outbox.add(Report(text=f"this directory is proven to be this replica's: it counts{later}"))
     state = replica.state
+    # If the timeout expired during the survey, restart it. Other replicas that waited for the same answers would
+    # otherwise all campaign at once.
     if isinstance(state, Unattached) and state.election_deadline_ms <= now.mono_ms:
         replica.state = replace(state, election_deadline_ms=replica.draw_election_deadline_ms(now))
     elif isinstance(state, Follower) and state.fetch_deadline_ms <= now.mono_ms:
@@ -163,7 +170,7 @@ def _prove(replica: Replica, votes_above: Epoch, now: Instant) -> None:
 
 
 def _report(replica: Replica, survey: Survey) -> Survey:
-    """Say for whom this replica waits, if that is news."""
+    """Report the voters that this replica waits for, if they have changed."""
     waits_for = survey.unheard - survey.empty or survey.unheard
     if waits_for == survey.reported:
         return survey
@@ -174,6 +181,7 @@ def _report(replica: Replica, survey: Survey) -> Survey:
         "start what is down; or, only if nothing was lost with this directory, stop this node and format it explicitly "
         "(pykraft storage format)"
     )
-    is_new_quorum = not survey.told and replica.log.end == EMPTY_LOG  # as far as anybody has said
+    # As far as the other voters have told.
+    is_new_quorum = not survey.told and replica.log.end == EMPTY_LOG
     replica.outbox.add(Report(text=text, is_alarm=not is_new_quorum))
     return replace(survey, reported=waits_for)

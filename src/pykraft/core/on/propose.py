@@ -1,4 +1,4 @@
-"""Proposals of the application at the leader, and its wishes to resign or to leave.
+"""The application's requests: propose records, resign, shut down.
 
 Source: KIP-595 §Leader (append, linger); Kafka ``RaftClient.prepareAppend``, ``resign`` and ``shutdown``.
 """
@@ -27,12 +27,11 @@ PREPARED_FILL_BUFFER: Final = "appends that were only prepared fill the buffer: 
 
 
 def on_proposed(replica: Replica, event: Proposed, now: Instant) -> None:
-    """Give the records their offsets and let them linger for company; the end of the step appends what is due.
+    """Assign offsets to the records and let them linger in a batch; the end of the step appends what is due.
 
     Effects: AcceptProposal or RejectProposal.
-    Errors (in RejectProposal): NotLeaderError, UsageError for a future epoch or no records,
-    RecordBatchTooLargeError, BufferFullError while storage is too far behind or prepared appends fill the buffer,
-    LeadershipTransferError.
+    Errors (in RejectProposal): NotLeaderError, UsageError for a future epoch or no records, RecordBatchTooLargeError,
+    BufferFullError while storage is too far behind or prepared appends fill the buffer, LeadershipTransferError.
     Source: Kafka ``KafkaRaftClient.prepareAppend``.
     """
     leader = replica.state
@@ -51,7 +50,7 @@ def on_proposed(replica: Replica, event: Proposed, now: Instant) -> None:
 
 
 def on_appends_scheduled(replica: Replica, event: AppendsScheduled, now: Instant) -> None:
-    """What was prepared may be drained; who does not lead has prepared nothing.
+    """Release the prepared appends; a replica that does not lead has none.
 
     Source: Kafka ``KafkaRaftClient.schedulePreparedAppend``.
     """
@@ -71,7 +70,7 @@ def on_resign_requested(replica: Replica, event: ResignRequested, now: Instant) 
 
 
 def on_shutdown_requested(replica: Replica, event: ShutdownRequested, now: Instant) -> None:
-    """Begin to leave; asking again changes nothing.
+    """Start a graceful shutdown; a repeated request changes nothing.
 
     Source: Kafka ``RaftClient.shutdown``; KIP-595 §Graceful shutdown.
     """
@@ -81,12 +80,10 @@ def on_shutdown_requested(replica: Replica, event: ShutdownRequested, now: Insta
 
 
 def _make_room(replica: Replica, leader: Leader, now: Instant) -> None:
-    """Schedule what was only prepared, which may be all that fills the buffer, and append it if storage keeps up.
-
-    An append that is not prepared does this even if it is refused then: perhaps nothing else ever schedules what was
-    prepared, and each further append would be refused, too.
-    """
+    """Schedule prepared appends, which may be all that fills the buffer, and append them if storage keeps up."""
     leader.accumulation.schedule()
+    # Do this even if the present append is still rejected: perhaps nothing else ever schedules the prepared ones, and
+    # then every later append would be rejected, too.
     drain_if_due(replica, leader, now)
 
 

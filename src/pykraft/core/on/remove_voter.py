@@ -1,7 +1,7 @@
-"""RemoveRaftVoter: a voter leaves the set, be it the leader itself.
+"""RemoveRaftVoter: a voter leaves the voter set; it may be the leader itself.
 
-The set without it is appended and counts from then on; the request is answered when it is committed. A leader that
-removes itself goes on until then without counting its own log, and resigns.
+The leader appends the new voter set, which is in force from then on, and answers the request when it commits. A leader
+that removes itself leads until then without counting its own log, and then resigns.
 
 Source: KIP-853 §RemoveRaftVoter; Raft dissertation §4.2.2; Kafka ``RemoveVoterHandler``.
 """
@@ -22,11 +22,11 @@ from pykraft.types import ZERO_UUID, Instant, uuid_text
 def on_remove_voter_request(
     replica: Replica, event: RequestReceived, message: RemoveVoterRequest, now: Instant
 ) -> None:
-    """Write the set without this voter.
+    """Append the voter set without this voter.
 
     Effects: AppendBatches; Reply when it is committed, or at once with an error.
     Errors: NOT_LEADER_OR_FOLLOWER, BROKER_NOT_AVAILABLE, INVALID_REQUEST, REQUEST_TIMED_OUT while no change may be
-    made, UNSUPPORTED_VERSION in a static quorum, VOTER_NOT_FOUND, also for the last one.
+    made, UNSUPPORTED_VERSION in a static quorum, VOTER_NOT_FOUND, also for the last voter.
     Source: KIP-853; RemoveVoterHandler.handleRemoveVoterRequest.
     """
     error, text = refusal_of(replica, message.voter, None)

@@ -1,4 +1,4 @@
-"""What handlers of requests have in common: fencing and the answer's `after`.
+"""What request handlers share: fencing, and the ``after`` of the reply.
 
 Source: Kafka ``KafkaRaftClient.validateVoterOnlyRequest`` and ``validateLeaderOnlyRequest``.
 """
@@ -29,7 +29,7 @@ def voter_only_error(replica: Replica, sender_id: NodeId, epoch: Epoch) -> Error
 
 
 def leader_only_error(replica: Replica, epoch: Epoch) -> ErrorCode:
-    """Why a request that only the leader of ``epoch`` serves is refused here; NONE when it is not."""
+    """The error for a request that only the leader of ``epoch`` serves; NONE when this replica is that leader."""
     if epoch < replica.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if epoch > replica.epoch:

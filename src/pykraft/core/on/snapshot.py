@@ -1,7 +1,7 @@
-"""What snapshots change in the log: one that is frozen stands for its beginning, or takes its place (KIP-630).
+"""How snapshots change the log: a frozen snapshot covers the log's beginning, or replaces the whole log (KIP-630).
 
-A snapshot holds committed records only, so whoever does not lead may put it in the place of a log that has less, in
-whatever state it came to be meanwhile. A leader never does: it was elected with all that is committed.
+A snapshot holds committed records only. So a replica with a shorter log may install it, whatever its state is by then.
+A leader never does: it was elected with all committed records.
 
 Source: KIP-630; Kafka ``KafkaRaftLog.truncateToLatestSnapshot`` and ``deleteBeforeSnapshot``.
 """
@@ -18,7 +18,7 @@ from pykraft.types import Instant, Offset
 
 
 def on_snapshot_frozen(replica: Replica, event: SnapshotFrozen, now: Instant) -> None:
-    """Remember a snapshot of what the log holds, or install one that holds more.
+    """Remember a snapshot of records that the log holds, or install one that holds more.
 
     Effects: InstallSnapshot and NotifyHighWatermark, when the log is replaced.
     """
@@ -35,7 +35,7 @@ def on_snapshot_frozen(replica: Replica, event: SnapshotFrozen, now: Instant) ->
 
 
 def on_snapshots_expired(replica: Replica, event: SnapshotsExpired, now: Instant) -> None:
-    """Let the log begin at the oldest snapshot that is kept, if it is behind the beginning.
+    """Move the log start offset to the oldest snapshot that is kept, if that is higher.
 
     Effects: MoveLogStart.
     Source: KIP-630 §When to Delete Snapshots; KafkaRaftLog.deleteBeforeSnapshot.

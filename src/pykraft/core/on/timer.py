@@ -1,7 +1,7 @@
-"""What a replica does of its own accord: timers, campaigns, and the requests its state sends.
+"""What a replica does without being asked: timeouts, campaigns, and the requests that its state sends.
 
-`poll` runs at the end of every step. It first lets deadlines that have passed change the state, then sends
-whatever the state has to say to peers that may be asked now.
+`poll` runs at the end of every step. First, expired deadlines change the state. Then the state sends its requests to
+the peers that are ready for one.
 
 Source: KIP-595, KIP-996; Kafka ``KafkaRaftClient.poll*``.
 """
@@ -31,16 +31,17 @@ from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigne
 from pykraft.types import EPOCH_MAX, Epoch, Instant
 
 TURNS_MAX = 8
-"""More transitions in one step than any replica makes."""
+"""Upper bound of transitions in one step; exceeding it is our bug."""
 
 
 def poll(replica: Replica, now: Instant) -> None:
-    """Let time act, then speak.
+    """Apply expired deadlines, then send requests.
 
     Effects: whatever the state calls for; CompleteShutdown at the end of a graceful shutdown.
     """
     replica.connections.expire(now.mono_ms)
     settle_proof(replica, now)
+    # A transition may expire the next deadline at once, e.g. the only voter goes from Unattached to Leader.
     for _ in range(TURNS_MAX):
         before = replica.state
         _pass_deadlines(replica, now)
@@ -57,7 +58,7 @@ def poll(replica: Replica, now: Instant) -> None:
 
 
 def _pass_deadlines(replica: Replica, now: Instant) -> None:
-    """At most one transition, if a deadline of the present state is over."""
+    """Make at most one transition if a deadline of the current state has expired."""
     state = replica.state
     match state:
         case Unattached():
@@ -86,15 +87,12 @@ def _pass_deadlines(replica: Replica, now: Instant) -> None:
 
 
 def _may_open_epoch(replica: Replica) -> bool:
-    """True when a resigned leader goes on in the next epoch, also one that is no voter any more."""
+    """True when a resigned leader moves on to the next epoch; this includes a leader that was removed."""
     return not replica.is_shutting_down and replica.epoch < EPOCH_MAX
 
 
 def _why_resign(replica: Replica, leader: Leader, now: Instant) -> str | None:
-    """Why this leader can or should not go on, or None.
-
-    A disk that has not finished a write for a fetch timeout makes a leader that commits nothing.
-    """
+    """Why this leader should resign; None when it should go on."""
     if replica.is_shutting_down:
         return "the node shuts down"
     if leader.resign_requested:
@@ -112,8 +110,10 @@ def _why_resign(replica: Replica, leader: Leader, now: Instant) -> str | None:
 
 
 def _stalled_deadline_ms(replica: Replica) -> int | None:
-    """When the oldest unfinished write takes too long for a leader (mono ms); an only voter waits for ever."""
+    """When the oldest unfinished write has taken too long for a leader (mono ms)."""
     oldest_ms = replica.outbox.oldest_unfinished_ms()
+    # A leader whose disk hangs commits nothing, so another voter should lead. The only voter has no other voter to hand
+    # over to.
     return None if oldest_ms is None or replica.is_only_voter else oldest_ms + replica.config.fetch_timeout_ms
 
 
@@ -125,7 +125,7 @@ def _answer_expired(replica: Replica, now: Instant) -> None:
 
 
 def _has_left(replica: Replica, now: Instant) -> bool:
-    """End the shutdown when somebody else leads, nobody is left to hand over to, or time is up."""
+    """Complete the shutdown when another replica leads, when no other voter is left, or when the timeout is over."""
     if replica.shutdown_deadline_ms is None:
         return False
     is_graceful = not replica.is_voter or replica.is_only_voter or replica.has_remote_leader
@@ -137,7 +137,7 @@ def _has_left(replica: Replica, now: Instant) -> bool:
 
 
 def _speak(replica: Replica, now: Instant) -> None:
-    """Send what this state sends to peers that may be asked."""
+    """Send the requests of this state to the peers that are ready for one."""
     state = replica.state
     match state:
         case Unattached():
@@ -159,7 +159,7 @@ def _speak(replica: Replica, now: Instant) -> None:
 
 
 def next_deadline_ms(replica: Replica) -> int | None:
-    """When `poll` should run next if nothing else happens (mono ms); None for never."""
+    """When `poll` must run next if no event comes before (mono ms); None for never."""
     if replica.is_stopped:
         return None
     deadlines = [

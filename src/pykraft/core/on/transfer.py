@@ -1,16 +1,15 @@
-"""Leadership transfer: the leader lets a voter of its operator's choice lead.
+"""Leadership transfer: the leader hands over to a voter that an operator or the application chose.
 
-1. The request passes the checks: from now on nothing is accepted, and all that was accepted is appended.
-2. The target fetches, and has the log up to its end; all of it becomes committed. A Fetch from before does not count:
-   who sent it may be gone, though one that has been silent for a fetch timeout is refused at once. What waits for
-   records is answered, so that this takes no longer than a round trip.
-3. The leader resigns and names the target first in EndQuorumEpoch: it campaigns at once, and nobody's log is longer.
-4. Somebody leads another epoch: who asked hears whether it is the target.
+1. The request passes the checks. From now on the leader rejects proposals, and appends all that it has accepted.
+2. The target fetches and reaches the log end, and the whole log is committed.
+3. The leader resigns and names the target first in EndQuorumEpoch. The target campaigns at once; no log is longer than
+   its own.
+4. A later epoch has a leader: the requester learns whether it is the target.
 
-Until 3 nothing is lost: out of time, which is a fetch timeout at most, the leader goes on as before, and begins no
-other transfer for nine times as long as this one took; so it accepts nine tenths of the time at least. There is no way
-back after 3, since who has resigned from an epoch never leads it again. Only Kafka's own messages are used, so that any
-voter can be the target.
+If step 2 takes longer than the timeout (a fetch timeout at most), the leader goes on as before, and nothing is lost. It
+then starts no other transfer for nine times as long as this one took, so it accepts proposals at least nine tenths of
+the time. After step 3 there is no way back: a resigned leader never leads the same epoch again. The transfer uses only
+Kafka's own messages, so any voter can be the target.
 
 Source: Raft dissertation §3.10; KIP-595 §EndQuorumEpoch.
 """
@@ -36,20 +35,19 @@ from pykraft.types import Instant, NodeId, ReplicaKey
 HAS_RESIGNED: Final = f"this node has resigned, and who leads is not known: the transfer {MAY_BE_MADE_YET}"
 
 REST_FACTOR = 9
-"""A transfer that failed is followed by so many times its time without one."""
+"""After a failed transfer, the pause before the next one is this many times as long as the transfer took."""
 
 
 def on_transfer_leadership_request(
     replica: Replica, event: RequestReceived, message: TransferLeadershipRequest, now: Instant
 ) -> None:
-    """Begin a transfer that an operator asks for; the answer comes when its outcome is known.
+    """Start a transfer that an operator requests; the answer comes when its outcome is known.
 
     Effects: AppendBatches; Reply, at once with an error.
     Units: ``timeout_ms`` is how long the leader waits for the target's log, a fetch timeout at most.
     Errors: NOT_LEADER_OR_FOLLOWER, BROKER_NOT_AVAILABLE, INVALID_REQUEST, VOTER_NOT_FOUND, ELECTION_NOT_NEEDED when the
-    target leads, REQUEST_TIMED_OUT while another change is under way, soon after a transfer that failed, or when the
-    target does not catch up in time, PREFERRED_LEADER_NOT_AVAILABLE when the target is silent, or another voter leads
-    in the end.
+    target leads, REQUEST_TIMED_OUT while another change is under way, soon after a failed transfer, or when the target
+    does not catch up in time, PREFERRED_LEADER_NOT_AVAILABLE when the target is silent or another voter wins.
     """
     error = leader_only_error(replica, replica.epoch)
     refusal = (error, _who_leads(replica)) if error else _refusal(replica, message.target_id, message.timeout_ms, now)
@@ -58,7 +56,7 @@ def on_transfer_leadership_request(
 
 
 def on_transfer_requested(replica: Replica, event: TransferRequested, now: Instant) -> None:
-    """Begin a transfer that the application asks for.
+    """Start a transfer that the application requests.
 
     Effects: AppendBatches; AnswerWish when the outcome is known.
     Errors (in AnswerWish): NotLeaderError; UsageError for an epoch that has not begun; RefusedError with the errors of
@@ -78,17 +76,16 @@ def on_transfer_requested(replica: Replica, event: TransferRequested, now: Insta
 
 
 def note_target(replica: Replica, key: ReplicaKey) -> None:
-    """A voter or observer has fetched: perhaps it is the one that is to lead."""
+    """A replica has fetched: note it if it is the target of the transfer."""
     transfer, target = replica.transfer, replica.voters.get(key.id)
+    # Only a Fetch after the request counts: the sender of an earlier one may be down by now.
     if transfer is not None and transfer.target_id == key.id and target is not None and target.key.matches(key):
         replica.transfer = replace(transfer, is_heard=True)
 
 
 def is_due(replica: Replica, leader: Leader) -> bool:
-    """True when the target is there with the whole log, and all of that is committed: no outcome is in doubt.
-
-    What was accepted and still waits for storage belongs to it.
-    """
+    """Step 3 may follow: the target has the whole log, and all of it is committed, so no outcome is in doubt."""
+    # Accepted proposals that still wait for storage belong to the log that the target must have.
     if replica.transfer is None or not replica.transfer.is_heard or not leader.accumulation.is_empty:
         return False
     target = leader.progress.voters.get(replica.transfer.target_id)
@@ -97,7 +94,7 @@ def is_due(replica: Replica, leader: Leader) -> bool:
 
 
 def settle_transfer(replica: Replica, now: Instant) -> None:
-    """Answer who asked, once the outcome is known or it is out of time; a leader then accepts again.
+    """Step 4: answer the requester once the outcome is known or time is up; a leader then accepts proposals again.
 
     Effects: Reply or AnswerWish, Report.
     """
@@ -115,7 +112,7 @@ def settle_transfer(replica: Replica, now: Instant) -> None:
 
 
 def transfer_deadline_ms(replica: Replica) -> int | None:
-    """When the transfer under way is out of time (mono ms)."""
+    """When the current transfer times out (mono ms)."""
     if replica.transfer is None:
         return None
     leads = isinstance(replica.state, Leader)
@@ -131,13 +128,14 @@ def _transfer(
     handle: int | None = None,
     request_id: int | None = None,
 ) -> Transfer:
-    """An election takes an election timeout when the target fails in it, twice that at most."""
+    """Describe a transfer that begins now."""
     deadline_ms = now.mono_ms + min(timeout_ms, replica.config.fetch_timeout_ms)
     return Transfer(
         epoch=replica.epoch,
         target_id=target_id,
         begun_ms=now.mono_ms,
         deadline_ms=deadline_ms,
+        # If the target fails to win, another voter needs an election timeout, at most twice the configured one.
         outcome_deadline_ms=deadline_ms + 2 * replica.config.election_timeout_ms,
         handle=handle,
         request_id=request_id,
@@ -145,7 +143,7 @@ def _transfer(
 
 
 def _refusal(replica: Replica, target_id: NodeId, timeout_ms: int, now: Instant) -> Refusal:
-    """Why the leader does not begin, if so."""
+    """Step 1: why the leader does not start this transfer; ACCEPTED when it does."""
     leader = replica.state
     assert isinstance(leader, Leader)
     if not 0 <= timeout_ms <= TRANSFER_TIMEOUT_MS_MAX:
@@ -166,12 +164,14 @@ def _refusal(replica: Replica, target_id: NodeId, timeout_ms: int, now: Instant)
 
 
 def _refusal_of_pause(replica: Replica, leader: Leader, target_id: NodeId, now: Instant) -> Refusal:
-    """Nothing is accepted while a transfer lasts: there must be a voter to wait for, and time between two of them."""
+    """Reject a transfer to a silent voter, and one too soon after a failed one."""
+    # The leader accepts no proposals during a transfer, so failed transfers must not follow each other closely.
     rest_ms = (replica.transfer_rest_ms or now.mono_ms) - now.mono_ms
     if rest_ms > 0:
         return ErrorCode.REQUEST_TIMED_OUT, f"a transfer has just failed: try again in {rest_ms} ms"
     timeout_ms = replica.config.fetch_timeout_ms
     is_new = now.mono_ms - leader.begun_ms < timeout_ms
+    # A voter that has been silent for a fetch timeout is probably down. A new leader has not heard from all voters yet.
     if leader.progress.voters[target_id].is_silent_for(timeout_ms, now) and not is_new:
         text = f"node {target_id} has not fetched for {timeout_ms} ms: is it running?"
         return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, text
@@ -185,11 +185,14 @@ def _begin(replica: Replica, transfer: Transfer, refusal: Refusal) -> None:
         return
     leader = replica.state
     assert isinstance(leader, Leader)
+    # Step 1: from here on `on_proposed` rejects proposals.
     replica.transfer = transfer
     replica.outbox.add(Report(text=f"transferring the leadership of epoch {transfer.epoch} to {transfer.target_id}"))
     if leader.accumulation.is_empty:
+        # Step 2: answer parked Fetches now, so that the target's next Fetch takes no longer than a round trip.
         answer_parked(replica, leader)
-    leader.accumulation.flush()  # the end of this step appends the first batch, and answers; the next steps the others
+    # The end of this step appends the first batch and answers parked Fetches; the next steps append the others.
+    leader.accumulation.flush()
 
 
 def _outcome(replica: Replica, transfer: Transfer) -> Refusal:
@@ -205,7 +208,7 @@ def _who_leads(replica: Replica) -> str:
 
 
 def _why_late(replica: Replica, transfer: Transfer) -> str:
-    """What the leader still waited for."""
+    """What the leader was still waiting for when the transfer timed out."""
     leader = replica.state
     assert isinstance(leader, Leader)
     end_offset = replica.log.end_offset

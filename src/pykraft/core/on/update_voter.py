@@ -1,8 +1,8 @@
-"""UpdateRaftVoter: a voter tells its leader where it listens and which levels of kraft.version it supports.
+"""UpdateRaftVoter: a voter tells its leader its listeners and the kraft.version levels that it supports.
 
-At level 1 an entry that changes is written into the log, and the answer does not wait for the commit. At level 0 there
-is no entry: the leader remembers what it was told for as long as it leads, and an upgrade writes it. Java followers
-send it to every new leader and repeat it until they hear NONE.
+At level 1 the leader appends a changed entry and answers without waiting for the commit. At level 0 the log has no
+entry: the leader keeps the data in memory while it leads, and an upgrade writes it. Java followers send the request to
+every new leader and repeat it until they get NONE.
 
 Source: KIP-853 §UpdateRaftVoter, KAFKA-16538; Kafka ``UpdateVoterHandler``; seen with Kafka 4.3.1.
 """

@@ -1,6 +1,6 @@
-"""The upgrade of ``kraft.version`` from 0 to 1: the static voters, as they told themselves, move into the log.
+"""The upgrade of ``kraft.version`` from 0 to 1: the static voters move into the log, with what each has told of itself.
 
-Level and voter set are one batch, so that nobody ever sees one without the other. There is no way back.
+Level and voter set are one batch, so that no replica ever has one without the other. There is no downgrade.
 
 Source: KIP-853 §Upgrade, KAFKA-16538; Kafka ``KRaftVersionUpgrade``.
 """
@@ -20,11 +20,11 @@ from pykraft.types import Instant, KRaftVersion, KRaftVoters, Offset
 
 
 def on_upgrade_requested(replica: Replica, event: UpgradeRequested, now: Instant) -> None:
-    """Append the level and the voters, if all of them support it; asking again changes nothing.
+    """Append the level and the voters if all of them support it; a repeated request changes nothing.
 
     Effects: AppendBatches, AnswerWish.
-    Errors (in AnswerWish): NotLeaderError; UsageError for a downgrade, an unknown level, a voter that does not
-    support it or has not told its directory id yet.
+    Errors (in AnswerWish): NotLeaderError; UsageError for a downgrade, an unknown level, or a voter that does not
+    support the level or has not told its directory id yet.
     Source: KIP-853; LeaderState.maybeAppendUpgradedKRaftVersion.
     """
     error: PykraftError | None = None
@@ -43,7 +43,7 @@ def on_upgrade_requested(replica: Replica, event: UpgradeRequested, now: Instant
 def on_update_features_request(
     replica: Replica, event: RequestReceived, message: UpdateFeaturesRequest, now: Instant
 ) -> None:
-    """The same for an operator, who hears of it when it is committed.
+    """The same for an operator, who gets the answer when the upgrade commits.
 
     Effects: AppendBatches; Reply, at once when nothing is to be done.
     Errors: NOT_CONTROLLER, INVALID_UPDATE_VERSION with the reason, REQUEST_TIMED_OUT when it is not committed in time.

@@ -1,4 +1,4 @@
-"""Vote and PreVote: the request, the answer, and what wins or loses a campaign.
+"""Vote and PreVote: handle the request and the response, and decide when a campaign is won or lost.
 
 Source: KIP-595 §Vote, KIP-996, KIP-853 (voter keys); Kafka ``KafkaRaftClient.handleVoteRequest``.
 """
@@ -25,12 +25,13 @@ from pykraft.types import NO_LISTENERS, Instant, NodeId
 def on_vote_request(replica: Replica, event: RequestReceived, message: VoteRequest, now: Instant) -> None:
     """Answer a Vote or PreVote request.
 
-    At most one vote per epoch; a granted pre-vote binds nothing. A higher epoch is adopted either way.
+    A replica grants at most one vote per epoch; a granted pre-vote binds nothing. Either kind of request raises the
+    epoch if it is higher.
 
     Effects: WriteElectionState if the epoch or the vote changed; Reply, always, after it.
     Units: epoch int32 >= 0; the candidate's end offset exclusive, int64.
-    Errors: INVALID_REQUEST, FENCED_LEADER_EPOCH, INVALID_VOTER_KEY, BROKER_NOT_AVAILABLE for an epoch that may not be
-    adopted now; ProtocolError for a candidate that claims to be this node.
+    Errors: INVALID_REQUEST, FENCED_LEADER_EPOCH, INVALID_VOTER_KEY; BROKER_NOT_AVAILABLE when the epoch budget refuses
+    the epoch; ProtocolError when the candidate claims to be this node.
     Source: KIP-595 §Vote, KIP-996; KafkaRaftClient.handleVoteRequest.
     """
     error = _field_error(message) or voter_only_error(replica, message.candidate.id, message.epoch)
@@ -51,7 +52,8 @@ def on_vote_request(replica: Replica, event: RequestReceived, message: VoteReque
     if message.pre_vote:
         granted = would_grant_pre_vote(replica, message)
         if not granted and replica.survey is not None and message.last == EMPTY_LOG:
-            # Whoever asks with an empty log may be unproven itself, and must not rely on an epoch that is only learned.
+            # A candidate with an empty log may be unproven itself. It takes a denial as our promise about this epoch,
+            # and we, unproven as well, cannot make one: we have only learned the epoch.
             _answer(replica, event, ErrorCode.INVALID_VOTER_KEY)
             return
         _answer(replica, event, ErrorCode.NONE, granted=granted)
@@ -59,33 +61,33 @@ def on_vote_request(replica: Replica, event: RequestReceived, message: VoteReque
             _ask_again(replica, message.candidate.id)
         return
     granted = would_grant_vote(replica, message)
+    # A repeated vote for the same candidate is in quorum-state already and is not written again.
     if granted and replica.voted is None:
         cast_vote(replica, message.candidate, now)
     _answer(replica, event, ErrorCode.NONE, granted=granted, is_vote=granted)
 
 
 def _ask_again(replica: Replica, voter_id: NodeId) -> None:
-    """A voter whose log is too short for this campaign has no leader either: its own denial is out of date.
-
-    It cannot go back and forth: who is asked again grants, since its log is the shorter one.
-    """
+    """Ask this voter again: it asked for our pre-vote, so it has no leader, and its denial is out of date."""
     state = replica.state
     if isinstance(state, Prospective):
+        # This cannot go back and forth: the voter's log is shorter than ours, so it grants when we ask again.
         replica.state = replace(state, tally=state.tally.forget(voter_id))
 
 
 def would_grant_vote(replica: Replica, message: VoteRequest) -> bool:
-    """The rule of the standard vote in the request's own epoch.
+    """True when this replica grants the standard vote in the request's own epoch.
 
-    A vote once given is given again to the same candidate, whatever its log; otherwise only without a known
-    leader, and only to a log at least as long (Raft paper §5.4.1). Without an own id nothing can be voted, and a
-    replica that lost part of its log cannot tell whether another one is long enough. One that is unproven, or was at
-    the time of this epoch, may have voted already, and have forgotten it.
+    A replica that already voted grants the same candidate again, whatever its log. Otherwise it grants only if it knows
+    no leader and the candidate's log is at least as long as its own (Raft paper §5.4.1).
     """
+    # In quarantine, part of this log is lost, so we cannot tell whether the candidate's log is long enough. An unproven
+    # replica may have voted in this epoch and forgotten it; a proven one may have forgotten votes up to `votes_above`.
     if replica.log.quarantine is not None or replica.survey is not None or message.epoch <= replica.votes_above:
         return False
     match replica.state:
         case Unattached() | Prospective():
+            # A replica without an id is no voter.
             if replica.local.id is None:
                 return False
             if replica.state.voted is not None:
@@ -98,16 +100,16 @@ def would_grant_vote(replica: Replica, message: VoteRequest) -> bool:
 
 
 def would_grant_pre_vote(replica: Replica, message: VoteRequest) -> bool:
-    """The rule of the pre-vote: a log at least as long, and no leader that this replica knows to be alive.
-
-    An unproven replica grants it to an empty log only: that is how a new quorum begins, in which everybody is unproven.
-    """
+    """True when this replica grants the pre-vote: the log is at least as long, and it knows no live leader."""
+    # In a new quorum all replicas are unproven and all logs are empty. So an unproven replica grants to an empty log,
+    # and to no other.
     if replica.log.quarantine is not None or (replica.survey is not None and message.last != EMPTY_LOG):
         return False
     match replica.state:
         case Unattached() | Prospective() | Candidate() | Resigned():
             return message.last.is_at_least(replica.log.end)
         case Follower():
+            # A follower that has fetched from its leader considers it alive (KIP-996).
             return not replica.state.has_fetched and message.last.is_at_least(replica.log.end)
         case Leader():
             return False
@@ -116,17 +118,14 @@ def would_grant_pre_vote(replica: Replica, message: VoteRequest) -> bool:
 
 
 def on_vote_response(replica: Replica, event: ResponseReceived, message: VoteResponse, now: Instant) -> None:
-    """Count an answer of the running campaign; anything that is not part of one is ignored.
-
-    A leader says goodbye to all at once, and whom it names first may be quicker than the goodbye to the others: a
-    denial is not counted then, and the voter is asked again after a pause.
+    """Count a response to the running campaign, and ignore all others.
 
     Effects: WriteElectionState and what follows when the campaign is decided.
     Source: KIP-595 §Vote, KIP-996; KafkaRaftClient.handleVoteResponse.
     """
     if message.leader_id == replica.local.id and message.epoch == replica.epoch and _campaigns(replica):
-        # This voter was told that we lead the epoch, and our own state says that we do not. It fetches from nobody, so
-        # its answer counts; without it neither of the two might ever be elected again (ADR 032).
+        # This voter was told that we lead the epoch, but our own state says that we do not. It fetches from nobody, so
+        # its answer counts. Without it, neither of the two might ever be elected again (ADR 032).
         message = replace(message, leader_id=None, listeners=NO_LISTENERS)
     if not settle_answer(replica, event.peer_id, message, now):
         return
@@ -135,8 +134,11 @@ def on_vote_response(replica: Replica, event: ResponseReceived, message: VoteRes
     on_survey_answer(replica, voter_id, granted=message.vote_granted)
     if not isinstance(state, Prospective | Candidate) or voter_id not in state.tally.voters:
         return
+    # A Vote answer is final in its epoch; a pre-vote may change, so the latest one counts.
     if isinstance(state, Candidate) and voter_id not in state.tally.unanswered:
         return
+    # The leader sends EndQuorumEpoch to all voters at once. This voter may not have received it yet when it got our
+    # PreVote, so do not count its denial; ask again after the back-off.
     if isinstance(state, Prospective) and state.leader_has_left and not message.vote_granted:
         replica.connections.back_off(event.peer_id, now.mono_ms)
         return
@@ -156,14 +158,15 @@ def _campaigns(replica: Replica) -> bool:
 
 
 def on_vote_unsupported(replica: Replica, now: Instant) -> None:
-    """A voter without pre-votes: fall back to the standard election at once (KIP-996 §Compatibility)."""
+    """A voter does not support pre-votes: start the standard election at once (KIP-996 §Compatibility)."""
     if isinstance(replica.state, Prospective):
         to_candidate(replica, now)
 
 
 def _field_error(message: VoteRequest) -> ErrorCode:
-    """INVALID_REQUEST when the candidate's log cannot be as it says: its last epoch is not before its candidacy."""
+    """INVALID_REQUEST for an impossible log end: a candidate's last epoch is below the epoch it campaigns for."""
     last = message.last
+    # A pre-vote carries the candidate's current epoch, which its log may already contain.
     last_epoch_max = message.epoch if message.pre_vote else message.epoch - 1
     is_valid = last.offset >= 0 and 0 <= last.epoch <= last_epoch_max
     return ErrorCode.NONE if is_valid else ErrorCode.INVALID_REQUEST
@@ -172,7 +175,7 @@ def _field_error(message: VoteRequest) -> ErrorCode:
 def _answer(
     replica: Replica, event: RequestReceived, error: ErrorCode, *, granted: bool = False, is_vote: bool = False
 ) -> None:
-    """A vote is durable before it is told, and so is an own leadership; anything else says no more than the epoch."""
+    """Answer once the fields it relies on are durable: a vote or our own leadership, else only the epoch."""
     assert not (granted and error)
     relies = Relies.ELECTION if is_vote or replica.leader_id == replica.local.id else Relies.EPOCH
     response = VoteResponse(

@@ -1,7 +1,8 @@
-"""What additions, removals and updates of voters have in common: when one may be made, and how it ends.
+"""What additions, removals and updates of voters share: when one may start, and how it ends.
 
-Invariant: at most one record of a voter set is in the log above the high watermark, and none is written before a record
-of the leader's own epoch is committed. Two sets that overlap in a majority each are then never both in doubt.
+Invariant: at most one voter set record lies above the high watermark, and none is appended before a record of the
+leader's own epoch commits. So at most one voter set is ever in doubt, and each of its majorities overlaps with those of
+the set before it.
 
 Source: KIP-853 §Common scenarios; Raft dissertation §4.1 and the correction of July 2015 (the own epoch's first
 commit); Kafka ``AddVoterHandler``, ``RemoveVoterHandler``, ``UpdateVoterHandler``.
@@ -21,19 +22,19 @@ from pykraft.types import ZERO_UUID, Instant, KRaftVoters, Listeners, Membership
 STATIC_QUORUM = "the voters are static (kraft.version 0): change controller.quorum.voters on every node instead"
 
 Refusal = tuple[ErrorCode, str | None]
-"""An error and what it means; NONE for none."""
+"""An error and its explanation; the error is NONE when nothing is wrong."""
 ACCEPTED: Refusal = (ErrorCode.NONE, None)
 
 
 def voter_error(replica: Replica, voter: ReplicaKey, listeners: Listeners | None) -> ErrorCode:
-    """INVALID_REQUEST for who cannot be a voter here: without id or directory id, or not to be dialed."""
+    """INVALID_REQUEST for a key that cannot be a voter here: no id, no directory id, or no endpoint to dial."""
     is_known = voter.id >= 0 and voter.directory_id not in (None, ZERO_UUID)
     can_be_dialed = listeners is None or listeners.get(replica.local.default_listener) is not None
     return ErrorCode.NONE if is_known and can_be_dialed else ErrorCode.INVALID_REQUEST
 
 
 def why_not_now(replica: Replica, leader: Leader) -> Refusal:
-    """Why no voter set may be written now, if so: a change or a transfer, nothing committed, or static voters."""
+    """Why no voter set may be appended now, if so: a change or transfer, nothing committed, or static voters."""
     if leader.change is not None:
         return ErrorCode.REQUEST_TIMED_OUT, "another change of the voters is under way: try again"
     if replica.transfer is not None:
@@ -47,18 +48,16 @@ def why_not_now(replica: Replica, leader: Leader) -> Refusal:
 
 
 def why_behind(leader: Leader) -> Refusal:
-    """Why no voter set may be written because of what waits for storage, if so.
-
-    A voter set is in force from its append on, and comes after all that was proposed before. So all of that is appended
-    in the same step, and a long backlog would hold up the loop until it is encoded.
-    """
+    """Why the storage backlog forbids appending a voter set, if it does."""
+    # A voter set is in force from its append on, and follows all earlier proposals in the log. So the leader appends
+    # all of those in the same step, and encoding a long backlog would hold up the event loop.
     if leader.accumulation.waiting_count > 1:
         return ErrorCode.REQUEST_TIMED_OUT, "the leader's storage is behind its proposals: try again"
     return ACCEPTED
 
 
 def why_in_doubt(replica: Replica, leader: Leader) -> Refusal:
-    """Why the newest voter set is not yet to be built upon, if so."""
+    """Why no voter set may follow the newest one yet: it is not committed."""
     offset = replica.membership.voters_offset
     if offset is None or leader.high_watermark is None or offset >= leader.high_watermark:
         return ErrorCode.REQUEST_TIMED_OUT, "the newest voter set is not committed yet: try again"
@@ -66,7 +65,7 @@ def why_in_doubt(replica: Replica, leader: Leader) -> Refusal:
 
 
 def refusal_of(replica: Replica, voter: ReplicaKey, listeners: Listeners | None) -> Refusal:
-    """Why an addition or a removal is refused before it is looked at any closer, if so."""
+    """The checks that additions and removals share; ACCEPTED when none fails."""
     error = leader_only_error(replica, replica.epoch)
     if error:
         return error, None
@@ -79,14 +78,14 @@ def refusal_of(replica: Replica, voter: ReplicaKey, listeners: Listeners | None)
 
 
 def write_voters(replica: Replica, leader: Leader, voters: VoterSet, now: Instant) -> Offset:
-    """Append another voter set; it is in force from here on. Returns its offset."""
+    """Append a voter set, in force from now on; returns its offset."""
     return write_membership(replica, leader, (KRaftVoters(voters),), now)
 
 
 def write_membership(replica: Replica, leader: Leader, records: tuple[MembershipRecord, ...], now: Instant) -> Offset:
-    """Append such records after all that was proposed before, as one batch, without lingering.
+    """Append membership records as one batch after all earlier proposals, without lingering.
 
-    Effects: AppendBatches, and what another set brings: NotifyHighWatermark when fewer voters have to have a record.
+    Effects: AppendBatches, and NotifyHighWatermark when the new set needs fewer voters for a majority.
     """
     offset = leader.accumulation.add_control(records, now)
     append_planned(replica, leader, leader.accumulation.drain())
@@ -96,7 +95,7 @@ def write_membership(replica: Replica, leader: Leader, records: tuple[Membership
 
 
 def end_change(replica: Replica, leader: Leader, now: Instant) -> None:
-    """Answer the request behind a change that is committed, or out of time; then another one may begin.
+    """Answer the request of a change that is committed or timed out; then another change may start.
 
     Effects: Reply.
     """
@@ -114,7 +113,7 @@ def end_change(replica: Replica, leader: Leader, now: Instant) -> None:
 
 
 def answer_change(replica: Replica, leader: Leader, error: ErrorCode, text: str | None) -> None:
-    """The change under way is over."""
+    """End the current change, and answer its request unless that was done."""
     change, leader.change = leader.change, None
     assert change is not None
     if not change.is_answered:
@@ -122,7 +121,7 @@ def answer_change(replica: Replica, leader: Leader, error: ErrorCode, text: str 
 
 
 def is_removed(replica: Replica, leader: Leader) -> bool:
-    """True when a voter set without this leader is committed: it led only until then."""
+    """True when a voter set without this leader is committed: a removed leader leads only until then."""
     offset = replica.membership.voters_offset
     if replica.is_voter or offset is None:
         return False

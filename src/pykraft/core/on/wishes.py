@@ -1,6 +1,6 @@
-"""Which handler carries out what the application, an operator, the own files or sockets want or tell: one table.
+"""One table: the handlers of events that are neither RPCs nor storage completions.
 
-Source: Kafka's ``RaftClient``, whose methods these are.
+Source: Kafka's ``RaftClient``, whose methods most of these are.
 """
 
 from __future__ import annotations
@@ -41,5 +41,5 @@ HANDLERS: Mapping[type[events.Event], Callable[[Replica, Any, Instant], None]] =
 
 
 def on_wish(replica: Replica, event: events.Event, now: Instant) -> None:
-    """Pass a wish to its handler."""
+    """Pass the event to its handler."""
     HANDLERS[type(event)](replica, event, now)
