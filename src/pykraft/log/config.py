@@ -1,6 +1,6 @@
-"""Sizes and ages of a log, with Kafka's defaults and names.
+"""Segment and index sizes of a log, with Kafka's defaults and names.
 
-Pure values. Where they come from (properties files) is the business of ``pykraft.config``.
+This module holds values only; `pykraft.config` reads them from properties files.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ INT32_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """How a log is cut into segments and indexed.
+    """When a log rolls to a new segment, and how densely it is indexed.
 
-    Source: Kafka's ``MetadataLogConfig`` and ``LogConfig``; property names stand in `__post_init__`.
+    Source: Kafka's ``MetadataLogConfig`` and ``LogConfig``; `__post_init__` lists the property names.
     """
 
     segment_size_bytes: int = 1024 * 1024 * 1024
-    """``metadata.log.segment.bytes``: a segment never grows beyond it, but for a single larger batch."""
+    """``metadata.log.segment.bytes``: a segment never grows beyond this, unless a single batch is larger."""
     segment_ms: int = 7 * 24 * 60 * 60 * 1000
-    """``metadata.log.segment.ms``: a segment is closed when batch timestamps span more than this."""
+    """``metadata.log.segment.ms``: the log rolls when the batch timestamps of a segment span more than this."""
     index_interval_bytes: int = 4096
-    """``index.interval.bytes``: log bytes between two index entries."""
+    """``index.interval.bytes``: bytes of log between two index entries."""
     index_size_bytes_max: int = 10 * 1024 * 1024
-    """``segment.index.bytes``: index files of the active segment are preallocated to it; a full one rolls."""
+    """``segment.index.bytes``: preallocated size of the active segment's index files; a full index rolls the log."""
 
     def __post_init__(self) -> None:
         for key, value, least in (

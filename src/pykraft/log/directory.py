@@ -1,7 +1,8 @@
 """A log directory (an entry of ``log.dirs``) that this process owns: its lock and its identity.
 
-Invariant: while a `Directory` is open, no other process, Java or Python, that asks for ``.lock`` has it, and its
-``meta.properties`` names this node, cluster and directory id, durably. It refuses to know partitions.
+Invariant: while a `Directory` is open, this process holds ``.lock`` against every other process, Java or Python, that
+asks for it, and ``meta.properties`` durably names this node, cluster and directory id. Partitions are handled elsewhere
+(`pykraft.log.partition`).
 
 Source: KIP-858, KIP-853 §Directory id; Kafka's ``MetaPropertiesEnsemble`` and ``DirectoryId``.
 """
@@ -28,16 +29,16 @@ _RESERVED_IDS_COUNT = 100
 
 
 class OnOwned(Protocol):
-    """Called under the lock, before anything is written."""
+    """A callback that runs once the directory is locked and before anything is written to it."""
 
     def __call__(self, *, is_formatted: bool) -> None:
-        """``is_formatted``: there is a ``meta.properties``."""
+        """``is_formatted``: the directory has a ``meta.properties``."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directory:
-    """The open directory; `release` ends the ownership."""
+    """An open directory; `release` gives up its ownership."""
 
     path: Path
     directory_id: Uuid
@@ -57,10 +58,10 @@ class Directory:
     ) -> Directory:
         """Lock the directory; create ``meta.properties``, or check that it is this node's.
 
-        ``directory_id`` is the configured one, None: whatever the file says, or a random one if it says nothing. An
-        observer without ``node_id`` has no such file and a new directory id each time: nobody remembers it.
+        ``directory_id`` is the configured one. With None, the id in the file counts, or a random one if the file has
+        none. An observer without ``node_id`` has no such file and gets a new directory id at every start.
 
-        ``on_owned`` is called for a node with an id.
+        ``on_owned`` is called only for a node with an id.
 
         Errors: ForeignDirectoryError (file, expected, found, repair) for another node, cluster or directory id;
         CorruptionError for an unreadable file; StorageError when another process holds the lock.
@@ -71,6 +72,8 @@ class Directory:
         lock = fs.lock(path / LOCK_NAME)
         try:
             if node_id is None:
+                # An observer without node.id keeps no identity: no peer remembers its directory id, so each start may
+                # draw a new one.
                 _refuse_owned(fs, path / FILE_NAME)
                 found_id = directory_id or _fresh_id(random_uuid)
             else:
@@ -84,17 +87,17 @@ class Directory:
         return cls(path=path, directory_id=found_id, lock=lock)
 
     def release(self) -> None:
-        """Let go of the lock."""
+        """Release the lock."""
         self.lock.release()
 
 
 def is_reserved(directory_id: Uuid) -> bool:
-    """True for the ids that mean something else in Kafka's protocol (unassigned, lost, ...)."""
+    """True for the ids with a special meaning in Kafka's protocol (unassigned, lost, ...)."""
     return int.from_bytes(directory_id, "big") < _RESERVED_IDS_COUNT
 
 
 def _own(fs: Fs, path: Path, wanted: MetaProperties, random_uuid: Callable[[], Uuid]) -> Uuid:
-    """Check the file against what is wanted, or write what it lacks; returns the directory id."""
+    """Check the file against ``wanted``, or add what it lacks; returns the directory id."""
     found = parse_meta(path, fs.read(path)) if fs.exists(path) else replace(wanted, directory_id=None)
     _refuse_foreign(path, "node.id", wanted.node_id, found.node_id)
     _refuse_foreign(path, "cluster.id", wanted.cluster_id, found.cluster_id)
@@ -103,6 +106,7 @@ def _own(fs: Fs, path: Path, wanted: MetaProperties, random_uuid: Callable[[], U
             _refuse_foreign(path, "directory.id", uuid_text(wanted.directory_id), uuid_text(found.directory_id))
         return found.directory_id
     directory_id = wanted.directory_id or _fresh_id(random_uuid)
+    # Files of Kafka before 3.7 have no directory.id: this also adds one to a file that exists.
     write_atomically(fs, path, encode_meta(replace(found, directory_id=directory_id)))
     return directory_id
 
@@ -126,7 +130,7 @@ def _refuse_foreign(path: Path, key: str, expected: object, found: object) -> No
 
 
 def _fresh_id(random_uuid: Callable[[], Uuid]) -> Uuid:
-    """A random id that command lines can take (no leading ``-``) and that is not reserved."""
+    """A random id that is not reserved and does not start with ``-``, which a command line would take for an option."""
     while True:
         directory_id = random_uuid()
         if not is_reserved(directory_id) and not uuid_text(directory_id).startswith("-"):

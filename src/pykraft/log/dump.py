@@ -1,4 +1,4 @@
-"""What the files of a log directory say, as facts to print; the kind of a file follows from its name.
+"""The contents of the files in a log directory as facts to print; a file's name decides its kind.
 
 | name | facts |
 |---|---|
@@ -10,10 +10,10 @@
 | ``quorum-state``, ``partition.metadata``, ``meta.properties`` | one entry |
 | ``quorum-state.check``, ``recovery-point``, ``quarantine``, ``replica-proof`` | an entry for each slot, older first |
 
-A name may end in ``.deleted``, ``.cleaned``, ``.swap``, ``.part`` or ``.tmp`` as well. Nothing is written, locked or
-synced, so a running node's files can be read too. It refuses to know how facts are printed.
+A name may also end in ``.deleted``, ``.cleaned``, ``.swap``, ``.part`` or ``.tmp``. This module writes, locks and syncs
+nothing, so it can read the files of a running node. The command line prints the facts.
 
-Source: Kafka's ``DumpLogSegments``; the formats have their sources where they are parsed.
+Source: Kafka's ``DumpLogSegments``; the modules that parse a format cite its source.
 """
 
 from __future__ import annotations
@@ -48,14 +48,15 @@ _PRODUCER_SIZE_BYTES: Final = 46
 
 
 def dump_file(fs: Fs, path: Path, *, with_records: bool) -> Iterator[Fact]:
-    """The facts of one file, in its order; damage is a fact too.
+    """The facts of one file, in file order; damage is a fact, too.
 
-    Errors: StorageError when the file cannot be read, or its name is none of those above.
+    Errors: StorageError when the file cannot be read, or its name is not in the table above.
     """
     fixed_name = _ENDINGS.sub("", path.name)
     facts = _FIXED_NAMES.get(fixed_name)
     if facts is not None:
         try:
+            # The epoch checkpoint may be larger than `Fs.read` allows.
             is_epochs = fixed_name == epoch_checkpoint.FILE_NAME
             yield from facts(path, epoch_checkpoint.read_content(fs, path) if is_epochs else fs.read(path))
         except CorruptionError as error:
@@ -94,7 +95,7 @@ def _batches(fs: Fs, path: Path, start_offset: Offset, *, with_records: bool) ->
 
 
 def _index(fs: Fs, path: Path, base_offset: Offset, suffix: str) -> Iterator[Fact]:
-    """The entries; those of an offset index are looked up in the log beside it, when there is one."""
+    """The entries; those of an offset index are looked up in the log beside it, if there is one."""
     log_path = path.with_name(segment_file(base_offset, LOG))
     with ExitStack() as stack:
         file = stack.enter_context(closing(fs.open(path)))
@@ -112,7 +113,7 @@ def _index(fs: Fs, path: Path, base_offset: Offset, suffix: str) -> Iterator[Fac
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """Two numbers at this position of an index; or what is wrong there."""
+    """The two numbers at this position of an index, or what is wrong there."""
 
     at: int
     first: int
@@ -121,7 +122,7 @@ class _Entry:
 
 
 def _entries(file: File, layout: struct.Struct) -> Iterator[_Entry]:
-    """The entries up to the zeros of a preallocated file; each has to be above the one before."""
+    """The entries up to the zeros of a preallocated file; each must be above the previous one."""
     end = file.size()
     whole = end - end % layout.size
     last: tuple[int, int] | None = None
@@ -141,7 +142,7 @@ def _entries(file: File, layout: struct.Struct) -> Iterator[_Entry]:
 
 
 def _mismatch(log: File, at: int, offset: int, position: int) -> Iterator[Fact]:
-    """A problem if the log has no batch that ends with this offset at this position."""
+    """A problem, unless the log has a batch at this position that ends with this offset."""
     expected = f"a batch with last offset {offset} at position {position} of the log"
     header = try_header(log.pread(HEADER_SIZE_BYTES, position)) if position >= 0 else "nothing there"
     if isinstance(header, str):

@@ -1,12 +1,13 @@
-"""Batches of a log or snapshot file as facts to print: damaged ones too, as far as they can be read.
+"""The batches of a log or snapshot file as facts to print; damaged ones too, as far as they can be read.
 
-Owns how far one can go on. A batch with a wrong CRC is shown (``isvalid`` false) and the next one follows where its
-length says, as in Kafka. A header that is cut or hides its length, and a batch that the file does not hold whole, end
-the file: nobody knows where the next batch would begin. Each time a problem says position, expected and found.
+This module decides how far a dump continues after damage. It shows a batch with a wrong CRC (``isvalid`` false) and
+continues where the batch's length says, as Kafka does. It stops at a header that is cut or has no usable length, and at
+a batch that is longer than the file, because nobody knows where the next batch would begin. Each problem has a
+position, what was expected and what was found.
 
-Memory is bounded by one chunk or one batch, whichever is larger. It refuses to know how facts are printed.
+Memory is bounded by one chunk or one batch, whichever is larger.
 
-Source: Kafka's ``DumpLogSegments``: the names of the fields, and what it prints for which control record.
+Source: Kafka's ``DumpLogSegments``: field names, and what it prints for each control record.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ BATCH_SIZE_BYTES_MAX: Final = 128 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One thing that a file says; ``fields`` in the order and with the names they are printed under.
+    """One fact from a file; ``fields`` have the names and the order in which they are printed.
 
     Kinds: ``batch``, ``entry`` (of an index, checkpoint or metadata file), ``problem`` (position, expected, found),
-    ``tail`` (bytes after the last readable batch) and ``heading`` (one ``text``, for readers of plain text only).
+    ``tail`` (bytes after the last readable batch) and ``heading`` (one ``text``, printed in plain text only).
     """
 
     kind: str
@@ -42,12 +43,12 @@ class Fact:
 
 
 def problem(position: int, expected: str, found: str) -> Fact:
-    """Bytes that are not what they should be."""
+    """A fact about wrong bytes."""
     return Fact("problem", {"position": position, "expected": expected, "found": found})
 
 
 def try_header(data: bytes) -> BatchHeader | str:
-    """The header in these bytes, or what is found instead."""
+    """The header in these bytes, or a text that says what is there instead."""
     if len(data) < HEADER_SIZE_BYTES:
         return f"{len(data)} bytes"
     try:
@@ -59,7 +60,7 @@ def try_header(data: bytes) -> BatchHeader | str:
 def batch_facts(file: File, expected_offset: Offset, *, with_records: bool) -> Iterator[Fact]:
     """The batches of a file whose first batch should begin at this offset.
 
-    ``with_records``: each batch has its ``records``, as far as they can be decoded.
+    With ``with_records`` each batch has its ``records``, as far as they can be decoded.
     """
     window = _Window(file)
     end = file.size()
@@ -87,7 +88,7 @@ class _Window:
         self._position = 0
 
     def read(self, position: int, size_bytes: int) -> bytes:
-        """These bytes, fewer only where the file ends."""
+        """The bytes at this position; fewer only where the file ends."""
         at = position - self._position
         if at + size_bytes > len(self._data):
             self._data = self._file.pread(max(size_bytes, CHUNK_SIZE_BYTES), position)
@@ -96,7 +97,7 @@ class _Window:
 
 
 def _header_at(window: _Window, position: int, end: int) -> BatchHeader | Fact:
-    """The header of a batch that is whole, or the problem that ends the file."""
+    """The header of a whole batch, or the problem that ends the dump."""
     header = try_header(window.read(position, HEADER_SIZE_BYTES))
     if isinstance(header, str):
         return problem(position, f"a batch header of {HEADER_SIZE_BYTES} bytes", header)
@@ -175,9 +176,9 @@ def _record_fields(record: Record, *, is_control: bool) -> dict[str, Any]:
 
 
 def control_json(record: Record) -> list[Any]:
-    """The record of a control batch as [name, body], both as Kafka's tool prints them.
+    """The record of a control batch as [name, body], both in the form that Kafka's tool prints.
 
-    Errors: ProtocolError when it is not what its type says.
+    Errors: ProtocolError when the body does not match its type.
     """
     number = control_type(record.key)
     if number not in TABLES:
@@ -187,7 +188,7 @@ def control_json(record: Record) -> list[Any]:
 
 
 def _to_json(schema: Struct, body: Body, version: int) -> dict[str, Any]:
-    """The fields that this version has, under Kafka's names."""
+    """The fields of this version, under Kafka's names."""
     return {_camel(one.name): _value_to_json(one.kind, body[one.name], version) for one in fields_of(schema, version)}
 
 

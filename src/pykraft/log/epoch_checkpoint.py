@@ -1,15 +1,14 @@
 """``leader-epoch-checkpoint``: where each leader epoch begins, as text.
 
-Line 1 the version ``0``, line 2 the number of entries, then ``<epoch> <start offset>`` in ascending order.
+Line 1 is the version ``0``, line 2 the number of entries, then ``<epoch> <start offset>`` in ascending order.
 
-Owns the text and when it is written. Invariant: it is a cache. The entries that count are derived from the
-batches at every start; a file that is damaged, or lags after a crash, is replaced and nothing is lost.
+This module owns the format and the writing of the file. Invariant: the file is a cache. Every start derives the entries
+from the batches again, so a file that is damaged, or lags after a crash, is replaced and nothing is lost.
 
-It grows with every election until the log is cleaned, and may be larger than other small files (`Fs.read`): nobody can
-clean a log that does not start. Its own limit only keeps a file of another kind out of memory.
+The file grows with every election until the log is cleaned, and nobody can clean a log that does not start. So it may
+be larger than other small files (`Fs.read`); its own limit only keeps an unrelated huge file out of memory.
 
-It refuses to know what epochs are compared for (`pykraft.core.epochs`).
-Source: KIP-101; Kafka's ``LeaderEpochCheckpointFile``.
+`pykraft.core.epochs` compares epochs. Source: KIP-101; Kafka's ``LeaderEpochCheckpointFile``.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from pykraft.types import Epoch, EpochStart, Offset
 
 FILE_NAME = "leader-epoch-checkpoint"
 SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
-"""What is read of it: ten million epochs."""
+"""Largest file that is read: enough for ten million epochs."""
 _VERSION = "0"
 _DIGITS_MAX: Final = 19
 
 
 def write_epochs(fs: Fs, directory: Path, entries: Sequence[EpochStart]) -> None:
-    """Replace the file unless it says this already; durable when it returns."""
+    """Replace the file unless it has this content already; durable when it returns."""
     path = directory / FILE_NAME
     content = encode_epochs(entries)
     if not fs.exists(path) or not _says(fs, path, content):
@@ -75,12 +74,13 @@ def parse_epochs(path: Path, content: bytes) -> list[EpochStart]:
 
 
 def _is_number(field: str) -> bool:
-    """True for what fits into 63 bits; Python refuses to convert thousands of digits with an error of its own."""
+    """True for digits that fit into 63 bits."""
+    # The length is checked first: ``int`` raises a ValueError of its own for thousands of digits.
     return field.isascii() and field.isdigit() and len(field) <= _DIGITS_MAX
 
 
 def _says(fs: Fs, path: Path, content: bytes) -> bool:
-    """True when the file has exactly these bytes."""
+    """True when the file holds exactly these bytes."""
     file = fs.open(path)
     try:
         return file.size() == len(content) and file.pread(len(content), 0) == content

@@ -1,8 +1,8 @@
-"""Formatting the log directories of one node, and telling what is in them.
+"""Formats the log directories of one node, and reports what is in them.
 
-Owns the rules of ``meta.properties`` over several directories: one node id and one cluster id in all, a directory id of
-its own in each. Invariant of `format_directories`: it writes nothing unless all directories can be formatted; what it
-writes is durable when it returns. It refuses to know properties files and what is printed.
+This module owns the rules for ``meta.properties`` across several directories: all have the same node id and cluster id,
+and each has its own directory id. Invariant of `format_directories`: it writes nothing unless all directories can be
+formatted, and what it writes is durable when it returns. The command line reads the properties files and prints.
 
 Source: KIP-858, KIP-631 §Formatting; Kafka's ``Formatter``, ``StorageTool`` and ``MetaPropertiesEnsemble``.
 """
@@ -28,7 +28,7 @@ class Formatted:
     path: Path
     directory_id: Uuid | None
     is_new: bool
-    """False when it was formatted before, and was left as it is."""
+    """False when the directory was formatted before and left as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +36,9 @@ class Inspection:
     """What is in the directories of one node."""
 
     found: list[Path]
-    """Those that are directories."""
+    """The paths that are directories."""
     meta: MetaProperties | None
-    """Of the first that has any."""
+    """The first ``meta.properties`` found."""
     problems: list[str]
 
 
@@ -53,19 +53,22 @@ def format_directories(
     random_uuid: Callable[[], Uuid],
     before_metadata: Callable[[], None] = lambda: None,
 ) -> list[Formatted]:
-    """Give each directory a ``meta.properties`` of version 1; ``directory_ids`` are those that are not to be random.
+    """Give each directory a ``meta.properties`` of version 1.
 
-    The last path is the metadata directory; ``before_metadata`` is called when it is to be formatted, and before that.
+    ``directory_ids`` has the ids that are given; the other directories get random ones. The last path is the metadata
+    directory. If that one has no ``meta.properties`` yet, ``before_metadata`` is called before any directory is
+    formatted.
 
-    A directory that a node made by itself, or found emptied, and that the other voters have not proven yet is formatted
-    too: it keeps its ids, and the operator vouches that nothing was lost with it (ADR 022).
+    An unproven directory (a node created it by itself or found it emptied, and the other voters have not proven it yet)
+    is formatted too: it keeps its ids, and the operator vouches that no data was lost with it (ADR 022).
 
-    Errors: UsageError when one is formatted already and that is not to be ignored; ForeignDirectoryError when one that
-    is ignored belongs to another node or cluster, or has another directory id than the one given; CorruptionError;
-    StorageError.
+    Errors: UsageError when a directory is formatted already and ``ignore_formatted`` is not set; ForeignDirectoryError
+    when a formatted one belongs to another node or cluster, or its directory id differs from the given one;
+    CorruptionError; StorageError.
     """
     known = {path: parse_meta(path / FILE_NAME, fs.read(path / FILE_NAME)) for path in paths if _is_formatted(fs, path)}
     unproven = {path for path in known if _is_unproven(fs, path)}
+    # Check every directory before writing to any.
     for path, meta in known.items():
         if not ignore_formatted and path not in unproven:
             raise UsageError(
@@ -91,18 +94,19 @@ def format_directories(
             random_uuid=random_uuid,
         )
         opened.release()
-        ProofFile(fs, path).remove()  # last: before that, it does not look formatted, or is not proven
+        # Last: after a crash before this line the directory does not look formatted, or is still unproven.
+        ProofFile(fs, path).remove()
         done.append(Formatted(path=path, directory_id=opened.directory_id, is_new=True))
     return done
 
 
 def meta_in(fs: Fs, path: Path) -> MetaProperties | None:
-    """What a directory was formatted as; None when it was not. Errors: StorageError, CorruptionError."""
+    """The ``meta.properties`` of a directory; None when it is not formatted. Errors: StorageError, CorruptionError."""
     return parse_meta(path / FILE_NAME, fs.read(path / FILE_NAME)) if _is_formatted(fs, path) else None
 
 
 def inspect_directories(fs: Fs, paths: Sequence[Path], *, node_id: NodeId | None) -> Inspection:
-    """What is in these directories, with the problems in Kafka's words where Kafka has any for them."""
+    """What is in these directories; problems are in Kafka's words where Kafka has a message for them."""
     found: list[Path] = []
     problems: list[str] = []
     first: MetaProperties | None = None

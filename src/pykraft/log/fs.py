@@ -1,15 +1,13 @@
-"""The file system as the log sees it: two small protocols that everything below ``host`` goes through.
+"""The file system as the log sees it: two small protocols that everything below ``host`` uses.
 
-Owns the contract; `pykraft.log.os_fs.OsFs` is the real one, the simulator and the tests bring their own
-(disks that lose unsynced pages, tear, stall and fill). The invariant callers build on:
+This module owns the contract. `pykraft.log.os_fs.OsFs` is the real implementation; the simulator and the tests have
+their own (disks that lose unsynced pages, tear, stall and fill up). Callers may rely on this and no more:
 
-- bytes are durable after `File.sync`, directory entries (create, rename, remove) after `Fs.sync_dir`;
-  nothing else is durable, in no order, not even a file that was synced but whose name was not;
-- a rename replaces its target atomically: after a crash the name shows the old file or the new, whole;
-- every failure is a `StorageError` that names the path; a failed sync must never be repeated, since the
-  kernel may have dropped the pages and would report success (fsyncgate, PostgreSQL 2018).
-
-It refuses to know: formats, retries, caching.
+- Bytes are durable after `File.sync`, directory entries (create, rename, remove) after `Fs.sync_dir`. Nothing else is
+  durable, and unsynced writes reach the disk in any order. A file that was synced is lost if its name was not.
+- A rename replaces its target atomically: after a crash the name shows the whole old file or the whole new one.
+- Every failure is a `StorageError` that names the path. A failed sync must never be repeated: the kernel may have
+  dropped the pages, so the second sync would report success (fsyncgate, PostgreSQL 2018).
 """
 
 from __future__ import annotations
@@ -25,27 +23,27 @@ from pykraft.types import Buffer
 
 _NOT_OURS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL})
 SMALL_FILE_SIZE_BYTES_MAX = 1024 * 1024
-"""Bound of `Fs.read`: files read whole are metadata of a few hundred bytes."""
+"""Limit of `Fs.read`: files that are read whole are metadata of a few hundred bytes."""
 
 
 class File(Protocol):
     """An open file, addressed by position; there is no cursor, so threads may share it for reading.
 
-    A file dropped without `close` is closed when nobody refers to it any more: a reader that still holds a
-    segment which was truncated away never reads from a descriptor that was given to another file.
+    A file that is dropped without `close` closes when its last reference goes. So a reader that still holds a segment
+    that was truncated away never reads from a descriptor that now belongs to another file.
     """
 
     def pread(self, size_bytes: int, position: int) -> bytes:
         """Bytes from ``position`` on: exactly ``size_bytes``, fewer only where the file ends.
 
-        Errors: ReadError when the disk has lost some of them; other bytes may still be readable. StorageError.
+        Errors: ReadError when the disk lost some of them; other bytes may still be readable. StorageError.
         """
         ...
 
     def pwrite(self, parts: Sequence[Buffer], position: int) -> int:
         """Write all parts one after the other at ``position``, growing the file; not durable yet.
 
-        Returns the bytes written, always all of them; a short write is a StorageError (disk full).
+        Returns the number of bytes written, which is always all of them: a short write is a StorageError (disk full).
         """
         ...
 
@@ -54,11 +52,11 @@ class File(Protocol):
         ...
 
     def is_at(self, path: Path) -> bool:
-        """True when this path names this file, and not another one or none."""
+        """True when this path names this file, False when it names another file or nothing."""
         ...
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the file or grow it with zeros (without using disk); not durable yet."""
+        """Cut the file, or grow it with zeros that use no disk space; not durable yet."""
         ...
 
     def sync(self) -> None:
@@ -82,7 +80,7 @@ class Fs(Protocol):
     """Directories and names. See the module for what is durable when."""
 
     def open(self, path: Path, *, create: bool = False, write: bool = False) -> File:
-        """Open a file for reading, or for reading and writing; ``create`` (implies write) makes it if absent.
+        """Open a file for reading, or for reading and writing; ``create`` (implies write) creates it if absent.
 
         Errors: StorageError, also when the file is absent and ``create`` is not set.
         """
@@ -97,7 +95,7 @@ class Fs(Protocol):
         ...
 
     def mkdir(self, path: Path) -> None:
-        """Create a directory whose parent exists; durable after `sync_dir` of the parent. Nothing when it exists."""
+        """Create a directory whose parent exists, unless it is there; durable after `sync_dir` of the parent."""
         ...
 
     def rename(self, old: Path, new: Path) -> None:
@@ -107,7 +105,9 @@ class Fs(Protocol):
     def remove(self, path: Path, *, missing_ok: bool = False) -> None:
         """Remove a file; durable after `sync_dir`.
 
-        Errors: StorageError, also when it is absent, unless ``missing_ok``: for names that two threads may remove.
+        ``missing_ok`` is for names that two threads may remove.
+
+        Errors: StorageError, also when the file is absent, unless ``missing_ok``.
         """
         ...
 
@@ -116,7 +116,7 @@ class Fs(Protocol):
         ...
 
     def read(self, path: Path) -> bytes:
-        """The whole of a small file. Errors: StorageError when absent or above SMALL_FILE_SIZE_BYTES_MAX."""
+        """The whole content of a small file. Errors: StorageError when absent or above SMALL_FILE_SIZE_BYTES_MAX."""
         ...
 
     def lock(self, path: Path) -> Lock:
@@ -127,41 +127,44 @@ class Fs(Protocol):
         ...
 
     def mutex(self) -> AbstractContextManager[object]:
-        """A new lock between the threads that use these files: nobody else is within the block. It is not reentrant.
+        """A new mutex between the threads that use these files. It is not reentrant.
 
-        It comes from here since the log knows no threads; where there is one thread only, it does nothing.
+        The file system provides it because the log does not know threads; where there is only one thread, it does
+        nothing.
         """
         ...
 
 
 def make_directory(fs: Fs, path: Path) -> None:
-    """Create a directory and its parents; durable when it returns, also when they were there.
-
-    A process that was killed between creating one of them and the sync of its parent leaves a directory that a power
-    loss takes away, with all that was synced in it. So the whole path is synced at each start.
+    """Create a directory and its parents; durable when it returns, also if they existed.
 
     Errors: StorageError.
     """
     if path.parent != path:
         make_directory(fs, path.parent)
+    # Sync the parent even if the directory exists: a process killed between the mkdir and the sync left a directory
+    # that a power loss removes, with everything that was synced in it.
     was_there = fs.exists(path)
     fs.mkdir(path)
     try:
         fs.sync_dir(path.parent)
     except StorageError as error:
-        # What stands where this user can change nothing was not created by an earlier start of this node.
+        # This user cannot write to the parent, so an earlier start of this node cannot have created the directory.
         code = error.__cause__.errno if isinstance(error.__cause__, OSError) else None
         if not (was_there and code in _NOT_OURS):
             raise
 
 
 def write_atomically(fs: Fs, path: Path, content: bytes) -> None:
-    """Replace a small file so that a crash leaves the old content or the new, and return when it is durable.
+    """Replace a small file so that a crash leaves the old content or the new; durable when it returns.
 
-    1. write ``<name>.tmp`` from scratch and sync it; 2. rename it over the name; 3. sync the directory.
+    1. Write ``<name>.tmp`` from scratch and sync it.
+    2. Rename it over the name.
+    3. Sync the directory.
 
     Source: Kafka's ``CheckpointFile.write`` and ``Utils.atomicMoveWithFallback``.
     """
+    # 1. A crash here leaves only the temporary file, and the next call truncates that.
     temporary = path.with_name(path.name + ".tmp")
     file = fs.open(temporary, create=True)
     try:
@@ -170,5 +173,7 @@ def write_atomically(fs: Fs, path: Path, content: bytes) -> None:
         file.sync()
     finally:
         file.close()
+    # 2. Atomic: the name shows the old content or the new.
     fs.rename(temporary, path)
+    # 3. Until this sync a power loss may undo the rename.
     fs.sync_dir(path.parent)

@@ -1,22 +1,21 @@
-"""The two sparse indexes of a segment, as Kafka's tools read them.
+"""The two sparse indexes of a segment, in the format that Kafka's tools read.
 
-``<base>.index``: entries of 8 bytes, int32 offset - base and int32 position; ``<base>.timeindex``: entries of 12
-bytes, int64 timestamp (wall ms) and int32 offset - base. Big-endian, ascending. The files of the active segment
-are preallocated, so zeros follow the last entry until it is closed.
+``<base>.index``: entries of 8 bytes, int32 offset - base and int32 position. ``<base>.timeindex``: entries of 12 bytes,
+int64 timestamp (wall ms) and int32 offset - base. Big-endian, ascending. The index files of the active segment are
+preallocated, so zeros follow the last entry until the segment is closed.
 
-Owns when an entry is made:
+When an entry is added:
 
-- Once more than ``index_interval_bytes`` of log followed the last entry (or the start), the next batch gets an
-  entry (its last offset, its position); and the time index gets (largest timestamp so far, last offset of the
-  batch that had it) if that timestamp is above the last entry's.
+- Once more than ``index_interval_bytes`` of log followed the last entry (or the start), the next batch gets an offset
+  entry (its last offset, its position). The time index then gets (largest timestamp so far, last offset of the batch
+  that had it), if that timestamp is above the last entry's.
 - A closed segment's time index ends with its largest timestamp.
 
-Invariant: entries in memory were derived from batches that this process appended or verified. The files are
-caches for others, never read back as truth and not synced before the segment is closed: what a crash loses,
-recovery derives again. Memory: 20 bytes for each index interval of log.
+Invariant: entries in memory come from batches that this process appended or verified. The files are caches for other
+programs. This process never reads them back as truth and does not sync them before the segment is closed; recovery
+derives again what a crash loses. Memory: 20 bytes for each index interval of log.
 
-It refuses to know which files and segments there are. Source: Kafka's ``LogSegment.append``, ``OffsetIndex``,
-``TimeIndex``; KIP-33.
+Source: Kafka's ``LogSegment.append``, ``OffsetIndex``, ``TimeIndex``; KIP-33.
 """
 
 from __future__ import annotations
@@ -38,19 +37,19 @@ _NO_TIMESTAMP: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Offset entries that a reader may search while the writer adds more at their end."""
+    """Offset entries that a reader may search while the writer appends to them."""
 
     last_deltas: array[int]
     positions: array[int]
 
     def position_before(self, delta: int) -> int:
-        """Position of a batch at or before the one that holds the offset ``base + delta``."""
+        """Position of a batch at or before the one that contains the offset ``base + delta``."""
         at = bisect_right(self.last_deltas, delta)
         return self.positions[at - 1] if at else 0
 
 
 class SegmentIndex:
-    """The entries of one segment, in memory. One writer; `lookup` hands out what other threads may search."""
+    """The entries of one segment, in memory. One writer; other threads may search `lookup`."""
 
     def __init__(self, base_offset: Offset, interval_bytes: int) -> None:
         self._base_offset = base_offset
@@ -73,7 +72,7 @@ class SegmentIndex:
         return len(self._timestamps)
 
     def observe(self, header: BatchHeader, position: int) -> None:
-        """A batch follows at this position, appended now or found by recovery: make its entry if it is due."""
+        """Count a batch at this position, appended now or found by recovery, and add its entry if one is due."""
         self.observe_time(header)
         if self._bytes_since_entry > self._interval_bytes:
             self.lookup.positions.append(position)
@@ -89,23 +88,24 @@ class SegmentIndex:
             self._max_timestamp_delta = header.last_offset - self._base_offset
 
     def finish(self) -> None:
-        """Make the time entry of what was observed so far; the last one of a segment that is closed."""
+        """Add a time entry for the largest timestamp so far; also the last entry of a segment that is closed."""
         last = self._timestamps[-1] if self._timestamps else _NO_TIMESTAMP
         if self._max_timestamp > last:
             self._timestamps.append(self._max_timestamp)
             self._timestamp_deltas.append(self._max_timestamp_delta)
 
     def reopen(self) -> None:
-        """Count the interval anew, as Kafka does for a segment opened at start: its next entry comes a bit later."""
+        """Restart the byte count for the next entry, as Kafka does for a segment opened at start."""
         self._bytes_since_entry = 0
 
     def truncate_to(self, end_offset: Offset) -> int:
-        """Drop entries at or above the new end; returns the position of the last kept one, 0 without.
+        """Drop entries at or above the new end; returns the position of the last kept entry, 0 if there is none.
 
-        The batches from there on are to be given to `observe_time` again. Readers keep the arrays they have.
+        The caller must pass the batches from that position on to `observe_time` again.
         """
         end_delta = end_offset - self._base_offset
         kept = bisect_left(self.lookup.last_deltas, end_delta)
+        # New arrays: readers keep searching the ones they have.
         self.lookup = Lookup(self.lookup.last_deltas[:kept], self.lookup.positions[:kept])
         kept_times = bisect_left(self._timestamp_deltas, end_delta)
         self._timestamps = self._timestamps[:kept_times]
@@ -116,18 +116,18 @@ class SegmentIndex:
         return self.lookup.positions[-1] if kept else 0
 
     def offset_bytes(self, first: int = 0) -> bytes:
-        """The offset index's file content from entry number ``first`` on."""
+        """File content of the offset index from entry number ``first`` on."""
         deltas, positions = self.lookup.last_deltas, self.lookup.positions
         return b"".join(OFFSET_ENTRY.pack(deltas[at], positions[at]) for at in range(first, len(positions)))
 
     def time_bytes(self, first: int = 0) -> bytes:
-        """The time index's file content from entry number ``first`` on."""
+        """File content of the time index from entry number ``first`` on."""
         stamps, deltas = self._timestamps, self._timestamp_deltas
         return b"".join(TIME_ENTRY.pack(stamps[at], deltas[at]) for at in range(first, len(stamps)))
 
 
 class IndexFile:
-    """One index file: how many entries it holds and how large it is."""
+    """One index file: its number of entries and its size."""
 
     def __init__(self, file: File, entry: struct.Struct, size_bytes_max: int) -> None:
         self._file = file
@@ -136,14 +136,15 @@ class IndexFile:
         self.count = 0
 
     def write(self, entries: bytes) -> None:
-        """Write entries after those that the file holds."""
+        """Write entries after those in the file."""
         if entries:
             self._file.pwrite([entries], self.count * self._entry_size_bytes)
             self.count += len(entries) // self._entry_size_bytes
 
     def cut_to(self, count: int, *, preallocate: bool) -> None:
-        """Keep the first ``count`` entries, and either nothing after them or zeros up to the full size."""
+        """Keep the first ``count`` entries; with ``preallocate``, zeros follow them up to the full size."""
         self.count = count
+        # Two truncates: the first removes old entries, the second fills up with zeros.
         self._file.truncate(count * self._entry_size_bytes)
         if preallocate:
             self._file.truncate(max(count, self._entries_max) * self._entry_size_bytes)

@@ -1,15 +1,15 @@
-"""The ordered lane: storage jobs of one replica, carried out one after the other, each durable before the next matters.
+"""The ordered lane runs the storage jobs of one replica in order; a job is durable before the next one starts.
 
-Owns the grouping. Invariant: when `OrderedLane.perform` returns an io, that job and all before it are durable, and
-nothing of a later job became durable in an order that the core did not ask for:
+This module owns the grouping of jobs. Invariant: when `OrderedLane.perform` returns an io, that job and all before it
+are durable, and no later job became durable before an earlier one that the core ordered first:
 
-- consecutive appends are one write for each segment and one sync (group commit);
-- everything else (an election write, a truncation at either end, the beginning and end of a quarantine, a proof) waits
-  for the appends before it, and is durable before anything after it.
+- Consecutive appends share one write for each segment and one sync (group commit).
+- Every other job (an election write, a truncation at either end, the beginning or end of a quarantine, a proof) waits
+  until the appends before it are durable, and is durable before anything after it.
 
-After a failure the lane is unusable: what the disk holds is unknown, and a repeated fsync would report success for
-pages that the kernel has dropped. It refuses to know threads, loops and why a job was asked for: whoever calls it,
-one thread at a time, passes all jobs that are waiting.
+After a failure the lane is unusable: nobody knows what is on the disk, and a repeated fsync would report success for
+pages that the kernel has dropped. The lane has no thread and no loop: the caller, one thread at a time, passes all
+waiting jobs.
 
 Source: etcd ``raft`` doc §Usage (persist before send); PostgreSQL's fsync failure of 2018; Kafka's
 ``KafkaRaftClient.appendAsFollower``.
@@ -53,7 +53,7 @@ class AppendBatches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncate:
-    """Cut the log so that it ends at ``offset`` (exclusive), or before the batch that holds it."""
+    """Cut the log so that it ends at ``offset`` (exclusive), or before the batch that contains ``offset``."""
 
     io: Io
     offset: Offset
@@ -61,7 +61,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteQuarantine:
-    """Note in a file of its own that the log is damaged."""
+    """Write the ``quarantine`` file: the log is damaged."""
 
     io: Io
     quarantine: Quarantine
@@ -69,14 +69,14 @@ class WriteQuarantine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveQuarantine:
-    """Remove that file: the log is whole again."""
+    """Remove the ``quarantine`` file: the log is whole again."""
 
     io: Io
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteProof:
-    """Note in a file of its own what the directory proves."""
+    """Write the ``replica-proof`` file: what the directory proves."""
 
     io: Io
     proof: Proof
@@ -84,7 +84,7 @@ class WriteProof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginAnew:
-    """Retire the whole log, and go on empty at ``offset``: a frozen snapshot ends there."""
+    """Retire the whole log and continue with an empty one at ``offset``, where a frozen snapshot ends."""
 
     io: Io
     offset: Offset
@@ -92,7 +92,7 @@ class BeginAnew:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteBefore:
-    """Let the log begin at ``offset``, and retire whole segments before."""
+    """Move the log start to ``offset`` and retire the whole segments before it."""
 
     io: Io
     offset: Offset
@@ -111,7 +111,7 @@ Job: TypeAlias = (
 
 
 class OrderedLane:
-    """Carries out jobs in whatever single thread calls it."""
+    """Runs jobs in whichever single thread calls it."""
 
     def __init__(self, log: Log, elections: ElectionStore, quarantine: QuarantineFile, proof: ProofFile) -> None:
         self._log = log
@@ -123,13 +123,13 @@ class OrderedLane:
 
     @property
     def failure(self) -> BaseException | None:
-        """What made the lane unusable."""
+        """The error that made the lane unusable; None while it works."""
         return self._failure
 
     def perform(self, jobs: Sequence[Job]) -> Io:
-        """Carry out the jobs, in order; all are durable when it returns the last one's io.
+        """Run the jobs in order; all are durable when it returns the last one's io.
 
-        Errors: StorageError from the disk, then and ever after.
+        Errors: StorageError from the disk; every later call raises it, too.
         """
         self._refuse_failed()
         with self._failing():
@@ -137,13 +137,13 @@ class OrderedLane:
         return self._last_io
 
     def settle(self) -> None:
-        """Use an idle moment to make the recovery point durable; nothing waits for it. Errors: StorageError."""
+        """Make the recovery point durable while the lane is idle; nothing waits for it. Errors: StorageError."""
         self._refuse_failed()
         with self._failing():
             self._log.settle()
 
     def look(self) -> None:
-        """Make sure that nobody has deleted or renamed the files; between two jobs. Errors: StorageError."""
+        """Check between two jobs that nobody deleted or renamed the files. Errors: StorageError."""
         self._refuse_failed()
         with self._failing():
             self._log.look()
@@ -154,7 +154,10 @@ class OrderedLane:
             assert job.io > self._last_io, "jobs are numbered in order"
             match job:
                 case AppendBatches():
+                    # Group commit: appends wait for the next job of another kind, or the end, and share one write and
+                    # one sync.
                     appends.extend(job.batches)
+                # Each of the following jobs first makes the appends before it durable.
                 case WriteElection():
                     self._append(appends)
                     self._elections.write(job.election, voters=job.voters, kraft_version=job.kraft_version)
@@ -182,7 +185,7 @@ class OrderedLane:
         self._append(appends)
 
     def _append(self, appends: list[tuple[BatchHeader, Buffer]]) -> None:
-        """Write and sync the appends gathered so far, and forget them."""
+        """Write and sync the appends gathered so far, then clear the list."""
         if appends:
             self._log.append(appends)
             self._log.flush()
@@ -190,7 +193,7 @@ class OrderedLane:
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """Whatever is raised makes the lane unusable."""
+        """Any exception makes the lane unusable."""
         try:
             yield
         except BaseException as error:

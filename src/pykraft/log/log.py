@@ -1,16 +1,17 @@
 """A durable log: the segments of one partition directory, from ``start_offset`` to ``end_offset``.
 
-Owns when to roll, what is durable, and what readers see. Invariants:
+This module decides when to roll, what is durable, and what readers see. Invariants:
 
-- Batches stand without gaps, epochs never go backwards; ``flushed_offset <= end_offset``.
-- A truncation is durable before a later append reaches a file. Otherwise a power loss could keep a mix of old and
-  new batches of equal size, each of them sound in itself (etcd's append ABA story, told for disks):
-  1. batches A5 A6 are cut off, B5 B6 of the same sizes are written in their place; 2. the disk keeps the page of
-  B6 and not the page of B5; 3. A5 B6 passes every check.
-- One thread writes. Any thread reads: it sees a tuple of immutable views that the writer replaces as a whole.
+- Batches have no gaps between them, epochs never go backwards, and ``flushed_offset <= end_offset``.
+- A truncation is durable before a later append reaches a file. Otherwise a power loss could leave a mix of old and new
+  batches of equal size, each sound in itself (etcd's append ABA story, on disk):
+  1. the log cuts off batches A5 A6 and writes B5 B6 of the same sizes in their place;
+  2. the disk keeps the page of B6 but not the page of B5;
+  3. the log now reads A5 B6, which passes every check.
+- One thread writes. Any thread reads: readers see a tuple of immutable views, which the writer replaces as a whole.
 
-It refuses to know elections, replication and who is owed an answer. Any StorageError out of a writing method leaves
-the log unusable: memory and disk may differ, and a sync that failed must not be tried again.
+A StorageError from a writing method leaves the log unusable: memory and disk may differ, and a failed sync must not be
+repeated. Elections and replication are not this module's business.
 
 Source: Kafka's ``UnifiedLog``, ``LocalLog``, ``KafkaRaftLog``; KIP-595.
 """
@@ -37,11 +38,11 @@ from pykraft.protocol.batch import BatchHeader
 from pykraft.types import EPOCH_MAX, EPOCH_ZERO, Buffer, Epoch, EpochStart, Offset, Uuid
 
 UNSYNCED_MAX: Final = 16
-"""Ended segments that wait for the next flush; older ones are synced before."""
+"""Most sealed segments that wait for the next flush; a roll syncs the older ones."""
 
 
 class Log:
-    """The open log. Made by `open`; see the module for threads and errors."""
+    """The open log. Create it with `open`; the module describes threads and errors."""
 
     def __init__(self, fs: Fs, directory: Path, config: LogConfig, recovered: RecoveredLog) -> None:
         self.path = directory
@@ -64,11 +65,11 @@ class Log:
     def open(
         cls, fs: Fs, directory: Path, *, config: LogConfig, topic_id: Uuid, epoch_max: Epoch = EPOCH_MAX
     ) -> tuple[Log, Recovery]:
-        """Create the partition directory, or recover what is in it; durable when it returns.
+        """Create the partition directory, or recover the log in it; durable when it returns.
 
         ``epoch_max`` is the epoch of ``quorum-state``, see `pykraft.log.log_scan`. With ``Recovery.corrupt`` the log
-        shows the sound prefix only, and its files stay as they are until `truncate_to` is called: nothing else may come
-        before it.
+        shows only its sound prefix, and its files stay unchanged until `truncate_to` is called, which must come before
+        any other write.
 
         Errors: StorageError; ForeignDirectoryError for another topic's directory.
         """
@@ -78,7 +79,7 @@ class Log:
 
     @property
     def start_offset(self) -> Offset:
-        """Offset of the first batch that counts; after a start that of the first segment."""
+        """First offset that counts; after a start, the base offset of the first segment."""
         return self._start_offset
 
     @property
@@ -88,23 +89,23 @@ class Log:
 
     @property
     def flushed_offset(self) -> Offset:
-        """Everything below (exclusive) is durable."""
+        """Everything below this offset (exclusive) is durable."""
         return self._flushed_offset
 
     @property
     def last_epoch(self) -> Epoch:
-        """Epoch of the last batch; 0 when there is none, also when the log begins at a snapshot."""
+        """Epoch of the last batch; 0 if there is none, also when the log begins at a snapshot."""
         latest = self._epochs.latest
         return latest.epoch if latest else EPOCH_ZERO
 
     @property
     def epochs(self) -> list[EpochStart]:
-        """Where each epoch begins, ascending. Writer's thread only."""
+        """The start of each epoch, ascending. For the writer's thread only."""
         return list(self._epochs.entries)
 
     @property
     def generation(self) -> int:
-        """Counts truncations, at either end: what was read before it changed may have been cut off since."""
+        """Counts truncations at either end: if it changed, an earlier read may have returned batches that are gone."""
         return self._generation
 
     @property
@@ -113,7 +114,7 @@ class Log:
         return sum(view.size_bytes for view in self._views)
 
     def append(self, batches: Sequence[tuple[BatchHeader, Buffer]]) -> None:
-        """Write whole, verified batches that follow ``end_offset``; one write for each segment; not durable yet.
+        """Write whole, verified batches that follow ``end_offset``, with one write for each segment; not durable yet.
 
         Errors: StorageError.
         """
@@ -134,7 +135,7 @@ class Log:
             write_epochs(self._fs, self.path, self._epochs.entries)
 
     def flush(self) -> None:
-        """Make everything appended durable, then note it in the recovery point.
+        """Make everything appended durable, then raise the recovery point.
 
         Errors: StorageError; never call it again after one.
         """
@@ -146,6 +147,7 @@ class Log:
             self._is_directory_dirty = False
         self._flushed_offset = self.end_offset
         if self._point is not None:
+            # Only now: the recovery point must never be above what is durable, or a torn tail would look like damage.
             self._point.raise_to(self._flushed_offset)
 
     def settle(self) -> None:
@@ -154,17 +156,21 @@ class Log:
             self._point.settle()
 
     def look(self) -> None:
-        """Make sure that the files are where they were opened. Errors: StorageError when one is gone."""
+        """Check that the files are still where they were opened. Errors: StorageError when one is gone."""
         self._presence.look(self._views)
 
     def truncate_to(self, offset: Offset) -> None:
-        """Drop everything from the batch that holds ``offset`` on; durable when it returns.
+        """Drop everything from the batch that contains ``offset`` on; durable when it returns.
 
-        1. Readers lose sight of it; 2. the recovery point falls, durably; 3. later segments are removed, newest first,
-        and the directory is synced; 4. the segment that holds ``offset`` is cut and synced. A crash after any step
-        leaves a sound log that ends at or above ``offset``; no append happens before step 4 is done.
+        1. Readers lose sight of the tail.
+        2. The recovery point falls, durably.
+        3. Later segments are removed, newest first, and the directory is synced.
+        4. The segment that contains ``offset`` is cut and synced.
 
-        Of a damaged log everything behind its sound prefix is removed in the same order, whatever the offset.
+        A crash after any step leaves a sound log that ends at or above ``offset``. No append happens before step 4 is
+        done.
+
+        If the log is damaged, everything behind its sound prefix goes first in the same order, whatever the offset.
 
         Errors: StorageError; CorruptionError when the batches before ``offset`` cannot be read.
         """
@@ -177,17 +183,21 @@ class Log:
             return
         kept = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset)
         position, end_offset = self._views[kept - 1].find_end(offset)
+        # 1. The new generation tells a reader with an old view why it finds other bytes.
         cut = replace(self._views[kept - 1], size_bytes=position, end_offset=end_offset)
         self._views = (*self._views[: kept - 1], cut)
         self._generation += 1
+        # 2. If it fell after the cut, a crash in between would make the missing tail look like damage.
         assert self._point is not None, "only a damaged log has no recovery point"
         self._point.lower_to(end_offset)
+        # 3. Newest first: a crash in between leaves no gap.
         for segment in reversed(self._segments[kept:]):
             segment.remove()
         self._fs.sync_dir(self.path)
         self._is_directory_dirty = False
         del self._segments[kept:]
         active = self._segments[-1]
+        # 4. Synced before any append: otherwise old and new batches of equal size could mix (see the module).
         active.truncate_to(position, end_offset)
         active.sync()
         self._unsynced = [segment for segment in self._unsynced if segment in self._segments[:-1]]
@@ -197,10 +207,10 @@ class Log:
         write_epochs(self._fs, self.path, self._epochs.entries)
 
     def delete_before(self, offset: Offset) -> None:
-        """Let the log begin at ``offset``, where a snapshot ends, and retire the segments before, oldest first.
+        """Move the log start to ``offset``, where a snapshot ends, and retire the segments before it, oldest first.
 
-        A crash in between leaves a log that begins at a segment which was not retired yet. Where the file system kept
-        only later ones of these renames, the next start finishes them (`pykraft.log.recovery`).
+        After a crash in between the log begins at the first segment that was not retired yet. If the file system kept
+        only some later renames, the next start finishes the cleaning (`pykraft.log.recovery`).
 
         Errors: StorageError.
         """
@@ -219,12 +229,16 @@ class Log:
         write_epochs(self._fs, self.path, self._epochs.entries)
 
     def begin_anew_at(self, offset: Offset) -> None:
-        """Retire everything, and go on empty at ``offset``, where a frozen snapshot ends; durable when it returns.
+        """Retire the whole log and go on with an empty one at ``offset``, where a frozen snapshot ends; then durable.
 
-        1. Readers lose sight of everything; 2. the recovery point falls to 0, durably: nothing that goes now is damage;
-        3. all segments are retired, newest first, and the directory is synced; 4. an empty segment begins at
-        ``offset``, durably; 5. readers see that one. A crash before 4 leaves less of the former log, or none: the next
-        start finds the snapshot newer, and does this again.
+        1. Readers lose sight of everything.
+        2. The recovery point falls to 0, durably, so nothing that disappears from now on counts as damage.
+        3. All segments are retired, newest first, and the directory is synced.
+        4. An empty segment begins at ``offset``, durably.
+        5. Readers see the new segment.
+
+        A crash before step 4 leaves part of the former log, or none of it. The next start finds that the snapshot is
+        newer and does this again.
 
         Errors: StorageError.
         """
@@ -232,13 +246,16 @@ class Log:
             self._point = cut_damage(self._fs, self.path, self._segments, self._epochs.entries, self._point)
             self._is_damaged = False
         assert self._point is not None, "only a damaged log has no recovery point"
-        # Whoever looks while the files go must see none of them: a file that is not there is damage.
+        # 1. Readers must not see the segments while the files disappear: a missing file counts as damage.
         self._views = (replace(self._views[-1], base_offset=offset, end_offset=offset, size_bytes=0),)
         self._generation += 1
+        # 2. From here on a missing segment is not damage.
         self._point.lower_to(Offset(0))
+        # 3. Newest first, as in `truncate_to`.
         for segment in reversed(self._segments):
             segment.retire()
         self._fs.sync_dir(self.path)
+        # 4. The directory sync makes the name of the new segment durable.
         segment = Segment(self._fs, self._files, self.path, SegmentContent(offset, self._config), self._config)
         segment.begin()
         segment.sync()
@@ -246,16 +263,17 @@ class Log:
         self._epochs = EpochCache()
         write_epochs(self._fs, self.path, self._epochs.entries)
         self._segments, self._unsynced, self._is_directory_dirty = [segment], [], False
+        # 5. Publish the new segment, then let the recovery point rise to it.
         self._views = (segment.view(self._epochs.entries),)
         self._start_offset = self._flushed_offset = offset
         self._point.raise_to(offset)
 
     def read(self, offset: Offset, size_bytes_max: int) -> Buffer:
-        """Whole batches from the one that holds ``offset`` on, checked, never across two segments.
+        """Whole batches from the one that contains ``offset`` on, checked, never across two segments.
 
-        At least one batch, however large; further ones while all fit into ``size_bytes_max``, and are sound. Empty at
-        the end offset. Any thread may call it, with the writer at work; what it returns may be cut off by a truncation
-        at the same time, so whoever answers a peer with it compares `generation` before and after.
+        Returns at least one batch, however large, and further sound ones that fit into ``size_bytes_max``; empty at the
+        end offset. Any thread may call it while the writer works. A truncation may cut off the returned batches at the
+        same time, so code that sends them to a peer compares `generation` before and after.
 
         Errors: UsageError outside ``start_offset`` to ``end_offset``; CorruptionError for a damaged first batch.
         """
@@ -270,17 +288,19 @@ class Log:
             try:
                 return view.read(offset, size_bytes_max)
             except CorruptionError:
+                # If the generation changed, a truncation moved the bytes under the old view: read again with the new
+                # one.
                 if generation == self._generation:
                     raise
 
     def views(self) -> Sequence[SegmentView]:
-        """All segments as readers see them now, ascending; any thread may look."""
+        """All segments as readers see them now, ascending; any thread may call it."""
         return self._views
 
     def close(self) -> None:
-        """Flush, trim the indexes, sync everything, close. Readers must have ended.
+        """Flush, trim the indexes, sync everything and close. Readers must have stopped.
 
-        A damaged log is closed as it is.
+        A damaged log is closed without changing its files.
         """
         if not self._is_damaged:
             self.flush()
@@ -293,8 +313,9 @@ class Log:
             self._point.close()
 
     def _must_roll(self, active: Segment, header: BatchHeader) -> bool:
-        """True when this batch begins a new segment. Source: Kafka's ``LogSegment.shouldRoll``."""
+        """True when this batch must begin a new segment. Source: Kafka's ``LogSegment.shouldRoll``."""
         content = active.content
+        # An empty segment takes any batch, however large.
         if content.first_timestamp is None:
             return False
         return (
@@ -305,10 +326,11 @@ class Log:
         )
 
     def _roll(self, active: Segment) -> Segment:
-        """End the active segment and begin one at the log end."""
+        """Seal the active segment and begin a new one at the log end."""
         self._write_staged(active)
         active.seal()
-        while len(self._unsynced) > UNSYNCED_MAX:  # each keeps its file open
+        # Each unsynced segment keeps its file open, so their number is bounded.
+        while len(self._unsynced) > UNSYNCED_MAX:
             self._unsynced.pop(0).sync()
         content = SegmentContent(active.end_offset, self._config)
         self._segments.append(Segment(self._fs, self._files, self.path, content, self._config))
@@ -321,7 +343,7 @@ class Log:
             self._unsynced.append(segment)
 
     def _publish(self) -> None:
-        """Let readers see what the segments hold now; views of sealed segments stay as they are."""
+        """Show readers what the segments contain now; views of sealed segments stay as they are."""
         known = self._views[: len(self._segments)]
         changed_from = max(len(known) - 1, 0)
         epochs = self._epochs.entries

@@ -1,26 +1,27 @@
-"""Reading a whole log to find where it is sound and, if it is not, whether a crash explains that.
+"""Reads a whole log to find where it is sound and, if it is not, whether a crash explains that.
 
-Owns the judgement; it writes nothing. Invariant of a sound log: each batch is whole (header, CRC), begins at the
-offset where the one before ended, across segments too, and has no smaller epoch. The first violation at offset x:
+This module judges and writes nothing. Invariant of a sound log: each batch is whole (header, CRC), begins at the offset
+where the previous one ended, also across segments, and does not have a smaller epoch. For the first violation, at
+offset x:
 
-- x at or above the recovery point: a torn tail. It was never synced, or its truncation was not finished; the log
-  ends at x, and what follows (later segments too) is to be removed.
-- x below it: damage, reported as a range that reaches to the next segment. Nothing is to be removed, and the
-  scan goes on behind it to find all ranges.
+- x at or above the recovery point: a torn tail. It was never synced, or its truncation was interrupted. The log ends at
+  x, and everything behind it (later segments too) is to be removed.
+- x below the recovery point: damage, reported as a range up to the next segment. Nothing is to be removed, and the scan
+  continues behind it to find all ranges.
 
-A log that ends below its recovery point lost what was synced: damage as well. Without a recovery point everything
-may be a torn tail, as in Kafka; with one that cannot be read (`NO_ONE_KNOWS`) nothing may.
+A log that ends below its recovery point lost synced records, which is damage as well. Without a recovery point
+everything may be a torn tail, as in Kafka; with an unreadable one (`NO_ONE_KNOWS`) nothing may.
 
-A whole batch (right CRC) at the expected offset is never a torn tail, wherever the recovery point is: no crash leaves
-one that was not written. No CRC covers its epoch, so that may be damaged. An epoch is damage when it is smaller than
-the one before it; when ``leader-epoch-checkpoint`` knows another one below the recovery point; and when it is above
-that of ``quorum-state`` without being in ``leader-epoch-checkpoint``. ``quorum-state`` is durable before any record of
-its epoch is, so a smaller epoch there means that an older copy of it was restored, or that it belongs to another log.
-If the checkpoint confirms the log's epoch, or there is no checkpoint, then the log is right and ``quorum-state`` is too
-old.
+A whole batch (right CRC) at the expected offset is never a torn tail, wherever the recovery point is: a crash cannot
+produce a batch that was not written. But no CRC covers its epoch, so the epoch may be damaged. It counts as damage when
+it is smaller than the epoch before it; when ``leader-epoch-checkpoint`` has another epoch for an offset below the
+recovery point; and when it is above the epoch of ``quorum-state`` and missing in ``leader-epoch-checkpoint``.
+``quorum-state`` is durable before any record of its epoch, so a smaller epoch there means that an older copy was
+restored, or that the file belongs to another log. If the checkpoint confirms the log's epoch, or there is no
+checkpoint, the log is right and ``quorum-state`` is too old.
 
-It refuses to know how a log is opened or repaired. Source: Kafka's ``LogLoader.recoverLog``,
-``LogSegment.recover``; the recovery point is ours.
+`pykraft.log.recovery` opens and repairs a log. Source: Kafka's ``LogLoader.recoverLog``, ``LogSegment.recover``; the
+recovery point is ours.
 """
 
 from __future__ import annotations
@@ -43,34 +44,34 @@ from pykraft.protocol.batch import BatchHeader
 from pykraft.types import EPOCH_MAX, EPOCH_ZERO, Damage, Epoch, Offset
 
 NO_ONE_KNOWS: Final = Offset(2**63 - 1)
-"""Recovery point of a log whose own was lost: whatever is invalid is damage, and the log may end anywhere."""
+"""Recovery point of a log that lost its own: anything invalid is damage, and the log may end anywhere."""
 
 
 class _EpochError(CorruptionError):
-    """A whole batch at the expected offset whose epoch other files, or the batch before it, contradict."""
+    """A whole batch at the expected offset whose epoch contradicts other files or the batch before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What other files tell of a log: up to where it was synced, where epochs begin, and the highest epoch."""
+    """What other files say about a log: how far it was synced, where epochs begin, and the highest epoch."""
 
     recovery_point: Offset
     epochs: EpochCache | None = None
-    """None when there is no list of epochs; empty when it cannot be read."""
+    """None when there is no ``leader-epoch-checkpoint``; empty when it cannot be read."""
     epoch_max: Epoch = EPOCH_MAX
-    """Epoch of ``quorum-state``; a record of a higher one counts if ``epochs`` does not contradict it."""
+    """Epoch of ``quorum-state``; a record with a higher one counts if ``epochs`` does not contradict it."""
 
 
 @dataclass(slots=True, kw_only=True)
 class LogScan:
-    """The sound prefix of a log, and what ended it."""
+    """The sound prefix of a log, and why it ended."""
 
     contents: list[SegmentContent] = field(default_factory=list)
-    """Segments of the sound prefix; the last may be followed by bytes that do not count."""
+    """Segments of the sound prefix; bytes that do not count may follow the last one."""
     epochs: EpochCache = field(default_factory=EpochCache)
     corrupt: list[Damage] = field(default_factory=list)
     torn: CorruptionError | None = None
-    """Why the sound prefix ends before the files do, when a crash explains it."""
+    """Why the sound prefix ends before the files do, if a crash explains it."""
     scanned_bytes: int = 0
     control_offsets: list[Offset] = field(default_factory=list)
     """Base offsets of the control batches in the sound prefix."""
@@ -82,7 +83,7 @@ class LogScan:
 
 
 def scan_log(fs: Fs, directory: Path, base_offsets: Sequence[Offset], *, config: LogConfig, known: Known) -> LogScan:
-    """Read the segments of these base offsets (ascending); none: an empty log at 0. Errors: StorageError."""
+    """Read the segments with these base offsets (ascending); none means an empty log at 0. Errors: StorageError."""
     scan, recovery_point = LogScan(), known.recovery_point
     if not base_offsets:
         scan.contents.append(SegmentContent(Offset(0), config))
@@ -99,6 +100,7 @@ def scan_log(fs: Fs, directory: Path, base_offsets: Sequence[Offset], *, config:
         if problem is not None and not _judge(scan, problem, content.end_offset, next_base_offset, recovery_point):
             break
         expected_offset = content.end_offset if problem is None else next_base_offset
+    # Every batch is sound, but synced records are missing at the end.
     if not scan.corrupt and scan.end_offset < recovery_point < NO_ONE_KNOWS:
         last = scan.contents[-1]
         path = directory / segment_file(last.base_offset, LOG)
@@ -110,12 +112,14 @@ def scan_log(fs: Fs, directory: Path, base_offsets: Sequence[Offset], *, config:
 
 
 def _judge(scan: LogScan, problem: CorruptionError, start: Offset, end: Offset, recovery_point: Offset) -> bool:
-    """Record a problem that begins at offset ``start``; False when the log ends there."""
+    """Record a problem that begins at offset ``start``; returns False when the log ends there."""
     if start >= recovery_point:
         if not isinstance(problem, _EpochError | ReadError):
+            # Nothing from here on was synced, so a crash explains it. An epoch or read error is excluded: a crash
+            # cannot cause one.
             scan.torn = None if scan.corrupt else problem
             return False
-        # Nobody noted how far the log reached, so the end of the damage is not known either.
+        # The recovery point does not reach this far, so the end of the damage is unknown.
         end = NO_ONE_KNOWS
     else:
         end = max(start, min(end, recovery_point))
@@ -133,7 +137,7 @@ def _judge(scan: LogScan, problem: CorruptionError, start: Offset, end: Offset, 
 
 
 def _scan_segment(fs: Fs, path: Path, content: SegmentContent, scan: LogScan, known: Known) -> CorruptionError | None:
-    """Fill the content with the sound batches of one segment; returns what ended it before the file's end."""
+    """Fill ``content`` with the sound batches of one segment; returns the problem if they end before the file."""
     is_prefix = not scan.corrupt
     latest = scan.epochs.latest
     epoch = latest.epoch if latest and is_prefix else EPOCH_ZERO
@@ -158,7 +162,7 @@ def _scan_segment(fs: Fs, path: Path, content: SegmentContent, scan: LogScan, kn
 
 
 def _check_follows(path: Path, content: SegmentContent, position: int, header: BatchHeader, epoch: Epoch) -> None:
-    """Refuse a batch that is sound in itself but cannot stand here."""
+    """Refuse a batch that is sound in itself but cannot follow the previous one."""
     if header.base_offset != content.end_offset:
         raise _misplaced(path, position, f"offset {content.end_offset}", f"offset {header.base_offset}")
     if header.epoch < epoch:
@@ -170,14 +174,16 @@ def _check_follows(path: Path, content: SegmentContent, position: int, header: B
 def _check_epoch(path: Path, position: int, header: BatchHeader, known: Known) -> None:
     """Refuse an epoch that other files contradict."""
     if known.epochs is None:
-        # Nothing but the batches tells about epochs then: the log is right, also where quorum-state has a smaller one.
+        # Only the batches know the epochs then, so the log is right even if quorum-state has a smaller epoch.
         return
     epoch = known.epochs.epoch_at(header.base_offset)
     if epoch == header.epoch:
         return
+    # quorum-state is durable before any record of its epoch, and the checkpoint does not confirm this epoch either.
     if header.epoch > known.epoch_max:
         expected = f"an epoch of at most {known.epoch_max} as in quorum-state, or {header.epoch} in {EPOCHS_NAME}, too"
         raise _contradicted(path, position, expected, header)
+    # Above the recovery point the checkpoint may lag behind the log, so only a synced batch is judged by it.
     if epoch is not None and header.base_offset < known.recovery_point:
         raise _contradicted(path, position, f"epoch {epoch} as in {EPOCHS_NAME}", header)
 

@@ -1,6 +1,6 @@
-"""What a log says of voters: the control records of KIP-853, by offset.
+"""The KIP-853 control records about voters in a log, with their offsets.
 
-Refuses to know which of them is in force (`pykraft.core.membership`).
+`pykraft.core.membership` decides which of them is in force.
 
 Source: KIP-853 §Log; Kafka ``KRaftControlRecordStateMachine``.
 """
@@ -16,7 +16,7 @@ from pykraft.types import MembershipRecord, Offset
 
 
 def membership_of(log: Log, control_offsets: Iterable[Offset]) -> Iterator[tuple[Offset, MembershipRecord]]:
-    """The records in the control batches that begin at these offsets, which ascend.
+    """The records in the control batches that begin at these offsets (ascending).
 
     Errors: StorageError; CorruptionError for damaged bytes; ProtocolError for a control batch that is not Raft's.
     """

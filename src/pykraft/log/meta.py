@@ -1,4 +1,4 @@
-"""``meta.properties``: whose log directory this is.
+"""``meta.properties``: the owner of a log directory.
 
 Java properties text, in any order, ``#`` begins a comment:
 
@@ -9,7 +9,7 @@ Java properties text, in any order, ``#`` begins a comment:
 | cluster.id | text |
 | directory.id | UUID, 22 characters; absent in files of Kafka before 3.7 |
 
-Owns the text form. It refuses to know files and what to do about a mismatch (`pykraft.log.directory`).
+This module owns the text form; `pykraft.log.directory` reads and writes the file and handles a mismatch.
 
 Source: KIP-858; Kafka's ``MetaProperties`` and ``java.util.Properties``.
 """
@@ -31,7 +31,7 @@ REPAIR = "restore the file from a copy, or format the directory again: a replica
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """What the file says."""
+    """The properties in the file."""
 
     node_id: NodeId
     cluster_id: str
@@ -39,7 +39,7 @@ class MetaProperties:
 
 
 def encode_meta(meta: MetaProperties) -> bytes:
-    """The file's bytes; the line of the date that Java writes is left out, so that equal content is equal bytes."""
+    """The file's bytes. Java's date line is left out, so that equal content gives equal bytes."""
     lines = ["#", f"node.id={meta.node_id}"]
     if meta.directory_id is not None:
         lines.append(f"directory.id={uuid_text(meta.directory_id)}")
@@ -48,7 +48,7 @@ def encode_meta(meta: MetaProperties) -> bytes:
 
 
 def parse_meta(path: Path, content: bytes) -> MetaProperties:
-    """The properties in these bytes; keys that are not listed above are skipped.
+    """The properties in these bytes; unknown keys are skipped.
 
     Errors: ForeignDirectoryError for a version other than 1; CorruptionError for a key that is missing or unreadable.
     """
@@ -76,7 +76,7 @@ def parse_meta(path: Path, content: bytes) -> MetaProperties:
 
 
 def _properties(path: Path, content: bytes) -> Iterator[tuple[str, str]]:
-    """Key and value of each line, the escapes of ``java.util.Properties`` (but not Unicode ones) undone."""
+    """Key and value of each line, with the escapes of ``java.util.Properties`` (except Unicode ones) undone."""
     position = 0
     for line in content.decode("utf-8", "replace").split("\n"):
         text = line.strip()

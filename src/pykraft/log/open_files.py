@@ -1,17 +1,17 @@
-"""The log files of all segments of one log, of which only so many are open at one time.
+"""The open log files of one log; only a bounded number of segments is open at a time.
 
-A log may have thousands of segments, and a process has a limit of descriptors, often 1,024. So a file is opened when it
-is needed, and those that were not used for longest are closed. Invariant: a file stays open from the first write on
-until it is synced and released. The error of a write in the background is reported to those who have the file open, so
-a descriptor that was opened later might not hear of it.
+A log may have thousands of segments, and a process often has a limit of 1,024 descriptors. So a file is opened when it
+is needed, and the least recently used ones are closed. Invariant: a file stays open from its first write until it is
+synced and released. The kernel reports a background write error only to descriptors that were open when it happened, so
+a descriptor opened later might miss it.
 
-A file that is evicted is closed when the last call on it returns, since nobody else refers to it then (see
+An evicted file closes when the last call on it returns, because nothing else refers to it then (see
 `pykraft.log.fs.File`). Any thread reads; one thread writes.
 
-A segment whose file is gone is damaged (`ReadError`). Whoever reads a segment that was removed in the meantime tells
-that by the generation of the log.
+A segment whose file is gone is damaged (`ReadError`). A reader whose segment was removed meanwhile notices that by the
+log's generation.
 
-Source: Kafka keeps every segment open (``FileRecords``); RocksDB's ``max_open_files`` is the example.
+Source: Kafka keeps every segment open (``FileRecords``); RocksDB's ``max_open_files`` is the model.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from pykraft.log.fs import File, Fs
 from pykraft.types import Buffer
 
 OPEN_FILES_MAX: Final = 64
-"""Files of one log that are open though nothing is written to them."""
+"""Files of one log that stay open although nothing is being written to them."""
 
 
 class OpenFiles:
-    """The open files of one log, the one that was used last at the end."""
+    """The open files of one log, least recently used first."""
 
     def __init__(self, fs: Fs, *, count_max: int = OPEN_FILES_MAX) -> None:
         self._fs = fs
         self._count_max = count_max
         self._files: OrderedDict[Path, File] = OrderedDict()
         self._lock = fs.mutex()
-        """A late reader must not put the removed file back under a name that means a new one by then."""
+        """Otherwise a late reader could register a removed file again under a name that belongs to a new one."""
 
     def get(self, path: Path) -> File:
         """The file, open for reading and writing. Errors: ReadError when it is gone; StorageError."""
@@ -60,39 +60,40 @@ class OpenFiles:
         except StorageError as error:
             if self._fs.exists(path):
                 raise
+            # The segment's file is gone: lost data, not a failing disk.
             raise ReadError(path, position=0, expected="the file of the segment", found="no such file") from error
 
     def create(self, path: Path) -> None:
-        """Make the file if there is none. Errors: StorageError."""
+        """Create the file if it is absent. Errors: StorageError."""
         with self._lock:
             self._keep(path, self._fs.open(path, create=True))
 
     def forget(self, path: Path) -> File | None:
-        """The name means another file from now on, or none; returns the one that was open."""
+        """Drop the file: its name means another file now, or none. Returns it if it was open."""
         with self._lock:
             return self._files.pop(path, None)
 
 
 class SegmentFile:
-    """One of them, as a `pykraft.log.fs.File` for those who do not care whether it is open."""
+    """The file of one segment, as a `pykraft.log.fs.File`; callers need not know whether it is open."""
 
     def __init__(self, files: OpenFiles, path: Path) -> None:
         self._files = files
         self._path = path
         self._held: File | None = None
-        """The file, while something was written that may not be durable."""
+        """The file, while it has writes that may not be durable."""
 
     def hold(self) -> None:
-        """Keep the file open until `release`: it is about to be written."""
+        """Keep the file open until `release`, because it is about to be written."""
         if self._held is None:
             self._held = self._files.get(self._path)
 
     def release(self) -> None:
-        """All that was written is durable, and nothing will be soon."""
+        """All writes are durable: the file may be evicted again."""
         self._held = None
 
     def removed(self) -> None:
-        """The name is gone already. Who reads at this moment goes on with the bytes."""
+        """The name is gone already; a read in progress still gets its bytes."""
         self.release()
         self._files.forget(self._path)
 
@@ -110,7 +111,7 @@ class SegmentFile:
         return self._file().size()
 
     def is_at(self, path: Path) -> bool:
-        """See `pykraft.log.fs.File`; of a file that is not open only its name is known."""
+        """See `pykraft.log.fs.File`; for a file that is not open, this only checks that the name exists."""
         try:
             return self._file().is_at(path)
         except ReadError:

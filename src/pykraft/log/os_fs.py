@@ -1,11 +1,11 @@
 """The real file system: `pykraft.log.fs` on POSIX calls.
 
-Owns the translation of operating system calls and their errors. Invariant: an ``OSError`` never leaves this file. It
-becomes a `StorageError` that names the path and what to do when the disk is full, or a `ReadError` when the disk has
-lost what is read. It refuses to know what the files mean, and it never repeats a failed call: after a failed fdatasync
-the kernel may have dropped the pages, and a second call would report success.
+This module translates operating system calls and their errors. Invariant: an ``OSError`` never leaves this file. It
+becomes a `StorageError` that names the path and says what to do when the disk is full, or a `ReadError` when the disk
+lost the bytes. No failed call is repeated: after a failed fdatasync the kernel may have dropped the pages, and a second
+call would report success.
 
-``fcntl`` is imported only where a lock is taken, so that the module can be imported anywhere.
+``fcntl`` is imported only where a lock is taken, so that the module can be imported on any system.
 
 Source: POSIX ``pwritev``, ``fdatasync``, ``rename``; Linux man-pages ``flock(2)`` and ``fcntl_locking(2)``.
 """
@@ -45,12 +45,12 @@ _LOST: Final = frozenset(
     for name in ("EIO", "ENODATA", "EILSEQ", "EBADMSG", "EUCLEAN")
     if (code := getattr(errno, name, None)) is not None
 )
-"""What a read fails with when the disk has lost the bytes, or the file system's checksum says so (Linux blk_status)."""
+"""Error codes of a read when the disk lost the bytes or the file system's checksum failed (Linux blk_status)."""
 
 
 @contextmanager
 def _storage(path: Path, doing: str) -> Iterator[None]:
-    """Turn what the operating system refuses (ValueError: a closed file) into a StorageError that says what."""
+    """Turn an error of the operating system (ValueError: a closed file) into a StorageError that names the call."""
     try:
         yield
     except OSError as error:
@@ -61,7 +61,7 @@ def _storage(path: Path, doing: str) -> Iterator[None]:
 
 
 class OsFile:
-    """One open descriptor; closed with `close`, or when the last reference goes (see `pykraft.log.fs.File`)."""
+    """One open descriptor; closes with `close`, or when the last reference goes (see `pykraft.log.fs.File`)."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
@@ -73,7 +73,7 @@ class OsFile:
         return self._descriptor
 
     def pread(self, size_bytes: int, position: int) -> bytes:
-        """See `File.pread`; one system call unless it is interrupted."""
+        """See `File.pread`; one system call unless the read is short."""
         with _storage(self.path, f"read {size_bytes} bytes at {position}"):
             try:
                 return self._read(size_bytes, position)
@@ -106,7 +106,7 @@ class OsFile:
         return position - start
 
     def _write_rest(self, rest: bytes, position: int) -> None:
-        """After a short write: the repeated call either goes on or says why not (disk full, a signal)."""
+        """Finish a short write: the repeated call either continues or fails with the reason (disk full, a signal)."""
         while rest:
             done = os.pwrite(self._descriptor, rest, position)
             if done == 0:
@@ -137,7 +137,8 @@ class OsFile:
         with _storage(self.path, "sync"):
             getattr(os, "fdatasync", os.fsync)(self._descriptor)
             is_gone = os.fstat(self._descriptor).st_nlink == 0
-        if is_gone:  # whoever deleted it, nobody will ever read what was written
+        if is_gone:
+            # Somebody deleted the file: the sync succeeded, but nobody can ever read what was written.
             raise StorageError(
                 self.path,
                 "is gone: somebody deleted it, or its directory, while it is written",
@@ -151,24 +152,26 @@ class OsFile:
 
 
 _HELD: Final[set[tuple[int, int]]] = set()
-"""Device and inode of the lock files that this process holds."""
+"""Device and inode of each lock file that this process holds."""
 _TAKING: Final = threading.Lock()
 
 
 class OsLock:
-    """A lock file held open; two kinds of lock, because they do not see each other on Linux.
+    """A lock file held open, with two kinds of lock, because on Linux they do not see each other.
 
-    ``flock`` keeps out a second opening in any process. The record lock is seen by Java's ``FileChannel.tryLock``, so a
-    Kafka node on the same directory is kept out too. A traditional record lock belongs to the process: it is gone once
-    the process closes any descriptor of the file, also one that was opened to find out that the lock is held. So
+    ``flock`` blocks a second opening in any process. Java's ``FileChannel.tryLock`` sees only the record lock, which
+    therefore keeps out a Kafka node on the same directory. A traditional record lock belongs to the process, which
+    loses it when it closes any descriptor of the file, even one opened just to find out that the lock is held. So
 
-    - where the system has it, the record lock is one of the open file description, which ends with that alone; and
-    - a second lock on the same file is refused before the file is opened.
+    - where the system has it, this takes the record lock of the open file description, which ends only with that; and
+    - it refuses a second lock on the same file before it opens the file.
     """
 
     def __init__(self, path: Path) -> None:
         with _TAKING:
             with _storage(path, "open the lock file"):
+                # Look before opening: closing a second descriptor of this file would drop our own traditional record
+                # lock.
                 is_held = path.exists() and _identity(os.stat(path)) in _HELD
             if is_held:
                 raise StorageError(
@@ -201,6 +204,7 @@ def _take(descriptor: int) -> None:
     import fcntl  # POSIX only, and only here
 
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    # The layout of _WHOLE_FILE is that of 64-bit Linux; elsewhere take the traditional record lock.
     own_kind = getattr(fcntl, "F_OFD_SETLK", None) if sys.maxsize >= 2**32 else None
     if own_kind is None:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -218,7 +222,7 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 
 class OsFs:
-    """Directories and names of the real file system. Stateless."""
+    """Directories and names of the real file system. It has no state."""
 
     def open(self, path: Path, *, create: bool = False, write: bool = False) -> OsFile:
         """See `Fs.open`."""
@@ -237,7 +241,7 @@ class OsFs:
             return sorted(os.listdir(path))
 
     def mkdir(self, path: Path) -> None:
-        """See `Fs.mkdir`. What is no directory is never replaced."""
+        """See `Fs.mkdir`. It never replaces a file that is not a directory."""
         if self.exists(path):
             if path.is_dir():
                 return

@@ -1,7 +1,7 @@
 """Names of the files in a partition directory.
 
-Owns the spelling: twenty digits of base offset and a suffix; for snapshots end offset and epoch. It touches no
-file. Source: Kafka's ``LogFileUtils``, ``Snapshots``; KIP-630.
+A segment's file is named by its base offset in twenty digits and a suffix, a snapshot by its end offset and epoch. This
+module touches no file. Source: Kafka's ``LogFileUtils``, ``Snapshots``; KIP-630.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ OFFSET_INDEX: Final = ".index"
 TIME_INDEX: Final = ".timeindex"
 SEGMENT_SUFFIXES: Final = (LOG, OFFSET_INDEX, TIME_INDEX)
 DELETED: Final = ".deleted"
-"""Comes after the suffix of a file that no longer counts and is removed when nobody waits for the disk."""
+"""Added to the name of a file that no longer counts; the file is removed later, when nothing waits for the disk."""
 _OFFSET_MAX: Final = 2**63 - 1
 
 _SEGMENT_FILE: Final = re.compile(r"([0-9]{20})(\.log|\.index|\.timeindex)")
@@ -25,7 +25,7 @@ _CHECKPOINT: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 
 
 def segment_file(base_offset: Offset, suffix: str) -> str:
-    """Name of a segment's file; suffix is one of SEGMENT_SUFFIXES."""
+    """Name of a segment's file; ``suffix`` is one of SEGMENT_SUFFIXES."""
     return f"{base_offset:020d}{suffix}"
 
 
@@ -38,12 +38,12 @@ def parse_segment_file(name: str) -> tuple[Offset, str] | None:
 
 
 def leftover_kind(name: str) -> str | None:
-    """What a segment's file was left behind for: deleted, or Kafka's cleaned or swap; None for any other name."""
+    """Why a segment's file was left behind: deleted, or Kafka's cleaned or swap; None for any other name."""
     match = _LEFTOVER.fullmatch(name)
     return match[1] if match else None
 
 
 def parse_checkpoint(name: str) -> OffsetAndEpoch | None:
-    """End offset and epoch of a whole snapshot; None for any other name."""
+    """End offset and epoch of a complete snapshot; None for any other name."""
     match = _CHECKPOINT.fullmatch(name)
     return OffsetAndEpoch(Offset(int(match[1])), Epoch(int(match[2]))) if match else None

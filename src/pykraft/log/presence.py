@@ -1,14 +1,14 @@
-"""Whether the files of a running node are still where it opened them.
+"""Checks that the files of a running node are still where it opened them.
 
-A node whose directory is deleted or renamed under it keeps its open files: it writes, syncs and acknowledges, and a
-restart finds nothing of it. A sync meets a deleted file, but not a renamed one, and an idle node syncs nothing. So the
-lane's thread looks between two jobs, when each file has to be there:
+If somebody deletes or renames the directory of a running node, the node keeps its open files: it writes, syncs and
+acknowledges, and a restart finds none of that. A sync notices a deleted file but not a renamed one, and an idle node
+syncs nothing. So the lane's thread checks between two jobs, when every file must be in place:
 
-- the newest segment must be the file that is open, not another one of this name;
-- the other segments must have their names, and so must ``quorum-state`` and ``partition.metadata`` once they were seen.
+- The name of the newest segment must belong to the file that is open, not to another one.
+- The other segments must have their names, and so must ``quorum-state`` and ``partition.metadata`` once they were seen.
 
-Owns that look, which changes nothing. It refuses to know when it is time, and files that can be made anew: indexes,
-``leader-epoch-checkpoint``, the recovery point. Source: ours.
+The check changes nothing. It ignores files that can be derived again: indexes, ``leader-epoch-checkpoint``, the
+recovery point. Source: ours.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from pykraft.log.quorum_state import FILE_NAME as QUORUM_STATE
 from pykraft.log.segment_view import SegmentView
 
 _LASTING: Final = frozenset({QUORUM_STATE, PARTITION_METADATA})
-"""Files that are only ever replaced, by a rename."""
+"""Files that are never removed, only replaced by a rename."""
 
 
 class Presence:
-    """For one partition directory. One thread, the writer's."""
+    """The check for one partition directory. Only the writer's thread uses it."""
 
     def __init__(self, fs: Fs, directory: Path) -> None:
         self._fs = fs
@@ -36,16 +36,18 @@ class Presence:
         self._expected: frozenset[str] = frozenset()
 
     def look(self, views: Sequence[SegmentView]) -> None:
-        """Compare the directory with these segments, which are all. Errors: StorageError, which names what is gone."""
+        """Compare the directory with all segments of the log. Errors: StorageError, which names what is gone."""
         if not self._fs.exists(self._directory):
             raise _gone(self._directory)
         active = views[-1]
+        # Same name is not enough here: somebody may have put a copy in the file's place.
         if not active.file.is_at(active.path):
             raise _gone(active.path)
         names = frozenset(self._fs.listdir(self._directory))
         for name in (*sorted(self._expected), *(view.path.name for view in views)):
             if name not in names:
                 raise _gone(self._directory / name)
+        # quorum-state does not exist before the first election, so a file is required only once it was seen.
         self._expected = names & _LASTING
 
 

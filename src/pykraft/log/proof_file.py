@@ -1,12 +1,13 @@
-"""The file ``replica-proof`` beside ``meta.properties``: whether the files of this directory ever were a replica's.
+"""The file ``replica-proof`` beside ``meta.properties``: whether this directory ever held a replica's files.
 
-Ours alone (Java ignores it). One slot of `pykraft.log.slots`, whose payload is JSON of `Proof`. What it means that the
-file is not there: nobody ran a node of ours here since the directory was formatted, or came with the files of another
-program; then `meta.properties`, or a ``quorum-state``, speaks for the directory. A file that says that the proof is
-complete also says that there was a partition directory; if that is gone, the directory was emptied.
+Ours alone (Java ignores it). One slot of `pykraft.log.slots`, whose payload is JSON of `Proof`. If the file is absent,
+none of our nodes has run here since the directory was formatted, or the files came from another program; then
+`meta.properties`, or a ``quorum-state``, speaks for the directory. If the file says that the proof is complete, there
+was a partition directory as well; if that is gone, somebody emptied the directory.
 
-Owns that one file. Invariant: it changes by a rename that is durable when the call returns; it is there before an
-unformatted directory gets its ``meta.properties``, so no crash leaves a directory that looks formatted and was not.
+This module owns that one file. Invariant: it changes by a rename that is durable when the call returns. It exists
+before an unformatted directory gets its ``meta.properties``, so a crash cannot leave a directory that looks formatted
+but never was.
 
 Source: rules of ours (ADR 022); KAFKA-14077.
 """
@@ -40,11 +41,11 @@ class ProofFile:
         self.path = directory / FILE_NAME
 
     def exists(self) -> bool:
-        """True when there is such a file, readable or not."""
+        """True when the file exists, readable or not."""
         return self._fs.exists(self.path)
 
     def read(self) -> Proof | None:
-        """What the file says; None without one. Errors: CorruptionError when it cannot be read."""
+        """The proof in the file; None without a file. Errors: CorruptionError when it cannot be read."""
         return parse_proof(self.path, self._fs.read(self.path)) if self.exists() else None
 
     def write(self, proof: Proof) -> None:
@@ -52,38 +53,37 @@ class ProofFile:
         SlotFile.create(self._fs, self.path, encode_proof(proof)).close()
 
     def remove(self) -> None:
-        """Forget it, if there is one; durable when it returns."""
+        """Remove the file if it exists; durable when it returns."""
         if self.exists():
             self._fs.remove(self.path)
             self._fs.sync_dir(self.path.parent)
 
 
 def is_partition_there(fs: Fs, partition: Path) -> bool:
-    """True when the directory has what every replica that ran has: an election, and a segment or a recovery point.
-
-    Where the recovery point is, recovery finds out that the log is missing: that is damage, and the votes are known.
-    """
+    """True when the directory has what every replica has once it ran: an election, and a segment or recovery point."""
     names = fs.listdir(partition) if fs.exists(partition) else []
+    # A recovery point is enough: recovery then finds that the log is missing and calls it damage, and the votes are
+    # known.
     has_log = any((found := parse_segment_file(each)) is not None and found[1] == LOG for each in names)
     return QUORUM_STATE in names and (has_log or RECOVERY_POINT in names)
 
 
 def look_up_proof(fs: Fs, file: ProofFile, partition: Path, *, is_formatted: bool, has_given_id: bool) -> Proof:
-    """What this directory proves before it is opened; written down, durably, where it is not enough.
-
-    An unreadable file proves nothing: it may be that of an unproven replica.
-    """
+    """What this directory proves before it is opened; if that is not enough, an unproven state is written durably."""
     try:
         known = file.read()
     except CorruptionError:
+        # An unreadable file proves nothing: it may be that of an unproven replica.
         known = Proof(is_complete=False)
     is_there = is_partition_there(fs, partition)
+    # Without a file trust the formatting or the partition; with one, trust it only while the partition exists.
     is_trusted = is_formatted or is_there if known is None else known.is_complete and is_there
     if is_trusted:
         return known or PROVEN
     has_fresh_id = not has_given_id if not is_formatted else known is not None and known.has_fresh_id
     unproven = Proof(is_complete=False, has_fresh_id=has_fresh_id)
-    file.write(unproven)  # also when it says so: a killed process may have left it in the page cache only
+    # Write even if the file says so already: a killed process may have left it in the page cache only.
+    file.write(unproven)
     return unproven
 
 

@@ -1,13 +1,13 @@
-"""The file ``quarantine``: that this replica lost part of its log, and is not to be trusted with a vote.
+"""The file ``quarantine``: this replica lost part of its log and must not vote.
 
-Ours alone (Java ignores it). One slot of `pykraft.log.slots`, whose payload is JSON of `Quarantine`: the epoch, up to
-where the log was acknowledged if that is known, and the damaged places for whoever repairs the disk.
+Ours alone (Java ignores it). One slot of `pykraft.log.slots`, whose payload is JSON of `Quarantine`: the epoch, the
+offset up to which the log was acknowledged if that is known, and the damaged ranges for whoever repairs the disk.
 
-Owns that one file. Invariant: it appears and disappears by a rename or a removal that is durable when the call
-returns. It is written before anything of the log is removed, and removed after the last record that was lost is
-durable again. A file that cannot be read says the same as one that can, but for the details.
+This module owns that one file. Invariant: it appears by a rename and disappears by a removal, durable when the call
+returns. It is written before any part of the log is removed, and removed after the last lost record is durable again.
+An unreadable file still means quarantine; only the details are lost.
 
-It refuses to know segments, and when a quarantine ends (`pykraft.core.on.corruption`). Source: rules of ours.
+`pykraft.core.on.corruption` decides when a quarantine ends. Source: rules of ours.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class QuarantineFile:
         self._path = directory / FILE_NAME
 
     def exists(self) -> bool:
-        """True when there is such a file, readable or not."""
+        """True when the file exists, readable or not."""
         return self._fs.exists(self._path)
 
     def read(self) -> Quarantine:
-        """What the file says; ``is_cut`` is for the log's own files to tell, and True here.
+        """The quarantine in the file. ``is_cut`` is always True here: only the log's own files can tell.
 
-        Errors: CorruptionError when it cannot be read: the quarantine holds all the same.
+        Errors: CorruptionError when it cannot be read; the quarantine holds all the same.
         """
         return parse_quarantine(self._path, self._fs.read(self._path))
 
@@ -53,7 +53,7 @@ class QuarantineFile:
         SlotFile.create(self._fs, self._path, encode_quarantine(quarantine)).close()
 
     def remove(self) -> None:
-        """Forget the quarantine; durable when it returns."""
+        """Remove the file, which ends the quarantine; durable when it returns."""
         self._fs.remove(self._path)
         self._fs.sync_dir(self._path.parent)
 
@@ -107,7 +107,9 @@ def _offset(value: object) -> Offset | None:
 
 
 def _number(value: object, most: int) -> int:
-    """A number as we write it. JSON also has 1e999, which is infinite and which ``int`` refuses with OverflowError."""
+    """An integer as we write it."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        # JSON also has 1e999, which is infinite: ``int`` would refuse it with OverflowError. A bool is an int in
+        # Python.
         raise ValueError(f"{value!r} is no number from 0 to {most}")
     return value

@@ -1,32 +1,34 @@
-"""``quorum-state``, the memory of elections, and ``quorum-state.check`` beside it.
+"""``quorum-state``, which stores epoch, leader and vote, and ``quorum-state.check`` beside it.
 
-``quorum-state`` is one line of JSON, Kafka's bytes, replaced by rename (-1 and the zero UUID mean none):
+``quorum-state`` is one line of JSON, the same bytes as Kafka's, replaced by rename (-1 and the zero UUID mean none):
 
     v0 {"clusterId":"","leaderId":1,"leaderEpoch":2,"votedId":-1,"appliedOffset":0,
         "currentVoters":[{"voterId":1}],"data_version":0}
     v1 {"leaderId":-1,"leaderEpoch":2,"votedId":3,"votedDirectoryId":"<UUID>","data_version":1}
 
-``quorum-state.check`` is a `SlotFile` of ours (Java ignores it): whole copies, each with a CRC, of the newest
-content and of the one before; an empty copy stands for no file. A vote that a flipped bit changes could be cast
-twice, and JSON has no checksum.
+``quorum-state.check`` is a `SlotFile` of ours (Java ignores it). It has complete copies, each with a CRC, of the newest
+content and of the one before; an empty copy means that there was no file. It is needed because JSON has no checksum,
+and a bit flip in the stored vote could make the node vote twice.
 
-Why an honest crash is never refused, and a changed byte never accepted. One write is:
+One write takes three steps:
 
-1. the slot of the content before the previous one is overwritten with the new content, and synced;
-2. ``quorum-state.tmp`` is written, synced and renamed over ``quorum-state``; 3. the directory is synced.
+1. Overwrite the slot of the content before the previous one with the new content, and sync it.
+2. Write and sync ``quorum-state.tmp``, and rename it over ``quorum-state``.
+3. Sync the directory.
 
-- A crash within 1 leaves ``quorum-state`` as it was and the newest whole slot equal to it, or, when the new slot
-  got through, the slot before equal to it.
+This never refuses the result of a crash, and never accepts a changed byte:
+
+- A crash within 1 leaves ``quorum-state`` unchanged. The newest whole slot equals it or, if the new slot reached the
+  disk, the slot before does.
 - A crash within 2 or 3 leaves ``quorum-state`` equal to the newest slot or to the one before.
-- Nothing else can be left behind by a crash. So any other content of ``quorum-state``, one bit off included, and
-  also its absence, is damage, or the work of another program (a Java node): refused with the repair.
-- When it equals the slot before, the interrupted write is finished at the next start. That is safe: the new
-  election was decided but never spoken of, so the node merely remembers more than it promised. It also undoes
-  a file system that loses a synced rename.
-- The check file appears whole, by rename, before the first write of ours; absent means that only Java wrote here.
+- A crash leaves nothing else. So any other content of ``quorum-state``, even one flipped bit, and also its absence, is
+  damage or the work of another program (a Java node). It is refused with the repair.
+- If ``quorum-state`` equals the older slot, the next start finishes the interrupted write. That is safe: the node
+  decided the new election but told nobody, so it merely remembers more than it promised. This also repairs a file
+  system that loses a synced rename.
+- The check file appears whole, by rename, before our first write. If it is absent, only Java wrote here.
 
-It refuses to know rules of elections. Source: KIP-595 §Quorum State, KIP-853; Kafka's ``FileQuorumStateStore``,
-``QuorumStateData``.
+Source: KIP-595 §Quorum State, KIP-853; Kafka's ``FileQuorumStateStore``, ``QuorumStateData``.
 """
 
 from __future__ import annotations
@@ -76,7 +78,7 @@ class ElectionStore:
     def read(self) -> StoredElection | None:
         """The stored election, durable when it is returned; None when there is none yet.
 
-        An interrupted write is finished first (see the module).
+        It first finishes an interrupted write (see the module).
 
         Errors: CorruptionError with file, expected, found and repair; the node must not start.
         """
@@ -84,6 +86,7 @@ class ElectionStore:
         if self._check is None and self._fs.exists(self._check_path):
             self._check = SlotFile.open(self._fs, self._check_path, repair=REPAIR_CHECK)
         if self._check is not None and self._check.newest.payload != (content or b""):
+            # The content must be the older slot: a crash interrupted the write between steps 1 and 3. Finish it.
             self._refuse_unknown(self._check, content or b"")
             content = self._check.newest.payload
             write_atomically(self._fs, self._path, content)
@@ -97,17 +100,20 @@ class ElectionStore:
     def write(self, election: Election, *, voters: tuple[NodeId, ...], kraft_version: int) -> None:
         """Replace the election; durable when it returns.
 
-        ``kraft_version`` 0 writes data version 0, which names the voters and drops the directory id of a vote;
-        from 1 on, data version 1 does the opposite. The steps are those of the module.
+        ``kraft_version`` 0 writes data version 0, which names the voters and drops the directory id of a vote. From 1
+        on, data version 1 does the opposite. The module explains the numbered steps.
         """
         if not self._is_loaded:
             self.read()
         if self._check is None:
             before = self._fs.read(self._path) if self._fs.exists(self._path) else b""
+            # The first write of ours: copy what Java wrote, so that a crash in step 2 finds the old content in a slot.
             self._check = SlotFile.create(self._fs, self._check_path, before)
         content = encode_quorum_state(election, voters=voters, kraft_version=kraft_version)
+        # 1. The new content reaches a slot, durably, before quorum-state changes.
         self._check.write(content)
         self._check.sync()
+        # 2. and 3. Replace the file and sync the directory.
         write_atomically(self._fs, self._path, content)
 
     def close(self) -> None:
@@ -133,7 +139,7 @@ class ElectionStore:
         )
 
     def _sync(self) -> None:
-        """A killed process may have left the file in the page cache only: make it durable before it is relied on."""
+        """Make the file durable before use: a killed process may have left it in the page cache only."""
         file = self._fs.open(self._path, write=True)
         try:
             file.sync()
@@ -172,7 +178,7 @@ def encode_quorum_state(election: Election, *, voters: tuple[NodeId, ...], kraft
 def parse_quorum_state(path: Path, content: bytes) -> StoredElection:
     """The election in these bytes; unknown keys are skipped.
 
-    Errors: CorruptionError for anything that is not a quorum-state of data version 0 or 1.
+    Errors: CorruptionError for anything but a quorum-state of data version 0 or 1.
     """
     try:
         fields = _object(json.loads(content.decode()))

@@ -1,21 +1,26 @@
-"""Opening a partition directory after any kind of stop: clean, killed, power lost, or last written by Kafka.
+"""Opens a partition directory after any kind of stop: clean, killed, power lost, or last written by Kafka.
 
-Owns what is done to the files at start. Invariant: when `recover` returns and nothing is corrupt, the files hold
-exactly the sound prefix that `pykraft.log.log_scan` found, and all of it is durable: a killed process leaves bytes
-in the page cache that were read back here, and that would still be lost with the power. A sync is not enough for
-that: after one that failed the kernel holds pages for clean that are not on the disk, so what is above the recovery
-point is written again. When something is damaged, no file that existed was changed: `cut_damage` does that, once
-another replica has what is missing. The steps:
+This module decides what a start does to the files. Invariant: when `recover` returns and nothing is corrupt, the files
+hold exactly the sound prefix that `pykraft.log.log_scan` found, and all of it is durable. A killed process may have
+left bytes in the page cache only; the scan reads them back, and a power loss would still lose them. A sync does not
+help: after a sync that failed, the kernel treats pages as clean that are not on the disk. So everything above the
+recovery point is written again. If something is damaged, no existing file changes until `cut_damage`, which runs once
+another replica has the missing records. The steps:
 
-1. refuse what cannot be a log; 2. read the recovery point; 3. scan; 4. remove segments behind a torn tail, newest
-first, indexes without a log, and what Kafka meant to delete; 5. cut the torn tail; 6. rebuild the indexes; 7. write
-what may not be durable again, sync segments, then the directory; 8. renew the epoch checkpoint; 9. raise the recovery
-point.
+1. Refuse what cannot be a log.
+2. Read the recovery point.
+3. Scan.
+4. Remove segments behind a torn tail, newest first, indexes without a log, and files that Kafka meant to delete.
+5. Cut the torn tail.
+6. Rebuild the indexes.
+7. Write again what may not be durable, sync the segments, then the directory.
+8. Renew the epoch checkpoint.
+9. Raise the recovery point.
 
-A crash within these steps leaves a directory on which they do the same again.
+After a crash within these steps, the next start repeats them with the same result.
 
-It refuses to know elections and snapshots' contents. Source: Kafka's ``LogLoader``; KIP-595, KIP-630; Rebello et al.,
-Can Applications Recover from fsync Failures? (USENIX ATC 2020).
+Source: Kafka's ``LogLoader``; KIP-595, KIP-630; Rebello et al., Can Applications Recover from fsync Failures? (USENIX
+ATC 2020).
 """
 
 from __future__ import annotations
@@ -46,44 +51,46 @@ _NO_POINT: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """What opening a log found and did; unless ``corrupt``, everything it left is durable."""
+    """What opening a log found and did; unless ``corrupt``, everything in the log is durable."""
 
     recovery_point: Offset | None
     """Offset (exclusive) up to which the log was known to be synced; None: no file (a Java node's), or a lost one."""
     truncated_bytes: int
-    """Bytes of a torn tail that were removed, whole segments included; 0 after a clean stop."""
+    """Bytes of a torn tail that recovery removed, whole segments included; 0 after a clean stop."""
     scanned_bytes: int
     corrupt: tuple[Damage, ...]
     notes: tuple[str, ...]
     """Sentences for the operator, one per finding."""
     control_offsets: tuple[Offset, ...] = ()
-    """Base offsets of the control batches, so that nobody has to look for them."""
+    """Base offsets of the control batches, so that no caller has to search for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredLog:
-    """What a `Log` is made of. The last segment takes appends, unless the log is damaged: then `cut_damage` is next."""
+    """The parts of a `Log`. The last segment takes appends, unless the log is damaged: then call `cut_damage` first."""
 
     segments: list[Segment]
     files: OpenFiles
     epochs: EpochCache
     point: RecoveryPoint | None
-    """None only when the log is damaged, and its recovery point was lost."""
+    """None only if the log is damaged and its recovery point was lost."""
     report: Recovery
 
 
 def recover(fs: Fs, directory: Path, config: LogConfig, *, epoch_max: Epoch = EPOCH_MAX) -> RecoveredLog:
-    """Bring the directory into a state from which the log can go on.
+    """Bring the directory into a state from which the log can continue. The module lists the steps.
 
-    ``epoch_max`` is the epoch of ``quorum-state``, which no record exceeds unless that file is too old.
+    ``epoch_max`` is the epoch of ``quorum-state``; a record exceeds it only if that file is too old.
 
-    Errors: StorageError when it cannot be a replica's log, or the disk fails.
+    Errors: StorageError when the directory cannot hold a replica's log, or the disk fails.
     """
     names = fs.listdir(directory)
     parsed = filter(None, map(parse_segment_file, names))
     base_offsets = sorted(offset for offset, suffix in parsed if suffix == LOG)
+    # 1. The names alone show some impossible logs.
     _refuse_impossible(directory, names, base_offsets)
     notes: list[str] = []
+    # 2. The scan needs it to tell a torn tail from damage.
     point, is_point_lost = _open_point(fs, directory, notes)
     known_offset = point.offset if point else None
     if known_offset is None and base_offsets and not is_point_lost:
@@ -93,6 +100,7 @@ def recover(fs: Fs, directory: Path, config: LogConfig, *, epoch_max: Epoch = EP
         epochs=_read_epochs(fs, directory, notes),
         epoch_max=epoch_max,
     )
+    # 3. Find the sound prefix.
     scan = scan_log(fs, directory, base_offsets, config=config, known=known)
     while first_offset := _end_of_cleaning(names, scan):
         notes.append(f"finished a cleaning that a power loss had interrupted: the log begins at offset {first_offset}")
@@ -103,8 +111,11 @@ def recover(fs: Fs, directory: Path, config: LogConfig, *, epoch_max: Epoch = EP
     files = OpenFiles(fs)
     segments = [Segment(fs, files, directory, content, config) for content in scan.contents]
     if not scan.corrupt:
+        # 4. Remove what does not count; a damaged log keeps everything until `cut_damage`.
         truncated_bytes = _remove_unwanted(fs, directory, names, segments)
+        # 5. to 8. Cut, rebuild, write again, sync.
         truncated_bytes += _make_durable(fs, directory, segments, scan.epochs.entries, known_offset)
+        # 9. Last: everything below the point must be durable before the point says so.
         point = _raise_point(fs, directory, point, scan.end_offset)
     last_epoch = max((entry.epoch for entry in scan.epochs.entries), default=epoch_max)
     if last_epoch > epoch_max:
@@ -130,13 +141,12 @@ def cut_damage(
 ) -> RecoveryPoint:
     """Remove everything behind the sound prefix of a damaged log, as if it were a torn tail; durable when it returns.
 
-    The recovery point falls first: a crash in between leaves what the next start takes for one, too.
-
     Errors: StorageError.
     """
     end_offset = segments[-1].end_offset
     durable_offset = point.offset if point is not None else None
     if point is not None:
+        # The recovery point falls first: after a crash in between, the next start takes the rest for a torn tail, too.
         point.lower_to(end_offset)
     _remove_unwanted(fs, directory, fs.listdir(directory), segments)
     fs.sync_dir(directory)
@@ -154,7 +164,7 @@ def _open_point(fs: Fs, directory: Path, notes: list[str]) -> tuple[RecoveryPoin
 
 
 def _read_epochs(fs: Fs, directory: Path, notes: list[str]) -> EpochCache | None:
-    """Where epochs begin, as noted beside the log; None without such a file, empty for one that cannot be read."""
+    """The start of each epoch from ``leader-epoch-checkpoint``; None without the file, empty if it cannot be read."""
     path = directory / EPOCHS_NAME
     if not fs.exists(path):
         return None
@@ -166,7 +176,7 @@ def _read_epochs(fs: Fs, directory: Path, notes: list[str]) -> EpochCache | None
 
 
 def _refuse_impossible(directory: Path, names: Sequence[str], base_offsets: Sequence[Offset]) -> None:
-    """Refuse a log whose beginning is missing without a snapshot in its place, and one in the midst of a swap."""
+    """Refuse a log that lacks its beginning and has no snapshot in its place, and one that Kafka was about to swap."""
     start_offset = base_offsets[0] if base_offsets else Offset(0)
     snapshots = filter(None, map(parse_checkpoint, names))
     if start_offset > 0 and not any(snapshot.offset >= start_offset for snapshot in snapshots):
@@ -185,11 +195,11 @@ def _refuse_impossible(directory: Path, names: Sequence[str], base_offsets: Sequ
 
 
 def _end_of_cleaning(names: Sequence[str], scan: LogScan) -> Offset:
-    """Where the log begins once a cleaning is finished that a power loss interrupted; 0 when there was none.
+    """The log start once a cleaning that a power loss interrupted is finished; 0 when there was none.
 
     `pykraft.log.log.Log.delete_before` retires segments oldest first, but a file system may keep a later rename and
-    lose an earlier one. Then a segment is gone from between two others. That is no damage and no torn tail: a snapshot
-    has all of it, and what follows the gap may have been acknowledged.
+    lose an earlier one. Then a segment is missing between two others. That is neither damage nor a torn tail: a
+    snapshot has all of its records, and the records behind the gap may have been acknowledged.
     """
     retired = [Offset(int(name[:20])) for name in names if leftover_kind(name) == "deleted" and LOG in name]
     snapshot_end = max((snapshot.offset for snapshot in map(parse_checkpoint, names) if snapshot), default=Offset(0))
@@ -199,27 +209,25 @@ def _end_of_cleaning(names: Sequence[str], scan: LogScan) -> Offset:
         gaps.append((str(scan.torn.path), scan.end_offset))
     for path, end_offset in gaps:
         segment = parse_segment_file(Path(path).name)
-        # A gap is reported at the segment behind it. The segment that is missing must be one that was retired.
+        # The scan reports a gap at the segment behind it. Only a retired segment may be missing.
         if segment and any(end_offset <= offset < segment[0] <= snapshot_end for offset in retired):
             first_offset = segment[0]
     return first_offset
 
 
 def _finish_cleaning(fs: Fs, directory: Path, names: Sequence[str], first_offset: Offset) -> list[Offset]:
-    """Remove the segments before ``first_offset``, durably; returns the base offsets of the others.
-
-    What was retired goes later: until then it tells the next start why segments are missing.
-    """
+    """Remove the segments before ``first_offset``, durably; returns the base offsets of the others."""
     parsed = [(name, found) for name in names if (found := parse_segment_file(name)) is not None]
     for name, (base_offset, _) in parsed:
         if base_offset < first_offset:
             fs.remove(directory / name)
+    # The .deleted files stay until this is durable: they tell the next start why segments are missing.
     fs.sync_dir(directory)
     return sorted(base for _, (base, suffix) in parsed if suffix == LOG and base >= first_offset)
 
 
 def _remove_unwanted(fs: Fs, directory: Path, names: Sequence[str], segments: Sequence[Segment]) -> int:
-    """Remove segments that do not count, newest first, indexes without a log, and what Kafka meant to delete.
+    """Remove segments that do not count, newest first, indexes without a log, and files that Kafka meant to delete.
 
     Returns the bytes of the log files among them. Durable after a sync of the directory.
     """
@@ -232,7 +240,7 @@ def _remove_unwanted(fs: Fs, directory: Path, names: Sequence[str], segments: Se
                 removed_bytes += _size_of(fs, directory / name)
             fs.remove(directory / name)
         elif leftover_kind(name):
-            # While a node runs, the bulk lane removes such files as well (`pykraft.host.removal`).
+            # The bulk lane of a running node removes such files, too (`pykraft.host.removal`).
             fs.remove(directory / name, missing_ok=True)
     return removed_bytes
 
@@ -240,20 +248,24 @@ def _remove_unwanted(fs: Fs, directory: Path, names: Sequence[str], segments: Se
 def _make_durable(
     fs: Fs, directory: Path, segments: Sequence[Segment], epochs: Sequence[EpochStart], durable_offset: Offset | None
 ) -> int:
-    """Cut the tail, rebuild the caches, make everything durable; returns the bytes cut.
+    """Cut the tail, rebuild the indexes and the epoch checkpoint, make everything durable; returns the bytes cut.
 
-    Below ``durable_offset`` the log is durable already; where that is not known, all but the last segment is.
+    The log is durable already below ``durable_offset``; if that is unknown, all segments but the last are.
     """
+    # 5. The tail is behind the last sound segment; step 4 removed the files behind that.
     tail_bytes = segments[-1].cut_tail()
+    # 6. Sealing and resuming write the index files from the entries that the scan derived.
     for segment in segments[:-1]:
         segment.seal()
     segments[-1].resume()
+    # 7. Rewrite, since a second sync writes nothing if an earlier one failed (see `Segment.rewrite`).
     known_offset = segments[-1].base_offset if durable_offset is None else durable_offset
     for segment in segments:
         if segment.end_offset > known_offset:
             segment.rewrite(segment.view(epochs).find_end(known_offset)[0])
         segment.sync()
     fs.sync_dir(directory)
+    # 8. A cache, written when the log it describes is durable.
     write_epochs(fs, directory, epochs)
     return tail_bytes
 

@@ -1,17 +1,17 @@
-"""How far the log was once synced: the line between a torn tail and a damaged log.
+"""How far the log was once synced; this separates a torn tail from damage.
 
-File ``recovery-point`` in the partition directory, ours alone (Java ignores it): a `SlotFile` whose payload is
-the offset, exclusive, in decimal digits. Invariant: every batch below the *durable* point has been synced and
-not been truncated since. So after a crash an unreadable batch below it is corruption, above it a torn tail.
+File ``recovery-point`` in the partition directory, ours alone (Java ignores it): a `SlotFile` whose payload is the
+offset, exclusive, in decimal digits. Invariant: every batch below the *durable* point has been synced and not been
+truncated since. So after a crash, an unreadable batch below the point is corruption, and one above it is a torn tail.
 
-- It rises after a flush: written at once, synced with the next flush (or sooner, by `settle`), so it lags by at
-  most one group of appends; a lagging point is safe, it only calls a damaged batch of that group a torn one.
-- It falls before a truncation: written and synced first. A crash in between leaves a whole log above the point.
+- The point rises after a flush. It is written at once and synced with the next flush (or earlier, by `settle`), so it
+  lags by at most one group of appends. A lagging point is safe: at worst, a damaged batch of that group looks torn.
+- The point falls before a truncation: it is written and synced first. A crash in between leaves a whole log that ends
+  above the point.
 
-An absent file (a Java node's directory) means that nothing is known: everything may be a torn tail.
+If the file is absent (a Java node's directory), nothing is known and everything may be a torn tail.
 
-It refuses to know: segments, batches. Source: ours, after Kafka's ``recovery-point-offset-checkpoint``, which
-KRaft does not use.
+Source: ours, after Kafka's ``recovery-point-offset-checkpoint``, which KRaft does not use.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class RecoveryPoint:
 
     @classmethod
     def create(cls, fs: Fs, directory: Path, offset: Offset) -> RecoveryPoint:
-        """Make the file, durably; everything below the offset is durable already."""
+        """Create the file, durably; everything below the offset must be durable already."""
         return cls(SlotFile.create(fs, directory / FILE_NAME, b"%d" % offset), offset)
 
     @classmethod
     def open(cls, fs: Fs, directory: Path) -> RecoveryPoint | None:
-        """The file as it is, None when it is absent. Errors: CorruptionError with the repair."""
+        """Open the file; None when it is absent. Errors: CorruptionError with the repair."""
         path = directory / FILE_NAME
         if not fs.exists(path):
             return None
@@ -58,22 +58,22 @@ class RecoveryPoint:
 
     @property
     def offset(self) -> Offset:
-        """The point, exclusive, as last written."""
+        """The recovery point as last written, exclusive."""
         return self._offset
 
     def raise_to(self, offset: Offset) -> None:
-        """The log is durable up to ``offset``: the former point is made durable, this one only written."""
+        """The log is durable up to ``offset``: sync the previous point and write this one without a sync."""
         if offset > self._offset:
             self._write(offset)
 
     def lower_to(self, offset: Offset) -> None:
-        """The log is about to be truncated to ``offset``; durable when it returns."""
+        """The log is about to be truncated to ``offset``; the point is durable when this returns."""
         if offset < self._offset:
             self._write(offset)
         self.settle()
 
     def settle(self) -> None:
-        """Make the point durable; does nothing when it is."""
+        """Sync the point unless it is durable already."""
         self._file.sync()
 
     def close(self) -> None:

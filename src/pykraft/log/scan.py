@@ -1,11 +1,11 @@
-"""Walking over the batches of a file without holding the file in memory.
+"""Reads the batches of a file one after the other without holding the file in memory.
 
-Owns the chunking: at most one chunk, or one larger batch, is held; a length is compared with the bytes that
-remain before anything is read for it. Invariant: what it yields stands whole below ``end``, in itself sound
-(header, and the CRC if asked), one after the other without a gap of bytes.
+At most one chunk, or one larger batch, is in memory; a length is compared with the remaining bytes before anything is
+read for it. Invariant: each batch yielded lies whole below ``end``, is sound in itself (header, and the CRC if asked),
+and follows the previous one without a gap of bytes.
 
-It refuses to know which offset or epoch must come next (`pykraft.log.recovery`) and what a bad batch means: it
-says where, what was expected and what was found.
+An error says where, what was expected and what was found. `pykraft.log.log_scan` knows which offset or epoch must come
+next and what a bad batch means.
 
 Source: Kafka's ``FileLogInputStream`` and ``LogSegment.recover``.
 """
@@ -28,15 +28,15 @@ REPAIR: Final = "give the replica an empty directory and let it fetch the log ag
 def scan_file(
     path: Path, file: File, position: int, end: int, *, chunk_size_bytes: int = CHUNK_SIZE_BYTES
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch between two positions; header and CRC are right.
+    """Position and header of each batch between two positions; header and CRC are checked.
 
-    Errors: CorruptionError at the first batch that is cut or wrong; the good ones before it were yielded.
+    Errors: CorruptionError at the first batch that is cut or wrong, after the good ones before it were yielded.
     """
     yield from _scan(path, file, position, end, chunk_size_bytes=chunk_size_bytes, verify_crc=True)
 
 
 def scan_headers(path: Path, file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """As `scan_file`, but it skips the records and does not check the CRC: for the few batches after an index entry."""
+    """Like `scan_file`, but skips the records and checks no CRC: for the few batches after an index entry."""
     yield from _scan(path, file, position, end, chunk_size_bytes=HEADERS_CHUNK_SIZE_BYTES, verify_crc=False)
 
 
@@ -50,6 +50,7 @@ def _scan(
         remaining = end - position
         header = _header(path, position, chunk, at) if held >= HEADER_SIZE_BYTES else None
         size_bytes = header.size_bytes if header else HEADER_SIZE_BYTES
+        # Check the length before reading: a damaged length must not make us read gigabytes.
         if size_bytes > remaining:
             raise _corruption(path, position, f"a batch of {size_bytes} bytes", f"{remaining} bytes")
         if header is None or (verify_crc and size_bytes > held):
@@ -58,8 +59,8 @@ def _scan(
             except ReadError:
                 if chunk_size_bytes <= size_bytes:
                     raise
-                # The disk has lost something ahead, perhaps not of this batch. From here on read one batch at a time:
-                # a read that fails may take seconds, so the large one is not tried again.
+                # The disk lost bytes somewhere in this chunk, perhaps not in this batch. Read one batch at a time from
+                # here on; do not try the large read again, since a read that fails may take seconds.
                 chunk_size_bytes = 0
                 continue
             chunk_position = position

@@ -1,12 +1,12 @@
-"""Reading a log again, bit by bit, to find what the disk lost since it was written.
+"""Reads a running node's log again, piece by piece, to find what the disk lost since it was written.
 
-Owns where the scrubbing is. Invariant: a pass looks at every batch that was in the log when the pass began, each
-once: header, CRC, offset and epoch, which no CRC covers and which memory knows. What it says is damaged was read
-while the log was not cut: a truncation that comes in between makes it begin the segment again.
+This module keeps the position of the scrub. Invariant: a pass checks every batch that was in the log when the pass
+began, each once: header, CRC, and also offset and epoch, which no CRC covers but memory knows. It reports damage only
+if the log was not truncated during the read; after a truncation it starts the segment again.
 
-What is still in the page cache is read from there: of such pages a scrub says nothing about the disk.
+Pages that are still in the page cache are read from there, so for them a scrub says nothing about the disk.
 
-It refuses to know pace, threads and what damage means. Source: ZFS' scrub, TigerBeetle's grid scrubber; rules of ours.
+The caller decides pace, thread and what damage means. Source: ZFS' scrub, TigerBeetle's grid scrubber; rules of ours.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _START: Final = Offset(-1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scrubbed:
-    """One piece of a pass. ``is_whole_pass``: it was the last one; the next begins at the log start."""
+    """Result of one step. ``is_whole_pass``: the pass is complete, and the next one begins at the log start."""
 
     size_bytes: int
     damage: Damage | None = None
@@ -33,7 +33,7 @@ class Scrubbed:
 
 
 class ScrubbableLog(Protocol):
-    """The part of `pykraft.log.log.Log` that any thread may look at."""
+    """The part of `pykraft.log.log.Log` that any thread may use."""
 
     @property
     def generation(self) -> int:
@@ -46,7 +46,7 @@ class ScrubbableLog(Protocol):
 
 
 class Scrub:
-    """One pass after the other over one log. Any thread may call it, one at a time, with the writer at work."""
+    """Repeated passes over one log. Any thread may call it, one at a time, while the writer works."""
 
     def __init__(self, log: ScrubbableLog) -> None:
         self._log = log
@@ -57,11 +57,12 @@ class Scrub:
         self._pass_end_offset = _START
 
     def step(self, size_bytes_max: int, end_offset: Offset) -> Scrubbed:
-        """Look at batches of about this many bytes, at least one, none at or above ``end_offset``.
+        """Check about ``size_bytes_max`` bytes of batches, at least one batch, none at or above ``end_offset``.
 
         Errors: StorageError when the disk cannot be read.
         """
-        if self._next_offset == _START:  # a log that grows without end has passes that end all the same
+        # A pass ends where the log ended when it began; otherwise it would never end on a log that keeps growing.
+        if self._next_offset == _START:
             self._pass_end_offset = end_offset
         end_offset = min(end_offset, self._pass_end_offset)
         generation, view = self._log.generation, self._view(end_offset)
@@ -70,25 +71,27 @@ class Scrub:
             return Scrubbed(size_bytes=0, is_whole_pass=True)
         if view.base_offset != self._base_offset or generation != self._generation:
             self._generation, self._base_offset = generation, view.base_offset
+            # A new segment, or a truncation came in between: start at the beginning of the segment.
             self._position, self._next_offset = 0, view.base_offset
         start = self._position
         try:
             self._walk(view, size_bytes_max, end_offset)
         except CorruptionError as problem:
+            # The log was truncated during the read, so these bytes may not be damage: start the segment again.
             if generation != self._log.generation:
                 return Scrubbed(size_bytes=0)
             return Scrubbed(size_bytes=self._position - start, damage=_damage(problem, self._next_offset))
         return Scrubbed(size_bytes=self._position - start)
 
     def _view(self, end_offset: Offset) -> SegmentView | None:
-        """The segment to look at; None at the end of the log."""
+        """The segment to check next; None at the end of the log."""
         for view in self._log.views():
             if max(view.base_offset, self._next_offset) < min(view.end_offset, end_offset):
                 return view
         return None
 
     def _walk(self, view: SegmentView, size_bytes_max: int, end_offset: Offset) -> None:
-        """Go on from the position, batch by batch. Errors: CorruptionError; the position is that of the bad batch."""
+        """Check batches from the position on. Errors: CorruptionError, with the position at the bad batch."""
         until = self._position + size_bytes_max
         chunk_size_bytes = min(size_bytes_max, CHUNK_SIZE_BYTES)
         batches = scan_file(view.path, view.file, self._position, view.size_bytes, chunk_size_bytes=chunk_size_bytes)
@@ -100,7 +103,7 @@ class Scrub:
 
 
 def find_damage(log: ScrubbableLog, offset: Offset) -> Damage | None:
-    """The first damaged batch of the segment that holds this offset, by reading all of it; None when it is sound.
+    """The first damaged batch of the segment that contains this offset, after reading all of it; None if it is sound.
 
     Errors: StorageError when the disk cannot be read.
     """

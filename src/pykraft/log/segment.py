@@ -1,9 +1,9 @@
 """One segment of a log: ``<base>.log``, its two indexes, and how much of them is durable.
 
-Owns the three files. Invariant: the first ``size_bytes`` of the log file are whole batches from ``base_offset``
-to ``end_offset`` without a gap; an index entry is written only after its batch. What was appended or truncated
-is durable after `sync`. The index files are open only while the segment is: a sealed one has them whole, trimmed
-and synced. It refuses to know other segments, when to roll, and the directory's durability.
+This module owns the three files. Invariant: the first ``size_bytes`` of the log file are whole batches from
+``base_offset`` to ``end_offset`` without a gap, and an index entry is written only after its batch. Appends and
+truncations are durable after `sync`. The index files are open only while the segment takes appends; those of a sealed
+segment are complete, trimmed and synced. `pykraft.log.log` decides when to roll and syncs the directory.
 
 Source: Kafka's ``LogSegment``.
 """
@@ -25,30 +25,30 @@ from pykraft.protocol.batch import BatchHeader
 from pykraft.types import Buffer, EpochStart, Offset
 
 REWRITTEN_SIZE_BYTES: Final = 1024 * 1024
-"""What `Segment.rewrite` holds in memory at one time."""
+"""Most bytes that `Segment.rewrite` holds in memory at a time."""
 
 
 class SegmentContent:
-    """What is in a segment, without its files: recovery fills it by a scan, `Segment` by appends."""
+    """What a segment contains, without its files: recovery fills it by a scan, `Segment` by appends."""
 
     def __init__(self, base_offset: Offset, config: LogConfig) -> None:
         self.base_offset = base_offset
         self.end_offset = base_offset
         self.size_bytes = 0
         self.first_timestamp: int | None = None
-        """Largest timestamp of the first batch (wall ms), None when empty; the age of a segment counts from it."""
+        """Largest timestamp of the first batch (wall ms), None when empty; `segment_ms` counts from it."""
         self.index = SegmentIndex(base_offset, config.index_interval_bytes)
         self._index_size_bytes_max = config.index_size_bytes_max
 
     @property
     def is_index_full(self) -> bool:
-        """True when no further batch may follow; one time entry is kept free for `Segment.seal`, as in Kafka."""
+        """True when the segment takes no further batch; one time entry stays free for `Segment.seal`, as in Kafka."""
         offsets_max = self._index_size_bytes_max // OFFSET_ENTRY.size
         times_max = self._index_size_bytes_max // TIME_ENTRY.size
         return self.index.offsets_count >= offsets_max or self.index.times_count >= times_max - 1
 
     def add(self, header: BatchHeader) -> None:
-        """The next batch, at ``size_bytes``."""
+        """Add the next batch, which begins at ``size_bytes``."""
         if self.first_timestamp is None:
             self.first_timestamp = header.max_timestamp
         self.index.observe(header, self.size_bytes)
@@ -60,9 +60,9 @@ class Segment:
     """The files of one segment. One writer, one thread; readers use `view`."""
 
     def __init__(self, fs: Fs, files: OpenFiles, directory: Path, content: SegmentContent, config: LogConfig) -> None:
-        """Create the log file if it is absent; its content is known already, and nothing is written yet.
+        """Create the log file if it is absent; ``content`` describes what it holds, and nothing is written yet.
 
-        Of a segment found by recovery, `resume` or `seal` must follow: it renews the index files.
+        After recovery, `resume` or `seal` must follow to renew the index files.
         """
         self.content = content
         self.path = directory / segment_file(content.base_offset, LOG)
@@ -87,7 +87,7 @@ class Segment:
         return self.content.end_offset
 
     def view(self, epochs: Sequence[EpochStart]) -> SegmentView:
-        """What readers may see now, in a log with these epochs; nothing is staged."""
+        """What readers may see now, in a log with these epochs; call it only when nothing is staged."""
         content = self.content
         return SegmentView(
             path=self.path,
@@ -100,7 +100,7 @@ class Segment:
         )
 
     def begin(self) -> tuple[IndexFile, IndexFile]:
-        """Open the index files, preallocated, with the entries known so far: the segment takes appends."""
+        """Open the index files, preallocated, with the entries known so far, so that the segment takes appends."""
         assert self._index_files is None
         entry_of = ((OFFSET_INDEX, OFFSET_ENTRY), (TIME_INDEX, TIME_ENTRY))
         offsets, times = (
@@ -116,30 +116,31 @@ class Segment:
         return self._index_files
 
     def stage(self, header: BatchHeader, data: Buffer) -> None:
-        """Count a whole batch that follows ``end_offset`` in; it reaches the file with `write`."""
+        """Add a whole batch that follows ``end_offset``; `write` puts it into the file."""
         self.content.add(header)
         self._staged.append(data)
         self._staged_bytes += header.size_bytes
 
     def write(self) -> None:
-        """Write what was staged with one call, then its index entries; durable after `sync`.
+        """Write the staged batches with one call, then their index entries; durable after `sync`.
 
-        Errors: StorageError; the file may then end in a part of a batch, which recovery cuts off.
+        Errors: StorageError; the file may then end within a batch, which recovery cuts off.
         """
         if self._staged:
+            # Set before the write: a write that fails halfway has changed the file, too.
             self._is_dirty = True
             self._file.pwrite(self._staged, self.content.size_bytes - self._staged_bytes)
             self._staged, self._staged_bytes = [], 0
             self._write_index()
 
     def resume(self) -> None:
-        """Take appends again after recovery, with the time entry that Kafka makes then."""
+        """Take appends again after recovery, with the time index entry that Kafka adds at that point."""
         self.content.index.finish()
         self.content.index.reopen()
         self.begin()
 
     def cut_tail(self) -> int:
-        """Cut what follows the content off the file; returns how many bytes that was. Durable after `sync`."""
+        """Cut the file behind its content; returns how many bytes that removed. Durable after `sync`."""
         tail_bytes = self._file.size() - self.content.size_bytes
         if tail_bytes > 0:
             self._is_dirty = True
@@ -147,18 +148,19 @@ class Segment:
         return max(tail_bytes, 0)
 
     def rewrite(self, position: int) -> None:
-        """Write the bytes from ``position`` on once more, as they are; durable after `sync`.
+        """Write the bytes from ``position`` on once more, unchanged; durable after `sync`.
 
-        What is read may be in the page cache only, in pages that the kernel holds for clean since a sync of them has
-        failed: syncing once more would write nothing and report success. Source: Rebello et al., USENIX ATC 2020.
+        The bytes may be in the page cache only, in pages that the kernel treats as clean because a sync of them failed.
+        Another sync would write nothing and report success. Source: Rebello et al., USENIX ATC 2020.
         """
         for start in range(position, self.content.size_bytes, REWRITTEN_SIZE_BYTES):
             size_bytes = min(REWRITTEN_SIZE_BYTES, self.content.size_bytes - start)
             self._is_dirty = True
+            # The write makes the pages dirty again, so the next sync really writes them.
             self._file.pwrite([self._file.pread(size_bytes, start)], start)
 
     def truncate_to(self, position: int, end_offset: Offset) -> None:
-        """Cut at a batch (see `SegmentView.find_end`), and be open for appends; durable after `sync`."""
+        """Cut at a batch boundary (see `SegmentView.find_end`) and take appends again; durable after `sync`."""
         content = self.content
         self._is_dirty = True
         self._file.truncate(position)
@@ -166,6 +168,7 @@ class Segment:
         if position == 0:
             content.first_timestamp = None
         kept_position = content.index.truncate_to(end_offset)
+        # The largest timestamp may come after the last kept time entry: read the headers behind it again.
         for _, kept in scan_headers(self.path, self._file, kept_position, position):
             content.index.observe_time(kept)
         offsets, times = self._index_files or self.begin()
@@ -173,9 +176,9 @@ class Segment:
         times.cut_to(content.index.times_count, preallocate=True)
 
     def seal(self) -> None:
-        """End the segment: its index files get their last entry, are trimmed, synced and closed.
+        """End the segment: add the last index entry, then trim, sync and close the index files.
 
-        The log file is not synced; `truncate_to` opens the segment again.
+        This does not sync the log file; `truncate_to` opens the segment again.
         """
         self.content.index.finish()
         files = self._index_files or self.begin()
@@ -195,14 +198,14 @@ class Segment:
         self._release()
 
     def close(self) -> None:
-        """Close the files without syncing; readers must have ended."""
+        """Close the files without syncing; readers must have stopped."""
         self._close_index()
         self._file.close()
 
     def remove(self) -> None:
         """Remove the files, the log first; durable after a sync of the directory.
 
-        Readers may still hold a view: they find no file, and see by the log's generation why.
+        Readers may still hold a view: they find no file, and the log's generation tells them why.
         """
         self._close_index()
         for suffix in SEGMENT_SUFFIXES:
@@ -210,19 +213,19 @@ class Segment:
         self._file.removed()
 
     def retire(self) -> None:
-        """Let the files no longer count, the log first: as ``.deleted`` they wait for who removes them.
+        """Rename the files to ``.deleted``, the log first, so that they no longer count; the bulk lane removes them.
 
-        Durable after a sync of the directory. Freeing gigabytes takes a disk a while, and a rename does not.
-        Readers may still hold a view, as after `remove`.
+        Durable after a sync of the directory. Readers may still hold a view, as after `remove`.
         """
         self._close_index()
         for suffix in SEGMENT_SUFFIXES:
             path = self.path.with_suffix(suffix)
+            # A rename is quick; freeing gigabytes here would stall the ordered lane.
             self._fs.rename(path, path.with_name(path.name + DELETED))
         self._file.removed()
 
     def _release(self) -> None:
-        """A sealed segment that is durable needs no open file."""
+        """Let the file be closed once the segment is sealed and durable."""
         if self._index_files is None and not self._is_dirty:
             self._file.release()
 

@@ -1,11 +1,11 @@
-"""A segment as readers see it: fixed ends over a file that may grow behind them.
+"""A segment as readers see it: a fixed end, while the file may grow behind it.
 
-Owns reading. Invariant: nothing at or above ``end_offset`` is returned, and what is returned was checked: CRC,
-epochs, and offsets without a gap from the batch that holds the asked one. A view is immutable, so any thread may read
-through it while the writer goes on; after a truncation an old view may find bytes that are no longer its own and
-then reports corruption, which `pykraft.log.log.Log` tells from the real one by its generation.
+This module reads. Invariant: it returns nothing at or above ``end_offset``, and everything it returns is checked: CRC,
+epochs, and offsets without a gap from the batch that contains the requested one. A view is immutable, so any thread may
+read through it while the writer works. After a truncation an old view may find bytes that are no longer its own and
+report corruption; `pykraft.log.log.Log` tells that from real corruption by its generation.
 
-It refuses to know writers and other segments. Source: Kafka's ``LogSegment.read``.
+Source: Kafka's ``LogSegment.read``.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class SegmentView:
     end_offset: Offset
     size_bytes: int
     epochs: Sequence[EpochStart]
-    """Where each epoch of the log begins, ascending."""
+    """The start of each epoch of the log, ascending."""
 
     def find(self, offset: Offset) -> tuple[int, BatchHeader]:
-        """Position and header of the batch that holds an offset of this segment. Errors: CorruptionError."""
+        """Position and header of the batch that contains an offset of this segment. Errors: CorruptionError."""
         start = self.lookup.position_before(offset - self.base_offset)
         for position, header in scan_headers(self.path, self.file, start, self.size_bytes):
             if header.end_offset > offset:
@@ -47,10 +47,9 @@ class SegmentView:
         raise self._corruption(self.size_bytes, f"offset {offset}", "the end of the segment")
 
     def find_end(self, offset: Offset) -> tuple[int, Offset]:
-        """Where a segment must be cut so that nothing at or above ``offset`` stays: position and end offset.
+        """Where to cut a segment so that nothing at or above ``offset`` stays: position and end offset.
 
-        The end offset is ``offset``, or less when a batch begins before it and ends after it. A batch that begins
-        at ``offset`` is not looked at: it may be the damage because of which the log is cut there.
+        The end offset is ``offset``, or less when a batch begins before it and ends after it.
 
         Errors: CorruptionError.
         """
@@ -58,15 +57,14 @@ class SegmentView:
             return 0, self.base_offset
         if offset >= self.end_offset:
             return self.size_bytes, self.end_offset
+        # Look for the batch before: the one at ``offset`` may be the damage because of which the log is cut here.
         position, header = self.find(Offset(offset - 1))
         return (position, header.base_offset) if header.end_offset > offset else (position + header.size_bytes, offset)
 
     def read(self, offset: Offset, size_bytes_max: int) -> Buffer:
-        """Whole batches from the one that holds ``offset``, at least one, in at most ``size_bytes_max`` otherwise.
+        """Whole sound batches from the one that contains ``offset``: at least one, else at most ``size_bytes_max``.
 
-        They end before the first one that is damaged.
-
-        Errors: CorruptionError when that is the one that holds ``offset``.
+        Errors: CorruptionError when the batch that contains ``offset`` is damaged.
         """
         start, first = self.find(offset)
         size_bytes = min(max(size_bytes_max, first.size_bytes), self.size_bytes - start)
@@ -75,7 +73,7 @@ class SegmentView:
         except ReadError:
             if size_bytes == first.size_bytes:
                 raise
-            # What the disk has lost may lie behind the first batch: that one is served, as before other damage.
+            # The lost bytes may be behind the first batch: serve that one alone, as with other damage behind it.
             data = self.file.pread(first.size_bytes, start)
         end, expected_offset = 0, first.base_offset
         try:
@@ -83,6 +81,7 @@ class SegmentView:
                 self.check_follows(start + position, header, expected_offset)
                 end, expected_offset = position + header.size_bytes, header.end_offset
         except CorruptionError:
+            # The first batch itself is damaged; damage behind it only ends the result early.
             if end == 0:
                 raise
         except ProtocolError as error:
@@ -93,7 +92,7 @@ class SegmentView:
         return data if end == len(data) else memoryview(data)[:end]
 
     def check_follows(self, position: int, header: BatchHeader, expected_offset: Offset) -> None:
-        """Refuse a batch, sound in itself, whose offset or epoch is another one than was written here.
+        """Refuse a batch that is sound in itself but whose offset or epoch differs from what was written here.
 
         No CRC covers either of them. Errors: CorruptionError.
         """

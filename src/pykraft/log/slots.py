@@ -5,15 +5,15 @@ r"""A small file of ours that survives a torn write: two slots, written in turn.
 | 0 | slot of the odd generations |
 | SLOT_SIZE_BYTES | slot of the even generations |
 
-A slot is one line of text, ``pykraft 0 <generation> <payload bytes> <CRC-32C, 8 hex digits>\n``, and the
-payload. The CRC covers generation and payload. What follows in the slot is left over and means nothing.
+A slot is one line of text, ``pykraft 0 <generation> <payload bytes> <CRC-32C, 8 hex digits>\n``, and the payload. The
+CRC covers generation and payload. Any bytes behind the payload are left over and have no meaning.
 
-Owns: which of two slots is the newest whole one. Invariant: the slot being overwritten never holds the newest
-synced payload, so a write that a crash tears, or that never reaches the disk, leaves its predecessor readable.
-The file itself appears by rename, with a slot synced: a file without a readable slot is damaged, never merely
-interrupted. One small write and one fdatasync replace create, fsync, rename and directory sync.
+This module decides which slot is the newest whole one. Invariant: the slot being overwritten never holds the newest
+synced payload. So a write that a crash tears, or that never reaches the disk, leaves the previous payload readable. The
+file itself appears by rename, with one slot synced, so a file without a readable slot is damaged, not just interrupted.
+One small write and one fdatasync replace create, fsync, rename and directory sync.
 
-It refuses to know what a payload means. Source: the ping-pong meta pages of LMDB; rules of ours (no Kafka file).
+Source: the ping-pong meta pages of LMDB; rules of ours (no Kafka file).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pykraft.errors import CorruptionError, StorageError
 from pykraft.log.fs import File, Fs, write_atomically
 
 SLOT_SIZE_BYTES = 64 * 1024
-"""Distance of the slots: no page, and no erase block of a simple disk, holds parts of both."""
+"""Distance between the slots: no page, and no erase block of a simple disk, contains parts of both."""
 _MAGIC = b"pykraft"
 _FORMAT = b"0"
 _HEAD_SIZE_BYTES_MAX = 64
@@ -35,7 +35,7 @@ _HEAD_SIZE_BYTES_MAX = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """One whole slot; of two the higher generation is newer."""
+    """One whole slot; the one with the higher generation is newer."""
 
     generation: int
     payload: bytes
@@ -52,17 +52,14 @@ class SlotFile:
 
     @classmethod
     def create(cls, fs: Fs, path: Path, payload: bytes) -> SlotFile:
-        """Make the file, durably, with a first payload; replaces any older file of this name."""
+        """Create the file, durably, with a first payload; replaces any older file with this name."""
         slot = Slot(generation=1, payload=payload)
         write_atomically(fs, path, _encode(slot))
         return cls(path, fs.open(path, write=True), (slot,))
 
     @classmethod
     def open(cls, fs: Fs, path: Path, *, repair: str) -> SlotFile:
-        """Read the slots, write the newest one again and sync it: it is durable from here on.
-
-        A killed process may have left it in the page cache only, in a page that the kernel holds for clean since a
-        sync of it has failed.
+        """Read the slots, write the newest one again and sync it: it is durable when this returns.
 
         Errors: CorruptionError, with this ``repair``, when neither slot is whole.
         """
@@ -73,6 +70,8 @@ class SlotFile:
             raise CorruptionError(
                 path, position=0, expected="a slot whose CRC is right", found="none of two", repair=repair
             )
+        # Write it again: a killed process may have left it in the page cache only, in a page that the kernel treats as
+        # clean because a sync of it failed.
         file.pwrite([_encode(slots[-1])], _index(slots[-1].generation) * SLOT_SIZE_BYTES)
         file.sync()
         return cls(path, file, slots)
@@ -84,15 +83,13 @@ class SlotFile:
 
     @property
     def previous(self) -> Slot | None:
-        """The generation just before `newest`, when its slot is whole."""
+        """The generation just before `newest`, if its slot is whole."""
         older = self._slots[0]
         return older if older.generation == self.newest.generation - 1 else None
 
     def write(self, payload: bytes) -> None:
-        """Put the payload into the slot of the older generation; durable after `sync`.
-
-        A former write is synced first: else a crash could lose it while this one tears its predecessor.
-        """
+        """Put the payload into the slot of the older generation; durable after `sync`."""
+        # Sync the previous write first: otherwise a crash could lose it while this write tears its predecessor.
         self.sync()
         slot = Slot(generation=self.newest.generation + 1, payload=payload)
         data = _encode(slot)
@@ -103,7 +100,7 @@ class SlotFile:
         self._is_synced = False
 
     def sync(self) -> None:
-        """Make the last write durable; does nothing when it is."""
+        """Make the last write durable unless it is already."""
         if not self._is_synced:
             self._file.sync()
             self._is_synced = True
@@ -114,7 +111,7 @@ class SlotFile:
 
 
 def parse_slots(content: bytes) -> tuple[Slot, ...]:
-    """The whole slots in a file's bytes, older first; for those, too, who only look."""
+    """The whole slots in a file's bytes, older first; also for code that only reads."""
     found = (_decode(content[index * SLOT_SIZE_BYTES : (index + 1) * SLOT_SIZE_BYTES], index) for index in range(2))
     return tuple(sorted((slot for slot in found if slot), key=lambda slot: slot.generation))
 
@@ -133,7 +130,7 @@ def _encode(slot: Slot) -> bytes:
 
 
 def _decode(data: bytes, index: int) -> Slot | None:
-    """The slot in these bytes; None when it is not whole, was never written, or stands in the wrong place."""
+    """The slot in these bytes; None when it is not whole, was never written, or is in the wrong place."""
     head, newline, _ = data[:_HEAD_SIZE_BYTES_MAX].partition(b"\n")
     fields = head.split(b" ")
     if not newline or len(fields) != 5 or fields[:2] != [_MAGIC, _FORMAT]:

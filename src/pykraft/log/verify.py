@@ -1,14 +1,15 @@
-"""Is everything in a data directory what was once written? A look that touches nothing.
+"""Checks that everything in a data directory is what was once written, without changing anything.
 
-Owns which files belong to what. A *log directory* (an entry of ``log.dirs``) holds ``meta.properties`` and partition
-directories; of those the ones of Raft are looked at, since other topics may have been compacted and have gaps. A
-*partition directory* holds the log (`verify_log`) and its small files and snapshots (`verify_files`).
+This module knows which files belong together. A *log directory* (an entry of ``log.dirs``) holds ``meta.properties``
+and partition directories. Only partitions of Raft are checked, since other topics may have been compacted and have
+gaps. A *partition directory* holds the log (`verify_log`), small files and snapshots (`verify_files`).
 
-Nothing is locked, synced or written, so a running node does not notice. It may truncate its log meanwhile, which
-happens only in a new epoch: damage that is found while the epochs or the segments changed is looked at again.
+Nothing is locked, synced or written, so a running node does not notice the check. But the node may truncate its log
+meanwhile. That happens only in a new epoch, so if damage is found and the epochs or segments changed during the check,
+the check runs again.
 
-It refuses to know how findings are printed. Source: ours; Kafka has ``kafka-dump-log --index-sanity-check`` for one
-file at a time, and no tool for a directory.
+The command line prints the findings. Source: ours; Kafka has ``kafka-dump-log --index-sanity-check`` for one file at a
+time, and no tool for a directory.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ _LEFTOVER: Final = re.compile(r".+\.(deleted|cleaned|part|tmp)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionReport:
-    """One partition directory: what its log is, and up to where it was synced once."""
+    """One partition directory: a summary of its log, and its recovery point."""
 
     path: Path
     log: LogSummary
@@ -70,14 +71,14 @@ class PartitionReport:
 
 @dataclass(slots=True)
 class Report:
-    """What there is, and what is wrong with it."""
+    """All partitions, and what is wrong with them."""
 
     partitions: list[PartitionReport] = field(default_factory=list)
     findings: Findings = field(default_factory=Findings)
 
 
 def total_size_bytes(fs: Fs, directory: Path) -> int:
-    """Bytes that `verify` will read, for a progress bar; what cannot be read counts 0."""
+    """Bytes that `verify` will read, for a progress bar; an unreadable file counts 0."""
     total = 0
     for path in [directory, *_partitions(fs, directory)[0]]:
         with suppress(StorageError):
@@ -89,9 +90,9 @@ def total_size_bytes(fs: Fs, directory: Path) -> int:
 
 
 def verify(fs: Fs, directory: Path, *, on_progress: Callable[[int], None]) -> Report:
-    """Look at a log directory or at one partition directory; ``on_progress`` gets bytes as they were read.
+    """Check a log directory or one partition directory; ``on_progress`` gets the number of bytes just read.
 
-    Errors: UsageError when it is neither; StorageError when it cannot be read.
+    Errors: UsageError when the directory is neither; StorageError when it cannot be read.
     """
     report = Report()
     names = fs.listdir(directory)
@@ -153,7 +154,7 @@ def _is_partition(names: Sequence[str]) -> bool:
 def _verify_partition(
     fs: Fs, directory: Path, findings: Findings, on_progress: Callable[[int], None]
 ) -> PartitionReport:
-    """Look until nothing is wrong, or nothing changed meanwhile that could be the reason."""
+    """Check until there is no damage, or until nothing changed during the check that could explain it."""
     for _ in range(LOOKS_MAX - 1):
         before = _epochs_and_segments(fs, directory)
         found = Findings()
@@ -161,17 +162,19 @@ def _verify_partition(
             report = _look(fs, directory, found, on_progress)
         except StorageError:
             if _epochs_and_segments(fs, directory) == before:
+                # Nothing changed, so a truncation by a running node is not the reason.
                 raise
             continue
         if not found.damage_count or _epochs_and_segments(fs, directory) == before:
             findings.extend(found)
             return report
+    # It changed during every check so far: report the damage of a last one, with a warning.
     findings.add_note(directory, "changed while it was looked at: what is called damage may be a truncation")
     return _look(fs, directory, findings, on_progress)
 
 
 def _epochs_and_segments(fs: Fs, directory: Path) -> tuple[bytes, tuple[str, ...]]:
-    """What changes when a log is truncated."""
+    """The files that change when a log is truncated: the epoch checkpoint's content and the segments' names."""
     path = directory / epoch_checkpoint.FILE_NAME
     try:
         epochs = epoch_checkpoint.read_content(fs, path) if fs.exists(path) else b""
@@ -216,14 +219,15 @@ def _check_other(
     findings: Findings,
     on_progress: Callable[[int], None],
 ) -> None:
-    """A file that is neither of the log nor looked at with it."""
+    """Check a file that `LogCheck` and the checks of small files did not."""
     segment = parse_segment_file(path.name)
     if parse_checkpoint(path.name):
         try:
             check_snapshot(fs, path, log, findings, on_progress)
         except StorageError:
             if fs.exists(path):
-                raise  # else a running node removed it: it has a later one
+                # Otherwise a running node removed this snapshot, since it has a later one.
+                raise
     elif segment is not None:
         if segment[0] not in base_offsets:
             findings.add_note(path, f"is an index without its {LOG} file; the next start removes it")

@@ -1,9 +1,9 @@
-"""The small files and the snapshots of a partition directory: each in itself, and against the log beside it.
+"""Checks the small files and the snapshots of a partition directory, each by itself and against the log.
 
-Owns what must agree: ``leader-epoch-checkpoint`` with the epochs of the log, ``quorum-state`` with its check file and
-with the last epoch of the log. Files are read after the log was, so that a running node's are never behind it; the
-check file is written before ``quorum-state`` and is read again when they differ. It writes nothing, and refuses to know
-segments.
+This module knows what must agree: ``leader-epoch-checkpoint`` with the epochs of the log, and ``quorum-state`` with its
+check file and with the last epoch of the log. It reads these files after the log, so that those of a running node are
+never behind it. A node writes the check file before ``quorum-state``, so both are read again if they differ. Nothing is
+written.
 
 Source: Kafka's ``LeaderEpochFileCache``, ``FileQuorumStateStore``, ``Snapshots``; the check file is ours.
 """
@@ -33,7 +33,7 @@ _SNAPSHOT_ADVICE: Final = "put the snapshot of this name, or a later one, of ano
 
 
 def read_recovery_point(fs: Fs, directory: Path, findings: Findings) -> Offset | None:
-    """The recovery point; None when there is no such file, or it is damaged."""
+    """The recovery point; None when the file is absent or damaged."""
     path = directory / recovery_point.FILE_NAME
     if not fs.exists(path):
         return None
@@ -47,10 +47,11 @@ def read_recovery_point(fs: Fs, directory: Path, findings: Findings) -> Offset |
 
 
 def check_election(fs: Fs, directory: Path, log: LogSummary, findings: Findings) -> None:
-    """``quorum-state`` against its check file and the epochs of the log."""
+    """Check ``quorum-state`` against its check file and the epochs of the log."""
     path, check_path = directory / quorum_state.FILE_NAME, directory / quorum_state.CHECK_NAME
     slots, content = parse_slots(b""), b""
     for _ in range(READS_MAX):
+        # A running node may write between the two reads, so read both again if they differ.
         slots = parse_slots(fs.read(check_path)) if fs.exists(check_path) else ()
         content = fs.read(path) if fs.exists(path) else b""
         if any(slot.payload == content for slot in slots):
@@ -93,7 +94,7 @@ def _tell_difference(path: Path, expected: bytes, found: bytes, findings: Findin
 def check_epochs(
     fs: Fs, directory: Path, log: LogSummary, snapshot_offsets: Sequence[Offset], findings: Findings
 ) -> None:
-    """``leader-epoch-checkpoint`` against the epochs of a log without damage."""
+    """Check ``leader-epoch-checkpoint`` against the epochs of an undamaged log."""
     path = directory / epoch_checkpoint.FILE_NAME
     if not fs.exists(path):
         if log.epochs:
@@ -104,6 +105,7 @@ def check_epochs(
     except CorruptionError as error:
         findings.add_error(error)
         return
+    # A running node may have begun an epoch after the log was read.
     listed = [entry for entry in listed if entry.start_offset < log.end_offset]
     derived = _from_first(log.epochs, listed, snapshot_offsets)
     if listed and len(listed) < len(derived) and listed == derived[: len(listed)]:
@@ -125,7 +127,10 @@ def check_epochs(
 def _from_first(
     derived: Sequence[EpochStart], listed: Sequence[EpochStart], snapshot_offsets: Sequence[Offset]
 ) -> list[EpochStart]:
-    """The log's epochs as the file should list them: it may begin later, where a snapshot allows it, or earlier."""
+    """The log's epochs as the file should list them.
+
+    The first entry may be later than the log's, where a snapshot allows it, or have an earlier start offset.
+    """
     if not derived or not listed:
         return list(derived)
     first = listed[0]
@@ -143,9 +148,9 @@ def _entry(entry: EpochStart | None) -> str:
 
 
 def check_snapshot(fs: Fs, path: Path, log: LogSummary, findings: Findings, on_progress: Callable[[int], None]) -> None:
-    """A whole snapshot: CRC, offsets and epoch of all batches, header first, footer last; its epoch against the log's.
+    """Check a complete snapshot: CRC, offsets and epoch of all batches, header first, footer last.
 
-    The epoch of a batch is not under its CRC: what is changed there is seen by the name.
+    Its epoch is also compared with the log's.
     """
     name = parse_checkpoint(path.name)
     expected_offset = Offset(0)
@@ -161,6 +166,7 @@ def check_snapshot(fs: Fs, path: Path, log: LogSummary, findings: Findings, on_p
             if header.base_offset != expected_offset:
                 _damaged_snapshot(findings, path, position, f"offset {expected_offset}", f"offset {header.base_offset}")
                 return
+            # No CRC covers the epoch of a batch, so only the file name shows that it changed.
             if name is not None and header.epoch != name.epoch:
                 _damaged_snapshot(
                     findings, path, position, f"epoch {name.epoch} as in the name", f"epoch {header.epoch}"
@@ -185,7 +191,7 @@ def check_snapshot(fs: Fs, path: Path, log: LogSummary, findings: Findings, on_p
 
 
 def _controls(batch: bytes, header: BatchHeader) -> set[type]:
-    """Kinds of the control records in a batch."""
+    """The types of the control records in a batch."""
     if not header.is_control:
         return set()
     try:
@@ -199,7 +205,7 @@ def _damaged_snapshot(findings: Findings, path: Path, position: int, expected: s
 
 
 def check_by_dump(fs: Fs, path: Path, findings: Findings, advice: str) -> None:
-    """A file that stands for itself: what `pykraft dump` finds wrong with it."""
+    """Check a file that depends on no other, by the problems that `pykraft dump` finds in it."""
     for fact in dump_file(fs, path, with_records=False):
         if fact.kind == "problem":
             findings.add_damage(path, **fact.fields, advice=advice)

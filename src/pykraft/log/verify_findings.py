@@ -1,7 +1,6 @@
-"""What a look at a directory found: damage, and what an operator should merely know.
+"""The findings of a check: damage, and notes for the operator.
 
-Owns the collecting. Invariant: however damaged a directory is, at most `FINDINGS_MAX` of each kind are kept, and
-all are counted. It refuses to know files and how findings are printed.
+Invariant: however damaged a directory is, at most `FINDINGS_MAX` findings of each kind are kept, and all are counted.
 
 Source: ours.
 """
@@ -19,11 +18,11 @@ FINDINGS_MAX: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """Bytes that are not what they must be, and what to do about it."""
+    """Bytes that are wrong, and what to do about it."""
 
     path: Path
     position: int
-    """Byte of the file; 0 for what is wrong with all of it."""
+    """Byte in the file; 0 if all of it is wrong."""
     expected: str
     found: str
     advice: str
@@ -31,7 +30,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A sentence about a file that is no damage."""
+    """A sentence about a file that is not damaged."""
 
     path: Path
     text: str
@@ -39,7 +38,7 @@ class Note:
 
 @dataclass(slots=True)
 class Findings:
-    """All that was found; filled while looking."""
+    """All findings; filled during the check."""
 
     damage: list[Damage] = field(default_factory=list)
     damage_count: int = 0
@@ -47,13 +46,13 @@ class Findings:
     notes_count: int = 0
 
     def add_damage(self, path: Path, position: int, *, expected: str, found: str, advice: str) -> None:
-        """Remember damage, or only count it."""
+        """Keep the damage, or only count it once FINDINGS_MAX are kept."""
         self.damage_count += 1
         if len(self.damage) < FINDINGS_MAX:
             self.damage.append(Damage(path=path, position=position, expected=expected, found=found, advice=advice))
 
     def add_error(self, error: CorruptionError) -> None:
-        """Remember what the reader of a file refused."""
+        """Keep the error of a file's parser as damage."""
         self.add_damage(
             Path(error.path),
             error.position,
@@ -63,13 +62,13 @@ class Findings:
         )
 
     def add_note(self, path: Path, text: str) -> None:
-        """Remember a note, or only count it."""
+        """Keep a note, or only count it once FINDINGS_MAX are kept."""
         self.notes_count += 1
         if len(self.notes) < FINDINGS_MAX:
             self.notes.append(Note(path, text))
 
     def extend(self, other: Findings) -> None:
-        """Take over what another look found."""
+        """Add the findings of another check."""
         self.damage_count += other.damage_count
         self.notes_count += other.notes_count
         self.damage += other.damage[: FINDINGS_MAX - len(self.damage)]

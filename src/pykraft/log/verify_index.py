@@ -1,15 +1,16 @@
-"""The indexes of a segment against its batches.
+"""Checks the indexes of a segment against its batches.
 
-Owns the comparison, which runs along with one walk over the log file. Invariant: an index that is called sound has
-ascending entries, and each entry of
+The comparison runs along with one pass over the log file. Invariant: a sound index has ascending entries and zeros up
+to its end, and each entry of
 
-- the offset index names the last offset of the batch that begins at its position;
-- the time index names the last offset of a batch whose largest timestamp it has, and none before had a larger one;
+- the offset index has the last offset of the batch that begins at its position;
+- the time index has the last offset of a batch and that batch's largest timestamp, and no batch before has a larger
+  one.
 
-and zeros to its end. Entries at places where the log itself is damaged, and behind the end that is looked at, are
-passed over. Memory: one chunk of each index.
+Entries are skipped where the log itself is damaged, and behind the end of the log that is checked. Memory: one chunk of
+each index.
 
-It refuses to know which batches must be there. Source: Kafka's ``OffsetIndex``, ``TimeIndex``, ``LogSegment``.
+Source: Kafka's ``OffsetIndex``, ``TimeIndex``, ``LogSegment``.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class IndexReader:
         self.advance()
 
     def advance(self) -> None:
-        """Take the next entry; one that does not ascend is damage, and ends the index."""
+        """Take the next entry; one that does not ascend is damage, and the index is not read further."""
         last = self.ahead
         found = next(self._entries, None)
         if found is None:
@@ -61,13 +62,11 @@ class IndexReader:
             self._is_broken = True
 
     def finish(self) -> None:
-        """All entries were seen: only zeros may follow them, and no part of an entry.
-
-        Where the first zeros were found, a running node may have put an entry since.
-        """
+        """Check what follows the last entry: only zeros, and no part of an entry."""
         if self._is_broken or self.ahead is not None:
             return
         end = self._file.size()
+        # A running node has added an entry where the zeros began, so there is nothing to check.
         if any(self._file.pread(self._layout.size, self.at)) and end % self._layout.size == 0:
             return
         if odd := end % self._layout.size:
@@ -82,12 +81,12 @@ class IndexReader:
                 return
 
     def damage(self, expected: str, found: str) -> None:
-        """The entry ahead is wrong."""
+        """Report that the entry ahead is wrong."""
         self._findings.add_damage(self.path, self.at, expected=expected, found=found, advice=ADVICE)
 
 
 class OffsetIndexCheck:
-    """The offset index; ``next_position`` is where its next entry says that a batch begins."""
+    """Checks the offset index; ``next_position`` is where its next entry says that a batch begins."""
 
     def __init__(self, path: Path, file: File, base_offset: Offset, findings: Findings) -> None:
         self._reader = IndexReader(path, file, OFFSET_ENTRY, findings)
@@ -96,7 +95,7 @@ class OffsetIndexCheck:
         self._look()
 
     def saw(self, position: int, header: BatchHeader) -> None:
-        """A batch begins here, at or behind ``next_position``."""
+        """Check the entries up to this batch, which begins at or behind ``next_position``."""
         while self._reader.ahead is not None and self.next_position <= position:
             delta, entry_position = self._reader.ahead
             offset = self._base_offset + delta
@@ -108,12 +107,12 @@ class OffsetIndexCheck:
             self._advance()
 
     def skip_to(self, position: int) -> None:
-        """Nothing can be said about entries below this position."""
+        """Skip the entries below this position: the log is damaged there, so they cannot be checked."""
         while self._reader.ahead is not None and self.next_position < position:
             self._advance()
 
     def finish(self, end: int, *, is_growing: bool) -> None:
-        """The log ends here; one that grows may have entries behind."""
+        """Check what is left at the end of the log; while the log is growing, later entries may follow."""
         if self._reader.ahead is not None and not is_growing:
             found = f"{self._reader.ahead[1]}"
             self._reader.damage(f"a position below the end of the log, {end}", found)
@@ -129,7 +128,7 @@ class OffsetIndexCheck:
 
 
 class TimeIndexCheck:
-    """The time index; ``next_offset`` is the offset of its next entry."""
+    """Checks the time index; ``next_offset`` is the offset of its next entry."""
 
     def __init__(self, path: Path, file: File, base_offset: Offset, findings: Findings) -> None:
         self._reader = IndexReader(path, file, TIME_ENTRY, findings)
@@ -138,7 +137,7 @@ class TimeIndexCheck:
         self._look()
 
     def saw(self, header: BatchHeader, max_timestamp: int) -> None:
-        """A batch that ends at or behind ``next_offset``; no timestamp so far is above ``max_timestamp``."""
+        """Check the entries up to this batch; ``max_timestamp`` is the largest timestamp up to and including it."""
         while self._reader.ahead is not None and self.next_offset <= header.last_offset:
             timestamp = self._reader.ahead[0]
             expected = f"a batch that ends with offset {self.next_offset}, its largest timestamp {timestamp}"
@@ -149,12 +148,12 @@ class TimeIndexCheck:
             self._advance()
 
     def skip_to(self, offset: Offset) -> None:
-        """Nothing can be said about entries below this offset."""
+        """Skip the entries below this offset: the log is damaged there, so they cannot be checked."""
         while self._reader.ahead is not None and self.next_offset < offset:
             self._advance()
 
     def finish(self, end_offset: Offset, *, is_growing: bool) -> None:
-        """The log ends here; one that grows may have entries behind."""
+        """Check what is left at the end of the log; while the log is growing, later entries may follow."""
         if self._reader.ahead is not None and not is_growing:
             self._reader.damage(f"an offset below the end of the log, {end_offset}", f"{self.next_offset}")
         if not is_growing:
@@ -169,7 +168,7 @@ class TimeIndexCheck:
 
 
 def entries(file: File, layout: struct.Struct) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Position and content of each whole entry, up to the zeros that a preallocated file ends with."""
+    """Position and content of each whole entry, up to the zeros at the end of a preallocated file."""
     end = file.size()
     whole = end - end % layout.size
     for start in range(0, whole, CHUNK_ENTRIES * layout.size):

@@ -1,16 +1,17 @@
-"""Are the segments of a partition directory the log that was once written? A look that touches nothing.
+"""Checks that the segments of a partition directory are the log that was once written, without changing anything.
 
-Owns the judgement; it writes nothing. A sound log is that of `pykraft.log.log_scan`: whole batches, offsets without a
-gap across segments, no smaller epoch. Unlike a start, a look goes on behind damage, and tells three things apart:
+This module judges and writes nothing. A sound log is the one of `pykraft.log.log_scan`: whole batches, no gap in the
+offsets across segments, no smaller epoch. Unlike recovery, this check continues behind damage, and it tells three cases
+apart:
 
-- *damage*: below the recovery point, which was synced once; or, without a recovery point (Kafka has none), anything but
-  a last batch that is cut off;
-- *a tail*: what stands at or above the recovery point and is not sound. A running node is writing it, or a crash tore
-  it; the next start cuts it off, so it is a note;
-- *nothing*: batches that a running node appended meanwhile. Each file is looked at up to its size when it was opened.
+- *Damage*: an unsound batch below the recovery point, which was synced once. Without a recovery point (Kafka has none),
+  anything unsound but a last batch that is cut off.
+- *A tail*: unsound bytes at or above the recovery point. A running node is writing them, or a crash tore them; the next
+  start cuts them off, so this is only a note.
+- *Nothing wrong*: batches that a running node appends meanwhile. Each file is checked up to its size when it was
+  opened.
 
-Memory: one chunk, or one larger batch, whatever the size of the log. It refuses to know the other files of the
-directory (`pykraft.log.verify_files`).
+Memory: one chunk, or one larger batch, whatever the size of the log. `pykraft.log.verify_files` checks the other files.
 
 Source: ours, after Kafka's ``LogLoader`` and ``LogSegment.recover``.
 """
@@ -40,7 +41,7 @@ ADVICE: Final = f"check the disk; then {REPAIR}"
 
 @dataclass(slots=True)
 class LogSummary:
-    """What the log is, as far as it was read; ``end_offset`` is exclusive."""
+    """Facts about the log, as far as it was read; ``end_offset`` is exclusive."""
 
     start_offset: Offset = OFFSET_ZERO
     end_offset: Offset = OFFSET_ZERO
@@ -51,7 +52,7 @@ class LogSummary:
 
 
 class LogCheck:
-    """One look at a log; `run` makes it."""
+    """One check of a log; `run` performs it."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class LogCheck:
         self._is_over = False
 
     def run(self, base_offsets: Sequence[Offset]) -> LogSummary:
-        """Look at the segments of these base offsets (ascending). Errors: StorageError."""
+        """Check the segments with these base offsets (ascending). Errors: StorageError."""
         summary = self.summary
         summary.segments_count = len(base_offsets)
         if base_offsets:
@@ -106,6 +107,7 @@ class LogCheck:
             self.summary.size_bytes += end
             if self._is_over:
                 return
+            # A running node appended during the check, so its indexes may have entries behind our end.
             is_growing = is_last and file.size() > end
             if segment.index is not None:
                 segment.index.finish(end, is_growing=is_growing)
@@ -119,7 +121,7 @@ class LogCheck:
         return None
 
     def _walk(self, segment: _Segment) -> None:
-        """The hot loop: a sound batch costs a few comparisons."""
+        """The hot loop: a sound batch costs only a few comparisons."""
         summary, told = self.summary, 0
         epoch = summary.epochs[-1].epoch if summary.epochs else -1
         for place in walk(segment.path, segment.file, segment.end):
@@ -145,7 +147,8 @@ class LogCheck:
         self._on_progress(segment.end - told)
 
     def _bad(self, segment: _Segment, bad: BadBytes) -> None:
-        """Bytes that are no sound batch; behind them the offsets may be anybody's guess."""
+        """Bytes that are not a sound batch; the offsets behind them may be unknown."""
+        # Without a recovery point a last batch that is cut off is a torn tail, as in Kafka.
         if self._recovery_point is None and bad.is_cut and segment.is_last:
             self._tail(segment.path, bad.position, bad.expected, bad.found, segment.end)
             return
@@ -160,8 +163,9 @@ class LogCheck:
             self._is_offset_known = False
 
     def _misplaced(self, segment: _Segment, position: int, header: BatchHeader, epoch: int) -> None:
-        """A batch that is sound in itself and stands where it cannot, or the first one behind bad bytes."""
+        """A batch that is sound in itself but cannot follow the previous one, or the first one behind bad bytes."""
         if not self._is_offset_known:
+            # The first sound batch behind bad bytes tells the offset again; there is nothing to compare it with.
             self._is_offset_known = True
             if segment.times is not None:
                 segment.times.skip_to(header.base_offset)
@@ -173,7 +177,7 @@ class LogCheck:
             self._tell(segment.path, position, f"{expected} at offset {header.base_offset}", found, segment.end)
 
     def _tell(self, path: Path, position: int, expected: str, found: str, end: int) -> None:
-        """Damage, or the beginning of a tail."""
+        """Report damage, or the start of a tail."""
         point = self._recovery_point
         if point is not None and self.summary.end_offset >= point:
             self._tail(path, position, expected, found, end)
@@ -190,7 +194,7 @@ class LogCheck:
         )
 
     def _check_end(self) -> None:
-        """What was synced once must be there; said only when no damage explains it already."""
+        """Report synced records that are missing at the end, unless other damage explains it already."""
         point, summary = self._recovery_point, self.summary
         if point is not None and summary.end_offset < point and not self._findings.damage_count:
             self._findings.add_damage(
@@ -203,7 +207,7 @@ class LogCheck:
 
 
 class _Segment:
-    """One segment while it is looked at: its file up to ``end``, and its indexes, those that are there."""
+    """One segment during the check: its file up to ``end``, and the indexes that exist."""
 
     def __init__(self, path: Path, file: File, end: int, *, is_last: bool) -> None:
         self.path = path
@@ -215,7 +219,7 @@ class _Segment:
         self._max_timestamp = -1
 
     def saw(self, position: int, header: BatchHeader) -> None:
-        """A batch is where it belongs: the entries about it must say so."""
+        """Check the index entries about a batch that is in the right place."""
         self._max_timestamp = max(self._max_timestamp, header.max_timestamp)
         if self.index is not None and position >= self.index.next_position:
             self.index.saw(position, header)

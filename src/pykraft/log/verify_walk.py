@@ -1,13 +1,13 @@
-"""Walking over all batches of a file, damaged ones included, as far as anybody can tell where the next one begins.
+"""Reads all batches of a file, damaged ones included, as far as the start of the next one can be found.
 
-Owns the going on. Invariant: what is yielded covers the file from 0 to ``end`` without a gap, as sound batches and as
-bad bytes. Behind a batch that is bad:
+Invariant: the result covers the file from 0 to ``end`` without a gap, as sound batches and bad bytes. Behind a bad
+batch the next one is,
 
-1. when its header can be read, and a batch that follows its offsets begins where its length says, that is the next one;
+1. if its header is readable and a batch with the next offset begins where its length says, that one;
 2. else the next place that looks like the header of a batch without a producer, which all batches of Raft are;
-3. else nothing more of this file can be read.
+3. else none: the rest of the file cannot be read.
 
-Memory is bounded as in `pykraft.log.scan`. It refuses to know which offset must come next.
+Memory is bounded as in `pykraft.log.scan`. The caller knows which offset must come next.
 
 Source: ours, after Kafka's ``DumpLogSegments``.
 """
@@ -33,20 +33,20 @@ _LOOKS_LIKE_A_HEADER: Final = re.compile(rb"\x02.{26}\xff{14}", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadBytes:
-    """Bytes from ``position`` to ``end`` (exclusive) that are no sound batch."""
+    """Bytes from ``position`` to ``end`` (exclusive) that are not a sound batch."""
 
     position: int
     end: int
     expected: str
     found: str
     header: BatchHeader | None
-    """What the batch says of itself, when the rest of the file agrees with it."""
+    """The header of the bad batch, if the rest of the file agrees with it."""
     is_cut: bool
-    """True when the file merely ends within a batch: what a write that is under way, or was cut short, looks like."""
+    """True when the file just ends within a batch, which is what an unfinished write looks like."""
 
 
 def walk(path: Path, file: File, end: int) -> Iterator[tuple[int, BatchHeader] | BadBytes]:
-    """Position and header of each sound batch below ``end``, and what is between them."""
+    """Position and header of each sound batch below ``end``, and the bad bytes between them."""
     position = 0
     while position < end:
         try:
@@ -65,8 +65,10 @@ def _bad_bytes(file: File, error: CorruptionError, end: int) -> BadBytes:
     next_position = end
     is_cut = False
     if header is not None and _is_followed(file, position, header, end):
+        # 1. The length of the bad batch is credible.
         next_position = position + header.size_bytes
     else:
+        # 2. or 3. Search; the result is ``end`` when nothing looks like a header.
         next_position = _search(file, position + 1, end)
         is_whole = header is not None and header.size_bytes <= end - position
         is_cut = next_position == end and not is_whole and (header is not None or end - position < HEADER_SIZE_BYTES)
@@ -82,7 +84,7 @@ def _bad_bytes(file: File, error: CorruptionError, end: int) -> BadBytes:
 
 
 def _is_followed(file: File, position: int, header: BatchHeader, end: int) -> bool:
-    """True when the length of this header leads to a batch with the next offset, or to the end of the file."""
+    """True when the length in this header leads to a batch with the next offset, or to the end of the file."""
     next_position = position + header.size_bytes
     if next_position >= end:
         return next_position == end
@@ -104,7 +106,7 @@ def _search(file: File, position: int, end: int) -> int:
 
 
 def _header_at(file: File, position: int) -> BatchHeader | None:
-    """The header here, None when it is cut or contradicts itself; the batch may be longer than the file."""
+    """The header here, None when it is cut or inconsistent; the batch may be longer than the file."""
     try:
         return read_header(file.pread(HEADER_SIZE_BYTES, position))
     except ProtocolError:
