@@ -1,14 +1,14 @@
-"""What a leader was asked to append and has not yet handed to storage.
+"""Proposals that a leader has accepted and has not yet handed to storage.
 
-Proposals gather in one open batch until the linger time is over or the batch is full; so one fsync serves
-many of them. All records of one proposal stay in one batch, which makes them atomic. A batch is filled up to what
-one Fetch answer brings; only a single proposal that needs more may be larger. Bounded by the number and the size of
-the batches that wait while storage is behind.
+Proposals gather in one open batch until the linger time is over or the batch is full, so that one fsync serves many of
+them. All records of one proposal stay in one batch, which makes them atomic. A batch is filled up to the size of one
+Fetch answer; only a single larger proposal may exceed it. The number and the total size of batches that wait for
+storage are bounded.
 
-A proposal can be prepared only: it has its offset, and it and all after it stay here until they are scheduled, so that
-several batches become visible together.
+A prepared proposal has its offset, but it and all later ones stay here until `schedule`, so that several batches become
+visible together.
 
-Invariant: offsets are dense from the log end on: open and waiting batches come right after what was drained.
+Invariant: offsets are dense: waiting and open batches directly follow the log end.
 
 Source: KIP-595 (``quorum.append.linger.ms``); Kafka ``BatchAccumulator``.
 """
@@ -24,7 +24,7 @@ BATCH_HEADER_SIZE_BYTES = 61
 
 
 class Accumulation:
-    """Open and waiting batches of one leader's term."""
+    """Open and waiting batches of one leader's epoch."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Accumulation:
         waiting_max: int,
         fill_size_bytes: int | None = None,
     ) -> None:
-        """``waiting_max`` full batches of ``size_bytes_max`` may wait; those of ``fill_size_bytes`` may be more."""
+        """At most ``waiting_max`` batches of ``size_bytes_max`` wait, or proportionally more of ``fill_size_bytes``."""
         fill_size_bytes = min(size_bytes_max, fill_size_bytes or size_bytes_max)
         self.next_offset = base_offset
         self._epoch = epoch
@@ -52,18 +52,18 @@ class Accumulation:
         self._size_bytes = 0
         self._begun: Instant | None = None
         self.held_from: Offset | None = None
-        """Where what was only prepared begins; None when nothing is."""
+        """Offset of the first prepared record that is not scheduled; None without one."""
 
     def fits(self, size_bytes: int) -> bool:
-        """True when a proposal of this size can be one batch at all."""
+        """True when a proposal of this size fits into one batch."""
         return size_bytes <= self._size_bytes_max
 
     def add(
         self, *, handle: int, count: int, size_bytes: int, now: Instant, is_prepared: bool = False
     ) -> Offset | None:
-        """Take a proposal that `fits`; returns its base offset, or None when too many batches wait.
+        """Accept a proposal that `fits`; returns its base offset, or None when too many batches wait.
 
-        One that is prepared stays until `schedule`; one that is not schedules all that was prepared before it.
+        A prepared proposal stays until `schedule`. Any other proposal schedules all prepared ones before it.
         """
         assert self.fits(size_bytes)
         assert count >= 1
@@ -86,10 +86,7 @@ class Accumulation:
         return base_offset
 
     def add_control(self, records: tuple[ControlRecord, ...], now: Instant) -> Offset:
-        """A batch of the leader's own after all that was taken; returns its base offset.
-
-        It schedules what was prepared before it, so that it can be drained at once.
-        """
+        """Add a batch of the leader's own control records after all accepted ones; returns its base offset."""
         self.flush()
         base_offset = self.next_offset
         self.next_offset = Offset(base_offset + len(records))
@@ -104,40 +101,40 @@ class Accumulation:
         return base_offset
 
     def schedule(self) -> None:
-        """All that was prepared may be drained."""
+        """All prepared proposals may be drained."""
         self.held_from = None
 
     def flush(self) -> None:
-        """All that was taken may be drained, and lingers no more."""
+        """All accepted proposals may be drained now, without lingering."""
         self.schedule()
         if self._handles:
             self._complete()
 
     @property
     def is_empty(self) -> bool:
-        """True when all that was taken is in the log."""
+        """True when all accepted proposals are in the log."""
         return not self._handles and not self._waiting
 
     @property
     def waiting_count(self) -> int:
-        """Batches that are full, or complete for another reason, and not yet in the log."""
+        """Number of completed batches that are not in the log yet."""
         return len(self._waiting)
 
     def due_ms(self) -> int | None:
-        """When there is something to drain (mono ms; the past when a full batch waits), or None."""
+        """When a batch is due (mono ms; the past when a completed batch waits), or None."""
         if self._waiting and self._is_free(self._waiting[0][0]):
             return 0
         return self._begun.mono_ms + self._linger_ms if self._begun and self.held_from is None else None
 
     def drain(self) -> tuple[PlannedBatch, ...]:
-        """All batches in order but those that are only prepared."""
+        """All batches in order, except prepared ones."""
         batches: list[PlannedBatch] = []
         while batch := self.drain_one():
             batches.append(batch)
         return tuple(batches)
 
     def drain_one(self) -> PlannedBatch | None:
-        """The oldest batch, if it is not only prepared."""
+        """The oldest batch, unless it is only prepared."""
         if not self._waiting and self._handles and self.held_from is None:
             self._complete()
         if not self._waiting or not self._is_free(self._waiting[0][0]):
@@ -147,7 +144,7 @@ class Accumulation:
         return batch
 
     def close(self) -> tuple[int, ...]:
-        """End of the term: the handles of all proposals that never reached the log."""
+        """End of leadership: the handles of all proposals that never reached the log."""
         self.schedule()
         return tuple(handle for batch in self.drain() for handle in batch.handles)
 

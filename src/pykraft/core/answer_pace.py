@@ -1,11 +1,11 @@
-"""How long an answer that moves bit by bit is waited for, by who receives it and by who sends it.
+"""How long to wait for a response that arrives slowly, at its receiver and at its sender.
 
-Time is cut into windows of one timeout. A window is extended by another one when enough of the answer has moved in it:
-at least the share that brings the whole answer across in `WINDOWS_MAX` windows, and at least a floor, so that a few
-bytes a second keep nobody waiting. After `WINDOWS_MAX` windows nothing is extended any more. So a slow link is not
-taken for a dead leader, and a leader that trickles or freezes is given up after one timeout.
+Time is cut into windows of one timeout. Another window follows if enough of the response moved in the last one: at
+least the share that completes it within `WINDOWS_MAX` windows, and at least a floor, so that a few bytes per second
+keep nobody waiting. After `WINDOWS_MAX` windows the wait ends. So a slow link does not look like a dead leader, and a
+leader that trickles bytes or freezes is given up after one timeout.
 
-Source: ours (ADR 036); Kafka's clients count only whole answers.
+Source: ours (ADR 036); Kafka's clients count only whole responses.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 WINDOWS_MAX: Final = 30
-"""Timeouts that one answer may take at most."""
+"""Upper bound of timeouts that one response may take."""
 FLOOR_SHARE: Final = 64
-"""This part of a full Fetch answer must move in each window, however small the answer is."""
+"""At least 1/64 of a full Fetch response must move in each window, however small the response is."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,10 +27,10 @@ class AnswerPace:
     window_ms: int
     floor_bytes: int
     moved_bytes: int = 0
-    """What had moved when the present window began."""
+    """Bytes that had moved when the current window began."""
 
     def advance(self, moved_bytes: int, size_bytes: int, now_ms: int) -> bool:
-        """True when enough moved since the window began, and another window begins now."""
+        """True when enough moved in the current window; the next window then begins."""
         if now_ms - self.begun_ms >= WINDOWS_MAX * self.window_ms:
             return False
         wanted_bytes = max(self.floor_bytes, -(-size_bytes // WINDOWS_MAX))
@@ -41,5 +41,5 @@ class AnswerPace:
 
 
 def floor_bytes(fetch_size_bytes_max: int) -> int:
-    """What must move in each window at least, where a Fetch answer brings so much."""
+    """Bytes that must move in each window, given the maximum size of a Fetch response."""
     return max(1, fetch_size_bytes_max // FLOOR_SHARE)

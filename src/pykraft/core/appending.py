@@ -1,8 +1,8 @@
-"""A leader's log grows: plan, hand to storage, wake who waits; and what that does to the high watermark.
+"""The leader's log grows: plan batches, hand them to storage, answer parked Fetches, raise the high watermark.
 
-The leader's own end counts for the high watermark only once it is flushed; the others' fetch offsets count
-at once, since a voter fetches only above what it has flushed. So the high watermark may pass the leader's
-own flushed end when a majority of others holds the records.
+The leader's own log end counts for the high watermark only once it is flushed. A voter's fetch offset counts at once,
+because a voter fetches only above what it has flushed. So the high watermark may exceed the leader's own flushed end
+when a majority of other voters holds the records.
 
 Source: KIP-595 §Leader; Raft paper §5.4.2; Kafka ``LeaderState.maybeUpdateHighWatermark``.
 """
@@ -18,7 +18,7 @@ from pykraft.types import Instant, KRaftVersion, KRaftVoters, Offset
 
 
 def append_planned(replica: Replica, leader: Leader, batches: tuple[PlannedBatch, ...]) -> None:
-    """Append at the log end and serve it to whoever waits for records.
+    """Append batches at the log end and answer the Fetches that wait for records.
 
     Effects: AppendBatches, then ReplyFetch for parked fetches.
     """
@@ -35,26 +35,25 @@ def append_planned(replica: Replica, leader: Leader, batches: tuple[PlannedBatch
 
 
 def drain_if_due(replica: Replica, leader: Leader, now: Instant) -> None:
-    """Append the oldest batch that has lingered long enough, unless storage is too far behind already.
-
-    One batch a step: the host encodes it before it looks at anything else, and a backlog of small records takes
-    seconds to encode. The next batch is due at once, so the next step follows as soon as the host has read its sockets.
-    """
+    """Append the oldest batch that has lingered long enough, unless storage is too far behind."""
     due_ms = leader.accumulation.due_ms()
     if due_ms is None or due_ms > now.mono_ms or not may_drain(replica):
         return
+    # Only one batch per step: the host encodes it before it does anything else, and a backlog of small records takes
+    # seconds to encode. The next batch is due at once, so the next step follows as soon as the host has read its
+    # sockets.
     batch = leader.accumulation.drain_one()
     assert batch is not None, "what is due can be drained"
     append_planned(replica, leader, (batch,))
 
 
 def may_drain(replica: Replica) -> bool:
-    """True while fewer appends wait for storage than may."""
+    """True while storage has fewer unflushed appends than the limit."""
     return replica.log.unflushed_count < replica.config.accumulated_batches_max
 
 
 def flushed(replica: Replica, leader: Leader) -> None:
-    """The leader's log became durable a bit further."""
+    """More of the leader's log is durable now."""
     advance_high_watermark(replica, leader)
     if replica.config.leader_send_flushed_only:
         answer_parked(replica, leader)
@@ -63,8 +62,6 @@ def flushed(replica: Replica, leader: Leader) -> None:
 def advance_high_watermark(replica: Replica, leader: Leader) -> None:
     """Raise the high watermark to what a majority holds, if that includes a record of this epoch.
 
-    It never goes back, whatever the replicas report later.
-
     Effects: NotifyHighWatermark and ReplyFetch for all parked fetches (KIP-1166).
     """
     ends = [
@@ -72,8 +69,10 @@ def advance_high_watermark(replica: Replica, leader: Leader) -> None:
         for node_id, voter in leader.progress.voters.items()
     ]
     offset = majority_end_offset(ends)
+    # Records of older epochs commit only together with one of this epoch (Raft paper §5.4.2).
     if offset is None or offset <= leader.epoch_start_offset:
         return
+    # The high watermark never goes back, whatever the replicas report later.
     if leader.high_watermark is not None and offset <= leader.high_watermark:
         return
     assert offset <= replica.log.end_offset, "a replica acknowledged what this leader never had"

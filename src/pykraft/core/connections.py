@@ -1,10 +1,9 @@
-"""Which peer may be asked next: at most one request in flight to each, a pause after a failure.
+"""Which peer is ready for a request: at most one is in flight to each, and a back-off follows a failure.
 
-A request has one request timeout for its answer, and more while enough of that answer arrives (`AnswerPace`).
+A request times out after one request timeout, or later while enough of its response keeps arriving (`AnswerPace`).
 
-Owns the raft-level correlation ids: an answer counts only if it answers the newest request to its peer, and
-every transition of the state machine forgets them all, so that what was asked in another state or epoch
-is never applied. Knows no endpoints beyond passing them on and no sockets at all.
+This module owns the correlation ids of the raft level. A response counts only if it answers the newest request to its
+peer. Every state transition forgets all requests, so that a response to another state or epoch is never applied.
 
 Source: KIP-595 §Request timeout; Kafka ``RequestManager``; KAFKA-19354 (bootstrap when the leader fails).
 """
@@ -31,7 +30,7 @@ class Connections:
     """Requests in flight and back-offs, by peer id."""
 
     def __init__(self, *, request_timeout_ms: int, retry_backoff_ms: int, floor_bytes: int = 1) -> None:
-        """``floor_bytes`` of an answer have to arrive in each request timeout for its request to be waited for."""
+        """At least ``floor_bytes`` of a response must arrive per request timeout, or the request times out."""
         self._request_timeout_ms = request_timeout_ms
         self._floor_bytes = floor_bytes
         self._retry_backoff_ms = retry_backoff_ms
@@ -40,7 +39,7 @@ class Connections:
         self._next_correlation_id = 0
 
     def reset(self) -> None:
-        """Forget all requests and back-offs: later answers are ignored."""
+        """Forget all requests and back-offs; later responses are ignored."""
         self._in_flight.clear()
         self._backing_off.clear()
 
@@ -49,20 +48,20 @@ class Connections:
         return peer_id not in self._in_flight and peer_id not in self._backing_off
 
     def is_backing_off(self, peer_id: int) -> bool:
-        """True while the pause after a failure lasts."""
+        """True during the back-off after a failure."""
         return peer_id in self._backing_off
 
     def is_asked(self, peer_id: int) -> bool:
-        """True when this peer owes an answer."""
+        """True when a request to this peer is in flight."""
         return peer_id in self._in_flight
 
     @property
     def has_in_flight(self) -> bool:
-        """True when any peer owes an answer to what was not asked aside."""
+        """True when a request is in flight that was not sent aside."""
         return any(not request.is_aside for request in self._in_flight.values())
 
     def sent(self, peer_id: int, now_ms: int, *, is_aside: bool = False) -> int:
-        """Note a request to a ready peer; returns its correlation id."""
+        """Note a request to a peer that is ready; returns its correlation id."""
         assert self.is_ready(peer_id)
         correlation_id = self._next_correlation_id
         self._next_correlation_id += 1
@@ -71,7 +70,7 @@ class Connections:
         return correlation_id
 
     def progressed(self, peer_id: int, correlation_id: int, received_bytes: int, size_bytes: int, now_ms: int) -> bool:
-        """Note how far an answer is; True when it moves fast enough to be waited for another request timeout."""
+        """Note how much of a response has arrived; True when that is enough to wait another request timeout."""
         request = self._in_flight.get(peer_id)
         if request is None or request.correlation_id != correlation_id:
             return False
@@ -81,7 +80,7 @@ class Connections:
         return True
 
     def received(self, peer_id: int, correlation_id: int) -> bool:
-        """Note an answer; False when it answers nothing that is still asked."""
+        """Note a response; False when it answers no request in flight."""
         request = self._in_flight.get(peer_id)
         if request is None or request.correlation_id != correlation_id:
             return False
@@ -89,14 +88,13 @@ class Connections:
         return True
 
     def back_off(self, peer_id: int, now_ms: int) -> None:
-        """The last request brought nothing: leave the peer alone for the retry back-off.
-
-        At least 1 ms: else a silent leader would be asked again at once, and no bootstrap server ever.
-        """
+        """The last request failed: send the peer nothing during the retry back-off."""
+        # At least 1 ms. Otherwise a silent leader would be asked again at once, and no bootstrap server would ever be
+        # asked.
         self._backing_off[peer_id] = now_ms + max(1, self._retry_backoff_ms)
 
     def expire(self, now_ms: int) -> None:
-        """End pauses that are over; requests out of time count as failed."""
+        """End back-offs that are over; requests that timed out count as failed."""
         for peer_id, deadline_ms in list(self._backing_off.items()):
             if deadline_ms <= now_ms:
                 del self._backing_off[peer_id]
@@ -111,7 +109,7 @@ class Connections:
         return min(deadlines, default=None)
 
     def choose(self, peers: Sequence[Peer], rng: Random) -> Peer | None:
-        """A ready peer from a random start in cyclic order, if nothing is in flight that was not asked aside."""
+        """A ready peer, from a random start in cyclic order; None while a request not sent aside is in flight."""
         if self.has_in_flight or not peers:
             return None
         start = rng.randrange(len(peers))

@@ -1,11 +1,11 @@
-"""What a replica wants done: the only way out of the core.
+"""Effects: the only output of the core.
 
-The host carries effects out in the order of the list. Storage effects carry a number (`Io`); they are done
-in the order of these numbers and the host reports `events.Persisted` when they are durable. A message
-carries ``after``: it may leave only once that job is durable (etcd ``doc.go``; openraft ``io_ordering``).
+The host carries effects out in the order of the list. Storage effects have a number (`Io`); the host performs them in
+the order of these numbers and reports `events.Persisted` when they are durable. A message has ``after``: it may leave
+only once that job is durable (etcd ``doc.go``; openraft ``io_ordering``).
 
-``NotifyLeaderChange``, ``NotifyHighWatermark`` and ``NotifyRole`` are facts for listeners, metrics and
-traces; nothing in the protocol waits for them.
+``NotifyLeaderChange``, ``NotifyHighWatermark`` and ``NotifyRole`` inform listeners, metrics and traces; nothing in the
+protocol waits for them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pykraft.types import ControlRecord, Election, Endpoint, Epoch, Io, NodeId, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """Whom to send to: a voter's id, or below -1 for a bootstrap server, and where it listens."""
+    """A destination: a voter's id, or an id below -1 for a bootstrap server, and its endpoint."""
 
     id: int
     endpoint: Endpoint
@@ -70,7 +70,7 @@ class AppendFetched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncateTo:
-    """Cut the log so that ``end_offset`` is its end; durable before any later append."""
+    """Truncate the log to ``end_offset``; durable before any later append."""
 
     io: Io
     end_offset: Offset
@@ -78,9 +78,9 @@ class TruncateTo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnterQuarantine:
-    """Note durably that this replica lost part of its log; read nothing from ``end_offset`` on any more.
+    """Note durably that this replica lost part of its log, and stop reading from ``end_offset`` on.
 
-    The files stay as they are: a `TruncateTo` follows once a leader has what is missing.
+    The files stay as they are: a `TruncateTo` follows once a leader has the missing records.
     """
 
     io: Io
@@ -90,14 +90,14 @@ class EnterQuarantine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveQuarantine:
-    """This replica holds all it ever acknowledged again: forget, durably, that it was damaged."""
+    """This replica again holds all that it ever acknowledged: remove the durable note of the damage."""
 
     io: Io
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteProof:
-    """Note durably that this directory is this replica's, which votes in epochs after ``votes_above`` only."""
+    """Note durably that this directory belongs to this replica, which votes only in epochs after ``votes_above``."""
 
     io: Io
     votes_above: Epoch
@@ -105,7 +105,7 @@ class NoteProof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallSnapshot:
-    """Put this frozen snapshot into the place of the whole log, which goes on empty where the snapshot ends."""
+    """Replace the whole log by this frozen snapshot; the log continues, empty, at the snapshot's end."""
 
     io: Io
     snapshot_id: OffsetAndEpoch
@@ -113,7 +113,7 @@ class InstallSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveLogStart:
-    """Let log and snapshots begin at this snapshot: what is older is removed."""
+    """Let log and snapshots start at this snapshot, and remove what is older."""
 
     io: Io
     snapshot_id: OffsetAndEpoch
@@ -121,7 +121,7 @@ class MoveLogStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginDownload:
-    """Fetch this snapshot from the leader of this epoch, or go on where that ended.
+    """Download this snapshot from the leader of this epoch, or continue an earlier download.
 
     `events.DownloadAdvanced` follows, or `events.SnapshotFrozen` when nothing is missing.
     """
@@ -132,9 +132,10 @@ class BeginDownload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendDownload:
-    """Add the bytes of the FetchSnapshot response that this step was given; freeze the snapshot if they are the last.
+    """Append the bytes of this step's FetchSnapshot response; freeze the snapshot if they are the last.
 
-    `events.DownloadAdvanced` follows, or after the last ones `events.SnapshotFrozen`; else `events.DownloadFailed`.
+    `events.DownloadAdvanced` follows, or after the last bytes `events.SnapshotFrozen`; on failure
+    `events.DownloadFailed`.
     """
 
     snapshot_id: OffsetAndEpoch
@@ -144,14 +145,14 @@ class AppendDownload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbandonDownload:
-    """Remove what was fetched of this snapshot: it cannot be a part of what the leader has."""
+    """Remove the stored part of this snapshot: the leader's snapshot cannot continue it."""
 
     snapshot_id: OffsetAndEpoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
-    """Send a request. A later Send to the same peer makes an unanswered one void."""
+    """Send a request. A later Send to the same peer voids an unanswered one."""
 
     after: Io
     peer: Peer
@@ -172,9 +173,9 @@ class Reply:
 class ReplyFetch:
     """Answer a Fetch with records from ``fetch_offset`` up to ``end_offset``, at most ``size_bytes_max``.
 
-    The offsets are equal when there is nothing to send; otherwise at least one whole batch is sent. If the
-    log was truncated between this effect and the read, the host answers NOT_LEADER_OR_FOLLOWER instead.
-    ``is_watched``: the host tells how far the answer has left (`events.AnswerLeaving`).
+    The offsets are equal when there is nothing to send; otherwise at least one whole batch is sent. If the log was
+    truncated between this effect and the read, the host answers NOT_LEADER_OR_FOLLOWER instead. ``is_watched``: the
+    host reports the answer's progress (`events.AnswerLeaving`).
     """
 
     after: Io
@@ -190,8 +191,8 @@ class ReplyFetch:
 class ReplySnapshot:
     """Answer a FetchSnapshot with bytes of the snapshot that ``message`` names, at most ``size_bytes_max``.
 
-    The host tells its size; beyond that it answers POSITION_OUT_OF_RANGE, and SNAPSHOT_NOT_FOUND for one that went.
-    ``is_watched`` as in `ReplyFetch`.
+    The host fills in the snapshot's size. It answers POSITION_OUT_OF_RANGE beyond the end, and SNAPSHOT_NOT_FOUND if
+    the snapshot was removed meanwhile. ``is_watched`` as in `ReplyFetch`.
     """
 
     after: Io
@@ -203,7 +204,7 @@ class ReplySnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseRequester:
-    """The requester did what no correct replica does: one log line, then close its connection."""
+    """The requester sent what no correct replica sends: log one line, then close its connection."""
 
     request_id: int
     reason: str
@@ -211,7 +212,7 @@ class CloseRequester:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosePeer:
-    """The answering peer did what no correct replica does: one log line, then close the connection to it."""
+    """The peer's response is one that no correct replica sends: log one line, then close the connection to it."""
 
     peer_id: int
     reason: str
@@ -228,7 +229,7 @@ class AcceptProposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectProposal:
-    """The records of this proposal will never be in the log."""
+    """The records of this proposal never reach the log."""
 
     handle: int
     error: Exception
@@ -236,7 +237,7 @@ class RejectProposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerWish:
-    """What came of an upgrade (in the log, or could be, or was already) or of a transfer; else the reason why not."""
+    """The outcome of an upgrade (appended, possible, or already done) or of a transfer; otherwise the error."""
 
     handle: int
     error: Exception | None = None
@@ -253,8 +254,8 @@ class NotifyHighWatermark:
 class NotifyLeaderChange:
     """The epoch rose, or its leader became known.
 
-    ``epoch_start_offset`` is set when this node leads: a listener hears of it once it has seen everything
-    below that offset and the leader's own first record.
+    ``epoch_start_offset`` is set when this node leads. A listener learns of that only after it has received everything
+    below that offset and the leader's first record.
     """
 
     epoch: Epoch
@@ -264,7 +265,7 @@ class NotifyLeaderChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyRole:
-    """The replica is now in this state, named as in Kafka's current-state metric."""
+    """The replica entered this state, named as in Kafka's current-state metric."""
 
     role: str
     epoch: Epoch
@@ -272,14 +273,14 @@ class NotifyRole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompleteShutdown:
-    """The graceful shutdown is over; not ``graceful`` when its time ran out first."""
+    """The shutdown is complete; not ``graceful`` when its timeout expired first."""
 
     graceful: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Something an operator should read in the log; nothing else depends on it. An alarm calls for action."""
+    """A log line for operators; nothing else depends on it. An alarm calls for action."""
 
     text: str
     is_alarm: bool = False

@@ -1,15 +1,15 @@
-"""How far, and how often, requests of others may raise the epoch of this replica.
+"""How far, and how often, requests of other nodes may raise this replica's epoch.
 
-An epoch is a number of 31 bits that never falls. Whoever reaches the port can name one, and one request with the last
-epoch would end elections for good. So requests raise it only within a budget over time: `EPOCHS_PER_DAY`, with as much
-in hand at the start. Honest elections need a few epochs in an hour; at this pace the epochs last for five years of
-attack.
+The epoch is an int31 that never decreases, and anyone who reaches the port can name one. A single request with the
+highest epoch would end all elections for good. So requests raise the epoch only within a budget: `EPOCHS_PER_DAY`, with
+one day's worth at the start. Normal elections need a few epochs per hour; under attack, this budget makes the epochs
+last for five years.
 
-Raising it by one is enough to end a leadership. So a sender that raised it a few times, and under which nothing was
-committed since, waits longer and longer until it is heard again: a stranger always, a voter only while the leader is
-known to be alive. All strangers count as one sender, since an id costs nothing.
+Raising the epoch by one already ends a leadership. So a sender that raised it a few times without any commit since
+waits longer and longer until its requests count again: a stranger always, a voter only while the leader is known to be
+alive. All strangers count as one sender, since an id costs nothing.
 
-Pure data; times are mono ms. Bounded: one entry for each voter, and one for all others. It is forgotten at a restart.
+Data only; times are mono ms. One entry for each voter and one for all others. A restart forgets it.
 
 Source: ours; Raft dissertation §6.2 (disruptive servers); Kafka adopts every epoch.
 """
@@ -24,22 +24,22 @@ from pykraft.types import NodeId
 EPOCHS_PER_DAY = 2**20
 DAY_MS = 86_400_000
 FREE_RAISES = 3
-"""How often a sender may raise the epoch before it has to wait."""
+"""How often a sender may raise the epoch before its first pause."""
 DOUBLINGS_MAX = 6
-"""A pause is at most so many times doubled."""
+"""How often a pause may double."""
 STRANGERS = NodeId(-1)
-"""The one entry of all senders that are no voters."""
+"""The sender id that stands for all senders outside the voter set."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Raises:
     count: int
     heard_again_ms: int
-    """When the next one may raise the epoch (mono)."""
+    """When the sender may raise the epoch again (mono)."""
 
 
 class EpochBudget:
-    """Of one replica, since its start."""
+    """The budget of one replica since its start."""
 
     def __init__(self) -> None:
         self._left = EPOCHS_PER_DAY * DAY_MS
@@ -47,7 +47,7 @@ class EpochBudget:
         self._raises: dict[NodeId, _Raises] = {}
 
     def spend(self, epochs: int, now_ms: int) -> bool:
-        """Take so many epochs from the budget, if there are as many left."""
+        """Take this many epochs from the budget; False when fewer are left."""
         before_ms = now_ms if self._refilled_ms is None else self._refilled_ms
         self._left = min(EPOCHS_PER_DAY * DAY_MS, self._left + (now_ms - before_ms) * EPOCHS_PER_DAY)
         self._refilled_ms = now_ms
@@ -57,14 +57,14 @@ class EpochBudget:
         return True
 
     def must_wait(self, sender: NodeId, now_ms: int) -> bool:
-        """True while this sender, a voter's id or `STRANGERS`, is not heard."""
+        """True while this sender, a voter's id or `STRANGERS`, may not raise the epoch."""
         raises = self._raises.get(sender)
         return raises is not None and now_ms < raises.heard_again_ms
 
     def raised(self, sender: NodeId, now_ms: int, pause_ms: int) -> int:
-        """Note that it has raised the epoch; returns for how long it is not heard (ms).
+        """Note that the sender raised the epoch; returns how long it must now wait (ms).
 
-        ``pause_ms`` is the first pause. Who was quiet for as long as the longest one begins anew.
+        ``pause_ms`` is the first pause. A sender that was quiet for as long as the longest pause starts over.
         """
         longest_ms = pause_ms << DOUBLINGS_MAX
         before = self._raises.get(sender)
@@ -76,9 +76,9 @@ class EpochBudget:
         return wait_ms
 
     def won(self, sender: NodeId) -> None:
-        """Something was committed under this leader: it raised the epoch for a reason."""
+        """A record committed under this leader, so it raised the epoch for a reason: forget its raises."""
         self._raises.pop(sender, None)
 
     def keep(self, voters: Collection[NodeId]) -> None:
-        """Forget who is no voter any more."""
+        """Forget senders that are no longer voters."""
         self._raises = {sender: raises for sender, raises in self._raises.items() if sender in (STRANGERS, *voters)}

@@ -20,13 +20,14 @@ class EpochCache:
     def __init__(self, entries: Iterable[EpochStart] = ()) -> None:
         self._entries: list[EpochStart] = []
         self._shown: tuple[EpochStart, ...] | None = None
-        """What `entries` returned last; None once it has changed."""
+        """The last result of `entries`; None once it has changed."""
         for entry in entries:
             self.assign(entry.epoch, entry.start_offset)
 
     @property
     def entries(self) -> tuple[EpochStart, ...]:
-        """All entries, ascending; copied when they have changed only, since there may be a hundred thousand."""
+        """All entries, ascending."""
+        # Copy only after a change: there may be a hundred thousand entries.
         if self._shown is None:
             self._shown = tuple(self._entries)
         return self._shown
@@ -37,7 +38,7 @@ class EpochCache:
         return self._entries[-1] if self._entries else None
 
     def assign(self, epoch: Epoch, start_offset: Offset) -> None:
-        """Let ``epoch`` begin at ``start_offset``; entries that contradict this are dropped.
+        """Let ``epoch`` start at ``start_offset`` and drop entries that contradict this.
 
         Assigning the latest epoch again changes nothing.
         """
@@ -53,13 +54,13 @@ class EpochCache:
         return epoch_at(self._entries, offset)
 
     def truncate_to(self, end_offset: Offset) -> None:
-        """Forget epochs that begin at or above the new log end."""
+        """Drop epochs that start at or above the new log end."""
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
             self._shown = None
 
     def forget_before(self, start_offset: Offset) -> None:
-        """Let the log begin here: the epoch of its first record begins with it.
+        """Let the log start here: the epoch of its first record starts here, too.
 
         Source: Kafka ``LeaderEpochFileCache.truncateFromStartAsyncFlush``.
         """
@@ -69,10 +70,10 @@ class EpochCache:
             self._entries[:kept] = [EpochStart(epoch=self._entries[kept - 1].epoch, start_offset=start_offset)]
 
     def end_of(self, epoch: Epoch, log_end_offset: Offset) -> OffsetAndEpoch | None:
-        """The largest known epoch <= ``epoch`` and where it ends; None when no higher epoch is known.
+        """The largest known epoch <= ``epoch`` and its end; None when no higher epoch is known.
 
-        For the latest epoch that is the log end. When every known epoch is higher, the answer is the asked
-        epoch itself, ending where the first known one begins.
+        The latest epoch ends at the log end. When every known epoch is higher, the result is ``epoch`` itself, ending
+        where the first known one starts.
         """
         if self._entries and self._entries[-1].epoch == epoch:
             return OffsetAndEpoch(log_end_offset, epoch)
@@ -84,6 +85,6 @@ class EpochCache:
 
 
 def epoch_at(entries: Sequence[EpochStart], offset: Offset) -> Epoch | None:
-    """Epoch of the record at this offset, by the ascending entries of a log; None before the first one."""
+    """Epoch of the record at this offset, from ascending entries; None before the first one."""
     at = bisect_right(entries, offset, key=lambda entry: entry.start_offset)
     return entries[at - 1].epoch if at else None

@@ -1,7 +1,7 @@
-"""What happened to a replica: the only way into the core.
+"""Events: the only input of the core.
 
-The host builds these from frames, finished storage jobs, the clock and its callers, and passes each to
-`Raft.step`. Nothing else reaches the core.
+The host builds them from frames, finished storage jobs, the clock and calls of the application, and passes each to
+`Raft.step`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pykraft.types import Damage, Epoch, Io, MembershipRecord, NodeId, OffsetAnd
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestReceived:
-    """A peer asked. ``request_id`` is the host's; ``listener`` is the name of the one it arrived on."""
+    """A request arrived. ``request_id`` is the host's; ``listener`` names the listener it arrived on."""
 
     request_id: int
     listener: str
@@ -24,7 +24,7 @@ class RequestReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestAbandoned:
-    """The connection of this request is gone: nobody waits for its answer."""
+    """The connection of this request is gone: do not answer it."""
 
     request_id: int
 
@@ -40,7 +40,7 @@ class ResponseReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendFailed:
-    """No answer will come: the connection failed or closed, or the peer lacks the version (``error``)."""
+    """No response will come: the connection failed or closed, or the peer lacks the version (``error``)."""
 
     peer_id: int
     correlation_id: int
@@ -49,7 +49,7 @@ class SendFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerArriving:
-    """So much of the answer to this request has come, of ``size_bytes`` with its header."""
+    """This much of the response to a request has arrived; ``size_bytes`` includes its header."""
 
     peer_id: int
     correlation_id: int
@@ -59,7 +59,7 @@ class AnswerArriving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerLeaving:
-    """So much of the answer to this request has left this machine, as far as its kernel knows."""
+    """This much of our answer to a request has left this machine, as far as its kernel knows."""
 
     request_id: int
     sent_bytes: int
@@ -68,9 +68,9 @@ class AnswerLeaving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswersProgressed:
-    """How far unfinished answers are; comes before the step at which a deadline of the core is over.
+    """Progress of unfinished answers; comes before the step in which a deadline of the core expires.
 
-    ``leaving`` are those that the core wanted watched (`effects.ReplyFetch`).
+    ``leaving`` are those that the core asked to watch (`effects.ReplyFetch`).
     """
 
     arriving: tuple[AnswerArriving, ...] = ()
@@ -88,8 +88,8 @@ class Persisted:
 class Proposed:
     """The application wants ``count`` records appended as one atomic batch.
 
-    ``size_bytes`` is what they take in a batch, without the batch header. ``epoch`` is the epoch that the
-    application believes this node to lead. ``is_prepared``: it is not to be drained before `AppendsScheduled`.
+    ``size_bytes`` is their size in a batch, without the batch header. ``epoch`` is the epoch that the application
+    believes this node to lead. ``is_prepared``: do not drain them before `AppendsScheduled`.
     """
 
     handle: int
@@ -101,24 +101,24 @@ class Proposed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendsScheduled:
-    """The application lets go of everything that it has prepared."""
+    """The application releases everything that it has prepared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimerDue:
-    """Time has passed; perhaps a deadline with it. A superfluous one does no harm."""
+    """Time has passed, perhaps a deadline with it. An extra one does no harm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorruptionFound:
-    """A batch of this replica's own log is not what was once synced; all before it, in its segment, is sound."""
+    """A batch of this replica's log is not what was once synced; everything before it in its segment is intact."""
 
     damage: Damage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DownloadAdvanced:
-    """All bytes of this download up to ``position`` are where they belong: those from there on are wanted."""
+    """All bytes of this download up to ``position`` are stored; ask for those from there on."""
 
     snapshot_id: OffsetAndEpoch
     position: int
@@ -126,7 +126,7 @@ class DownloadAdvanced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DownloadFailed:
-    """What came of this snapshot cannot be one; nothing is left of it."""
+    """The bytes that arrived are not a valid snapshot; they were removed."""
 
     snapshot_id: OffsetAndEpoch
     reason: str
@@ -134,7 +134,7 @@ class DownloadFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotFrozen:
-    """A snapshot is whole and durable, fetched or taken here; ``membership`` is what it says of voters."""
+    """A snapshot is complete and durable, downloaded or created here; ``membership`` are its voter records."""
 
     snapshot_id: OffsetAndEpoch
     membership: tuple[MembershipRecord, ...] = ()
@@ -142,21 +142,21 @@ class SnapshotFrozen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotsExpired:
-    """Snapshots before this one, and the log that they stand for, are no longer needed."""
+    """Snapshots before this one, and the log that they cover, are no longer needed."""
 
     oldest_kept: OffsetAndEpoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResignRequested:
-    """The application gives up leadership of ``epoch``."""
+    """The application resigns from the leadership of ``epoch``."""
 
     epoch: Epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpgradeRequested:
-    """An operator wants ``kraft.version`` at this level; ``validate_only`` asks no more than whether it could be."""
+    """An operator wants ``kraft.version`` at this level; ``validate_only`` only asks whether that is possible."""
 
     handle: int
     epoch: Epoch
@@ -166,7 +166,7 @@ class UpgradeRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferRequested:
-    """The application wants this voter to lead in its place; it waits ``timeout_ms`` for the voter to have its log."""
+    """The application wants this voter to lead; the leader waits ``timeout_ms`` for the voter to have its log."""
 
     handle: int
     epoch: Epoch

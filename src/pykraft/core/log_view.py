@@ -1,14 +1,16 @@
-"""What the core knows of its log: ends, epochs and how far it is flushed. No bytes, no files.
+"""What the core knows of its log: start, end, epochs and the flushed end. No bytes, no files.
 
-Invariant: ``start_offset <= flushed_end_offset <= end_offset``. The flushed end is derived from the numbers
-of storage jobs, never from offsets: an offset can be truncated and written again, and a late completion of
-the first write must not count for the second (etcd's append ABA story):
+Invariant: ``start_offset <= flushed_end_offset <= end_offset``. The flushed end follows the numbers of storage jobs,
+never offsets. An offset can be truncated and written again, and a late completion of the first write must not count for
+the second (etcd's append ABA story):
 
-1. records 5–9 are appended by job 1; 2. job 2 truncates to 5; 3. job 3 appends other records 5–9;
-4. job 1 completes. Offsets alone would say that 5–9 are durable; they are not until job 3 completes.
+1. Job 1 appends records 5–9.
+2. Job 2 truncates to 5.
+3. Job 3 appends other records 5–9.
+4. Job 1 completes. By offsets alone, 5–9 would now count as durable; they are durable only when job 3 completes.
 
-Where a log does not begin at 0, a snapshot stands for what is missing. Snapshots hold committed records only; the
-bootstrap checkpoint 0-0 is none of them.
+If the log does not start at 0, a snapshot covers what is missing. Snapshots contain committed records only; the
+bootstrap checkpoint 0-0 does not count as a snapshot here.
 
 Source: KIP-595 §Log reconciliation, KIP-630; Kafka ``RaftLog``; etcd ``raft/log_unstable.go``.
 """
@@ -31,7 +33,7 @@ class _Unflushed:
 
 
 class LogView:
-    """Offsets and epochs of one log, those still being written included."""
+    """Offsets and epochs of one log, including records that are still being written."""
 
     def __init__(
         self,
@@ -47,11 +49,11 @@ class LogView:
         self.end_offset = end_offset
         self.flushed_end_offset = end_offset
         self.committed_end_offset = start_offset
-        """What this process ever knew to be committed, in whatever state it is now (exclusive)."""
+        """Exclusive end of what this process ever knew to be committed, whatever its state is now."""
         self.snapshots = tuple(sorted(snapshots, key=_age))
-        """Ids of the snapshots that are whole and durable, oldest first: by epoch, then by offset."""
+        """Ids of the complete and durable snapshots, oldest first: by epoch, then by offset."""
         self.quarantine = quarantine
-        """What was lost of this log and is not back yet; None for a sound one."""
+        """Set while part of this log is lost and not fetched again yet."""
         is_complete = start_offset == 0 or any(each.offset >= start_offset for each in self.snapshots)
         assert is_complete, "a snapshot stands for what lies before the log"
         self._epochs = EpochCache(epochs)
@@ -61,7 +63,7 @@ class LogView:
 
     @property
     def last_epoch(self) -> Epoch:
-        """Epoch of the last record, which may be in a snapshot; 0 for an empty log."""
+        """Epoch of the last record, which may only be in a snapshot; 0 for an empty log."""
         latest = self._epochs.latest
         if latest is not None:
             return latest.epoch
@@ -74,7 +76,7 @@ class LogView:
 
     @property
     def unflushed_count(self) -> int:
-        """Number of appends and truncations not yet durable."""
+        """Number of appends and truncations that are not durable yet."""
         return len(self._unflushed)
 
     @property
@@ -84,13 +86,14 @@ class LogView:
 
     @property
     def known_committed_end_offset(self) -> Offset:
-        """As ``committed_end_offset``; after a start, too, when nobody has told yet: snapshots hold nothing else."""
+        """As ``committed_end_offset``, or the end of the newest snapshot if that is higher."""
+        # After a start nobody has told the high watermark yet, but snapshots contain committed records only.
         newest = self.latest_snapshot
         return self.committed_end_offset if newest is None else max(self.committed_end_offset, newest.offset)
 
     @property
     def latest_snapshot(self) -> OffsetAndEpoch | None:
-        """The newest snapshot; None without any."""
+        """The newest snapshot, or None."""
         return self.snapshots[-1] if self.snapshots else None
 
     def begin_epoch(self, epoch: Epoch) -> None:
@@ -98,19 +101,19 @@ class LogView:
         self._epochs.assign(epoch, self.end_offset)
 
     def append(self, *, base_offset: Offset, end_offset: Offset, epoch: Epoch) -> None:
-        """One batch was planned at the log end; `submit` follows once for all of a job."""
+        """One batch was planned at the log end; `submit` follows once for all batches of a job."""
         assert base_offset == self.end_offset < end_offset
         assert epoch >= self.last_epoch, "epochs never go backwards in a log"
         self._epochs.assign(epoch, base_offset)
         self.end_offset = end_offset
 
     def truncate_to(self, end_offset: Offset) -> None:
-        """Records from ``end_offset`` on were cut; `submit` follows."""
+        """Records from ``end_offset`` on were truncated; `submit` follows."""
         assert self.committed_end_offset <= end_offset, "what is committed is never cut"
         self.lose_from(end_offset)
 
     def lose_from(self, end_offset: Offset) -> None:
-        """Records from ``end_offset`` on are gone, those too that others may count as committed with this copy."""
+        """Records from ``end_offset`` on are lost, even ones that others count as committed with this copy."""
         assert self.start_offset <= end_offset <= self.end_offset
         self.committed_end_offset = min(self.committed_end_offset, end_offset)
         self.end_offset = end_offset
@@ -120,39 +123,40 @@ class LogView:
         self._epochs.truncate_to(end_offset)
 
     def commit_to(self, end_offset: Offset) -> None:
-        """Everything below is committed; an older word changes nothing."""
+        """Everything below is committed; a lower offset than before changes nothing."""
         assert end_offset <= self.end_offset
         self.committed_end_offset = max(self.committed_end_offset, end_offset)
 
     def submit(self, io: Io) -> None:
-        """Storage job ``io`` will make the log durable up to its present end."""
+        """Storage job ``io`` will make the log durable up to its current end."""
         assert not self._unflushed or self._unflushed[-1].io < io
         self._unflushed.append(_Unflushed(io, self.end_offset))
 
     def persist(self, io: Io) -> None:
         """All jobs up to ``io`` are durable."""
         while self._unflushed and self._unflushed[0].io <= io:
+            # Step 4 of the story: job 1 has had its end lowered to 5 by the truncation.
             self.flushed_end_offset = self._unflushed.popleft().end_offset
 
     def is_older_than(self, snapshot_id: OffsetAndEpoch) -> bool:
-        """True when this snapshot holds more than the log: it may take its place.
+        """True when this snapshot holds more than the log and may replace it.
 
         Source: Kafka ``RaftLog.truncateToLatestSnapshot``.
         """
         return not self.end.is_at_least(snapshot_id)
 
     def holds(self, snapshot_id: OffsetAndEpoch) -> bool:
-        """True when what this snapshot stands for is a prefix of this log."""
+        """True when the records that this snapshot covers are a prefix of this log."""
         is_within = self.start_offset <= snapshot_id.offset <= self.end_offset
         return is_within and self.diverging_from(snapshot_id.offset, snapshot_id.epoch) is None
 
     def add_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """A snapshot of what the log holds was frozen."""
+        """A snapshot of records that the log holds was frozen."""
         assert self.holds(snapshot_id)
         self.snapshots = tuple(sorted({*self.snapshots, snapshot_id}, key=_age))
 
     def begin_at(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Forget what lies before this snapshot, and the snapshots that do (KIP-630 §When to Delete Snapshots)."""
+        """Drop the log before this snapshot, and older snapshots (KIP-630 §When to Delete Snapshots)."""
         assert snapshot_id in self.snapshots
         assert self.start_offset < snapshot_id.offset <= self.committed_end_offset
         self.start_offset = snapshot_id.offset
@@ -160,33 +164,28 @@ class LogView:
         self._epochs.forget_before(self.start_offset)
 
     def replace_by(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Begin anew behind a frozen snapshot that holds more than the log; `submit` follows.
-
-        What lies below is durable in the snapshot from the first moment on.
-        """
+        """Replace the log by a frozen snapshot that holds more; `submit` follows."""
         assert self.is_older_than(snapshot_id)
         assert self.committed_end_offset <= snapshot_id.offset, "what is committed is never lost"
         self.snapshots = (snapshot_id,)
+        # The snapshot is durable already, so the log is flushed up to its end from the first moment.
         self.start_offset = self.end_offset = self.flushed_end_offset = self.committed_end_offset = snapshot_id.offset
         for write in self._unflushed:
             write.end_offset = snapshot_id.offset
         self._epochs = EpochCache()
 
     def end_of_epoch(self, epoch: Epoch) -> OffsetAndEpoch:
-        """The largest known epoch <= ``epoch`` and its end; the log end when none higher is known.
-
-        Of what lies before the log, the oldest snapshot knows the epoch of the last record.
+        """The largest known epoch <= ``epoch`` and its end; the log end when no higher epoch is known.
 
         Source: Kafka ``KafkaRaftLog.endOffsetForEpoch``.
         """
         end = self._epochs.end_of(epoch, self.end_offset) or self.end
+        # Before the log start, only the oldest snapshot knows the epoch of the last record.
         is_unknown = bool(self.snapshots) and end == OffsetAndEpoch(self.snapshots[0].offset, epoch)
         return self.snapshots[0] if is_unknown else end
 
     def snapshot_instead_of(self, offset: Offset, last_epoch: Epoch) -> OffsetAndEpoch | None:
-        """The snapshot that a replica needs whose log ends at (offset, last_epoch); None when the log can help it.
-
-        A replica with nothing gets the newest snapshot rather than the log, however much of that is there.
+        """The snapshot for a replica whose log ends at (offset, last_epoch); None when this log can serve it.
 
         Source: KIP-630 §Fetch; Kafka ``RaftLog.validateOffsetAndEpoch``, ``KafkaRaftClient.tryCompleteFetchRequest``.
         """
@@ -195,10 +194,11 @@ class LogView:
         oldest_epoch = self.snapshots[0].epoch
         is_before = offset < self.start_offset or last_epoch < oldest_epoch
         is_other = offset == self.start_offset and last_epoch != oldest_epoch
+        # An empty replica gets the newest snapshot rather than the log, even if the whole log is still there.
         return self.snapshots[-1] if offset == 0 or is_before or is_other else None
 
     def diverging_from(self, offset: Offset, last_epoch: Epoch) -> OffsetAndEpoch | None:
-        """None when a log that ends at (offset, last_epoch) is a prefix of this one; else where to look.
+        """None when a log that ends at (offset, last_epoch) is a prefix; else the diverging epoch and its end.
 
         Source: Kafka ``RaftLog.validateOffsetAndEpoch``.
         """
@@ -208,7 +208,7 @@ class LogView:
         return None if end.epoch == last_epoch and end.offset >= offset else end
 
     def truncation_point(self, diverging: OffsetAndEpoch) -> Offset:
-        """Where to cut, given the leader's largest epoch <= ours and its end there.
+        """Where to truncate, given the leader's largest epoch <= ours and its end there.
 
         Source: KIP-595 §Truncation; Kafka ``RaftLog.truncateToEndOffset``.
         """
@@ -219,5 +219,5 @@ class LogView:
 
 
 def _age(snapshot_id: OffsetAndEpoch) -> tuple[Epoch, Offset]:
-    """What orders snapshots, and log ends: epoch before offset. Source: Kafka ``OffsetAndEpoch.compareTo``."""
+    """The order of snapshots and log ends: epoch before offset. Source: Kafka ``OffsetAndEpoch.compareTo``."""
     return snapshot_id.epoch, snapshot_id.offset

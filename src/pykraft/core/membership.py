@@ -1,11 +1,11 @@
-"""Who votes, and since which offset: the voter sets and the levels of ``kraft.version`` that the log holds.
+"""Voter sets and levels of ``kraft.version`` by offset, as the log holds them.
 
-Owns two histories by offset, fed by every append and cut by every truncation. Invariant: the newest entry is in force
-from the moment it is in the log, committed or not: that is what makes a change by one member safe, since any majority
-of the old set meets any majority of the new one (Raft dissertation §4.1). Without an entry the configured, static set
-is in force, at level 0. An entry at offset -1 stands in the checkpoint with which a quorum was formatted.
+Both histories are fed by every append and cut by every truncation. Invariant: the newest entry is in force from its
+append on, committed or not. That is safe because a voter set differs from the one before by at most one voter, so any
+majority of the old set meets any majority of the new one (Raft dissertation §4.1). Without an entry, the configured
+static set is in force, at level 0. An entry at offset -1 comes from the checkpoint with which the quorum was formatted.
 
-It refuses to know who asks for a change, and when one may be made (`core.on`).
+`core.on` decides who may request a change, and when.
 
 Source: KIP-853 §Log and voter sets; Kafka ``KRaftControlRecordStateMachine``, ``VoterSetHistory``.
 """
@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 from pykraft.types import KRaftVoters, MembershipRecord, NodeId, Offset, ReplicaKey, VoterSet
 
 BOOTSTRAP_OFFSET = Offset(-1)
-"""Where the entries of a bootstrap checkpoint stand: before everything."""
+"""Offset of the entries of a bootstrap checkpoint: before every record."""
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class _History(Generic[T]):
         return self._values[-2] if len(self._values) > 1 else None
 
     def at(self, offset: Offset) -> T | None:
-        """The value in force at this offset: that of the newest entry at or before it."""
+        """The value in force at this offset: the newest entry at or before it."""
         found = bisect_right(self._offsets, offset)
         return self._values[found - 1] if found else None
 
@@ -71,7 +71,7 @@ class _History(Generic[T]):
 
 
 class Membership:
-    """Voter sets and levels by offset; ``static`` is the configured set, which counts while the log has none."""
+    """Voter sets and levels by offset; ``static`` is the configured set, in force while the log has none."""
 
     def __init__(self, static: VoterSet, records: Iterable[tuple[Offset, MembershipRecord]] = ()) -> None:
         self._static = static
@@ -92,11 +92,11 @@ class Membership:
 
     @property
     def ignores_static(self) -> bool:
-        """True when there is a configured set, and the log overrules it."""
+        """True when a static set is configured but the log overrules it."""
         return self.voters_offset is not None and len(self._static) > 0
 
     def is_leaving(self, key: ReplicaKey, committed_end: Offset) -> bool:
-        """True for a replica that the newest set has removed, while that set is not known to be committed.
+        """True for a replica that the newest set removed, while that set is not known to be committed.
 
         Source: Raft dissertation §4.2.2.
         """
@@ -105,7 +105,7 @@ class Membership:
         return is_in_doubt and former.is_voter(key) and not self.voters.is_voter(key)
 
     def was_voter(self, node_id: NodeId, committed_end: Offset) -> bool:
-        """True for an id of the set before the newest one, while that is not known to be committed."""
+        """True for an id in the set before the newest one, while the newest is not known to be committed."""
         newest, former = self._sets.newest, self._sets.former or self._static
         return newest is not None and newest[0] >= committed_end and former.get(node_id) is not None
 
@@ -118,18 +118,16 @@ class Membership:
         self._refresh()
 
     def truncate_to(self, end_offset: Offset) -> None:
-        """Records from ``end_offset`` on were cut: what was in force before them is again."""
+        """Records from ``end_offset`` on were truncated: the entries before them are in force again."""
         self._sets.truncate_to(end_offset)
         self._levels.truncate_to(end_offset)
         self._refresh()
 
     def lose_from(self, end_offset: Offset, snapshot_end: Offset) -> None:
-        """Records from ``end_offset`` on were lost, not cut, and a snapshot reaches beyond.
-
-        Where nothing is left that says who votes, it still does: the changes since are fetched again. What a snapshot
-        said before the newest one is not known after a start; then that speaks for it, unless there are configured
-        voters.
-        """
+        """Records from ``end_offset`` on were lost, not truncated, and a snapshot reaches beyond."""
+        # If no entry is left, the snapshot still tells who votes; the changes since then are fetched again. After a
+        # start we do not know what older snapshots said, so the newest one speaks for them, unless static voters are
+        # configured.
         if snapshot_end > end_offset and not len(self._static):
             snapshot_end = max(snapshot_end, Offset(self._sets.oldest_offset + 1))
         self._sets.lose_from(end_offset, snapshot_end)
@@ -137,12 +135,12 @@ class Membership:
         self._refresh()
 
     def forget_before(self, offset: Offset) -> None:
-        """A snapshot up to ``offset`` holds what is older; the entry in force there is kept."""
+        """A snapshot up to ``offset`` covers older entries; the entry in force there is kept."""
         self._sets.forget_before(offset)
         self._levels.forget_before(offset)
 
     def replace_by(self, snapshot_end: Offset, records: Iterable[MembershipRecord]) -> None:
-        """The log was replaced by a snapshot: what that says stands at its last offset, and all else is forgotten."""
+        """A snapshot replaced the log: its entries get its last offset, and all others are dropped."""
         self._sets, self._levels = _History(), _History()
         self._refresh()
         for record in records:

@@ -1,11 +1,11 @@
-"""What replicas say to each other, as values without wire versions.
+"""The messages of the protocol as values, without wire versions.
 
-``rpc`` turns these into Kafka's bytes and back; only it knows versions, topic names and cluster ids. A
-request that a peer sent may hold any int (a negative offset is answered INVALID_REQUEST, not refused while
-decoding), so offsets and epochs of requests are checked by the handlers, never assumed.
+``rpc`` encodes and decodes them; only ``rpc`` knows versions, topic names and cluster ids. A peer's request may contain
+any int (a negative offset is answered INVALID_REQUEST, not rejected while decoding), so handlers check the offsets and
+epochs of requests.
 
-``listeners`` of a response name the leader's endpoint: outgoing, for the listener on which the request
-arrived; incoming, for this node's default listener. Empty means not told.
+``listeners`` of a response hold the leader's endpoint: outgoing, for the listener on which the request arrived;
+incoming, for this node's default listener. Empty means unknown.
 
 Source: KIP-595, KIP-853, KIP-996, KIP-1166; Kafka's message definitions of 4.3 and 4.4.
 """
@@ -55,7 +55,7 @@ class VoteResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginQuorumEpochRequest:
-    """A leader announces itself; ``voter`` is whom it believes to address."""
+    """A leader announces itself; ``voter`` is the replica key that it means to address."""
 
     epoch: Epoch
     leader_id: NodeId
@@ -65,7 +65,7 @@ class BeginQuorumEpochRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginQuorumEpochResponse:
-    """Answer to a leader's announcement."""
+    """Answer to BeginQuorumEpoch."""
 
     error: int
     epoch: Epoch
@@ -75,7 +75,7 @@ class BeginQuorumEpochResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndQuorumEpochRequest:
-    """A resigned leader says goodbye; ``successors`` most caught up first (version 0: ids only)."""
+    """A leader resigns; ``successors`` are the voters, most caught up first (version 0: ids only)."""
 
     epoch: Epoch
     leader_id: NodeId
@@ -85,7 +85,7 @@ class EndQuorumEpochRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndQuorumEpochResponse:
-    """Answer to a leader's goodbye."""
+    """Answer to EndQuorumEpoch."""
 
     error: int
     epoch: Epoch
@@ -95,10 +95,10 @@ class EndQuorumEpochResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRequest:
-    """A replica asks for records from ``fetch_offset``, which also acknowledges all below it.
+    """A replica asks for records from ``fetch_offset``, which also acknowledges all records below it.
 
-    ``replica`` is None for an observer without id; ``high_watermark`` is the replica's own: -1 when it knows
-    none, None when the request's version cannot say (KIP-1166).
+    ``replica`` is None for an observer without id. ``high_watermark`` is the replica's own: -1 when it knows none, None
+    when the request's version has no such field (KIP-1166).
     """
 
     replica: ReplicaKey | None
@@ -112,9 +112,9 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedBatch:
-    """Header of one fetched batch whose CRC was checked; the host holds its bytes.
+    """Header of one fetched batch with a valid CRC; the host holds its bytes.
 
-    ``membership`` are the records of a control batch that say who votes, by offset (KIP-853).
+    ``membership`` are the voter set and kraft.version records of a control batch, by offset (KIP-853).
     """
 
     base_offset: Offset
@@ -126,12 +126,12 @@ class FetchedBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchResponse:
-    """Records, or where the logs part (``diverging``), or which snapshot to fetch instead.
+    """Records, or the diverging epoch (``diverging``), or the snapshot to fetch instead.
 
-    ``diverging`` holds the leader's last epoch <= the one asked for and that epoch's end offset. ``batch_start`` is
-    added by the host: where the batch of the own log begins that holds this offset; the offset itself outside the log.
-    ``batches`` are the whole and valid batches, in order; ``invalid`` says what was wrong with the bytes
-    after them, if anything was. The leader's answers leave ``batches`` empty: see `effects.ReplyFetch`.
+    ``diverging`` holds the leader's last epoch <= the requested one and that epoch's end offset. The host adds
+    ``batch_start``: the start of the batch in this replica's log that contains that offset, or the offset itself
+    outside the log. ``batches`` are the whole and valid batches, in order; ``invalid`` says what is wrong with the
+    bytes after them, if anything. The leader leaves ``batches`` empty: see `effects.ReplyFetch`.
     """
 
     error: int
@@ -162,8 +162,9 @@ class FetchSnapshotRequest:
 class FetchSnapshotResponse:
     """``leader_id`` and ``epoch`` are None where Kafka leaves CurrentLeader out.
 
-    ``size_bytes`` is that of the whole snapshot, ``received_bytes`` what came of it from ``position`` on: the host
-    holds the bytes. The leader's answers leave the latter out: see `effects.ReplySnapshot`.
+    ``size_bytes`` is the size of the whole snapshot, ``received_bytes`` the number of bytes that arrived from
+    ``position`` on; the host holds those bytes. The leader leaves ``received_bytes`` empty: see
+    `effects.ReplySnapshot`.
     """
 
     error: int
@@ -178,7 +179,7 @@ class FetchSnapshotResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeQuorumRequest:
-    """An operator asks the leader about its quorum; ``asked_as`` is another name that it gave the one partition."""
+    """An operator asks the leader about its quorum; ``asked_as`` is another topic name that the request used."""
 
     asked_as: str | None = None
 
@@ -195,7 +196,7 @@ class DescribedReplica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeQuorumResponse:
-    """``nodes`` are the voters with their listeners; beside an error all is empty but ``asked_as``, the request's."""
+    """``nodes`` are the voters with their listeners; with an error, all but ``asked_as`` (the request's) is empty."""
 
     error: int
     asked_as: str | None = None
@@ -226,7 +227,7 @@ class RemoveVoterRequest:
 
 
 MAY_BE_MADE_YET: Final = "may be made yet"
-"""Words in the text of an answer that is no refusal: what was asked for was begun, and is not decided."""
+"""Appears in error texts when the outcome is open: the change was started and may still commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +240,7 @@ class ChangeVoterResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateVoterRequest:
-    """UpdateRaftVoter: a voter tells the leader its listeners and range (KIP-853)."""
+    """UpdateRaftVoter: a voter tells the leader its listeners and supported levels (KIP-853)."""
 
     epoch: Epoch
     voter: ReplicaKey
@@ -259,7 +260,7 @@ class UpdateVoterResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateFeaturesRequest:
-    """An operator wants kraft.version at this level, or to know whether that could be (KIP-584)."""
+    """An operator wants kraft.version at this level, or asks whether that is possible (KIP-584)."""
 
     kraft_version: int
     validate_only: bool = False
@@ -275,7 +276,7 @@ class TransferLeadershipRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferLeadershipResponse:
-    """What came of it, and who leads as far as the answering node knows."""
+    """The outcome of the transfer, and the leader that the answering node knows."""
 
     error: int
     error_message: str | None
@@ -285,12 +286,12 @@ class TransferLeadershipResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersionsRequest:
-    """A leader asks a replica, before it makes it a voter, what it supports (KIP-853)."""
+    """A leader asks a replica which levels it supports before it makes it a voter (KIP-853)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersionsResponse:
-    """``kraft_version`` are the levels that the replica supports; None when it does not name the feature."""
+    """``kraft_version`` is the range of levels that the replica supports; None when it does not name the feature."""
 
     error: int
     kraft_version: VersionRange | None = None
@@ -298,7 +299,7 @@ class ApiVersionsResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopLevelError:
-    """A response that holds an error above the partition and nothing else."""
+    """A response that holds only an error above the partition level."""
 
     error: int
 

@@ -1,7 +1,7 @@
-"""The named moves of a replica: what it carries into each state and what it does on arrival.
+"""How a replica enters each state: what it carries over and what it does on arrival.
 
-`transitions` says which moves are legal; here is how each is made: which vote, leader, high watermark and
-timer go along.
+`transitions` says which transitions are legal. The functions here decide which vote, leader, high watermark and timer
+the new state gets.
 
 Source: KIP-595, KIP-996; Kafka ``KafkaRaftClient.transitionTo*`` and ``QuorumState``.
 """
@@ -37,7 +37,7 @@ from pykraft.types import (
 
 
 def to_unattached(replica: Replica, epoch: Epoch, now: Instant, *, leader_id: NodeId | None = None) -> None:
-    """Go to a higher epoch without a leader to follow; ``leader_id`` when known without an address."""
+    """Enter a higher epoch without a leader to follow; ``leader_id`` is set when its endpoints are unknown."""
     new = Unattached(
         epoch=epoch,
         leader_id=leader_id,
@@ -48,7 +48,7 @@ def to_unattached(replica: Replica, epoch: Epoch, now: Instant, *, leader_id: No
 
 
 def to_follower(replica: Replica, epoch: Epoch, leader_id: NodeId, listeners: Listeners, now: Instant) -> None:
-    """Follow a leader of this or a higher epoch; the vote of the epoch is kept."""
+    """Follow the leader of this or a higher epoch; within the epoch the vote is kept."""
     new = Follower(
         epoch=epoch,
         leader_id=leader_id,
@@ -62,7 +62,7 @@ def to_follower(replica: Replica, epoch: Epoch, leader_id: NodeId, listeners: Li
 
 
 def to_prospective(replica: Replica, now: Instant) -> None:
-    """Ask for pre-votes; an only voter has its majority at once."""
+    """Ask for pre-votes; the only voter has its majority at once."""
     state = replica.state
     assert replica.local.id is not None
     new = Prospective(
@@ -81,7 +81,7 @@ def to_prospective(replica: Replica, now: Instant) -> None:
 
 
 def to_candidate(replica: Replica, now: Instant) -> None:
-    """Open the next epoch with a vote for oneself; an only voter leads at once."""
+    """Start the next epoch with a vote for this replica; the only voter leads at once."""
     assert replica.local.key is not None
     new = Candidate(
         epoch=Epoch(replica.epoch + 1),
@@ -96,7 +96,7 @@ def to_candidate(replica: Replica, now: Instant) -> None:
 
 
 def to_leader(replica: Replica, now: Instant) -> None:
-    """Lead: the first batch of the epoch names leader, voters and who granted (KIP-595 §Leader start)."""
+    """Lead: the first batch of the epoch names the leader, the voters and who granted (KIP-595 §Leader start)."""
     candidate = replica.state
     assert isinstance(candidate, Candidate)
     assert replica.local.id is not None
@@ -139,30 +139,34 @@ def to_leader(replica: Replica, now: Instant) -> None:
 
 
 def _opening_records(replica: Replica) -> tuple[MembershipRecord, ...]:
-    """The voters, if the log does not say who and where they are: the leader writes them for all others.
+    """The voter set, if the log does not have it or has an old entry for this leader.
 
-    Only the checkpoint of a formatted quorum says it at first. And a leader that was started elsewhere has nobody to
-    tell so: it writes its own entry. That changes no majority, so nothing of the epoch has to be committed before.
+    The leader then writes it right after LeaderChange, before a record of its epoch commits. That is safe, since it
+    changes no majority.
     """
     if replica.kraft_version < 1:
         return ()
-    voters = replica.voters.with_updated(replica.local.voter) or replica.voters  # who is being removed has no entry
+    # The leader may have moved to another endpoint; a leader sends UpdateRaftVoter to nobody, so it updates its own
+    # entry. A leader that is being removed has no entry.
+    voters = replica.voters.with_updated(replica.local.voter) or replica.voters
+    # At first, only the checkpoint of a formatted quorum has the voter set, so the leader copies it into the log.
     if voters == replica.voters and replica.membership.voters_offset != BOOTSTRAP_OFFSET:
         return ()
     return (KRaftVersion(replica.kraft_version), KRaftVoters(voters))
 
 
 def _volatile_voters(replica: Replica) -> VoterSet:
-    """At level 0 what is known of the voters: the static set, and all about this one."""
+    """At level 0: the static voters, with full details of this one only."""
     if replica.kraft_version > 0:
         return VoterSet()
     return VoterSet.of((*replica.voters.voters, replica.local.voter))
 
 
 def to_resigned(replica: Replica, now: Instant) -> None:
-    """Stop leading for good in this epoch and let the voters know, most caught up first; of equals the wanted one."""
+    """Stop leading for the rest of this epoch; EndQuorumEpoch will name the successors."""
     leader = replica.state
     assert isinstance(leader, Leader)
+    # Most caught up first; of equally caught up voters, the target of a transfer.
     preferred = replica.transfer.target_id if replica.transfer else None
     new = Resigned(
         epoch=leader.epoch,
@@ -175,7 +179,7 @@ def to_resigned(replica: Replica, now: Instant) -> None:
 
 
 def give_up_campaign(replica: Replica, now: Instant) -> None:
-    """A pre-vote lost or out of time: back to the leader that is known, else wait Unattached."""
+    """The pre-vote failed or timed out: return to the known leader, or else become Unattached."""
     prospective = replica.state
     assert isinstance(prospective, Prospective)
     if prospective.leader_id is not None and replica.has_reachable_leader:
@@ -192,7 +196,7 @@ def give_up_campaign(replica: Replica, now: Instant) -> None:
 
 
 def cast_vote(replica: Replica, candidate: ReplicaKey, now: Instant) -> None:
-    """Grant the standard vote of this epoch; the election timer starts anew."""
+    """Grant the standard vote of this epoch and restart the election timer."""
     state = replica.state
     deadline_ms = replica.draw_election_deadline_ms(now)
     assert candidate.id != replica.local.id
@@ -206,7 +210,7 @@ def cast_vote(replica: Replica, candidate: ReplicaKey, now: Instant) -> None:
 
 
 def begin_again(replica: Replica, leader: Leader, now: Instant) -> None:
-    """Another voter set is in force: who leads counts from now on with it.
+    """Another voter set is in force: the leader counts with it from now on.
 
     Source: KIP-853; Kafka ``LeaderState.updateVoterAndObserverStates``.
     """
@@ -217,17 +221,15 @@ def begin_again(replica: Replica, leader: Leader, now: Instant) -> None:
 
 
 def check_quorum_deadline_ms(replica: Replica, now: Instant) -> int:
-    """When a leader without fetches of a majority resigns (mono ms); never for an only voter.
-
-    Half a fetch timeout longer than a follower waits, so that the leader is the last to act.
-    """
+    """When a leader that no majority fetches from resigns (mono ms); never for the only voter."""
     if replica.is_only_voter:
         return NEVER_MS
+    # Half a fetch timeout longer than a follower waits, so that the leader acts last.
     return now.mono_ms + replica.config.fetch_timeout_ms * 3 // 2
 
 
 def _unattached_deadline_ms(replica: Replica, now: Instant) -> int:
-    """Who was already waiting for an election goes on waiting; the others draw anew; observers never campaign."""
+    """Keep an election timer that is already running, otherwise draw a new one; observers never campaign."""
     state = replica.state
     if not replica.may_lead:
         return NEVER_MS
@@ -244,7 +246,7 @@ def _unattached_deadline_ms(replica: Replica, now: Instant) -> int:
 
 
 def _leave(replica: Replica, new: Unattached | Follower | Resigned) -> None:
-    """Enter ``new``; a leader's proposals that never reached the log are refused."""
+    """Enter ``new``; reject a leader's proposals that never reached the log."""
     old = replica.state
     become(replica, new)
     if isinstance(old, Leader):

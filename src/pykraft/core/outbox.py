@@ -1,12 +1,12 @@
-"""The effects of one step, their storage numbers, and which write each message waits for.
+"""The effects of one step, their storage job numbers, and which write each message waits for.
 
-Two rules live here and nowhere else:
+Only this module enforces two rules:
 
-- However often the election changes within a step, only the last one is written, and before every other
-  write of that step.
-- A message leaves only after what it relies on is durable: by default the newest election write; a denial
-  or pre-vote answer, unless it names its sender as the leader, only the newest write that raised the epoch; a
-  follower's Fetch also the newest append or truncation.
+1. However often the election changes within a step, only its last value is written, before every other write of that
+   step.
+2. A message leaves only when the writes it relies on are durable. By default that is the newest election write. A
+   denial or a pre-vote answer that does not name its sender as leader relies only on the newest write that raised the
+   epoch. A follower's Fetch also relies on the newest append or truncation.
 
 Source: etcd ``doc.go`` and openraft ``io_ordering`` (order of writes); Kafka's ``durableTransitionTo``.
 """
@@ -47,12 +47,12 @@ class Outbox:
         self._unfinished: deque[tuple[Io, int]] = deque()
 
     def add(self, effect: Effect) -> None:
-        """An effect that neither stores nor sends."""
+        """Add an effect that neither stores an election nor sends."""
         assert not isinstance(effect, MessageEffect | WriteElectionState)
         self._effects.append(effect)
 
     def next_log_io(self) -> Io:
-        """The number of an append or a truncation that the caller adds next."""
+        """The job number of an append or a truncation that the caller adds next."""
         self._last_io = Io(self._last_io + 1)
         self._log_io = self._last_io
         return self._last_io
@@ -68,7 +68,7 @@ class Outbox:
         )
 
     def send(self, effect: MessageEffect, relies: Relies) -> None:
-        """A message; its ``after`` is set when the step ends."""
+        """Add a message; `take` sets its ``after``."""
         self._relies[len(self._effects)] = relies
         self._effects.append(effect)
 
@@ -79,16 +79,17 @@ class Outbox:
             self._unfinished.popleft()
 
     def oldest_unfinished_ms(self) -> int | None:
-        """When the oldest storage job that is not yet durable was handed out (mono ms)."""
+        """When the oldest storage job that is not durable yet was handed out (mono ms)."""
         return self._unfinished[0][1] if self._unfinished else None
 
     def take(self, now_ms: int) -> list[Effect]:
-        """End the step: number the election write, tell every message what to wait for."""
+        """End the step: number the election write, and set what each message waits for."""
         effects = self._effects
         if self._election is not None:
             self._election_io = self._reserved
             if self._raises_epoch:
                 self._epoch_io = self._reserved
+        # Rule 2.
         for at, relies in self._relies.items():
             message = effects[at]
             assert isinstance(message, Send | Reply | ReplyFetch | ReplySnapshot)
@@ -96,6 +97,7 @@ class Outbox:
             if after:
                 effects[at] = replace(message, after=after)
         if self._election is not None:
+            # Rule 1: the election is the first write of the step; its number was reserved before all others.
             effects.insert(0, self._election)
             self._unfinished.append((self._reserved, now_ms))
         if self._last_io > self._reserved:

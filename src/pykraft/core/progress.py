@@ -1,8 +1,8 @@
 """What a leader knows of every replica that fetches from it.
 
-A Fetch at offset f acknowledges everything below f: by the rule of the follower it is durable there. Voters
-are kept for the whole term; observers by key, forgotten after five silent minutes. A replica without an id
-leaves no trace here.
+A Fetch at offset f acknowledges everything below f: a follower fetches only from offsets below which its log is
+durable. Voters are kept for the whole epoch. Observers are kept by replica key and dropped after five minutes without a
+Fetch. A replica without an id is not recorded.
 
 Source: KIP-595 §Fetch, KIP-836 (timestamps); Kafka ``LeaderState.ReplicaState``.
 """
@@ -16,16 +16,16 @@ from pykraft.types import Instant, NodeId, Offset, ReplicaKey, VoterSet
 
 OBSERVER_SESSION_MS = 300_000
 OBSERVERS_MAX = 1_000
-"""Observers remembered at one time, as many as connections; the longest silent one makes room."""
+"""Observers remembered at one time, as many as connections; a new one displaces the longest silent one."""
 
 
 ANSWER_SHARE_MIN = 64
-"""An answer is never made smaller than this part of what was asked for."""
+"""An answer is never limited to less than this fraction (1/64) of the requested bytes."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AnswerUnderWay:
-    """The newest answer with records or with bytes of a snapshot, until the next request of its receiver."""
+    """The newest answer with record or snapshot bytes, until the receiver's next request."""
 
     request_id: int
     size_bytes_max: int
@@ -36,7 +36,7 @@ class AnswerUnderWay:
 class ReplicaProgress:
     """One replica as seen by its fetches. Wall clock times are -1, mono times None, until known.
 
-    ``carried_bytes`` is what an answer may bring because more took too long; None for as much as is asked for.
+    ``carried_bytes`` limits the next answer because a larger one took too long; None for no limit.
     """
 
     key: ReplicaKey
@@ -49,22 +49,20 @@ class ReplicaProgress:
     carried_bytes: int | None = None
 
     def answers(self, request_id: int, asked_bytes: int, now_ms: int, *, timeout_ms: int, floor_bytes: int) -> int:
-        """Note an answer that leaves now; returns how many bytes it may bring of those that are asked for."""
+        """Note an answer that leaves now; returns how many of the requested bytes it may bring."""
         size_bytes_max = asked_bytes if self.carried_bytes is None else min(asked_bytes, self.carried_bytes)
         pace = AnswerPace(begun_ms=now_ms, window_ms=timeout_ms, floor_bytes=floor_bytes)
         self.answer = AnswerUnderWay(request_id=request_id, size_bytes_max=size_bytes_max, pace=pace)
         return size_bytes_max
 
     def asks_again(self, asked_bytes: int, now_ms: int) -> None:
-        """The next request came: let the next answer bring what the link, and the disk behind it, can carry.
-
-        Half as much after an answer that took longer than half a timeout, perhaps because it was thrown away; twice as
-        much after one that took less than an eighth of it.
-        """
+        """The next request arrived: adapt the answer size to what the link, and the disk behind it, can carry."""
         answer, self.answer = self.answer, None
         if answer is None:
             return
         took_ms, timeout_ms = now_ms - answer.pace.begun_ms, answer.pace.window_ms
+        # Longer than half a timeout, perhaps because the receiver dropped the answer: halve the size. Less than an
+        # eighth of a timeout: double it.
         if took_ms * 2 > timeout_ms:
             self.carried_bytes = max(1, asked_bytes // ANSWER_SHARE_MIN, answer.size_bytes_max // 2)
         elif self.carried_bytes is not None and took_ms * 8 < timeout_ms:
@@ -82,23 +80,24 @@ class ReplicaProgress:
         self.end_offset = fetch_offset
 
     def is_silent_for(self, time_ms: int, now: Instant) -> bool:
-        """True when no Fetch came for at least this long, or ever."""
+        """True when no Fetch arrived for at least this long, or none at all."""
         return self.fetched_mono_ms is None or now.mono_ms - self.fetched_mono_ms >= time_ms
 
 
 class Progress:
-    """Voters by id and observers by key, for one term of a leader."""
+    """Voters by id and observers by key, for one epoch of a leader."""
 
     def __init__(self, voters: VoterSet) -> None:
         self.voters = {voter.key.id: ReplicaProgress(key=voter.key) for voter in voters.voters}
-        self._observers: dict[ReplicaKey, ReplicaProgress] = {}  # in the order of their newest Fetches
+        # In the order of their newest Fetches.
+        self._observers: dict[ReplicaKey, ReplicaProgress] = {}
 
     def of(self, key: ReplicaKey) -> ReplicaProgress:
-        """The entry of a replica that fetches now; an observer not known before gets one."""
+        """The entry of a replica that fetches now; a new observer gets one."""
         voter = self.voters.get(key.id)
         if voter is not None and voter.key.matches(key):
             return voter
-        # Whoever fetches goes to the end, so the longest silent one is the first: whoever makes up ids costs no search.
+        # Reinsert at the end, so that the longest silent observer is always the first. Made-up ids then cost no search.
         found = self._observers.pop(key, None) or ReplicaProgress(key=key)
         self._observers[key] = found
         if len(self._observers) > OBSERVERS_MAX:
@@ -106,7 +105,7 @@ class Progress:
         return found
 
     def change_voters(self, voters: VoterSet) -> None:
-        """Another set is in force: who joins it brings what it fetched so far, who leaves it goes on as an observer."""
+        """Another voter set is in force: a new voter keeps its progress, a removed one becomes an observer."""
         before = list(self.voters.values())
         after: dict[NodeId, ReplicaProgress] = {}
         for voter in voters.voters:
@@ -127,16 +126,16 @@ class Progress:
         return voter if voter is not None and voter.key.matches(key) else self._observers.get(key)
 
     def observer(self, key: ReplicaKey) -> ReplicaProgress | None:
-        """What this observer has fetched, if it has."""
+        """The progress of this observer, if it has fetched."""
         return self._observers.get(key)
 
     def is_voter(self, key: ReplicaKey) -> bool:
-        """True when the key is a voter of this term."""
+        """True when the key is a voter of this epoch."""
         voter = self.voters.get(key.id)
         return voter is not None and voter.key.matches(key)
 
     def observers(self, now: Instant) -> list[ReplicaProgress]:
-        """Observers in order of their keys, after dropping the silent ones."""
+        """Observers in the order of their keys, without those that fell silent."""
         self._observers = {
             key: replica
             for key, replica in self._observers.items()
@@ -149,7 +148,7 @@ class Progress:
         return sum(not replica.is_silent_for(OBSERVER_SESSION_MS, now) for replica in self._observers.values())
 
     def by_fetch_offset(self, without: NodeId, preferred: NodeId | None = None) -> tuple[ReplicaKey, ...]:
-        """Voters but one, most caught up first, unknown last, ties by preference and key: who should lead next."""
+        """Preferred successors: all voters but one, most caught up first, unknown last, ties by preference and id."""
         others = [replica for node_id, replica in self.voters.items() if node_id != without]
         others.sort(
             key=lambda replica: (

@@ -1,10 +1,10 @@
-"""What a replica knows of itself: whether its directory proves that it is the voter whose id it has.
+"""Whether this replica's directory proves that it is the voter whose id it has.
 
-A directory that nobody formatted, or that was emptied, proves nothing: with it the voter lost its epoch, its votes and
-what it acknowledged. Until it has a proof such a replica is nobody's voter: it grants no vote, does not campaign and
-fetches without its id, so no leader counts it.
+A directory that was never formatted, or that was emptied, proves nothing: the voter lost its epoch, its votes and its
+acknowledged records with it. Without proof, such a replica grants no vote, does not campaign, and fetches without its
+id, so that no leader counts it.
 
-Pure data; the rules are in ``core.on.proof``. Source: ours (ADR 022); KAFKA-14077.
+Data only; the rules are in ``core.on.proof``. Source: ours (ADR 022); KAFKA-14077.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pykraft.core.quorum import majority_of
 from pykraft.types import EPOCH_ZERO, Epoch, NodeId, Offset
 
 NO_EPOCH: Final = Epoch(-1)
-"""Below all epochs."""
+"""Lower than every epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """What the directory says. ``votes_above``: this replica may vote in later epochs only.
+    """What the directory proves. ``votes_above``: this replica may vote in later epochs only.
 
     ``has_fresh_id``: the directory id was drawn at random for this directory, so no voter set can name it yet.
     """
@@ -32,39 +32,39 @@ class Proof:
 
 
 PROVEN: Final = Proof(is_complete=True)
-"""What a directory proves that was formatted, or that has all its files."""
+"""The proof of a directory that was formatted, or that has all its files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What an unproven replica heard from the other voters in ``epoch``, which is the one that it asked in.
+    """The other voters' answers to an unproven replica in ``epoch``, the epoch of its PreVotes.
 
     ``empty``: they granted a pre-vote to an empty log. ``told``: they denied it, so ``epoch`` is durable there and
-    their logs are not empty; a voter that is unproven itself denies with an error, and is not among them.
+    their logs are not empty. A voter that is unproven itself denies with an error, and is in neither set.
     """
 
     has_fresh_id: bool
     others: frozenset[NodeId] = frozenset()
-    """The voters without this replica."""
+    """The voter set without this replica."""
     epoch: Epoch = EPOCH_ZERO
     empty: frozenset[NodeId] = frozenset()
     told: frozenset[NodeId] = frozenset()
     blocked_epoch: Epoch | None = None
-    """The first epoch in which so many told that no majority with this replica is without one of them."""
+    """The first epoch in which every majority with this replica contains a voter that told."""
     has_old_voter: bool = False
-    """True when a voter does not know pre-votes: it may have opened any epoch alone."""
+    """True when a voter does not support pre-votes: it may have started any epoch alone."""
     asked: frozenset[NodeId] = frozenset()
-    """In this round."""
+    """The voters asked in this round."""
     round_deadline_ms: int | None = None
     """When the next round begins (mono ms); None before the first."""
     probe: int | None = None
-    """Correlation id of the Fetch that asked the leader where its log ends; None before that."""
+    """Correlation id of the Fetch that asks the leader for its log end; None before that."""
     is_probed: bool = False
-    """True once the leader answered it, in whatever way."""
+    """True once the leader answered the probe, whatever the answer was."""
     until_offset: Offset | None = None
-    """Where the leader's log ended once all had told: in ``epoch`` nothing was acknowledged at or above this."""
+    """The leader's log end after all had told: this voter acknowledged nothing at or above it in ``epoch``."""
     reported: frozenset[NodeId] | None = None
-    """For whom the operator was told that this replica waits."""
+    """The voters that the last report to the operator named."""
 
     @property
     def has_all_told(self) -> bool:
@@ -73,16 +73,16 @@ class Survey:
 
     @property
     def are_all_empty(self) -> bool:
-        """True when every other voter has an empty log; also when there is none."""
+        """True when every other voter has an empty log, or when there is no other voter."""
         return self.others <= self.empty
 
     @property
     def unheard(self) -> frozenset[NodeId]:
-        """Voters that did not tell."""
+        """Voters that have not told."""
         return self.others - self.told
 
     @property
     def is_blocking(self) -> bool:
-        """True when every majority that this replica belongs to has one of those that told."""
+        """True when every majority that contains this replica also contains a voter that told."""
         count = len(self.others) + 1
         return len(self.told) > count - majority_of(count)

@@ -1,10 +1,11 @@
 """What a replica remembers while part of its own log is lost.
 
-A replica promises with every Fetch that it holds what lies below. Damage breaks that promise, perhaps for records
-that are committed because of it. Until it is mended the replica takes no part in elections: a majority without it
-still holds every such record, so whoever is elected has it. It follows, fetches and acknowledges as any other.
+With every Fetch, a replica promises that it holds all records below the fetch offset. Damage breaks that promise,
+perhaps for records that are committed because of it. Until the log is whole again, the replica takes no part in
+elections: a majority without it still holds every such record, so any elected leader has them. It still follows,
+fetches and acknowledges.
 
-Pure data; the rules are in ``core.on.corruption``.
+Data only; the rules are in ``core.on.corruption``.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ DAMAGES_MAX = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantine:
-    """``epoch`` is the highest one in which this replica may have acknowledged what it then lost.
+    """``epoch`` is the highest epoch in which this replica may have acknowledged the records that it lost.
 
-    ``until_offset``: it never acknowledged anything at or above this offset in that epoch; None when not known.
-    ``is_cut``: the files end where the log does; before that, they still hold the damage and what lies behind it.
+    ``until_offset``: in that epoch it acknowledged nothing at or above this offset; None when unknown. ``is_cut``: the
+    files end at the log end; before that, they still hold the damage and what follows it.
     """
 
     epoch: Epoch
@@ -31,7 +32,7 @@ class Quarantine:
     is_cut: bool
 
     def with_damages(self, *found: Damage) -> tuple[Damage, ...]:
-        """All damages, each place once, the oldest first and no more than `DAMAGES_MAX`."""
+        """All known damages without duplicates, oldest first, at most `DAMAGES_MAX`."""
         places = {(damage.path, damage.start_offset) for damage in self.damages}
         fresh = tuple(damage for damage in found if (damage.path, damage.start_offset) not in places)
         return (self.damages + fresh)[:DAMAGES_MAX]

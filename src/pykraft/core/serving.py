@@ -1,7 +1,7 @@
-"""How a leader answers a Fetch: records, the place where logs part, a snapshot's id, or nothing for a while.
+"""How a leader answers a Fetch: records, a diverging epoch, a snapshot id, or an empty answer after a wait.
 
-Pure look-ups in the log's epochs; what the fetch says of its sender is noted elsewhere, and only when it
-arrives: a fetch that waits here and is answered later is no new sign of life.
+These are pure look-ups in the log's epochs. A Fetch counts as a sign of life when it arrives (`on.fetch_request`), and
+not again when a parked one is answered.
 
 Source: KIP-595 §Fetch; KIP-630; KIP-1166; Kafka ``KafkaRaftClient.tryCompleteFetchRequest``.
 """
@@ -19,11 +19,11 @@ from pykraft.core.state import Leader
 from pykraft.types import NO_IO, Offset, ReplicaKey
 
 ANSWER_SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Most bytes of records or of a snapshot in one answer, whoever asks for more; one batch always comes."""
+"""Upper bound of record or snapshot bytes in one answer, whatever the request allows; one whole batch always fits."""
 
 
 def serve(replica: Replica, leader: Leader, request_id: int, listener: str, request: FetchRequest) -> None:
-    """Answer now, whatever there is to say.
+    """Answer now with whatever there is.
 
     Effects: ReplyFetch.
     """
@@ -60,10 +60,7 @@ def serve(replica: Replica, leader: Leader, request_id: int, listener: str, requ
 def watch_answer(
     replica: Replica, leader: Leader, key: ReplicaKey | None, request_id: int, asked_bytes: int
 ) -> tuple[int, bool]:
-    """Note an answer that brings bytes: how many it may bring to this replica, and whether the host should watch it.
-
-    Only what a voter receives is watched: it stands in for the Fetches of that voter that check quorum wants.
-    """
+    """Note an answer with bytes; returns how many it may bring, and whether the host should watch its progress."""
     known = leader.progress.known(key)
     if known is None:
         return asked_bytes, False
@@ -75,35 +72,34 @@ def watch_answer(
         timeout_ms=config.fetch_timeout_ms,
         floor_bytes=floor_bytes(config.fetch_size_bytes_max),
     )
+    # Watch only answers to voters: their progress replaces the Fetches that check quorum counts.
     return size_bytes_max, leader.progress.is_voter(known.key)
 
 
 def has_answer(replica: Replica, leader: Leader, request: FetchRequest) -> bool:
-    """False when the request may wait: same log, no records, and no news of the high watermark.
-
-    A request that cannot name its high watermark (below Fetch 18) is never answered because of it.
-    """
+    """False when the Fetch may wait: the log is a prefix, and there are no new records and no new high watermark."""
     if request.wait_ms_max == 0 or request.fetch_offset < served_end_offset(replica):
         return True
     if not is_prefix(replica, request):
         return True
     known = -1 if leader.high_watermark is None else leader.high_watermark
+    # A Fetch below version 18 cannot tell its high watermark, so a new one never completes it.
     return request.high_watermark is not None and request.high_watermark < known
 
 
 def is_prefix(replica: Replica, request: FetchRequest) -> bool:
-    """True when the asker's log is a prefix of this one, and can be continued from it."""
+    """True when the sender's log is a prefix of this one and this log can continue it."""
     log, asked = replica.log, (request.fetch_offset, request.last_fetched_epoch)
     return log.snapshot_instead_of(*asked) is None and log.diverging_from(*asked) is None
 
 
 def served_end_offset(replica: Replica) -> Offset:
-    """Where the records end that may be sent: the log end, or on request the flushed end."""
+    """End of the records that may be sent: the log end, or the flushed end if so configured."""
     log = replica.log
     return log.flushed_end_offset if replica.config.leader_send_flushed_only else log.end_offset
 
 
 def answer_parked(replica: Replica, leader: Leader) -> None:
-    """Answer waiting fetches, those of voters first: there are records, or the high watermark moved."""
+    """Answer parked Fetches, voters first: there are new records, or the high watermark advanced."""
     for fetch in replica.parked.take_woken():
         serve(replica, leader, fetch.request_id, fetch.listener, fetch.request)

@@ -1,8 +1,6 @@
-"""How a replica begins: the state that its disk calls for.
+"""The state in which a replica starts, derived from quorum-state and the log.
 
-A replica that led its last epoch never leads that epoch again: what it had not flushed may be gone, and the
-same (epoch, offset) must not name two records. One that voted for itself asks for votes in the same epoch
-again, unless it knows who was elected (ADR 020). The epoch is the log's if that is the higher one.
+The epoch is the log's if that is higher than quorum-state's.
 
 Source: KIP-595 §State machine; Kafka ``QuorumState.initialize``.
 """
@@ -33,11 +31,9 @@ def initial_state(
     rng: Random,
     now: Instant,
 ) -> State:
-    """The first state, from what was remembered and what the log holds.
+    """The first state, from quorum-state and the log.
 
-    One that lost part of its log, or cannot prove who it is, keeps a vote for itself, and asks nobody to confirm it.
-
-    Errors: UsageError when the disk remembers a vote but this replica has no id to vote with.
+    Errors: UsageError when quorum-state holds a vote but this replica has no id.
     """
     if election.voted is not None and local.id is None:
         raise UsageError("quorum-state holds a vote, but node.id is not set: start it with its former node.id")
@@ -45,6 +41,8 @@ def initial_state(
     if election.epoch < log.last_epoch:
         return Unattached(epoch=log.last_epoch, election_deadline_ms=deadline_ms)
     leader_id, voted = election.leader_id, election.voted
+    # A replica that led its last epoch never leads it again. Its unflushed records may be lost, and the same (epoch,
+    # offset) must not name two different records.
     if leader_id is not None and leader_id == local.id:
         return Resigned(
             epoch=election.epoch,
@@ -54,6 +52,8 @@ def initial_state(
             election_deadline_ms=deadline_ms,
         )
     is_own = voted is not None and local.key is not None and voted.matches(local.key)
+    # A replica that voted for itself asks for votes in the same epoch again, unless it knows who was elected (ADR 020).
+    # In quarantine or without proof it keeps that vote, but asks nobody to confirm it.
     may_ask = is_own and leader_id is None and log.quarantine is None and local.proof.is_complete
     if may_ask and local.key is not None and voters.is_voter(local.key):
         return Candidate(
@@ -75,7 +75,7 @@ def initial_state(
 
 
 def begin(replica: Replica, now: Instant) -> None:
-    """The first step: the election is written even unchanged; who has a majority by itself leads at once.
+    """Take the first step: write the election even if it is unchanged; the only voter leads at once.
 
     Effects: WriteElectionState, NotifyRole, and what follows.
     """

@@ -14,9 +14,9 @@ from pykraft.types import Epoch, NodeId
 class Transfer:
     """The leader of ``epoch`` wants ``target_id`` to lead the next one.
 
-    It stays the leader when the target does not hold the whole log at ``deadline_ms``; once it has resigned, somebody
-    should lead by ``outcome_deadline_ms`` (both mono). ``is_heard``: the target has fetched since, so it is there.
-    Exactly one of ``handle`` and ``request_id`` says who asked.
+    If the target does not have the whole log by ``deadline_ms``, the leader stays leader. Once the leader has resigned,
+    a new one should be known by ``outcome_deadline_ms`` (both mono). ``is_heard``: the target has fetched since the
+    request. Exactly one of ``handle`` and ``request_id`` identifies the requester.
     """
 
     epoch: Epoch

@@ -1,11 +1,11 @@
 """Which state may follow which, and what every transition does.
 
-`MOVES` is the law: `become` consults it, the documentation draws it and a test tries every pair. Anything
-that is not in it is our own bug.
+`become` consults the table `MOVES`, the documentation draws it, and a test tries every pair. A transition that is not
+in it is our bug.
 
-A transition into Unattached, Candidate, Leader or Follower, and a vote, is durable before it is spoken of;
-Prospective and Resigned are in memory only. Every transition forgets the requests in flight, so that an
-answer to a question of another state is never applied.
+A transition into Unattached, Candidate, Leader or Follower, and a vote, is durable before any message tells it.
+Prospective and Resigned are in memory only. Every transition forgets the requests in flight, so that a response to an
+earlier state is never applied.
 
 Source: KIP-595, KIP-996; Kafka ``QuorumState`` and ``KafkaRaftClient.transitionTo*``.
 """
@@ -27,7 +27,7 @@ from pykraft.types import NO_IO, Election, Offset, ReplicaKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """Whether a transition may stay in its epoch, and whether it may go to a higher one."""
+    """Whether a transition may stay in the epoch, and whether it may enter a higher one."""
 
     same_epoch: bool = False
     higher_epoch: bool = False
@@ -62,7 +62,7 @@ MOVES: Mapping[tuple[type[State], type[State]], Move] = {
 
 
 def why_illegal(old: State, new: State, *, may_lead: bool) -> str | None:
-    """The reason why ``new`` may not follow ``old``, or None when it may."""
+    """Why ``new`` may not follow ``old``; None when it may."""
     pair = f"{type(old).__name__} of epoch {old.epoch} -> {type(new).__name__} of epoch {new.epoch}"
     move = MOVES.get((type(old), type(new)))
     if move is None:
@@ -95,10 +95,10 @@ def _voted(state: State) -> ReplicaKey | None:
 
 
 def become(replica: Replica, new: State) -> None:
-    """Make ``new`` the state, with everything that belongs to leaving the old and entering the new one.
+    """Make ``new`` the state, with everything that leaving the old state and entering the new one require.
 
-    Effects: WriteElectionState unless the move is in memory only; answers to parked fetches that lost their
-    leader; NotifyLeaderChange and NotifyRole where there is news.
+    Effects: WriteElectionState unless the transition is in memory only; answers to parked Fetches when leadership ends;
+    NotifyLeaderChange and NotifyRole where there is news.
     """
     old = replica.state
     problem = why_illegal(old, new, may_lead=replica.may_lead)
@@ -116,7 +116,7 @@ def become(replica: Replica, new: State) -> None:
 
 
 def is_durable(old: State, new: State) -> bool:
-    """True when the file must say so before anybody is told."""
+    """True when quorum-state must hold the transition before any message tells it."""
     match new:
         case Unattached() | Candidate() | Leader() | Follower():
             return True
@@ -129,24 +129,22 @@ def is_durable(old: State, new: State) -> bool:
 
 
 def write_election(replica: Replica) -> None:
-    """Let this step make the election of the present state durable."""
+    """Write the election of the current state in this step."""
     is_leader = isinstance(replica.state, Leader | Resigned)
     election = Election(epoch=replica.epoch, leader_id=replica.leader_id, voted=None if is_leader else replica.voted)
     replica.outbox.write_election(election, replica.voters.ids, replica.kraft_version)
 
 
 def announce(replica: Replica) -> None:
-    """Tell listeners and traces what is new: a role, a higher epoch, a leader that became known.
-
-    A leader lost within an epoch is no news, and a resigned one goes on counting as its epoch's leader: nobody is told
-    that this node leads an epoch which it has resigned from, not even when it campaigns for the next one.
-    """
+    """Report what is new to listeners and traces: a role, a higher epoch, or a leader that became known."""
     role = (replica.role, replica.epoch)
     if role != replica.told_role:
         replica.told_role = role
         replica.outbox.add(NotifyRole(role=role[0], epoch=role[1]))
     told_epoch, told_leader = replica.told_leader
     leader_id = replica.leader_id
+    # Losing the leader within an epoch is not news. A resigned leader still counts as the leader of its epoch, but
+    # never announce that this node leads an epoch it resigned from, not even when it campaigns for the next one.
     if isinstance(replica.state, Resigned) or (leader_id == replica.local.id and not isinstance(replica.state, Leader)):
         return
     if replica.epoch > told_epoch or (leader_id is not None and leader_id != told_leader):
@@ -156,7 +154,7 @@ def announce(replica: Replica) -> None:
 
 
 def _fail_change(replica: Replica, old: Leader) -> None:
-    """Who asked for a change of the voters must ask the next leader what came of it."""
+    """Tell the requester of a voter change to ask the next leader for the outcome."""
     change, old.change = old.change, None
     if change is not None and not change.is_answered:
         message = ChangeVoterResponse(

@@ -1,6 +1,6 @@
-"""A change of the voters that a leader has begun: one at a time, forgotten when it is committed or out of time.
+"""A voter change that a leader has started: one at a time, dropped when it commits or times out.
 
-Data only; the rules are in ``core.on``. The record of a change that was given up may still be committed later.
+Data only; the rules are in ``core.on``. The record of a change that timed out may still commit later.
 
 Source: KIP-853 §AddRaftVoter, §RemoveRaftVoter, KIP-1186; Kafka ``AddVoterHandlerState``, ``RemoveVoterHandlerState``.
 """
@@ -15,9 +15,9 @@ from pykraft.types import Offset, Voter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addition:
-    """A voter to be: first asked what it supports, then written into the log at ``offset``.
+    """A new voter: first asked for its supported levels, then appended in a voter set at ``offset``.
 
-    ``is_answered`` when the request wanted no more than the append. Deadline in mono ms.
+    ``is_answered`` when the request asked only for the append. Deadline in mono ms.
     """
 
     request_id: int
@@ -30,7 +30,7 @@ class Addition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """A voter that the set at ``offset`` does not have any more. Deadline in mono ms."""
+    """A voter that the voter set at ``offset`` no longer contains. Deadline in mono ms."""
 
     request_id: int
     deadline_ms: int
@@ -40,7 +40,7 @@ class Removal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upgrade:
-    """The static voters, written into the log at ``offset``. Deadline in mono ms."""
+    """The upgrade record with the static voters, at ``offset``. Deadline in mono ms."""
 
     request_id: int
     deadline_ms: int

@@ -1,1 +1,1 @@
-"""The rules, one RPC a file: what a replica does when something happened. Functions of replica, event and time."""
+"""The rules, one RPC per file: functions of replica, event and time."""

@@ -1,7 +1,7 @@
-"""Candidate: has voted for itself in a new epoch and asks the others to.
+"""Candidate: has voted for itself in a new epoch and asks the other voters for theirs.
 
-Its vote is durable before the first request leaves. It never waits for anything but its election timeout:
-a lost election is sat out, then Prospective again.
+Its vote is durable before the first request leaves. Only the election timeout ends a lost election: the candidate waits
+for it, then becomes Prospective again.
 
 Source: KIP-595 §Vote; Kafka ``CandidateState`` (4.1 and later: no exponential back-off).
 """

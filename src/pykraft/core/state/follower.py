@@ -1,7 +1,7 @@
 """Follower: fetches from the leader of this epoch, whose endpoints are known.
 
-``has_fetched`` is what makes pre-votes safe for a healthy leader: who has fetched from it denies them until
-the leader says goodbye or falls silent.
+``has_fetched`` protects a healthy leader from pre-votes: a follower that has fetched from it denies them until the
+leader sends EndQuorumEpoch or falls silent.
 
 Source: KIP-595 §Fetch, KIP-996; Kafka ``FollowerState``.
 """
@@ -15,10 +15,10 @@ from pykraft.types import Epoch, Instant, Listeners, NodeId, Offset, OffsetAndEp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotDownload:
-    """A snapshot that is fetched from this leader (KIP-630).
+    """A snapshot that is downloaded from this leader (KIP-630).
 
-    ``position`` is that of the next byte to ask for; None while the host is busy with what came. ``is_asked``: the
-    request for it was sent.
+    ``position`` is that of the next byte to ask for; None while the host stores what arrived. ``is_asked``: the request
+    for it was sent.
     """
 
     snapshot_id: OffsetAndEpoch
@@ -38,29 +38,29 @@ class Follower:
     fetch_deadline_ms: int
     has_fetched: bool = False
     has_agreed: bool = False
-    """True once the leader answered that this log is a prefix of its own: within its epoch it stays one."""
+    """True once the leader answered that this log is a prefix of its own; it stays one within the epoch."""
     empty_answers: int = 0
-    """How many answers to a Fetch brought nothing new, each soon after the one before."""
+    """Number of consecutive Fetch responses without news, each soon after the one before."""
     empty_answer_ms: int | None = None
-    """When the last one of them came (mono ms)."""
+    """When the last of them arrived (mono ms)."""
     leader_has_left: bool = False
-    """True once the leader said goodbye: what it answered before that may arrive late, and is no sign of life."""
+    """True once the leader sent EndQuorumEpoch. A late response from before is no sign of life."""
     update_deadline_ms: int
-    """When the leader may next be told, or asked, something about this replica's membership (mono ms; KIP-853)."""
+    """When the next request about this replica's membership may be sent to the leader (mono ms; KIP-853)."""
     has_updated: bool = False
-    """True once this leader has taken, or cannot take, this voter's listeners and range."""
+    """True once this leader has, or cannot take, this voter's listeners and supported levels."""
 
     download: SnapshotDownload | None = None
-    """The snapshot that is to take the place of this replica's log."""
+    """The snapshot that is to replace this replica's log."""
 
     def heard(self, now: Instant, fetch_timeout_ms: int) -> Follower:
-        """The leader gave a good answer: it is alive, and this replica follows it."""
+        """The leader sent a valid response: it is alive, and this replica follows it."""
         if self.leader_has_left:
             return self
         return replace(self, has_fetched=True, fetch_deadline_ms=now.mono_ms + fetch_timeout_ms)
 
     def hears(self, now: Instant, fetch_timeout_ms: int) -> Follower:
-        """An answer of the leader is arriving: whether it is a good one will be known when it is whole."""
+        """Part of a response from the leader arrived; whether it is valid shows only when it is complete."""
         return self if self.leader_has_left else replace(self, fetch_deadline_ms=now.mono_ms + fetch_timeout_ms)
 
     def __post_init__(self) -> None:

@@ -1,8 +1,8 @@
-"""Leader: the one replica that appends in this epoch.
+"""Leader: the only replica that appends in this epoch.
 
-The only state that is not frozen: it gathers what fetches tell (`Progress`) and what is to be appended
-(`Accumulation`). Its high watermark is unknown until a record of its own epoch is on a majority: entries of
-older epochs are committed only by that (Raft paper §5.4.2, figure 8).
+This is the only state that is not frozen: it collects what fetches tell (`Progress`) and what is to be appended
+(`Accumulation`). The high watermark is unknown until a majority holds a record of its own epoch, because only that
+commits records of older epochs (Raft paper §5.4.2, figure 8).
 
 Source: KIP-595 §Leader; Kafka ``LeaderState``.
 """
@@ -26,7 +26,7 @@ class Leader:
     epoch_start_offset: Offset
     granting_voters: tuple[NodeId, ...]
     begun_ms: int = 0
-    """When the term began (mono ms)."""
+    """When this leadership began (mono ms)."""
     progress: Progress
     accumulation: Accumulation
     check_quorum_deadline_ms: int
@@ -35,6 +35,6 @@ class Leader:
     fetched_voters: set[NodeId] = field(default_factory=set)
     resign_requested: bool = False
     change: VoterChange | None = None
-    """The change of the voters that is under way (KIP-853)."""
+    """The voter change in progress (KIP-853)."""
     volatile_voters: VoterSet = field(default_factory=VoterSet)
-    """At level 0: the static voters with what they told by UpdateRaftVoter, which an upgrade writes into the log."""
+    """At level 0: the static voters with what UpdateRaftVoter told of them; an upgrade writes it into the log."""

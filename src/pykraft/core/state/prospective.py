@@ -1,7 +1,7 @@
-"""Prospective: asks whether an election could be won, before raising the epoch for one.
+"""Prospective: asks with PreVote whether it could win an election, before it raises the epoch.
 
-Nothing of it is persisted: epoch, leader and vote stay what they were, so a replica cut off from the others
-disturbs nobody however often it asks.
+Nothing is persisted: epoch, leader and vote stay as they were. So a partitioned replica disturbs nobody, however often
+it asks.
 
 Source: KIP-996; Kafka ``ProspectiveState``.
 """
@@ -26,4 +26,4 @@ class Prospective:
     election_deadline_ms: int
     tally: Tally
     leader_has_left: bool = False
-    """True when the leader itself said goodbye: who denies a pre-vote has not heard it yet, and is asked again."""
+    """True when the leader sent EndQuorumEpoch: a voter that denies has not received it yet, and is asked again."""

@@ -1,8 +1,8 @@
-"""Resigned: led this epoch and will not lead it again; tells the voters, then waits.
+"""Resigned: led this epoch and cannot lead it again; sends EndQuorumEpoch, then waits.
 
-It keeps naming itself as the leader of the epoch, so it can neither vote in it nor append to it. A replica
-that restarts as the leader of its last epoch starts here: data it had not flushed may be gone, and leading
-on would give the same (epoch, offset) to other records.
+It still names itself as the leader of the epoch, so it can neither vote nor append in it. A replica that led its last
+epoch restarts in this state: its unflushed records may be lost, and if it led on, the same (epoch, offset) could name
+other records.
 
 Source: KIP-595 §EndQuorumEpoch; Kafka ``ResignedState``.
 """

@@ -1,7 +1,7 @@
-"""Unattached: in this epoch no leader can be followed, because none is known or none can be reached.
+"""Unattached: no leader to follow in this epoch, because it is unknown or its endpoints are.
 
-A replica that voted in this epoch is still Unattached: the vote is a field, not a state of its own. The
-leader's id may be known without an address; it then still forbids a vote.
+A replica that voted in this epoch is still Unattached; the vote is a field. The leader's id may be known without its
+endpoints; it then still prevents a vote.
 
 Source: KIP-595, KIP-996; Kafka ``UnattachedState``.
 """
