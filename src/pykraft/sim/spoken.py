@@ -78,6 +78,8 @@ class Spoken:
     """What of a snapshot is asked for."""
     target_id: int | None = None
     """Who is asked; None for an answer."""
+    leader_id: int | None = None
+    """Who leads the epoch, as the answer to a Vote says."""
     confirms_leader: bool = False
     """True in an answer to BeginQuorumEpoch without an error: its leader still leads, as far as the sender knows."""
     served: Buffer = b""
@@ -133,7 +135,7 @@ def spoken_in_vote(asked: VoteAsked, parts: Sequence[Buffer]) -> Spoken | None:
     if partition is None:
         return None
     if not partition["vote_granted"]:
-        return Spoken(epoch=partition["leader_epoch"])
+        return Spoken(epoch=partition["leader_epoch"], leader_id=partition["leader_id"])
     if asked.is_pre_vote:
         return Spoken(epoch=partition["leader_epoch"], granted=asked)
     return Spoken(epoch=asked.epoch, candidate_id=asked.candidate_id, granted=asked)

@@ -8,6 +8,7 @@ ALONE: Mapping[str, str] = {
     "MonotonicEpoch": "vote_is_not_synced",
     "EpochIsDurableFirst": "vote_is_not_awaited",
     "EpochsGrowWithinBudget": "epochs_have_no_budget",
+    "LeaderIsDurableFirst": "leader_is_named_before_it_is_durable",
     "OneVote": "votes_are_given_twice",
     "VotesAreForCandidates": "pre_vote_is_kept_as_a_vote",
     "SingleLeader": "answers_of_an_older_epoch_count",

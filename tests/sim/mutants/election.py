@@ -11,7 +11,7 @@ from pykraft.core import raft
 from pykraft.core.connections import Connections
 from pykraft.core.election import Tally
 from pykraft.core.messages import VoteRequest
-from pykraft.core.on import following, vote
+from pykraft.core.on import following, requests, vote
 from pykraft.core.outbox import Outbox, Relies
 from pykraft.core.replica import Replica
 from pykraft.core.start import initial_state
@@ -78,6 +78,16 @@ def vote_is_forgotten_at_start(patch: Patch) -> None:
     _patch_start(patch, lambda **given: initial_state(**{**given, "election": replace(given["election"], voted=None)}))
 
 
+def leader_is_named_before_it_is_durable(patch: Patch) -> None:
+    """A new leader says that it leads as soon as its epoch is durable, and its election perhaps not."""
+    reply = requests.reply
+
+    def too_early(replica: Replica, request_id: int, response: Any, relies: Relies) -> None:
+        reply(replica, request_id, response, relies if response.vote_granted else Relies.EPOCH)
+
+    patch.setattr(vote, "reply", too_early)
+
+
 def half_is_a_majority(patch: Patch) -> None:
     """Two of four voters elect a leader."""
     patch.setattr(Tally, "is_won", property(lambda self: 2 * len(self.granted) >= len(self.voters)))
@@ -140,6 +150,11 @@ MUTANTS = (
     Mutant(plant=votes_ignore_the_log, source="Raft paper §5.4.1"),
     Mutant(plant=the_longer_log_wins, source="Raft paper §5.4.1; a common mistake in the labs of MIT 6.824"),
     Mutant(plant=votes_are_given_twice, source="Raft paper §5.2"),
+    Mutant(
+        plant=leader_is_named_before_it_is_durable,
+        source="ours: a denial relied on the epoch alone",
+        scenario="elections",
+    ),
     Mutant(
         plant=candidate_restarts_behind_a_leader,
         source="Kafka's QuorumState.initialize (the vote before the leader); ADR 020",

@@ -44,6 +44,7 @@ from pykraft.sim.invariants.log_start import LogStartIsSnapshot
 from pykraft.sim.invariants.log_voters import VotersAreOfTheLog
 from pykraft.sim.invariants.majority import MajorityHoldsHighWatermark
 from pykraft.sim.invariants.monotonic_epoch import MonotonicEpoch
+from pykraft.sim.invariants.named_leader import LeaderIsDurableFirst
 from pykraft.sim.invariants.new_epoch import EpochBeginsWithCandidate
 from pykraft.sim.invariants.next_slice import NextSliceFollows
 from pykraft.sim.invariants.one_batch import OneBatchAStep
@@ -81,6 +82,7 @@ ALL: tuple[type[Invariant], ...] = (
     MonotonicEpoch,
     EpochIsDurableFirst,
     EpochsGrowWithinBudget,
+    LeaderIsDurableFirst,
     OneVote,
     VotesAreForCandidates,
     SingleLeader,
