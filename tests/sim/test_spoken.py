@@ -39,8 +39,8 @@ def heard(parts: list[Buffer]) -> VoteAsked:
     return vote_asked(decode_request_header(data), data, OWN_LOG)
 
 
-def answer(version: int, *, granted: bool, error: int = 0) -> list[Buffer]:
-    body = topics(error_code=0, leader_id=-1, leader_epoch=5, vote_granted=granted)
+def answer(version: int, *, granted: bool, error: int = 0, leader_id: int = -1) -> list[Buffer]:
+    body = topics(error_code=0, leader_id=leader_id, leader_epoch=5, vote_granted=granted)
     return frame(encode_response(ApiKey.VOTE, version, 1, {"error_code": error, **body}))
 
 
@@ -147,8 +147,9 @@ def test_a_granted_vote_is_a_promise_in_the_epoch_that_was_asked_for(version: in
     assert spoken == Spoken(epoch=3, candidate_id=2, granted=question)
 
 
-def test_denials_speak_of_an_epoch_only_and_pre_votes_promise_nothing() -> None:
+def test_denials_speak_of_an_epoch_and_its_leader_and_pre_votes_promise_nothing() -> None:
     assert spoken_in_vote(asked(), answer(2, granted=False)) == Spoken(epoch=5)
+    assert spoken_in_vote(asked(), answer(2, granted=False, leader_id=1)) == Spoken(epoch=5, leader_id=1)
     question = asked(is_pre_vote=True)
     assert spoken_in_vote(question, answer(2, granted=True)) == Spoken(epoch=5, granted=question)
 

@@ -135,7 +135,8 @@ def spoken_in_vote(asked: VoteAsked, parts: Sequence[Buffer]) -> Spoken | None:
     if partition is None:
         return None
     if not partition["vote_granted"]:
-        return Spoken(epoch=partition["leader_epoch"], leader_id=partition["leader_id"])
+        leader_id = partition["leader_id"]
+        return Spoken(epoch=partition["leader_epoch"], leader_id=leader_id if leader_id >= 0 else None)
     if asked.is_pre_vote:
         return Spoken(epoch=partition["leader_epoch"], granted=asked)
     return Spoken(epoch=asked.epoch, candidate_id=asked.candidate_id, granted=asked)
