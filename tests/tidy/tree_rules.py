@@ -30,7 +30,7 @@ JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.rpc.codec": (17, "the table of all RPCs"),
     "pykraft.log.dump": (13, "the table of all files of a node"),
     "pykraft.server.driver": (13, "one host and all that it runs on"),
-    "pykraft.sim.invariants": (70, "the table of all invariants"),
+    "pykraft.sim.invariants": (80, "the table of all invariants"),
     "pykraft.sim.watch": (14, "whatever oracles are told of"),
     "pykraft.sim.world": (20, "all parts of a world, put together"),
 }
