@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from pykraft.sim.calm import LOOK_US, Calm, transfer_us
-from pykraft.sim.scenario import DEFAULT, Links, Quorum, Scenario, Work
+from pykraft.sim.scenario import DEFAULT, Quorum, Scenario, Work
 from tests.sim.invariants.fakes import node, voters_of, world
 
 
 def calm_world(voters: int = 3) -> Any:
     made = world(voters)
     made.faults = SimpleNamespace(counts=Counter())
-    made.network = SimpleNamespace(is_usual=True)
+    made.network = SimpleNamespace(is_usual=True, byte_us=0)
     made.members.in_force = lambda: [voters_of(voters)]
     made.nodes = {}
     for voter in voters_of(voters).voters:
@@ -84,13 +84,11 @@ def test_it_looks_every_now_and_then() -> None:
 
 
 def test_links_take_time_for_the_largest_thing_that_is_sent() -> None:
-    assert transfer_us(DEFAULT) == 0
-    links, quorum = Links(byte_us=(0, 2)), Quorum(fetch_size_bytes_max=(10, 5_000))
-    small = Scenario(links=links, quorum=quorum, work=Work(values_max=1, value_size_bytes_max=10))
-    assert transfer_us(small) == 4 * 5_000 * 2
+    assert transfer_us(DEFAULT, 0) == 0
+    quorum = Quorum(fetch_size_bytes_max=(10, 5_000))
+    small = Scenario(quorum=quorum, work=Work(values_max=1, value_size_bytes_max=10))
+    assert transfer_us(small, 2) == 4 * 5_000 * 2
     assert (
-        transfer_us(
-            Scenario(links=links, quorum=quorum, work=Work(values_max=2, proposals_max=10, value_size_bytes_max=900))
-        )
+        transfer_us(Scenario(quorum=quorum, work=Work(values_max=2, proposals_max=10, value_size_bytes_max=900)), 2)
         == 4 * 20_000 * 2
     )

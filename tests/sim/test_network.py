@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from pykraft.host.ports import ConnectionId
 from pykraft.sim.clock import Clock
-from pykraft.sim.network import End, Network, Slowness, Weather
+from pykraft.sim.network import End, Network, Slowness
 from pykraft.sim.scenario import Links
+from pykraft.sim.weather import Weather
 from pykraft.types import Endpoint
 
 LENGTH = bytes(4)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from pykraft.host.taking import TakenSnapshot
-from pykraft.sim.pieces import starts_of, write_pieces
+from pykraft.sim.pieces import starts_of, write_carelessly, write_pieces
 
 
 class Slow:
@@ -69,3 +69,23 @@ def test_it_may_be_given_up_at_the_end() -> None:
     taken, outcomes = begun([b"a"], gives_up=True)
     answer(taken)
     assert (outcomes, taken.closings, taken.frozen) == ([None], 1, None)
+
+
+def test_who_looks_at_no_error_writes_on_and_closes_what_cannot_be_frozen() -> None:
+    taken, outcomes = Slow(), list[int | Exception | None]()
+    write_carelessly(cast(TakenSnapshot, taken), iter([[b"a"], [b"b"]]), outcomes.append)
+    problem = ValueError("empty")
+    answer(taken, problem)
+    answer(taken)
+    assert (taken.written, outcomes) == ([[b"a"], [b"b"]], [])
+    assert taken.frozen is not None
+    taken.frozen(problem)
+    assert (outcomes, taken.closings) == ([problem], 1)
+
+
+def test_who_looks_at_no_error_may_be_lucky() -> None:
+    taken, outcomes = Slow(), list[int | Exception | None]()
+    write_carelessly(cast(TakenSnapshot, taken), iter([]), outcomes.append)
+    assert taken.frozen is not None
+    taken.frozen(7)
+    assert (outcomes, taken.closings) == ([7], 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from pykraft.sim.scenario import Quorum
-from pykraft.sim.settings import LISTENER, listeners_of, node_configs
+from pykraft.sim.settings import LISTENER, SMALL_SEGMENT_BYTES, listeners_of, node_configs, with_small_segments
 from pykraft.types import Endpoint
 
 
@@ -27,3 +27,8 @@ def test_nodes_share_timeouts_and_have_directories_of_their_own() -> None:
     assert len({config.directory_id for config in configs}) == 5
     assert node_configs(5, 0, Quorum(), Random(1)) == configs
     assert len({node_configs(1, 0, Quorum(), Random(seed))[0].raft for seed in range(20)}) > 5
+
+
+def test_segments_may_be_small() -> None:
+    configs = with_small_segments(node_configs(3, 0, Quorum(), Random(1)))
+    assert {config.log.segment_size_bytes for config in configs} == {SMALL_SEGMENT_BYTES}

@@ -37,3 +37,9 @@ def test_what_is_given_up_leaves_nothing() -> None:
 
 def test_a_world_without_snapshots_takes_none() -> None:
     assert lived(Snapshots(), 500_000).faults.counts["snapshot taken"] == 0
+
+
+def test_a_record_that_cannot_be_written_leaves_nothing_whatever_its_application_does() -> None:
+    world = lived(Snapshots(records_between=(20,), given_up_probability=0, careless_probability=1))
+    assert not world.faults.counts["snapshot taken"]
+    assert not any(world.durable_snapshots(node) for node in world.nodes.values())

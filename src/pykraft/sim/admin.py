@@ -81,7 +81,9 @@ class Admin:
 
     def connected(self, connection: ConnectionId) -> None:
         """Ask."""
-        message = self._asked[connection].message
+        asked = self._asked[connection]
+        self._world.watch.asked(asked)
+        message = asked.message
         request = codec.encode_request(message, _VERSIONS[type(message)], 1, "operator", self._context)
         self._world.network.send(connection, framed(request))
 
@@ -89,6 +91,7 @@ class Admin:
         """Nobody will know what came of it."""
         asked = self._asked.pop(connection, None)
         if asked is not None:
+            self._world.watch.answered(asked)
             asked.then(asked)
 
     def received(self, connection: ConnectionId, frame: bytes) -> None:

@@ -40,6 +40,11 @@ class Application:
         self._state = State(keeps_entries=self._taker is not None)
         self._registration: Registration | None = None
 
+    @property
+    def is_asked(self) -> bool:
+        """True when the host asks for its snapshots."""
+        return self._saver is not None
+
     def listen(self) -> None:
         """Hear of everything from the newest snapshot on, or from the first record."""
         assert self._node.host is not None
@@ -95,8 +100,9 @@ class Application:
 
 def _saver(world: World, node: Node) -> Saver | None:
     """None for an application that takes its snapshots by itself; most worlds have no other, and draw nothing."""
-    probability, dice = world.scenario.snapshots.asked_probability, world.snapshot_dice(node)
-    return Saver(world, node, dice) if probability and dice.random() < probability else None
+    probability = world.scenario.snapshots.asked_probability
+    is_asked = probability and world.asking_dice(node).random() < probability
+    return Saver(world, node, world.snapshot_dice(node)) if is_asked else None
 
 
 def _records(reader: SnapshotReader[bytes]) -> list[bytes]:

@@ -26,12 +26,12 @@ TRANSFERS: Final = 4
 RECORD_OVERHEAD_BYTES: Final = 100
 
 
-def transfer_us(scenario: Scenario) -> int:
-    """How long links may take for what is proposed at a time, or for a whole answer; 0 where they take no time."""
+def transfer_us(scenario: Scenario, byte_us: int) -> int:
+    """How long links may take for what is proposed at a time, or for a whole answer, when a byte takes so long."""
     work = scenario.work
     proposed_bytes = work.values_max * (work.value_size_bytes_max + RECORD_OVERHEAD_BYTES) * work.proposals_max
     largest_bytes = max(proposed_bytes, *scenario.quorum.fetch_size_bytes_max)
-    return TRANSFERS * largest_bytes * max(scenario.links.byte_us)
+    return TRANSFERS * largest_bytes * byte_us
 
 
 class Calm:

@@ -47,6 +47,8 @@ class Operation:
     """Where its values are, once they have offsets."""
     answer: Answer | None = None
     answered_us: int | None = None
+    lacked_room: bool = False
+    """True when it was refused because a buffer was full."""
     read: int | None = None
     """What a read found, and when: the number in the register, 0 for none."""
     read_us: int | None = None

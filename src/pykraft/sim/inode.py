@@ -121,6 +121,10 @@ class Inode:
             self._rot[at] = (promised, byte)
         self._changed()
 
+    def is_rotten_at(self, position: int) -> bool:
+        """True when this byte is not what was written there."""
+        return position in self._rot
+
     def lose_page(self, page: int) -> None:
         """The disk cannot read this page any more, and the cache does not hold it."""
         assert page not in self.dirty_pages

@@ -28,13 +28,15 @@ from typing import Final, Protocol, TypeAlias
 from pykraft.host.ports import ConnectionId
 from pykraft.sim.clock import Clock
 from pykraft.sim.recorder import Recorder
-from pykraft.sim.scenario import Links
 from pykraft.sim.settings import node_at
+from pykraft.sim.weather import Weather
 from pykraft.types import Buffer, Endpoint
 
 FRAME_LENGTH_SIZE_BYTES: Final = 4
 BREAK_PROBABILITY: Final = 0.5
 """Of a connection that had to wait for its link to heal: that it breaks instead."""
+HALF_OPEN_US_MAX: Final = 3_000_000
+"""How long the other end of a machine without power may take to learn of it."""
 ABRUPT_PROBABILITY: Final = 0.5
 """Of an end that closes: that what it sent last does not arrive."""
 
@@ -110,27 +112,6 @@ class Slowness:
     byte_us: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weather:
-    """Latency of one hop in microseconds, and how often a frame takes ten times as long."""
-
-    latency_us_min: int = 100
-    latency_us_max: int = 2_000
-    slow_probability: float = 0.01
-    byte_us: int = 0
-    """Microseconds that each byte takes: a million over the bandwidth."""
-
-    @classmethod
-    def draw(cls, links: Links, rng: Random) -> Weather:
-        """The weather of one world."""
-        return cls(
-            latency_us_min=links.latency_us_min,
-            latency_us_max=rng.choice(links.latency_us_max),
-            slow_probability=links.slow_probability,
-            byte_us=rng.choice(links.byte_us),
-        )
-
-
 Snag: TypeAlias = Callable[[End, bytes], bool]
 """Sees each frame before it goes out; True: it is done with, and the snag is used up."""
 NOT_SLOW: Final = Slowness(delay_us=0, byte_us=0)
@@ -144,6 +125,7 @@ class Network:
         self._recorder = recorder
         self._rng = rng
         self._weather = weather
+        self._silence = Random(weather.dice)
         self._ends: dict[ConnectionId, End] = {}
         self._closing: list[End] = []
         self._abandoned: set[ConnectionId] = set()
@@ -164,7 +146,8 @@ class Network:
         """
         del self._stations[station.node_id]
         for end in [end for end in self._ends.values() if end.station is station]:
-            self._close(end, is_abrupt=is_silent)
+            is_half_open = is_silent and self._silence.random() < self._weather.half_open_probability
+            self._close(end, is_abrupt=is_silent, unnoticed_us=self._silence.randrange(HALF_OPEN_US_MAX) * is_half_open)
 
     def cut(self, source: int, target: int) -> None:
         """Hold back what goes in this direction."""
@@ -223,6 +206,11 @@ class Network:
     def is_usual(self) -> bool:
         """True when no direction is cut, or slower than it always is."""
         return not self._cut and all(slowness == NOT_SLOW for slowness in self._slow.values())
+
+    @property
+    def byte_us(self) -> int:
+        """Microseconds that each byte takes on every link."""
+        return self._weather.byte_us
 
     @property
     def cut_links(self) -> int:
@@ -297,6 +285,8 @@ class Network:
         target = self._stations.get(target_id)
         is_there = target is not None and target.port == port
         if target is None or not is_there or {(source_id, target_id), (target_id, source_id)} & self._cut:
+            if self._silence.random() < self._weather.unanswered_probability:
+                return  # whoever dialed has to give it up
             del self._ends[near.connection]
             near.station.closed(near.connection)
             return
@@ -323,8 +313,8 @@ class Network:
             self._recorder.arrived(self._clock.now_us, peer.station.node_id, sent.number)
         peer.station.received(peer.connection, sent.frame)
 
-    def _close(self, end: End, *, is_abrupt: bool) -> None:
-        """This end is gone. Abruptly: with everything it sent."""
+    def _close(self, end: End, *, is_abrupt: bool, unnoticed_us: int = 0) -> None:
+        """This end is gone, and the other learns of it after so long. Abruptly: with everything it sent."""
         self._ends.pop(end.connection, None)
         end.is_closed = True
         if is_abrupt and not end.is_held:
@@ -332,7 +322,7 @@ class Network:
         if end.peer is not None:
             self._closing.append(end)
             delay_us = max(self._latency_us(), end.free_us - self._clock.now_us)
-            self._clock.after(delay_us, lambda: self._flow(end))
+            self._clock.after(delay_us + unnoticed_us, lambda: self._flow(end))
 
     def _end_of_stream(self, end: End) -> None:
         """Everything that was sent has arrived, or nobody is there: if this end is closed, the other learns of it."""

@@ -49,6 +49,8 @@ class Process:
         self._lane_is_busy = False
         self._alarm = Alarm(node.clock, self.later, self._ring)
         self._backlog: deque[Callable[[], None]] | None = None
+        self._visits: dict[ConnectionId, Callable[[Sequence[Buffer]], None]] = {}
+        """Questions of a client that is on no network, and who is to be told the answer."""
         self._negotiation = Negotiation(node.dialect) if node.dialect is not None else None
         self.is_running = True
         self.resumed_us = -1
@@ -136,17 +138,31 @@ class Process:
         self._world.trace.absorb(frame)
         if self._negotiation is not None:
             frame = self._negotiation.received(connection, frame)
-        self.wiretap.heard(connection, frame, self._node.ledger.end, is_damaged=self._node.is_damaged)
+        now_us, log = self._world.clock.now_us, self._node.ledger.end
+        self.wiretap.heard(connection, frame, log, now_us, is_damaged=self._node.is_damaged)
         self.host.on_frame(connection, frame, self._node.clock.instant)
+
+    def visit(self, connection: ConnectionId, request: bytes, told: Callable[[Sequence[Buffer]], None]) -> None:
+        """A client asks this one thing, on a connection of its own that is on no network."""
+        self._world.touch(self._node)
+        self._visits[connection] = told
+        now = self._node.clock.instant
+        self.host.on_accepted(connection, self._node.config.default_listener, now)
+        self.host.on_frame(connection, request, now)
 
     def dial(self, endpoint: Endpoint) -> ConnectionId:
         """See `Ports`."""
-        connection = self._world.network.dial(self, endpoint)
-        self.wiretap.dialed(connection, node_at(endpoint.port))
+        connection, target_id = self._world.network.dial(self, endpoint), node_at(endpoint.port)
+        self.wiretap.dialed(connection, target_id)
+        self._world.watch.dialed(self._node, target_id)
         return connection
 
     def send(self, connection: ConnectionId, parts: Sequence[Buffer]) -> None:
         """See `Ports`; oracles look at what the quorum says before it leaves."""
+        told = self._visits.pop(connection, None)
+        if told is not None:
+            told(parts)
+            return
         is_epoch_durable = self.host.epoch <= self._world.durable_election(self._node).epoch
         spoken = self.wiretap.says(connection, parts, is_epoch_durable=is_epoch_durable)
         if spoken is not None:

@@ -35,3 +35,20 @@ def write_pieces(
         done(problem)
     else:
         taken.freeze(done)
+
+
+def write_carelessly(
+    taken: TakenSnapshot, pieces: Iterator[Sequence[bytes]], done: Callable[[int | Exception | None], None]
+) -> None:
+    """The same by an application that looks at no error: it writes on, and freezes what there is."""
+    piece = next(pieces, None)
+    if piece is not None:
+        taken.append(piece, lambda _: write_carelessly(taken, pieces, done))
+        return
+
+    def frozen(result: int | Exception) -> None:
+        if isinstance(result, Exception):
+            taken.close()
+        done(result)
+
+    taken.freeze(frozen)

@@ -69,6 +69,8 @@ class Course:
     """Bound of the time from the end of the faults until every node has been given all that is asked for."""
     progress_records: int = 30
     """Records that must commit, and reach every node, after the faults."""
+    first_kill_probability: float = 0.0
+    """Of each node: that it is killed in its very first start, and loses power a little later."""
     variant: int = 0
     """Other dice for network, machines and work, under the same plan of harm: what a shrunk run may need."""
 
@@ -87,6 +89,8 @@ class Quorum:
     batch_size_bytes_max: int = 8_388_608
     leader_send_flushed_only_probability: float = 0.1
     segment_size_bytes: int = 16_384
+    small_segment_probability: float = 0.0
+    """Of worlds whose segments hold only a few batches."""
     index_size_bytes_max: int = 4_096
     recent_size_bytes_max: tuple[int, ...] = (33_554_432,)
     """Durable batches that a node keeps in memory; what is not there is read from files, by leaders too."""
@@ -104,6 +108,10 @@ class Links:
     """How often a frame takes ten times as long."""
     byte_us: tuple[int, ...] = (0,)
     """Microseconds that each byte takes on every link: a million over the bandwidth."""
+    unanswered_probability: float = 0.0
+    """Of each dial that reaches nobody: that nothing ever comes of it, not even an error."""
+    half_open_probability: float = 0.0
+    """Of each connection to a machine that loses its power: that the other end learns of it seconds later only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +143,8 @@ class Work:
     value_size_bytes_max: int = 300
     prepared_probability: float = 0.0
     """Of worlds whose clients only prepare many of their appends, at leaders whose buffers hold few bytes."""
+    visitor_probability: float = 0.0
+    """Of worlds with a client that asks every node for what it knows of the quorum, and for what nobody may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +160,8 @@ class Snapshots:
     bystander_probability: float = 0.0
     """Of worlds with snapshots: that each process has a second listener, which is slow and loads none."""
     given_up_probability: float = 0.05
+    careless_probability: float = 0.0
+    """Of each: that one of its records cannot be written, and its application freezes it all the same."""
     slice_size_bytes_max: tuple[int, ...] = (500, 4_000, 64_000)
     """Bytes of one FetchSnapshot."""
     retention_size_bytes_max: tuple[int, ...] = (0, 20_000, 60_000)
@@ -183,6 +195,8 @@ class Pace:
     repair_us_max: tuple[int, ...] = (50_000, 1_000_000)
     """Until a disk that is full has room, and one that does not work is replaced."""
     wall_jump_ms_max: tuple[int, ...] = (10, 5_000, 86_400_000)
+    header_flip_probability: float = 0.0
+    """Of each bit that flips in a log: that it is one of an offset or an epoch, which no checksum covers."""
     skew_max: float = 0.2
     """How much faster or slower than time a monotonic clock goes at most."""
     delay_us_max: tuple[int, ...] = (20_000, 200_000)

@@ -25,6 +25,7 @@ SNAPSHOT_INTERVAL_MS = 1_000
 """After this time a snapshot is due that its size did not make due."""
 
 PORTS_APART = 1_000
+SMALL_SEGMENT_BYTES = 2_048
 
 
 def node_configs(voter_count: int, observer_count: int, quorum: Quorum, rng: Random) -> list[NodeConfig]:
@@ -67,6 +68,11 @@ def node_configs(voter_count: int, observer_count: int, quorum: Quorum, rng: Ran
 def with_memory(configs: Sequence[NodeConfig], recent_size_bytes_max: int) -> list[NodeConfig]:
     """The same with so much of the log in memory."""
     return [replace(config, log=replace(config.log, recent_size_bytes_max=recent_size_bytes_max)) for config in configs]
+
+
+def with_small_segments(configs: Sequence[NodeConfig]) -> list[NodeConfig]:
+    """The same with segments of a few batches."""
+    return [replace(config, log=replace(config.log, segment_size_bytes=SMALL_SEGMENT_BYTES)) for config in configs]
 
 
 def with_snapshots(

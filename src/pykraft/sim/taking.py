@@ -8,13 +8,13 @@ Source: KIP-630 §When to Snapshot; Kafka's ``SnapshotGenerator``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
 from pykraft.host.taking import TakenSnapshot
-from pykraft.sim.pieces import starts_of, write_pieces
+from pykraft.sim.pieces import starts_of, write_carelessly, write_pieces
 from pykraft.sim.state import Plain
 from pykraft.types import Offset, OffsetAndEpoch
 
@@ -57,6 +57,12 @@ class Taker:
             return
         starts = starts_of(len(records), self._rng.randint(1, self._world.scenario.snapshots.pieces_max))
         pieces = (records[start : start + starts.step] for start in starts)
+        # From dice of its own, so that worlds without such applications stay what they are.
+        dice = Random(f"{self._world.seed} careless {self._node.node_id} {begun.snapshot_id}")
+        if dice.random() < self._world.scenario.snapshots.careless_probability:
+            written = partial(self._written, begun.snapshot_id)
+            write_carelessly(begun, iter([*_with_impossible(pieces, dice)]), written)
+            return
         write_pieces(begun, pieces, partial(self._written, begun.snapshot_id), self._gives_up)
 
     def _gives_up(self) -> bool:
@@ -77,3 +83,10 @@ class Taker:
         self._is_busy = False
         if problem is not None:
             self._world.trace.note(self._node.node_id, f"takes no snapshot: {problem}")
+
+
+def _with_impossible(pieces: Iterable[Sequence[bytes]], dice: Random) -> Iterator[Sequence[bytes]]:
+    """The same with an empty record in each, which no snapshot can hold."""
+    for piece in pieces:
+        at = dice.randint(0, len(piece))
+        yield [*piece[:at], b"", *piece[at:]]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pykraft.sim.admin import Asked
     from pykraft.sim.electorate import VoterRecord
     from pykraft.sim.node import Node
+    from pykraft.sim.visitor import Visit
     from pykraft.sim.world import World
 
 HOOKS = tuple(name for name, hook in vars(Invariant).items() if callable(hook) and name not in {"__init__", "violated"})
@@ -165,6 +166,21 @@ class Watch:
         """See `Invariant`."""
         for oracle in self._asked["decided"]:
             oracle.decided(operation)
+
+    def asked(self, asked: Asked) -> None:
+        """See `Invariant`."""
+        for oracle in self._asked["asked"]:
+            oracle.asked(asked)
+
+    def visited(self, node: Node, visit: Visit) -> None:
+        """See `Invariant`."""
+        for oracle in self._asked["visited"]:
+            oracle.visited(node, visit)
+
+    def dialed(self, node: Node, target_id: int) -> None:
+        """See `Invariant`."""
+        for oracle in self._asked["dialed"]:
+            oracle.dialed(node, target_id)
 
     def answered(self, asked: Asked) -> None:
         """See `Invariant`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from pykraft.errors import BufferFullError
 from pykraft.host.producers import Committed, Outcome, Rejected
 from pykraft.sim.application import Application
 from pykraft.sim.history import READ, WRITE, Answer, History, Operation, value_of
@@ -44,6 +45,10 @@ class Workload:
     def serve(self, node: Node, application: Application) -> None:
         """A process begins: this is its application."""
         self._applications[int(node.node_id)] = application
+
+    def is_asked(self, node: Node) -> bool:
+        """Whether the application of this process waits to be asked for its snapshots."""
+        return self._applications[int(node.node_id)].is_asked
 
     def _turn(self) -> None:
         for node in self._world.nodes.values():
@@ -99,6 +104,8 @@ class Workload:
             self.acknowledged_end_offset = max(self.acknowledged_end_offset, operation.end_offset)
         else:
             operation.answer = Answer.REJECTED if isinstance(outcome, Rejected) else Answer.UNKNOWN
+            # Not for a transfer of the leadership, which is an error of the same family.
+            operation.lacked_room = isinstance(outcome, Rejected) and type(outcome.error) is BufferFullError
         self._world.watch.decided(operation)
 
     def _next_values(self) -> tuple[bytes, ...]:

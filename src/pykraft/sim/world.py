@@ -13,7 +13,9 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
+from pykraft.config import NodeConfig
 from pykraft.host.host import Host
+from pykraft.sim import first_start
 from pykraft.sim.application import Application
 from pykraft.sim.atlas import Atlas
 from pykraft.sim.bystander import Bystander
@@ -23,15 +25,17 @@ from pykraft.sim.faults import Faults
 from pykraft.sim.invariants import ALL, Invariant, ViolationError
 from pykraft.sim.ledger import Entry, Ledger
 from pykraft.sim.members import Members
-from pykraft.sim.network import Network, Weather
+from pykraft.sim.network import Network
 from pykraft.sim.node import Node, Process
 from pykraft.sim.oracle import DurableElection, Platter
 from pykraft.sim.prepared import PreparedAppends, with_small_buffers
 from pykraft.sim.recorder import NodeState, Recorder
 from pykraft.sim.scenario import DEFAULT, Scenario
-from pykraft.sim.settings import node_configs, with_memory, with_snapshots
+from pykraft.sim.settings import node_configs, with_memory, with_small_segments, with_snapshots
 from pykraft.sim.trace import Trace
+from pykraft.sim.visitor import Visitor
 from pykraft.sim.watch import Watch
+from pykraft.sim.weather import Weather
 from pykraft.sim.workload import Workload
 from pykraft.types import OffsetAndEpoch
 
@@ -80,24 +84,18 @@ class World:
         self.network = Network(self.clock, self._dice(seed, "network", variant), weather, recorder)
         self.voter_count = rng.choice(scenario.cluster.voters)
         self.observer_count = rng.choice(scenario.cluster.observers)
-        settings = self._dice(seed, "settings")
-        configs = node_configs(self.voter_count, self.observer_count, scenario.quorum, settings)
         taking = self._dice(seed, "snapshots")
         self.records_between = taking.choice(scenario.snapshots.records_between)
         """About so many records from one snapshot of a node to the next; 0: there are no snapshots."""
-        if self.records_between:
-            configs = with_snapshots(configs, scenario.snapshots, self.records_between, taking)
         preparing = self._dice(seed, "prepared")
         prepares = preparing.random() < scenario.work.prepared_probability
-        if prepares:
-            configs = with_small_buffers(configs, preparing)
-        configs = with_memory(configs, self._dice(seed, "memory").choice(scenario.quorum.recent_size_bytes_max))
         self.bulk_factor = self._dice(seed, "bulk").choice(scenario.storage.bulk_factor)
         """How many times as long a turn of the bulk lane takes as one of the ordered lane."""
         self._taking: dict[int, Random] = {}
+        self._asking: dict[int, Random] = {}
         self.nodes = {
             int(config.node_id or 0): Node(self, config, self._dice(seed, f"node {config.node_id}", variant))
-            for config in configs
+            for config in self._configs(taking, preparing if prepares else None)
         }
         self._platters = {
             node_id: Platter(node.disk, partition_directory(node)) for node_id, node in self.nodes.items()
@@ -113,6 +111,7 @@ class World:
         prepared = PreparedAppends(preparing if prepares else None)
         self.workload = Workload(self, self._dice(seed, "workload", variant), prepared)
         self.faults = Faults(self, self._dice(seed, "faults"), self._dice(seed, "strangers"))
+        self._visitor = Visitor(self, self._dice(seed, "visitor"))
         if recorder is not None:
             recorder.nodes = {node_id: node_id <= self.voter_count for node_id in self.nodes}
         self.has_pre_votes = True
@@ -125,6 +124,19 @@ class World:
         self._bystanders: dict[int, Bystander] = {}
         self._touched: dict[int, Node] = {}
 
+    def _configs(self, taking: Random, preparing: Random | None) -> list[NodeConfig]:
+        """What the nodes are configured with; each part of it has dice of its own."""
+        scenario, seed = self.scenario, self.seed
+        settings = self._dice(seed, "settings")
+        configs = node_configs(self.voter_count, self.observer_count, scenario.quorum, settings)
+        if self.records_between:
+            configs = with_snapshots(configs, scenario.snapshots, self.records_between, taking)
+        if preparing is not None:
+            configs = with_small_buffers(configs, preparing)
+        if self._dice(seed, "segments").random() < scenario.quorum.small_segment_probability:
+            configs = with_small_segments(configs)
+        return with_memory(configs, self._dice(seed, "memory").choice(scenario.quorum.recent_size_bytes_max))
+
     def run(self, *, until_us: int | None = None) -> Outcome:
         """Start all, do harm for a while, then let it heal and serve; or only go on until then.
 
@@ -134,7 +146,9 @@ class World:
         faults_us = course.faults_us if until_us is None else min(until_us, course.faults_us)
         for node in self.nodes.values():
             self.clock.after(node.rng.randrange(course.start_us_max), partial(self.faults.start, node))
+        first_start.plan(self, self._dice(self.seed, "first starts"))
         self.workload.begin()
+        self._visitor.begin()
         self.faults.begin()
         while self.clock.now_us < faults_us:
             self.turn()
@@ -278,6 +292,11 @@ class World:
         """When this node takes its next snapshot is drawn from these."""
         node_id = int(node.node_id)
         return self._taking.setdefault(node_id, self._dice(self.seed, f"snapshots {node_id}"))
+
+    def asking_dice(self, node: Node) -> Random:
+        """Whether the application of this node's next process is asked for its snapshots is drawn from these."""
+        node_id = int(node.node_id)
+        return self._asking.setdefault(node_id, self._dice(self.seed, f"asking {node_id}"))
 
     def turn(self) -> None:
         """The next event, then the invariants. Errors: ViolationError, or whatever a host raised."""

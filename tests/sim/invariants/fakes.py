@@ -117,7 +117,7 @@ class World:
         self.set_aside: set[tuple[int, OffsetAndEpoch]] = set()
         self.contents: dict[tuple[int, OffsetAndEpoch], bytes] = {}
         self.ledgers: dict[int, Ledger] = {}
-        self.network = SimpleNamespace(unsent_between=lambda source, target: 0)
+        self.network = SimpleNamespace(unsent_between=lambda source, target: 0, byte_us=0)
         self.workload = SimpleNamespace(history=SimpleNamespace(operations=[]))
 
     def voters(self) -> list[Any]:

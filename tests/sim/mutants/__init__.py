@@ -26,6 +26,7 @@ from tests.sim.mutants import (
     replication,
     snapshots,
     strangers,
+    told,
 )
 from tests.sim.mutants.mutant import Mutant, planted
 
@@ -46,6 +47,7 @@ FAMILIES = (
     asking,
     links,
     strangers,
+    told,
 )
 MUTANTS: Mapping[str, Mutant] = {mutant.name: mutant for family in FAMILIES for mutant in family.MUTANTS}
 

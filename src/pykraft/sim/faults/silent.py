@@ -35,6 +35,8 @@ EVICTED_PROBABILITY: Final = 0.5
 TAIL_PROBABILITY: Final = 0.5
 """That the last whole page of a log is lost: it may be above the recovery point."""
 NODES_TRIED: Final = 5
+LAST_BYTE_OF_OFFSET: Final = 7
+LAST_BYTE_OF_EPOCH: Final = 15
 CACHES: Final = (".index", ".timeindex", EPOCHS)
 SNAPSHOT_SUFFIX: Final = ".checkpoint"
 
@@ -90,12 +92,16 @@ class SilentFaults:
             return False
         name = rng.choice(sorted(names))
         inode = names[name]
-        position = rng.randrange(len(inode.synced))
-        if not self._may_harm(node, name, inode, position):
+        position, bit = rng.randrange(len(inode.synced)), None
+        # From dice of its own, so that worlds without such flips stay what they are.
+        dice = Random(f"{self._harm.world.seed} header {self._harm.world.clock.now_us}")
+        if name.endswith(LOG_SUFFIX) and dice.random() < self._harm.pace.header_flip_probability:
+            position, bit = _uncovered(inode, position, dice), 1 << dice.randrange(3)
+        if inode.is_rotten_at(position) or not self._may_harm(node, name, inode, position):
             return False
         self._harm.happened("bit flip", node)
         self._harm.note(node, f"has a bit flipped in {name} at position {position}")
-        inode.rot(position, bytes([inode.synced[position] ^ 1 << rng.randrange(8)]))
+        inode.rot(position, bytes([inode.synced[position] ^ (bit or 1 << rng.randrange(8))]))
         if rng.random() < EVICTED_PROBABILITY:
             inode.evict()
         return True
@@ -148,6 +154,15 @@ class SilentFaults:
         found = {name: inode for name, inode in names if name.endswith(endings) and inode.synced}
         found.pop(checkpoint_path(Path(), BOOTSTRAP_ID).name, None)  # nobody else has it
         return found
+
+
+def _uncovered(inode: Inode, position: int, dice: Random) -> int:
+    """The last byte of the offset or of the epoch of the batch that holds this position: no checksum covers them."""
+    with suppress(ProtocolError):
+        for start, header in scan(inode.promised(), verify_crc=False):
+            if start + header.size_bytes > position:
+                return start + dice.choice((LAST_BYTE_OF_OFFSET, LAST_BYTE_OF_EPOCH))
+    return position
 
 
 def _offset_at(name: str, inode: Inode, position: int) -> int:

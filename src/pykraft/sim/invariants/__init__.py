@@ -6,7 +6,9 @@ Each is told of what happens (`Invariant`) and raises `ViolationError`; none cha
 from __future__ import annotations
 
 from pykraft.sim.invariants.acknowledged import AcknowledgedIsCommitted
+from pykraft.sim.invariants.announced import SilentVotersAreTold
 from pykraft.sim.invariants.append_epoch import AppendedEpochIsKnown
+from pykraft.sim.invariants.asked_in_time import SaveIsAskedInTime
 from pykraft.sim.invariants.batch_size import BatchesFitAnswers
 from pykraft.sim.invariants.blameless import NobodyIsBlamed
 from pykraft.sim.invariants.calm_quorum import CalmQuorumCommits
@@ -29,10 +31,13 @@ from pykraft.sim.invariants.fetch_durable import FetchIsDurableFirst
 from pykraft.sim.invariants.foreign_rate import StrangersAreAskedSeldom
 from pykraft.sim.invariants.foreign_records import StrangersAddNothing
 from pykraft.sim.invariants.healing import Healing
+from pykraft.sim.invariants.heard_leader import FedFollowersFollow
 from pykraft.sim.invariants.high_watermark import MonotonicHighWatermark
 from pykraft.sim.invariants.in_order import DeliveredOnceInOrder
 from pykraft.sim.invariants.in_use import SnapshotInUseStays
+from pykraft.sim.invariants.index_files import IndexesAreOfTheirLogs
 from pykraft.sim.invariants.invariant import Invariant, ViolationError
+from pykraft.sim.invariants.known_damage import DamageStaysKnown
 from pykraft.sim.invariants.leader_completeness import LeaderCompleteness
 from pykraft.sim.invariants.leader_loads import LeaderNeverLoadsSnapshot
 from pykraft.sim.invariants.legal_moves import LegalMoves
@@ -51,7 +56,9 @@ from pykraft.sim.invariants.one_batch import OneBatchAStep
 from pykraft.sim.invariants.one_change import OneChangeInDoubt
 from pykraft.sim.invariants.one_fetch import OneFetchInFlight
 from pykraft.sim.invariants.one_voter import VotersChangeByOne
+from pykraft.sim.invariants.operator_answered import OperatorsAreAnswered
 from pykraft.sim.invariants.own_epoch import OwnEpochBeforeVoters
+from pykraft.sim.invariants.part_goes_on import DownloadGoesOnWhereItIs
 from pykraft.sim.invariants.phantoms import NoPhantoms
 from pykraft.sim.invariants.plain_listener import PlainListenerMissesOnlyTheCleaned
 from pykraft.sim.invariants.prospective import NoLastingProspective
@@ -59,7 +66,9 @@ from pykraft.sim.invariants.quarantine import DamagedTakesNoPart
 from pykraft.sim.invariants.real_damage import DamageIsReal
 from pykraft.sim.invariants.rejected import RejectedStaysOut
 from pykraft.sim.invariants.removed_leader import RemovedLeaderResigns
+from pykraft.sim.invariants.repeats import NobodyRepeatsItself
 from pykraft.sim.invariants.returns_whole import DamagedReturnsWhole
+from pykraft.sim.invariants.room import RoomIsUsed
 from pykraft.sim.invariants.served import ServedIsSound
 from pykraft.sim.invariants.single_leader import SingleLeader
 from pykraft.sim.invariants.snapshot_alike import SnapshotsAlike
@@ -72,6 +81,7 @@ from pykraft.sim.invariants.stays_up import NodesStayUp
 from pykraft.sim.invariants.told_leader import LeaderIsToldInTime
 from pykraft.sim.invariants.transfer import TransferLeavesNothing
 from pykraft.sim.invariants.trickle import NobodyWaitsForATrickle
+from pykraft.sim.invariants.truth_told import ClientsAreToldTheTruth
 from pykraft.sim.invariants.up_to_date import CandidateIsUpToDate
 from pykraft.sim.invariants.vote import OneVote
 from pykraft.sim.invariants.vote_kept import VotesAreForCandidates
@@ -91,7 +101,9 @@ ALL: tuple[type[Invariant], ...] = (
     LegalMoves,
     EpochBeginsWithCandidate,
     StableLeadership,
+    FedFollowersFollow,
     LeaderWithoutMajorityResigns,
+    SilentVotersAreTold,
     LeaderHasItsVotes,
     VotesAreOfTheDisk,
     TransferLeavesNothing,
@@ -105,6 +117,7 @@ ALL: tuple[type[Invariant], ...] = (
     RemovedLeaderResigns,
     ChangeIsCommittedWhenTold,
     VotersCanBeDialed,
+    OperatorsAreAnswered,
     # logs
     LogMatching,
     LeaderCompleteness,
@@ -114,6 +127,7 @@ ALL: tuple[type[Invariant], ...] = (
     OneFetchInFlight,
     BatchesFitAnswers,
     OneBatchAStep,
+    IndexesAreOfTheirLogs,
     # snapshots
     LogStartIsSnapshot,
     CleanedIsInSnapshot,
@@ -121,7 +135,9 @@ ALL: tuple[type[Invariant], ...] = (
     SnapshotIsCommitted,
     SnapshotsAlike,
     SnapshotNamesItsVoters,
+    SaveIsAskedInTime,
     NextSliceFollows,
+    DownloadGoesOnWhereItIs,
     SnapshotInUseStays,
     LeaderNeverLoadsSnapshot,
     # durability
@@ -129,6 +145,7 @@ ALL: tuple[type[Invariant], ...] = (
     FetchIsDurableFirst,
     AcknowledgedSurvivesRestart,
     DamageIsReal,
+    DamageStaysKnown,
     DamagedReturnsWhole,
     EmptiedReturnsWhole,
     ServedIsSound,
@@ -141,15 +158,18 @@ ALL: tuple[type[Invariant], ...] = (
     CommittedAlike,
     LeaderIsToldInTime,
     LingerIsBounded,
+    RoomIsUsed,
     AcknowledgedIsCommitted,
     RejectedStaysOut,
     NoPhantoms,
     NoDuplicates,
     EveryProposalIsDecided,
+    ClientsAreToldTheTruth,
     Linearizable,
     # all goes on
     NodesStayUp,
     NobodyIsBlamed,
+    NobodyRepeatsItself,
     NoLastingProspective,
     NobodyWaitsForATrickle,
     StrangersAreAskedSeldom,

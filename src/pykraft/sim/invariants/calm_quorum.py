@@ -37,7 +37,9 @@ class CalmQuorumCommits(Invariant):
         self._end_offset = -1
         quorum, work = world.scenario.quorum, world.scenario.work
         timeouts_ms = ELECTION_TIMEOUTS * quorum.election_timeout_ms + FETCH_TIMEOUTS * quorum.fetch_timeout_ms
-        self.bound_us = timeouts_ms * US_PER_MS + transfer_us(world.scenario) + 4 * work.period_us
+        self.bound_us = (
+            timeouts_ms * US_PER_MS + transfer_us(world.scenario, world.network.byte_us) + 4 * work.period_us
+        )
 
     def after_event(self, node: Node, now: View) -> None:
         """Look whether anything was committed lately."""

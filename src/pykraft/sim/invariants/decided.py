@@ -73,6 +73,7 @@ class EveryProposalIsDecided(Invariant):
             since_us = max(since_us, self._rose_us.get(operation.node_id, 0))
             seen = "its leader has committed nothing"
         # A leader that commits nothing is one whose majority fetches nothing, and resigns.
-        limit_us = TIMEOUTS * scenario.quorum.fetch_timeout_ms * 1_000 + transfer_us(scenario)
+        waits_us = transfer_us(scenario, self.world.network.byte_us)
+        limit_us = TIMEOUTS * scenario.quorum.fetch_timeout_ms * 1_000 + waits_us
         waited_us = self.world.clock.now_us - since_us
         return f"{seen} for {waited_us / 1_000:.3f} ms" if waited_us > limit_us else None

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pykraft.sim.node import Node
     from pykraft.sim.spoken import Spoken
     from pykraft.sim.view import View
+    from pykraft.sim.visitor import Visit
     from pykraft.sim.world import World
     from pykraft.types import OffsetAndEpoch
 
@@ -112,8 +113,17 @@ class Invariant:
     def decided(self, operation: Operation) -> None:
         """A client has its answer."""
 
+    def asked(self, asked: Asked) -> None:
+        """An operator's request for another voter set is on its way to its leader."""
+
+    def visited(self, node: Node, visit: Visit) -> None:
+        """A client asks this node a question, or has its answer."""
+
+    def dialed(self, node: Node, target_id: int) -> None:
+        """A node tries to connect to another one."""
+
     def answered(self, asked: Asked) -> None:
-        """An operator has an answer to a request for another voter set."""
+        """An operator has an answer to a request for another voter set, or will never have one."""
 
     def stopped(self, node: Node, error: Exception | None) -> None:
         """A host gives up, or is done when there is no error."""

@@ -1,0 +1,118 @@
+"""Bugs of what others are told or asked: clients, operators, silent voters, applications; and of what a file says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pykraft.core.election import NEVER_MS
+from pykraft.core.on import add_voter, asking, download, proof, propose, timer
+from pykraft.core.progress import Progress
+from pykraft.core.state import Leader
+from pykraft.host.saving import Saving
+from pykraft.log import segment
+from pykraft.log.index import OFFSET_ENTRY
+from pykraft.log.quarantine_file import QuarantineFile
+from pykraft.snapshot.raw_writer import RawWriter
+from tests.sim.mutants.mutant import Mutant
+from tests.sim.mutants.patch import Patch
+
+
+def observers_are_not_described(patch: Patch) -> None:
+    """DescribeQuorum lists no observers."""
+    patch.setattr(Progress, "observers", lambda self, now: ())
+
+
+def additions_count_as_answered(patch: Patch) -> None:
+    """The answer that waits for the commit of a new voter is never given."""
+
+    def answered(changed: Any, **fields: Any) -> Any:
+        return replace(changed, **{**fields, **({"is_answered": True} if "is_answered" in fields else {})})
+
+    patch.setattr(add_voter, "replace", answered)
+
+
+def waiting_is_reported_each_round(patch: Patch) -> None:
+    """A replica without proof says in each round for whom it waits."""
+    report = proof._report
+    patch.setattr(proof, "_report", lambda replica, survey: replace(report(replica, survey), reported=survey.reported))
+
+
+def resumed_part_begins_anew(patch: Patch) -> None:
+    """A part of a snapshot that is there already is taken for an empty one."""
+    begin = RawWriter.__init__
+
+    def empty(self: RawWriter, *args: Any, **more: Any) -> None:
+        begin(self, *args, **more)
+        self._size_bytes = 0
+
+    patch.setattr(RawWriter, "__init__", empty)
+
+
+def made_room_is_not_used(patch: Patch) -> None:
+    """An append that makes room in the buffer is refused all the same."""
+    add, make = propose._add, propose._make_room
+    has_made = [False]
+
+    def make_room(*args: Any) -> None:
+        has_made[0] = True
+        make(*args)
+
+    def add_unless_made(*args: Any) -> Any:
+        was_made, has_made[0] = has_made[0], False
+        return None if was_made else add(*args)
+
+    patch.setattr(propose, "_make_room", make_room)
+    patch.setattr(propose, "_add", add_unless_made)
+
+
+def note_of_damage_is_read_without_its_places(patch: Patch) -> None:
+    """After a restart a node in quarantine does not know any more where its log is damaged."""
+    read = QuarantineFile.read
+    patch.setattr(QuarantineFile, "read", lambda self: replace(read(self), damages=()))
+
+
+def leader_announces_itself_once(patch: Patch) -> None:
+    """A voter that was down when its leader was elected never hears from it."""
+    say = asking.say_begin_quorum_epoch
+
+    def once(replica: Any, leader: Leader, now: Any) -> None:
+        say(replica, leader, now)
+        leader.begin_quorum_deadline_ms = NEVER_MS
+
+    patch.setattr(timer, "say_begin_quorum_epoch", once)
+
+
+def times_are_counted_as_offsets(patch: Patch) -> None:
+    """Entries of the time index are taken for as short as those of the offset index."""
+    patch.setattr(segment, "TIME_ENTRY", OFFSET_ENTRY)
+
+
+def only_the_last_delivery_counts(patch: Patch) -> None:
+    """An application is asked for its state only when one delivery alone is as large as it takes."""
+    given = Saving.given
+
+    def alone(self: Saving, end: Any, size_bytes: int, high_watermark: Any) -> None:
+        self._record_bytes = 0
+        given(self, end, size_bytes, high_watermark)
+
+    patch.setattr(Saving, "given", alone)
+
+
+def slices_are_no_sign_of_life(patch: Patch) -> None:
+    """A follower that fetches a snapshot believes that its leader is silent."""
+    patch.setattr(download, "hear", lambda replica, now, *, has_progress: None)
+
+
+MUTANTS = (
+    Mutant(plant=observers_are_not_described, source="KIP-595 §DescribeQuorum", scenario="visited"),
+    Mutant(plant=additions_count_as_answered, source="KIP-1186 (an answer before the commit)", scenario="voters"),
+    Mutant(plant=waiting_is_reported_each_round, source="ours (ADR 022)", scenario="emptied"),
+    Mutant(plant=resumed_part_begins_anew, source="KIP-630 (Kafka begins anew)", scenario="snapshots"),
+    Mutant(plant=made_room_is_not_used, source="Kafka KafkaRaftClient.prepareAppend", scenario="prepared"),
+    Mutant(plant=note_of_damage_is_read_without_its_places, source="ours (ADR 012)", scenario="silent"),
+    Mutant(plant=leader_announces_itself_once, source="KIP-595 §BeginQuorumEpoch (sent again)", scenario="default"),
+    Mutant(plant=times_are_counted_as_offsets, source="Kafka TimeIndex (entries of 12 bytes)", scenario="default"),
+    Mutant(plant=only_the_last_delivery_counts, source="KIP-630 §When to Snapshot", scenario="snapshots,asked"),
+    Mutant(plant=slices_are_no_sign_of_life, source="KIP-630 §FetchSnapshot (the fetch timer)", scenario="patience"),
+)
