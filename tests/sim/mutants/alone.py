@@ -80,7 +80,6 @@ ALONE: Mapping[str, str] = {
     "OperatorsAreAnswered": "additions_count_as_answered",
     "IndexesAreOfTheirLogs": "times_are_counted_as_offsets",
     "SaveIsAskedInTime": "only_the_last_delivery_counts",
-    "DownloadGoesOnWhereItIs": "resumed_part_begins_anew",
     "DamageStaysKnown": "note_of_damage_is_read_without_its_places",
     "RoomIsUsed": "made_room_is_not_used",
     "ClientsAreToldTheTruth": "observers_are_not_described",

@@ -13,7 +13,6 @@ from pykraft.host.saving import Saving
 from pykraft.log import segment
 from pykraft.log.index import OFFSET_ENTRY
 from pykraft.log.quarantine_file import QuarantineFile
-from pykraft.snapshot.raw_writer import RawWriter
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
 
@@ -36,17 +35,6 @@ def waiting_is_reported_each_round(patch: Patch) -> None:
     """A replica without proof says in each round for whom it waits."""
     report = proof._report
     patch.setattr(proof, "_report", lambda replica, survey: replace(report(replica, survey), reported=survey.reported))
-
-
-def resumed_part_begins_anew(patch: Patch) -> None:
-    """A part of a snapshot that is there already is taken for an empty one."""
-    begin = RawWriter.__init__
-
-    def empty(self: RawWriter, *args: Any, **more: Any) -> None:
-        begin(self, *args, **more)
-        self._size_bytes = 0
-
-    patch.setattr(RawWriter, "__init__", empty)
 
 
 def made_room_is_not_used(patch: Patch) -> None:
@@ -108,7 +96,6 @@ MUTANTS = (
     Mutant(plant=observers_are_not_described, source="KIP-595 §DescribeQuorum", scenario="visited"),
     Mutant(plant=additions_count_as_answered, source="KIP-1186 (an answer before the commit)", scenario="voters"),
     Mutant(plant=waiting_is_reported_each_round, source="ours (ADR 022)", scenario="emptied"),
-    Mutant(plant=resumed_part_begins_anew, source="KIP-630 (Kafka begins anew)", scenario="snapshots"),
     Mutant(plant=made_room_is_not_used, source="Kafka KafkaRaftClient.prepareAppend", scenario="prepared"),
     Mutant(plant=note_of_damage_is_read_without_its_places, source="ours (ADR 012)", scenario="silent"),
     Mutant(plant=leader_announces_itself_once, source="KIP-595 §BeginQuorumEpoch (sent again)", scenario="default"),

@@ -58,7 +58,6 @@ from pykraft.sim.invariants.one_fetch import OneFetchInFlight
 from pykraft.sim.invariants.one_voter import VotersChangeByOne
 from pykraft.sim.invariants.operator_answered import OperatorsAreAnswered
 from pykraft.sim.invariants.own_epoch import OwnEpochBeforeVoters
-from pykraft.sim.invariants.part_goes_on import DownloadGoesOnWhereItIs
 from pykraft.sim.invariants.phantoms import NoPhantoms
 from pykraft.sim.invariants.plain_listener import PlainListenerMissesOnlyTheCleaned
 from pykraft.sim.invariants.prospective import NoLastingProspective
@@ -137,7 +136,6 @@ ALL: tuple[type[Invariant], ...] = (
     SnapshotNamesItsVoters,
     SaveIsAskedInTime,
     NextSliceFollows,
-    DownloadGoesOnWhereItIs,
     SnapshotInUseStays,
     LeaderNeverLoadsSnapshot,
     # durability
