@@ -32,7 +32,7 @@ JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.server.driver": (13, "one host and all that it runs on"),
     "pykraft.sim.invariants": (80, "the table of all invariants"),
     "pykraft.sim.watch": (14, "whatever oracles are told of"),
-    "pykraft.sim.world": (20, "all parts of a world, put together"),
+    "pykraft.sim.world": (23, "all parts of a world, put together"),
 }
 """Modules whose one idea is to join many: how many, and why."""
 

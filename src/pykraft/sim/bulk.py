@@ -49,7 +49,10 @@ class BulkLane:
             return lambda: then(result)
 
         now_us = self._world.clock.now_us
-        duration_us = self._node.lane_delay_us() * self._world.bulk_factor
+        delay_us = self._node.lane_delay_us()
+        # A turn that is slow already takes no longer: one of more than a second would stand still and not be slow.
+        longest_us = max(delay_us, self._world.scenario.storage.slow_turn_us_max)
+        duration_us = min(delay_us * self._world.bulk_factor, longest_us)
         self._due_us = max(self._due_us, now_us + duration_us)
         until_told_us = duration_us // 2
         self._waiting.append((do, until_told_us))

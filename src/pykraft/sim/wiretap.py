@@ -9,6 +9,7 @@ Source: ours; the rules it listens for are Raft paper §5.1 and §5.2.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from pykraft.host.ports import ConnectionId
@@ -40,6 +41,8 @@ class Wiretap:
         """Fetches without an answer, and when they left (virtual microseconds); also when this process gave them up."""
         self.answered_fetches = 0
         """How many were answered."""
+        self.answers: Counter[int] = Counter()
+        """The same by who answered."""
         self.slice_us: dict[int, int] = {}
         """When a slice of a snapshot came, by who sent it; an answer as short as an error is none."""
         self.asked_us: dict[int, int] = {}
@@ -61,7 +64,9 @@ class Wiretap:
     def heard(self, connection: ConnectionId, frame: bytes, log: LogEnd, now_us: int, *, is_damaged: bool) -> None:
         """A frame is about to be handed to a process whose log ends there, and may be known to be damaged."""
         if connection in self._dialed:
-            self.answered_fetches += self.open_fetches.pop(connection, None) is not None
+            if self.open_fetches.pop(connection, None) is not None:
+                self.answered_fetches += 1
+                self.answers[self._dialed[connection]] += 1
             if connection in self._slices and len(frame) >= SLICE_SIZE_BYTES_MIN:
                 self.slice_us[self._dialed[connection]] = now_us
             self._slices.discard(connection)

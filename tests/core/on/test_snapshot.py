@@ -93,6 +93,15 @@ def test_damage_that_a_snapshot_replaces_is_cut() -> None:
     freeze(made, place(30, 5))
     assert made.log.quarantine is not None
     assert made.log.quarantine.is_cut
+
+
+def test_a_fetch_from_the_damage_on_is_forgotten_when_a_snapshot_takes_the_place_of_the_log() -> None:
+    made = committed(follower())
+    on_corruption_found(made, CorruptionFound(damage=damage(6)), NOW)
+    done(made)
+    correlation_id = made.connections.sent(1, NOW.mono_ms)
+    freeze(made, place(30, 5))
+    assert not made.connections.received(1, correlation_id)
     assert made.log.committed_end_offset == 30
 
 

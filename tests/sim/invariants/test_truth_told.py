@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -46,12 +47,12 @@ class Case:
         self.made = ClientsAreToldTheTruth(self.world)
         for number, offset in ((2, 7), (4, 5)):
             self.fetches(number, offset)
-        self.nodes[4].process.wiretap.answered_fetches = OTHER_ANSWERS + 1
+        self.nodes[4].process.wiretap.answers[1] = OTHER_ANSWERS + 1
 
     @staticmethod
     def _node(number: int) -> Any:
         made = node(number, epoch=3, leader_id=1, role="follower", log_end_offset=9)
-        made.process.wiretap.answered_fetches = 0
+        made.process.wiretap.answers = Counter()
         made.process.is_running = True
         made.disk.trouble = SimpleNamespace(stalled_until_us=0)
         return made
@@ -103,7 +104,7 @@ def test_what_is_not_so_of_the_quorum_is_found(changed: dict[str, Any], seen: st
 
 def test_who_has_had_no_answer_need_not_be_listed() -> None:
     case = Case()
-    case.nodes[4].process.wiretap.answered_fetches = OTHER_ANSWERS
+    case.nodes[4].process.wiretap.answers[1] = OTHER_ANSWERS
     case.answers(Question.DESCRIBE_QUORUM, quorum(observers=[]))
     case.nodes[4].host = None
     case.answers(Question.DESCRIBE_QUORUM, quorum(observers=[]))

@@ -98,7 +98,7 @@ MUTANTS = (
     Mutant(plant=waiting_is_reported_each_round, source="ours (ADR 022)", scenario="emptied"),
     Mutant(plant=made_room_is_not_used, source="Kafka KafkaRaftClient.prepareAppend", scenario="prepared"),
     Mutant(plant=note_of_damage_is_read_without_its_places, source="ours (ADR 012)", scenario="silent"),
-    Mutant(plant=leader_announces_itself_once, source="KIP-595 §BeginQuorumEpoch (sent again)", scenario="default"),
+    Mutant(plant=leader_announces_itself_once, source="KIP-595 §BeginQuorumEpoch (sent again)", scenario="absent"),
     Mutant(plant=times_are_counted_as_offsets, source="Kafka TimeIndex (entries of 12 bytes)", scenario="default"),
     Mutant(plant=only_the_last_delivery_counts, source="KIP-630 §When to Snapshot", scenario="snapshots,asked"),
     Mutant(plant=slices_are_no_sign_of_life, source="KIP-630 §FetchSnapshot (the fetch timer)", scenario="patience"),

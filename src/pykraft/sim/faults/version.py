@@ -23,8 +23,10 @@ class VersionFaults:
         """Whoever is old stays old: a cluster must heal with a mixture, too."""
 
     def _exchange(self) -> bool:
-        node = self._harm.any_node()
-        self._harm.world.has_pre_votes = False
+        node, world = self._harm.any_node(), self._harm.world
+        if not world.is_formatted and not world.members.is_dynamic and not world.committed.end_offset:
+            return False  # a program without pre-votes proves nobody (ADR 022): its operator formats all directories
+        world.has_pre_votes = False
         if node.dialect is None:
             node.dialect = self._harm.rng.choice((KAFKA_3_8, KAFKA_3_9))
             if self._harm.world.members.may_change:

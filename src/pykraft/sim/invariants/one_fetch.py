@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pykraft.log.lane import WriteQuarantine
+from pykraft.log.lane import BeginAnew, WriteQuarantine
 from pykraft.sim.invariants.invariant import Invariant
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ class OneFetchInFlight(Invariant):
             self._news[int(node.node_id)] += 1
 
     def submitted(self, node: Node, job: Job) -> None:
-        """Who finds its log damaged forgets its questions too: they spoke of a log that is not there any more."""
-        if isinstance(job, WriteQuarantine):
+        """Who finds its log damaged, or replaces it, forgets its questions: they spoke of one that is not there any more."""
+        if isinstance(job, WriteQuarantine | BeginAnew):
             self._news[int(node.node_id)] += 1
 
     def before_send(self, node: Node, spoken: Spoken) -> None:

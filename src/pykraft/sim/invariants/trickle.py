@@ -55,7 +55,8 @@ class NobodyWaitsForATrickle(Invariant):
         self._next_us[node_id] = now_us + LOOK_US
         process = node.process
         state = process.host.raft.state if process is not None and process.host.raft is not None else None
-        is_awaited = isinstance(state, Follower) and now.role == "follower" and not node.was_paused_since(now_us)
+        is_fetching = isinstance(state, Follower) and state.download is None
+        is_awaited = is_fetching and now.role == "follower" and not node.was_paused_since(now_us)
         if process is None or not is_awaited or node.is_damaged:
             self._waiting.pop(node_id, None)
             return

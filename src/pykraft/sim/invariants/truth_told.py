@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ANSWER_US: Final = 2_000_000
 """An answer waits for the disk at most, which may be slow; a disk that stalls has its own time."""
 OTHER_ANSWERS: Final = 3
-"""Of other nodes, which may still have been on their way."""
+"""Those that say where the logs part, or that it does not lead yet, come first."""
 REFUSALS: Final = (ErrorCode.INVALID_REQUEST, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.BROKER_NOT_AVAILABLE)
 
 
@@ -47,7 +47,7 @@ class ClientsAreToldTheTruth(Invariant):
         self._fetched: dict[tuple[int, int], int] = {}
         """By node and epoch: the highest offset that it has ever fetched from."""
         self._first: dict[tuple[int, int, int | None], tuple[Process, int]] = {}
-        """By node, epoch and who is asked: the process that began to, and how many answers its Fetches had then."""
+        """By node, epoch and who is asked: the process that began to, and how many answers it had from there then."""
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
         """Note what a replica says of itself."""
@@ -56,7 +56,7 @@ class ClientsAreToldTheTruth(Invariant):
             self._fetched[key] = max(self._fetched.get(key, 0), spoken.fetched.offset)
             asked = (*key, spoken.target_id)
             if node.process is not None and self._first.get(asked, (None, 0))[0] is not node.process:
-                self._first[asked] = (node.process, node.process.wiretap.answered_fetches)
+                self._first[asked] = (node.process, node.process.wiretap.answers[spoken.target_id or 0])
 
     def visited(self, node: Node, visit: Visit) -> None:
         """Compare an answer with how it was when it was asked for, and with how it is now."""
@@ -125,14 +125,14 @@ class ClientsAreToldTheTruth(Invariant):
             raise self.violated(f"{said} that replica {replica_id} is at {end_offset}; it is at {least} to {most}")
 
     def _must_be_listed(self, other: Node, leader: Node, listed: set[int]) -> bool:
-        """True for a follower whose Fetch with its id this leader has answered, and that is not in the list."""
+        """True for a follower whose Fetches with its id this leader has answered, and that is not in the list."""
         host, other_id = other.host, int(other.node_id)
         assert leader.host is not None
         process, answered = self._first.get((other_id, leader.host.epoch, int(leader.node_id)), (None, 0))
         if host is None or process is None or process is not other.process or other_id in listed:
             return False
         is_its = (host.epoch, host.leader_id) == (leader.host.epoch, leader.node_id)
-        return is_its and process.wiretap.answered_fetches > answered + OTHER_ANSWERS
+        return is_its and process.wiretap.answers[int(leader.node_id)] > answered + OTHER_ANSWERS
 
     def _look_at_cluster(self, node: Node, answer: Body, moments: tuple[_Known, _Known]) -> None:
         if answer["error_code"]:
