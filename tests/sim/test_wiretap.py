@@ -23,11 +23,11 @@ def test_requests_are_heard_on_connections_that_were_dialed() -> None:
 
 def test_the_answer_to_a_vote_is_read_by_its_question_once() -> None:
     wiretap = Wiretap(lambda: False)
-    wiretap.heard(THERE, data(2), LOG, 0, is_damaged=False)
+    wiretap.heard(THERE, data(2), LOG, is_damaged=False)
     spoken = wiretap.says(THERE, answer(2, granted=True), is_epoch_durable=True)
     assert spoken == Spoken(epoch=3, candidate_id=2, granted=asked())
     assert wiretap.says(THERE, answer(2, granted=True), is_epoch_durable=True) is None
-    wiretap.heard(THERE, data(2), LOG, 0, is_damaged=False)
+    wiretap.heard(THERE, data(2), LOG, is_damaged=False)
     wiretap.broke(THERE)
     assert wiretap.says(THERE, answer(2, granted=True), is_epoch_durable=True) is None
 
@@ -37,7 +37,7 @@ def test_a_fetch_is_open_until_its_answer_comes_or_the_network_breaks() -> None:
     wiretap.dialed(HERE, 7)
     wiretap.fetches(HERE, 5)
     assert wiretap.open_fetches == {HERE: 5}
-    wiretap.heard(HERE, b"answer", LOG, 0, is_damaged=False)
+    wiretap.heard(HERE, b"answer", LOG, is_damaged=False)
     assert not wiretap.open_fetches
     wiretap.fetches(HERE, 6)
     wiretap.broke(HERE)
@@ -49,6 +49,6 @@ def test_an_answer_with_records_is_read_while_the_disk_may_have_lied() -> None:
     wiretap = Wiretap(lambda: is_rotten[0])
     question, reply = b"".join(fetch_request())[4:], fetched(6, b"records")
     for said in (None, Spoken(epoch=6, served=b"records")):
-        wiretap.heard(THERE, question, LOG, 0, is_damaged=False)
+        wiretap.heard(THERE, question, LOG, is_damaged=False)
         assert wiretap.says(THERE, reply, is_epoch_durable=True) == said
         is_rotten[0] = True

@@ -138,8 +138,7 @@ class Process:
         self._world.trace.absorb(frame)
         if self._negotiation is not None:
             frame = self._negotiation.received(connection, frame)
-        now_us, log = self._world.clock.now_us, self._node.ledger.end
-        self.wiretap.heard(connection, frame, log, now_us, is_damaged=self._node.is_damaged)
+        self.wiretap.heard(connection, frame, self._node.ledger.end, is_damaged=self._node.is_damaged)
         self.host.on_frame(connection, frame, self._node.clock.instant)
 
     def visit(self, connection: ConnectionId, request: bytes, told: Callable[[Sequence[Buffer]], None]) -> None:

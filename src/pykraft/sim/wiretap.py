@@ -27,9 +27,6 @@ from pykraft.sim.spoken import (
 )
 from pykraft.types import Buffer
 
-SLICE_SIZE_BYTES_MIN = 300
-"""An answer without bytes of a snapshot is shorter."""
-
 
 class Wiretap:
     """All connections of one process."""
@@ -43,14 +40,8 @@ class Wiretap:
         """How many were answered."""
         self.answers: Counter[int] = Counter()
         """The same by who answered."""
-        self.slice_us: dict[int, int] = {}
-        """When a slice of a snapshot came, by who sent it; an answer as short as an error is none."""
-        self.asked_us: dict[int, int] = {}
-        """When the last request of each API came."""
         self._dialed: dict[ConnectionId, int] = {}
         self._asked: dict[ConnectionId, VoteAsked | RequestHeader] = {}
-        self._slices: set[ConnectionId] = set()
-        """Where a slice of a snapshot was asked for, and nothing has come yet."""
 
     def dialed(self, connection: ConnectionId, target_id: int) -> None:
         """The process asks that node on this one; on all others it answers."""
@@ -61,18 +52,14 @@ class Wiretap:
         self._asked.pop(connection, None)
         self.open_fetches.pop(connection, None)
 
-    def heard(self, connection: ConnectionId, frame: bytes, log: LogEnd, now_us: int, *, is_damaged: bool) -> None:
+    def heard(self, connection: ConnectionId, frame: bytes, log: LogEnd, *, is_damaged: bool) -> None:
         """A frame is about to be handed to a process whose log ends there, and may be known to be damaged."""
         if connection in self._dialed:
             if self.open_fetches.pop(connection, None) is not None:
                 self.answered_fetches += 1
                 self.answers[self._dialed[connection]] += 1
-            if connection in self._slices and len(frame) >= SLICE_SIZE_BYTES_MIN:
-                self.slice_us[self._dialed[connection]] = now_us
-            self._slices.discard(connection)
             return
         header = decode_request_header(frame)
-        self.asked_us[header.api_key] = now_us
         if header.api_key == ApiKey.VOTE:
             self._asked[connection] = vote_asked(header, frame, log, is_voter_damaged=is_damaged)
         elif header.api_key in EPOCH_FIELDS:
@@ -81,10 +68,7 @@ class Wiretap:
     def says(self, connection: ConnectionId, parts: Sequence[Buffer], *, is_epoch_durable: bool) -> Spoken | None:
         """What a frame says that is about to leave; None when no oracle has anything to say to it."""
         if connection in self._dialed:
-            spoken = spoken_in_request(parts, self._dialed[connection])
-            if spoken is not None and spoken.sliced is not None:
-                self._slices.add(connection)
-            return spoken
+            return spoken_in_request(parts, self._dialed[connection])
         asked = self._asked.pop(connection, None)
         if isinstance(asked, VoteAsked):
             return spoken_in_vote(asked, parts)

@@ -76,7 +76,6 @@ ALONE: Mapping[str, str] = {
     "CalmQuorumCommits": "answers_that_arrive_are_thrown_away",
     "Healing": "prepared_appends_fill_the_buffer_for_good",
     "SilentVotersAreTold": "leader_announces_itself_once",
-    "FedFollowersFollow": "slices_are_no_sign_of_life",
     "OperatorsAreAnswered": "additions_count_as_answered",
     "IndexesAreOfTheirLogs": "times_are_counted_as_offsets",
     "SaveIsAskedInTime": "only_the_last_delivery_counts",

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from pykraft.core.election import NEVER_MS
-from pykraft.core.on import add_voter, asking, download, proof, propose, timer
+from pykraft.core.on import add_voter, asking, proof, propose, timer
 from pykraft.core.progress import Progress
 from pykraft.core.state import Leader
 from pykraft.host.saving import Saving
@@ -87,11 +87,6 @@ def only_the_last_delivery_counts(patch: Patch) -> None:
     patch.setattr(Saving, "given", alone)
 
 
-def slices_are_no_sign_of_life(patch: Patch) -> None:
-    """A follower that fetches a snapshot believes that its leader is silent."""
-    patch.setattr(download, "hear", lambda replica, now, *, has_progress: None)
-
-
 MUTANTS = (
     Mutant(plant=observers_are_not_described, source="KIP-595 §DescribeQuorum", scenario="visited"),
     Mutant(plant=additions_count_as_answered, source="KIP-1186 (an answer before the commit)", scenario="voters"),
@@ -101,5 +96,4 @@ MUTANTS = (
     Mutant(plant=leader_announces_itself_once, source="KIP-595 §BeginQuorumEpoch (sent again)", scenario="absent"),
     Mutant(plant=times_are_counted_as_offsets, source="Kafka TimeIndex (entries of 12 bytes)", scenario="default"),
     Mutant(plant=only_the_last_delivery_counts, source="KIP-630 §When to Snapshot", scenario="snapshots,asked"),
-    Mutant(plant=slices_are_no_sign_of_life, source="KIP-630 §FetchSnapshot (the fetch timer)", scenario="patience"),
 )

@@ -31,7 +31,6 @@ from pykraft.sim.invariants.fetch_durable import FetchIsDurableFirst
 from pykraft.sim.invariants.foreign_rate import StrangersAreAskedSeldom
 from pykraft.sim.invariants.foreign_records import StrangersAddNothing
 from pykraft.sim.invariants.healing import Healing
-from pykraft.sim.invariants.heard_leader import FedFollowersFollow
 from pykraft.sim.invariants.high_watermark import MonotonicHighWatermark
 from pykraft.sim.invariants.in_order import DeliveredOnceInOrder
 from pykraft.sim.invariants.in_use import SnapshotInUseStays
@@ -100,7 +99,6 @@ ALL: tuple[type[Invariant], ...] = (
     LegalMoves,
     EpochBeginsWithCandidate,
     StableLeadership,
-    FedFollowersFollow,
     LeaderWithoutMajorityResigns,
     SilentVotersAreTold,
     LeaderHasItsVotes,

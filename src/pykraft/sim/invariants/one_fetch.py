@@ -42,7 +42,7 @@ class OneFetchInFlight(Invariant):
             self._news[int(node.node_id)] += 1
 
     def submitted(self, node: Node, job: Job) -> None:
-        """Who finds its log damaged, or replaces it, forgets its questions: they spoke of one that is not there any more."""
+        """Who finds its log damaged, or replaces it, forgets its questions: they spoke of a log that is gone."""
         if isinstance(job, WriteQuarantine | BeginAnew):
             self._news[int(node.node_id)] += 1
 
