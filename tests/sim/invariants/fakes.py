@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -119,6 +120,7 @@ class World:
         self.ledgers: dict[int, Ledger] = {}
         self.network = SimpleNamespace(unsent_between=lambda source, target: 0, byte_us=0)
         self.workload = SimpleNamespace(history=SimpleNamespace(operations=[]))
+        self.faults = SimpleNamespace(counts=Counter())
 
     def voters(self) -> list[Any]:
         return [node(node_id) for node_id in range(1, self.voter_count + 1)]
