@@ -1,1 +1,1 @@
-"""A node as a process: asyncio and threads around the host, and nothing that the simulator could not prove."""
+"""A node as a process: asyncio and threads around the host, and no logic that the simulator cannot test."""

@@ -1,12 +1,12 @@
-"""Tells whoever started the node what it acknowledged, one JSON object a line, on a file descriptor.
+"""Tells the process that started the node what the node acknowledged, as JSON lines on a file descriptor.
 
-So a journal can be kept outside the node, and a killed node cannot take back what it said. Owns the descriptor and what
-it has not taken yet. Invariant: lines leave whole and in order, and writing never blocks the loop. A reader that is
-gone, or that does not read, ends the node: a journal with holes proves nothing.
+That process can keep a journal outside the node, so a killed node cannot take back an acknowledgement. This module owns
+the descriptor and the bytes not written yet. Invariant: lines leave whole and in order, and writing never blocks the
+loop. If the reader is gone or does not read, the node ends, because a journal with gaps proves nothing.
 
-Lines: ``started`` (node, run, pid, port), ``leader`` (node, run, epoch), ``ack`` (node, run, epoch,
-first_sequence, count, base_offset, wall_ms, latency_ms), ``resigned`` (node, epoch), ``stopped`` (node).
-`pykraft.client.journal` reads them.
+Lines: ``started`` (node, run, pid, port), ``leader`` (node, run, epoch), ``ack`` (node, run, epoch, first_sequence,
+count, base_offset, wall_ms, latency_ms), ``resigned`` (node, epoch), ``stopped`` (node). `pykraft.client.journal` reads
+them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LAST_WORDS_TIMEOUT_S: Final = 1.0
 
 
 class AckPipe:
-    """Writes lines to a descriptor as it takes them."""
+    """Writes lines to a descriptor as fast as the reader takes them."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, descriptor: int, *, failed: Callable[[BaseException], None]
@@ -44,18 +44,19 @@ class AckPipe:
         self._is_open = True
 
     def tell(self, event: str, **fields: object) -> None:
-        """One line; after the end of the pipe it is dropped."""
+        """Write one line; after the end of the pipe it is dropped."""
         if not self._is_open:
             return
         was_empty = not self._pending
         self._pending += json.dumps({"event": event, **fields}, separators=(",", ":")).encode() + b"\n"
         if len(self._pending) > PENDING_SIZE_BYTES_MAX:
+            # A reader that does not read leaves gaps in its journal as surely as one that is gone.
             self._give_up(f"{len(self._pending)} bytes wait, and nobody reads them")
         elif was_empty:
             self._write()
 
     def close(self) -> None:
-        """Wait a moment until the reader took everything, then let go of the descriptor."""
+        """Wait a moment for the reader to take everything, then close the descriptor."""
         deadline_s = time.monotonic() + LAST_WORDS_TIMEOUT_S
         poll = select.poll()
         while self._pending and self._is_open and (left_s := deadline_s - time.monotonic()) > 0:

@@ -1,8 +1,7 @@
-"""Sockets that listen, before anybody serves them.
+"""Opens listening sockets, before anything serves them.
 
-Owns the choice of addresses and of a free port. Invariant: the sockets of one endpoint all have the same port, also
-when that was left to the system (port 0), and when they are returned nobody else can have it. It refuses to know who
-connects.
+This module chooses addresses and a free port. Invariant: all sockets of one endpoint have the same port, also if the
+system chose it (port 0), and when they are returned no other process can take it.
 
 Source: Kafka's ``SocketServer`` (``Acceptor.openServerSocket``); RFC 6724 decides the order of addresses.
 """
@@ -23,7 +22,7 @@ _ABSENT_ADDRESSES: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 
 def addresses_to_bind(endpoint: Endpoint) -> list[str]:
-    """The numeric addresses that a host to listen on stands for; an empty one for all of each kind.
+    """The numeric addresses of a host to listen on; an empty host means all addresses of each family.
 
     Errors: OSError.
     """
@@ -37,9 +36,10 @@ def listening_sockets(endpoint: Endpoint) -> list[socket.socket]:
 
     Port 0 is any port that is free on all of them.
 
-    Errors: OSError when an address is taken, or there is none.
+    Errors: OSError when an address is in use, or there is none.
     """
     addresses = addresses_to_bind(endpoint)
+    # The system chooses port 0 for the first address only; it may be in use on the next one, so try again.
     for _ in range(_TRIES_MAX - 1 if endpoint.port == 0 else 0):
         try:
             return _sockets(addresses, endpoint)
@@ -50,7 +50,7 @@ def listening_sockets(endpoint: Endpoint) -> list[socket.socket]:
 
 
 def port_of(listening: Sequence[socket.socket]) -> int:
-    """The port that these have in common."""
+    """The port that these sockets share."""
     return int(listening[0].getsockname()[1])
 
 
@@ -65,6 +65,7 @@ def _sockets(addresses: Sequence[str], endpoint: Endpoint) -> list[socket.socket
             except OSError as error:
                 if error.errno not in _ABSENT_ADDRESSES:
                     raise
+                # A name may resolve to an address family that this machine does not have.
                 absent = error
                 continue
             undo.callback(listening.close)

@@ -1,9 +1,9 @@
-"""How many descriptors of a process clients may have, whatever else runs in it.
+"""How many file descriptors of the process clients may use.
 
-Owns the share between clients and everything else: a node's log and peers, other nodes, and the application around
-them. Invariant: however many clients connect, there are descriptors left for the next segment; a node that cannot open
-it ends. The system gives out the lowest free number, so the number of a new connection says how many are in use in the
-whole process. It refuses to know connections.
+This module divides descriptors between clients and everything else: a node's log and peers, other nodes, and the
+application around them. Invariant: however many clients connect, descriptors are left for the next segment, because a
+node that cannot open it ends. The system assigns the lowest free number, so the number of a new connection tells how
+many are in use in the whole process.
 
 Source: POSIX §2.14 (the lowest available descriptor), ``RLIMIT_NOFILE``; Kafka's ``max.connections`` leaves this to the
 operator.
@@ -17,7 +17,7 @@ from typing import Final
 from pykraft.errors import UsageError
 
 ACCEPTED_MAX: Final = 1_000
-"""Connections that clients may hold at one time."""
+"""Most client connections at a time."""
 OWN_DESCRIPTORS: Final = 200
 """Descriptors kept for files, listening sockets and peers; clients share the others."""
 
@@ -25,9 +25,9 @@ UNLIMITED: Final = 2**31 - 1
 
 
 def accepted_max() -> int:
-    """How many clients a process that is a node alone has descriptors for; asks the system for as many as it may have.
+    """Most clients of a process that runs only a node; raises the soft limit of descriptors as far as needed.
 
-    Errors: UsageError when there are too few for a node alone.
+    Errors: UsageError when there are too few descriptors even for the node itself.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = ACCEPTED_MAX + OWN_DESCRIPTORS
@@ -41,7 +41,7 @@ def accepted_max() -> int:
 
 
 def descriptor_max() -> int:
-    """The largest number that a client's connection may have; an application's limit is left as it is."""
+    """Largest descriptor number that a client's connection may have; this leaves the application's limit unchanged."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return UNLIMITED

@@ -1,8 +1,8 @@
-"""One node on a real machine: the host's `Ports` over asyncio, sockets and threads.
+"""Runs one node on a real machine: the host's `Ports` over asyncio, sockets and threads.
 
-Owns the loop's side of one host. Invariant: everything of the host runs on the loop's thread, and any exception in it,
-in a task, in a callback or in a lane ends the node with its story: going on after a bug or a failed write could lose
-what was acknowledged. It refuses to know frames, files and rules.
+This module is the loop's side of one host. Invariant: all of the host runs on the loop's thread, and any exception in
+it, in a task, in a callback or in a lane ends the node with that error: continuing after a bug or a failed write could
+lose acknowledged records. Frames, files and the rules of Raft are elsewhere.
 
 Source: Kafka's ``KafkaRaftClientDriver`` and ``FaultHandler``.
 """
@@ -45,7 +45,7 @@ LANE_STOP_TIMEOUT_S: Final = 5.0
 
 OF_A_SOCKET: Final = frozenset({"socket", "transport", "protocol"})
 OF_A_CALLBACK: Final = frozenset({"handle", "task", "future"})
-"""What a loop tells with an exception that it found no owner for: where it was raised."""
+"""Context keys of an exception that nobody caught: they tell where it was raised."""
 ERRORS_OF_ACCEPT: Final = frozenset(
     {
         errno.ECONNABORTED,
@@ -60,7 +60,7 @@ ERRORS_OF_ACCEPT: Final = frozenset(
         errno.EPROTO,
     }
 )
-"""What Linux's accept(2) reports of a connection that is gone already; asyncio names no socket with some of them."""
+"""Errors of Linux's accept(2) for a connection that is gone already; for some, asyncio's context has no socket."""
 
 logger = logging.getLogger("pykraft")
 
@@ -78,11 +78,12 @@ class Driver:
         sockets: Mapping[str, Sequence[socket.socket]] | None = None,
         is_guest: bool = False,
     ) -> None:
-        """Opens the log directory and recovers; nothing is listened to yet.
+        """Open the log directory and recover; the node does not listen yet.
 
-        ``sockets`` listen already for the listeners of these names, and are this driver's from now on. A guest leaves
-        the loop's exception handler as it is: the loop is the application's. ``accepted_max`` clients may connect
-        (None: `pykraft.server.descriptors.ACCEPTED_MAX`), and fewer where the process has few descriptors.
+        ``sockets`` are sockets that already listen for the listeners with these names; the driver owns them from now
+        on. A guest does not change the loop's exception handler, because the loop is the application's.
+        ``accepted_max`` clients may connect (None: `pykraft.server.descriptors.ACCEPTED_MAX`), or fewer if the process
+        has few descriptors.
 
         Errors: whatever `Host.open` raises: ConfigError, ForeignDirectoryError, CorruptionError, StorageError.
         """
@@ -105,9 +106,9 @@ class Driver:
     async def run(self, *, begin: Callable[[], None] = lambda: None) -> None:
         """Listen, call ``begin``, take the first step, and serve until the host ends; then close everything.
 
-        What storage was given is finished first, unless the disk takes too long.
+        Queued storage jobs are finished first, unless the disk takes too long.
 
-        Errors: ConfigError for an address that cannot be bound; whatever ended the node, if it was no shutdown.
+        Errors: ConfigError for an address that cannot be bound; the error that ended the node, unless it was shut down.
         """
         try:
             await self._serve(begin)
@@ -119,13 +120,13 @@ class Driver:
 
     @property
     def has_ended(self) -> bool:
-        """True when nothing is asked of the host any more."""
+        """True once the driver no longer calls the host."""
         return self._ended.done()
 
     def metrics(self) -> Metrics:
-        """What `pykraft.server.metrics.METRICS` lists, as it is now; to be called on the loop.
+        """The current values of `pykraft.server.metrics.METRICS`; call it on the loop.
 
-        Empty before the node's first step and once it has ended. Each call begins a new interval of the idle ratio.
+        Empty before the node's first step and after it has ended. Each call begins a new interval of the idle ratio.
         """
         told = {} if self._ended.done() else self.host.metrics(now())
         if not told:
@@ -140,7 +141,7 @@ class Driver:
         }
 
     def shut_down(self, timeout_ms: int = SHUTDOWN_TIMEOUT_MS) -> None:
-        """Begin to leave gracefully, within this time; asked a second time, leave at once."""
+        """Shut down gracefully within this time; a second call stops the node at once."""
         if self._is_shutting_down:
             self.stop(None)
             return
@@ -197,7 +198,8 @@ class Driver:
         self._bulk.submit(read, lambda result: self._guarded(then, result))
 
     def wake_at(self, mono_ms: int | None) -> None:
-        """See `Ports`; a timer that comes too early does no harm, so only an earlier wish sets a new one."""
+        """See `Ports`."""
+        # A timer that fires too early does no harm, so only an earlier time replaces it.
         if mono_ms is None or (self._timer is not None and self._timer_ms <= mono_ms):
             return
         if self._timer is not None:
@@ -249,7 +251,7 @@ class Driver:
         self.report(f"metrics are at http://{told}/metrics")
 
     async def _close(self) -> None:
-        """Answer who waits, and close sockets, then files; the loop goes on meanwhile. Errors: StorageError."""
+        """Answer waiting callers, close sockets, then files; the loop keeps running meanwhile. Errors: StorageError."""
         self.stop(None)
         self.host.end()
         self._links.close_all()
@@ -268,16 +270,17 @@ class Driver:
             raise error
 
     def _close_files(self, closed: asyncio.Future[BaseException | None]) -> None:
-        """On a thread of its own, since each of these may wait for the disk: 1. both lanes end, 2. files are closed.
+        """Stop both lanes, then close the files.
 
-        When the disk comes back after the loop gave up on it, the files are closed and the lock is given up even so.
+        This runs on a thread of its own, because each step may wait for the disk. If the loop has given up waiting and
+        the disk recovers later, this still closes the files and releases the lock.
         """
         error: BaseException | None = None
         try:
             self._bulk.stop()
             self._ordered.stop()
             self.host.close()
-        except BaseException as raised:  # noqa: BLE001 - it is raised again where the end is waited for
+        except BaseException as raised:  # noqa: BLE001 - `_close` raises it again
             error = raised
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(closed.set_result, error)
@@ -290,7 +293,7 @@ class Driver:
         self._guarded(self.host.on_io, io, now())
 
     def _guarded(self, act: Callable[..., object], *arguments: object) -> None:
-        """Call into the host; what it raises ends the node."""
+        """Call into the host; any exception ends the node."""
         if self._ended.done():
             return
         try:
@@ -299,13 +302,14 @@ class Driver:
             self.fail(error)
 
     def _on_loop_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-        """A network error that asyncio found no owner for is a peer's; all else is ours, and ends the node.
+        """Decide whose fault an exception is that asyncio found no owner for.
 
-        An OSError that a callback or a task of ours raised has no socket: the disk that our output goes to is full,
-        say. Going on would mean that what the callback did, like the load, has stopped without a word.
+        A network error is a peer's fault; any other exception is ours, and ends the node.
         """
         del loop
         error = context.get("exception")
+        # An OSError of our own callback or task has no socket in its context: the disk for our output is full, say. The
+        # callback, such as the workload's, has stopped silently, so the node must not continue.
         is_ours = not context.keys() & OF_A_SOCKET and bool(context.keys() & OF_A_CALLBACK)
         if isinstance(error, OSError) and (not is_ours or error.errno in ERRORS_OF_ACCEPT):
             self.report(f"{ABOUT_CONNECTIONS[2]}: {context.get('message')}: {error}")
@@ -313,7 +317,7 @@ class Driver:
             self.fail(error if isinstance(error, BaseException) else RuntimeError(str(context.get("message"))))
 
     def _watch_lag(self, expected_s: float) -> None:
-        """Measure the loop, and warn when it was held up for so long that elections are near."""
+        """Measure the loop's lag, and warn when the loop was blocked long enough to come near the fetch timeout."""
         now_s = self._loop.time()
         lag_ms = (now_s - expected_s) * 1_000
         self._loop_watch.ticked(lag_ms, now_s * 1_000, thread_time() * 1_000)

@@ -1,9 +1,9 @@
-"""The two lanes of storage, each a thread: ordered jobs with group commit, and bulk reads.
+"""The two storage lanes, each on its own thread: ordered jobs with group commit, and bulk reads.
 
-Owns the threads. Invariant: jobs are carried out in the order in which they were submitted, everything that waits in
-one turn, so that one sync serves all of it; what a lane did is told on the loop, in that order too. A disk that stalls
-holds up its thread and nothing else: not the loop, and not the end of the process, since the threads are daemons. It
-refuses to know what jobs are, and bounds them no further: they are as many as the core lets wait.
+This module owns the threads. Invariant: jobs run in the order in which they were submitted. A turn takes everything
+that waits, so that one sync serves all of it, and results reach the loop in the same order. A disk that stalls blocks
+only its own thread: not the loop, and not the end of the process, since the threads are daemons. The queue has no limit
+of its own: the core bounds how many jobs wait.
 
 Source: Kafka's ``KafkaRaftClient.flush`` (group commit); PostgreSQL's WAL writer.
 """
@@ -23,37 +23,37 @@ from pykraft.types import Io
 
 T = TypeVar("T")
 Failed: TypeAlias = Callable[[BaseException], None]
-"""Is told, on the loop, what a lane cannot go on after."""
+"""Called on the loop with the error that ended a lane."""
 
 IDLE_S: Final = 0.2
-"""An ordered lane without work for this long settles what can wait."""
+"""After this long without work an ordered lane settles what can wait."""
 LOOK_S: Final = 2.0
-"""An ordered lane looks this often whether its files are still there; a turn that takes longer comes first."""
+"""How often an ordered lane checks that its files still exist; a job that takes longer delays the check."""
 
 
 class Lane(Protocol):
-    """What does the jobs: `pykraft.log.lane.OrderedLane`."""
+    """The lane that performs the jobs: `pykraft.log.lane.OrderedLane`."""
 
     def perform(self, jobs: Sequence[Job]) -> Io:
-        """Carry out the jobs; all are durable when it returns the last one's io. Errors: StorageError."""
+        """Run the jobs; all are durable when it returns the last one's io. Errors: StorageError."""
         ...
 
     def settle(self) -> None:
-        """Use an idle moment. Errors: StorageError."""
+        """Make the recovery point durable while there is nothing else to do. Errors: StorageError."""
         ...
 
     def look(self) -> None:
-        """Make sure that nobody has deleted or renamed the files. Errors: StorageError."""
+        """Check that nobody deleted or renamed the files. Errors: StorageError."""
         ...
 
 
 class OrderedThread:
-    """Runs a `Lane` off the loop."""
+    """Runs a `Lane` on its own thread."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, lane: Lane, *, done: Callable[[Io], None], failed: Failed
     ) -> None:
-        """``done`` is called on the loop with the io of the last job that is durable."""
+        """``done`` is called on the loop with the io of the last durable job."""
         self._loop = loop
         self._lane = lane
         self._done = done
@@ -68,7 +68,7 @@ class OrderedThread:
         self._jobs.put(job)
 
     def stop(self, timeout_s: float | None = None) -> bool:
-        """Do what is queued, then end; False when the disk did not finish in time. Blocks."""
+        """Finish the queued jobs, then end; False when the disk did not finish in time. Blocks."""
         self._jobs.put(None)
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
@@ -82,16 +82,17 @@ class OrderedThread:
             _tell(self._loop, self._failed, error)
 
     def _turn(self) -> bool:
-        """Wait for work and do all that is there; False when there will be no more."""
+        """Wait for work and do all of it; False when no more will come."""
         jobs = self._waiting()
         goes_on = jobs[-1] is not None
         todo = [job for job in jobs if job is not None]
         if todo:
+            # Group commit: one perform, and so one sync, for all jobs that waited.
             _tell(self._loop, self._done, self._lane.perform(todo))
         return goes_on
 
     def _waiting(self) -> list[Job | None]:
-        """Everything that is queued, at least one; None is the end."""
+        """All queued jobs, at least one; None marks the end."""
         try:
             jobs = [self._jobs.get(timeout=IDLE_S)]
         except Empty:
@@ -105,11 +106,12 @@ class OrderedThread:
         return jobs
 
     def _next(self) -> Job | None:
-        """Wait for the next job, however long that takes, and look meanwhile: an idle node would notice nothing."""
+        """Wait for the next job, however long that takes."""
         while True:
             try:
                 return self._jobs.get(timeout=LOOK_S)
             except Empty:
+                # An idle node writes nothing, so no failing write would tell it that its files are gone.
                 self._look_if_due()
 
     def _look_if_due(self) -> None:
@@ -119,7 +121,7 @@ class OrderedThread:
 
 
 class BulkThread:
-    """Reads, and whatever else may take long without holding up a vote."""
+    """Runs reads and other slow work, so that they do not delay a vote."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, failed: Failed) -> None:
         self._loop = loop
@@ -130,11 +132,11 @@ class BulkThread:
         self._thread.start()
 
     def submit(self, read: Callable[[], T], then: Callable[[T], None]) -> None:
-        """Run ``read``, then ``then`` with its result on the loop."""
+        """Run ``read`` on the thread, then call ``then`` with its result on the loop."""
         self._tasks.put(lambda: _tell(self._loop, then, read()))
 
     def stop(self, timeout_s: float | None = None) -> bool:
-        """Finish the read that is under way, begin no other; False when it did not end in time. Blocks."""
+        """Finish the current read and start no other; False when it did not end in time. Blocks."""
         self._is_stopping = True
         self._tasks.put(None)
         self._thread.join(timeout_s)
@@ -149,6 +151,7 @@ class BulkThread:
 
 
 def _tell(loop: asyncio.AbstractEventLoop, act: Callable[[T], None], argument: T) -> None:
-    """Call on the loop; when that is closed (RuntimeError) nobody waits any more."""
+    """Call ``act`` on the loop."""
+    # A RuntimeError means that the loop is closed: nobody waits any more.
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(act, argument)

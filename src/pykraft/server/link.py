@@ -1,9 +1,9 @@
-"""One TCP connection, in either direction, as the frames that come in on it.
+"""One TCP connection, in either direction, as a sequence of incoming frames.
 
-Owns a transport, the unfinished frame and the next one. Invariant: of a client one request is passed on at a time, as
-Kafka's server does it, and none while the client does not read what it is sent; so what can pile up for it is one
-answer, one write buffer, and one piece of the stream. Answers of a peer that this node asked are passed on at once.
-It refuses to know what is in a frame, and other connections.
+A link owns a transport, the unfinished frame and the next one. Invariant: it passes on one request of a client at a
+time, as Kafka's server does, and none while the client does not read its answers. So at most one answer, one write
+buffer and one piece of the stream pile up for a client. It passes on answers from a peer at once, because this node
+requested them.
 
 Source: Kafka's ``KafkaChannel`` (muting), ``SocketServer.Processor`` and ``NetworkReceive``; asyncio's ``Protocol``.
 """
@@ -23,20 +23,20 @@ from pykraft.server.write import write_parts
 from pykraft.types import Buffer
 
 WRITE_BUFFER_SIZE_BYTES_MAX: Final = 1024 * 1024
-"""Unsent bytes of one connection above which it is no longer read from."""
+"""Above this many unsent bytes a connection is no longer read from."""
 LAST_WORDS_TIMEOUT_S: Final = 2.0
-"""How long a connection that was closed may take to send what was written."""
+"""How long a closed connection may take to send what was written."""
 
 
 class LinkOwner(Protocol):
-    """Who keeps the links."""
+    """The owner of the links, which gets their events."""
 
     def link_made(self, link: Link) -> None:
-        """The connection stands."""
+        """The connection is established."""
         ...
 
     def link_ready(self, link: Link) -> None:
-        """A request of a client waits for its turn: `Link.pass_on`."""
+        """A client's request waits for its turn; call `Link.pass_on`."""
         ...
 
     def link_received(self, link: Link, frame: Buffer) -> None:
@@ -44,11 +44,11 @@ class LinkOwner(Protocol):
         ...
 
     def link_held(self, change_bytes: int) -> None:
-        """What a link holds of unfinished and waiting frames grew or went by so many bytes."""
+        """The bytes that a link holds of unfinished and waiting frames changed by this much."""
         ...
 
     def link_refused(self, link: Link, reason: str) -> None:
-        """The peer does not speak in frames; the link is closed already."""
+        """The peer sent something other than frames; the link is closed already."""
         ...
 
     def link_lost(self, link: Link) -> None:
@@ -57,7 +57,7 @@ class LinkOwner(Protocol):
 
 
 class Link(asyncio.Protocol):
-    """One connection; ``listener`` is the name of the one that accepted it, None for one that was dialed."""
+    """One connection; ``listener`` is the name of the listener that accepted it, None for one that we dialed."""
 
     def __init__(
         self,
@@ -71,11 +71,11 @@ class Link(asyncio.Protocol):
         self.connection = connection
         self.listener = listener
         self.heard_s = loop.time()
-        """Loop time at which the peer was heard of last."""
+        """Loop time at which bytes last arrived from the peer."""
         self.unsent_since_s = 0.0
-        """Loop time since when it has something to read, if it has."""
+        """Loop time since when the peer has unread bytes, if it has any."""
         self.descriptor = -1
-        """Number that the system gave the connection."""
+        """The connection's file descriptor."""
         self.is_open = False
         self._owner = owner
         self._loop = loop
@@ -89,29 +89,29 @@ class Link(asyncio.Protocol):
 
     @property
     def held_size_bytes(self) -> int:
-        """Bytes that came and were not passed on, but for the next frame."""
+        """Received bytes that were not passed on, without the next frame."""
         return self._frames.held_size_bytes
 
     @property
     def received_size_bytes(self) -> tuple[int, int]:
-        """Bytes of an unfinished frame, and what it will be; (0, 0) while its size is not known."""
+        """Received bytes of an unfinished frame, and its full size; (0, 0) while the size is unknown."""
         need_bytes = self._frames.need_size_bytes
         return (self._frames.held_size_bytes, need_bytes) if need_bytes else (0, 0)
 
     @property
     def unsent_size_bytes(self) -> int:
-        """Bytes that the other machine has not confirmed; what the kernel does not tell counts as confirmed."""
+        """Bytes that the other machine has not confirmed; where the kernel does not tell, they count as confirmed."""
         if self._transport is None or self._transport.is_closing():
             return 0
         return self._transport.get_write_buffer_size() + unconfirmed_size_bytes(self._transport)
 
     @property
     def buffered_size_bytes(self) -> int:
-        """Bytes that were written and that the system has not taken."""
+        """Bytes that were written but that the system has not taken."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def send(self, parts: Sequence[Buffer]) -> None:
-        """Write one frame, to a client the answer to its request; ignored when the connection does not stand."""
+        """Write one frame (to a client, the answer to its request); ignored when the connection is not open."""
         if not self.is_open or self._transport is None:
             return
         if not self.buffered_size_bytes:
@@ -121,7 +121,7 @@ class Link(asyncio.Protocol):
         self._look()
 
     def pass_on(self) -> None:
-        """Pass the request on that waits; a client's next one has to wait for the answer."""
+        """Pass on the waiting request; a client's next request waits until this one is answered."""
         self._is_queued = False
         found, self._next = self._next, None
         if found is None or not self.is_open:
@@ -131,7 +131,7 @@ class Link(asyncio.Protocol):
         self._look()
 
     def close(self) -> None:
-        """Pass nothing on any more; what was written still goes out, if the peer reads it soon."""
+        """Pass on nothing more; written bytes still go out, if the peer reads them soon."""
         self.is_open = False
         self._next = None
         if self._transport is None:
@@ -141,7 +141,7 @@ class Link(asyncio.Protocol):
             self._loop.call_later(LAST_WORDS_TIMEOUT_S, self._transport.abort)
 
     def abort(self) -> None:
-        """Close, and let go of what was written."""
+        """Close and drop what was written."""
         self.is_open = False
         self._next = None
         if self._transport is not None:
@@ -160,7 +160,7 @@ class Link(asyncio.Protocol):
         self._owner.link_made(self)
 
     def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`; a stream that is not frames is closed."""
+        """See `asyncio.Protocol`; a stream that does not consist of frames closes the connection."""
         if not self.is_open:
             return
         self.heard_s = self._loop.time()
@@ -176,22 +176,23 @@ class Link(asyncio.Protocol):
         self._owner.link_lost(self)
 
     def pause_writing(self) -> None:
-        """See `asyncio.Protocol`: the peer does not read, so it is not read from."""
+        """See `asyncio.Protocol`: the peer does not read, so we stop reading from it."""
         self._is_muted = True
         self._set_reading()
 
     def resume_writing(self) -> None:
-        """See `asyncio.Protocol`: the frame that waits comes first, and may mute the link again."""
+        """See `asyncio.Protocol`: the waiting frame goes first, and may mute the link again."""
         self._is_muted = False
         self._look()
 
     def _look(self) -> None:
-        """Pass on what may be passed on; a client's request queues up for its turn."""
+        """Pass on what may be passed on; a client's request queues for its turn."""
         while self.is_open:
             if self._next is None:
                 self._next = self._take()
             if self._next is None or self._is_muted or self._is_awaited:
                 break
+            # Clients take turns, so that many requests do not delay timers and the disk.
             if self.listener is not None:
                 if not self._is_queued:
                     self._is_queued = True
@@ -201,7 +202,7 @@ class Link(asyncio.Protocol):
         self._set_reading()
 
     def _take(self) -> Buffer | None:
-        """The next whole frame; None when there is none, or the stream is not frames and the link is closed."""
+        """The next whole frame; None without one, or if the stream is not frames and the link is closed."""
         held_before = self.held_size_bytes
         try:
             return self._frames.take()
@@ -214,7 +215,7 @@ class Link(asyncio.Protocol):
                 self._owner.link_held(self.held_size_bytes - held_before)
 
     def _set_reading(self) -> None:
-        """Read on unless a whole frame waits or the peer does not read; what it sends then waits in its own system."""
+        """Pause reading while a whole frame waits or the peer does not read; its bytes then wait in its own system."""
         is_to_pause = self._is_muted or self._next is not None
         if is_to_pause == self._is_paused or self._transport is None or self._transport.is_closing():
             return

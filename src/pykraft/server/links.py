@@ -1,12 +1,11 @@
 """All TCP connections of a node: who may connect, how many at a time, and how long one may be silent.
 
-Owns the listening sockets, the links and the dials. A link is on the books exactly as long as it is open. Invariant:
-the user hears of each connection that it was accepted or connected, then of its frames, then once that it is closed,
-and nothing after that; of one that it closed itself it hears nothing more. Bounded are: the clients' connections (the
-one that was silent for the longest time goes when one too many comes, since the new one may be a voter), the bytes of
-all unfinished frames together, those of all answers that clients have not read, and the requests that are passed on in
-one turn of the loop, the clients by turns: however many of them ask, timers and the disk are heard in between. It
-refuses to know what is in a frame.
+This module owns the listening sockets, the links and the dials; it lists a link exactly as long as it is open.
+Invariant: for each connection the user hears that it was accepted or connected, then its frames, then once that it
+closed, and nothing after that; for one that the user closed itself, nothing more. These are bounded: client connections
+(one too many closes the longest silent one, since the new one may be a voter), the bytes of all unfinished frames, the
+bytes of all answers that clients have not read, and the requests passed on in one turn of the loop. Clients take turns,
+so timers and the disk are served in between, however many clients send requests.
 
 Source: Kafka's ``SocketServer`` (``ConnectionQuotas``, idle expiry); asyncio's ``loop.create_server``.
 """
@@ -30,20 +29,20 @@ from pykraft.server.names import Names
 from pykraft.types import Buffer, Endpoint
 
 REQUEST_SIZE_BYTES_MAX: Final = 64 * 1024
-"""Largest request: none of Raft's, and none of an operator's, needs more."""
+"""Largest request: no request of Raft or of an operator needs more."""
 HELD_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
-"""Bytes of all unfinished and waiting frames together; beyond, the connection that holds most of them is closed."""
+"""Bytes of all unfinished and waiting frames together; above this the connection that holds most is closed."""
 UNSENT_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
-"""Bytes of all answers that clients have not read; beyond, the one that has not read for the longest time is closed."""
+"""Bytes of all answers that clients have not read; above this the one that has not read for longest is closed."""
 MAKE_ROOM_MAX: Final = 8
-"""Clients that are closed at one time to make room for a new one."""
+"""Most clients closed at a time to make room for a new one."""
 REQUESTS_PER_TURN_MAX: Final = 16
-"""Requests that are passed on in one turn of the loop: a few milliseconds, of a fetch timeout of two seconds."""
+"""Requests passed on in one turn of the loop: a few milliseconds, compared with a fetch timeout of two seconds."""
 SWEEPS_PER_IDLE_TIME: Final = 4
 
 
 class LinksUser(Protocol):
-    """Who is told what happens on connections; it does not raise."""
+    """Gets the events of connections; its methods do not raise."""
 
     def link_accepted(self, connection: ConnectionId, listener: str) -> None:
         """A client connected on this listener."""
@@ -66,15 +65,15 @@ class LinksUser(Protocol):
         ...
 
     def fail(self, error: BaseException) -> None:
-        """Something that is neither a peer's fault nor the network's."""
+        """An error that is neither a peer's fault nor the network's."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkLimits:
-    """Bounds that the configuration decides; milliseconds and bytes.
+    """Limits from the configuration, in milliseconds and bytes.
 
-    Requests come from whoever connects, answers from peers that this node asked for them: so these may be large.
+    Anybody may send a request, but only peers that this node asked send answers: so answers may be large.
     """
 
     request_size_bytes_max: int
@@ -88,7 +87,7 @@ class LinkLimits:
 
     @classmethod
     def of(cls, config: NodeConfig, accepted_max: int | None = None) -> LinkLimits:
-        """Those of this configuration in this process."""
+        """The limits for this configuration in this process."""
         return cls(
             request_size_bytes_max=min(config.request_size_bytes_max, REQUEST_SIZE_BYTES_MAX),
             answer_size_bytes_max=config.answer_size_bytes_max,
@@ -112,9 +111,9 @@ class Links:
         names: Names | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """``tls`` has its place; the configuration refuses it until it is supported."""
+        """``tls`` is prepared for later; the configuration refuses it until it is supported."""
         self.violations = 0
-        """Connections that were closed because what came on them was no frames."""
+        """Connections that were closed because they sent something other than frames."""
         self._loop = loop
         self._user = user
         self._limits = limits
@@ -137,13 +136,13 @@ class Links:
         self._sweeper = loop.call_later(self._sweep_s, self._sweep)
 
     async def listen(self, name: str, sockets: Sequence[socket.socket]) -> None:
-        """Accept connections for this listener on sockets that listen already; they are closed with the links."""
+        """Accept connections for this listener on listening sockets, which are closed with the links."""
         for listening in sockets:
             server = await self._loop.create_server(lambda: self._new_link(name), sock=listening, ssl=self._tls)
             self._servers.append(server)
 
     def dial(self, endpoint: Endpoint) -> ConnectionId:
-        """Begin to connect; the user hears how it ended."""
+        """Begin to connect; the user hears the result."""
         link = self._new_link(None)
         self._dials[link.connection] = self._loop.create_task(self._dial(link, endpoint))
         return link.connection
@@ -158,7 +157,8 @@ class Links:
             self._note_unsent(link)
             if self._unsent_size_bytes > self._limits.unsent_size_bytes_max and not self._is_bounding:
                 self._is_bounding = True
-                self._loop.call_soon(self._bound_unsent)  # the user is not to hear of it within its own call
+                # Not now: the user must not be called back within its own call of `send`.
+                self._loop.call_soon(self._bound_unsent)
 
     def received_size_bytes(self, connection: ConnectionId) -> tuple[int, int]:
         """See `pykraft.host.ports.Ports`."""
@@ -171,7 +171,7 @@ class Links:
         return link.unsent_size_bytes if link is not None else 0
 
     def close(self, connection: ConnectionId) -> None:
-        """Close without telling the user; what was written still goes out."""
+        """Close without telling the user; written bytes still go out."""
         task = self._dials.pop(connection, None)
         if task is not None:
             task.cancel()
@@ -189,8 +189,9 @@ class Links:
             self.close(connection)
 
     def link_made(self, link: Link) -> None:
-        """See `pykraft.server.link.LinkOwner`; one that was being accepted when all was closed is closed too."""
+        """See `pykraft.server.link.LinkOwner`."""
         if self._is_closed:
+            # The connection was being accepted when everything was closed.
             link.abort()
             return
         if link.listener is None:
@@ -201,23 +202,22 @@ class Links:
             self._user.link_connected(link.connection)
             return
         count = len(self._accepted)
-        # The application may take descriptors, too: so as many clients go as are missing, and not only one for one.
+        # The application uses descriptors, too, so closing one client may not be enough: close as many as are missing.
         missing = max(link.descriptor - self._limits.descriptor_max, count + 1 - self._limits.accepted_max)
         for _ in range(min(missing, count, MAKE_ROOM_MAX)):
             silent = min(self._accepted.values(), key=lambda each: each.heard_s)
             self._end(silent, f"{count} connections are open, and it was silent for the longest time")
-        if missing > 0 and not count:  # others in this process have them all
+        if missing > 0 and not count:  # the rest of the process uses all descriptors
             link.abort()
             return
         self._links[link.connection] = self._accepted[link.connection] = link
         self._user.link_accepted(link.connection, link.listener)
 
     def link_ready(self, link: Link) -> None:
-        """See `pykraft.server.link.LinkOwner`: at once, unless others wait or this turn of the loop has had its share.
-
-        It may be called while a request is passed on, by its answer: then the next one queues up behind the others.
-        """
+        """See `pykraft.server.link.LinkOwner`: at once, unless others wait or this turn of the loop is used up."""
         self._ready.append(link)
+        # An answer may call this while its request is still being passed on: the next one then queues behind the
+        # others.
         if len(self._ready) == 1 and self._passed_on < REQUESTS_PER_TURN_MAX and not self._is_passing_on:
             self._pass_on()
         if not self._is_turn_due and (self._ready or self._passed_on):
@@ -248,12 +248,12 @@ class Links:
 
     @property
     def accepted_count(self) -> int:
-        """Connections of clients."""
+        """Number of client connections."""
         return len(self._accepted)
 
     @property
     def dialed_count(self) -> int:
-        """Connections that were dialed and stand."""
+        """Number of dialed connections that are open."""
         return len(self._links) - len(self._accepted)
 
     @property
@@ -271,7 +271,7 @@ class Links:
         )
 
     def _forget(self, connection: ConnectionId) -> Link | None:
-        """Take a link off the books; None when it is not on them."""
+        """Remove a link from the lists; None when it is not listed."""
         link = self._links.pop(connection, None)
         self._unsent_size_bytes -= self._unsent.pop(connection, 0)
         if link is not None:
@@ -280,7 +280,7 @@ class Links:
         return link
 
     def _turn(self) -> None:
-        """Another turn of the loop: those that wait longest come first."""
+        """A new turn of the loop: the longest waiting links go first."""
         self._is_turn_due = False
         self._passed_on = 0
         while self._ready and self._passed_on < REQUESTS_PER_TURN_MAX:
@@ -304,8 +304,9 @@ class Links:
             self._unsent[link.connection] = size_bytes
 
     def _bound_unsent(self) -> None:
-        """Close who does not read, if that is still so: what was noted may have been sent since."""
+        """Close the clients that do not read."""
         self._is_bounding = False
+        # Measure again: the noted bytes may have been sent since.
         for connection in list(self._unsent):
             self._note_unsent(self._accepted[connection])
         while self._unsent_size_bytes > self._limits.unsent_size_bytes_max:
@@ -316,7 +317,7 @@ class Links:
             self._tell_end(slowest, reason)
 
     def _end(self, link: Link, reason: str) -> None:
-        """Close a link for what its peer did: one line, and the user hears of it."""
+        """Close a link because of what its peer did: report one line and tell the user."""
         self.close(link.connection)
         self._tell_end(link, reason)
 
@@ -325,7 +326,7 @@ class Links:
         self._user.link_closed(link.connection)
 
     async def _dial(self, link: Link, endpoint: Endpoint) -> None:
-        """Connect within the time that a dial may take; the user hears of a failure here, of success by the link."""
+        """Connect within the time limit of a dial; this tells the user of a failure, the link of a success."""
         try:
             await self._connect(link, endpoint)
         except AssertionError as error:  # our bug: the node stops with it
@@ -333,19 +334,19 @@ class Links:
             return
         except OSError:
             pass
-        except Exception as error:  # noqa: BLE001 - peers tell endpoints: whatever one makes asyncio raise, it failed
+        except Exception as error:  # noqa: BLE001 - a peer chose the endpoint: any error of it is a failed dial
             self._user.report(f"cannot dial {str(endpoint)!r}: {error!r}")
         else:
             return
-        # The time of a dial may be over when its link was just made. The loop then closes that transport, and uvloop
-        # does so without `connection_lost`: it raises when it is written to.
+        # The timeout may fire just after the link was made. The loop then closes that transport. uvloop does so
+        # without `connection_lost`, and a later write would raise.
         was_made = self._forget(link.connection) is not None
         if self._dials.pop(link.connection, None) is not None or was_made:
             link.abort()
             self._user.link_closed(link.connection)
 
     async def _connect(self, link: Link, endpoint: Endpoint) -> None:
-        """Try the addresses one after the other, each with its share of the time. Errors: OSError."""
+        """Try the addresses in turn, each with its share of the time. Errors: OSError."""
         end_s = self._loop.time() + self._limits.dial_ms_max / 1_000
         async with asyncio.timeout_at(end_s):
             addresses = await self._names.addresses(endpoint)
@@ -357,7 +358,7 @@ class Links:
                     await self._loop.create_connection(lambda: link, address, endpoint.port, ssl=self._tls)
             except OSError as error:
                 failure = error
-                if link.connection in self._links:  # it was made too late; it is not made again
+                if link.connection in self._links:  # made just too late: do not use the link twice
                     break
             else:
                 return

@@ -1,10 +1,10 @@
-"""What the machine around a host is measured by: how idle the loop is, how late, and how many connections stand.
+"""Metrics of the loop around a host: how idle it is, how late, and how many connections are open.
 
-Owns the measurements that need a loop and a clock, and the whole table of a node's metrics. Invariant: it is measured
-once in each period of the driver's watch, never for a frame or a call, so that measuring costs the hot path nothing.
+This module measures what needs a loop and a clock, and has the whole table of a node's metrics. Invariant: it measures
+once in each period of the driver's watch, never for a frame or a call, so measuring costs the hot path nothing.
 
-Idle is the time in which the loop's thread did not use the processor, whatever it waited for. So a loop that is held up
-by a blocking call, or waits for the interpreter, counts as idle here and shows in its lag.
+Idle is the time in which the loop's thread used no processor, whatever it waited for. So a loop that is stuck in a
+blocking call, or waits for the interpreter, counts as idle here; its lag shows it.
 
 Source: Kafka's ``KafkaRaftMetrics`` (``poll-idle-ratio-avg``); the others are ours.
 """
@@ -53,11 +53,11 @@ DRIVER_METRICS: Final = (
     ),
 )
 METRICS: Final = (*HOST_METRICS, *DRIVER_METRICS)
-"""Everything that a node tells, in the order of the documentation."""
+"""All metrics of a node, in the order of the documentation."""
 
 
 class LoopWatch:
-    """How idle and how late a loop is; times in ms come with the calls, those of the thread are processor time."""
+    """How idle and how late a loop is; callers pass times in ms, and for the thread processor time."""
 
     def __init__(self) -> None:
         self._idle = TimeRatio()
@@ -66,7 +66,7 @@ class LoopWatch:
         self._last: tuple[float, float] | None = None
 
     def ticked(self, lag_ms: float, now_ms: float, thread_ms: float) -> None:
-        """The watch's timer came, so much too late; the thread has used so much processor time since it began."""
+        """The watch's timer fired this much too late; ``thread_ms`` is the processor time of the thread so far."""
         self._newest_lag_ms = max(0.0, lag_ms)
         self._lag.record(self._newest_lag_ms, now_ms)
         idle_ms = 0.0
@@ -77,7 +77,7 @@ class LoopWatch:
         self._idle.record(idle_ms, now_ms)
 
     def read(self, now_ms: float) -> dict[str, int | float | str]:
-        """The values at this moment; the idle ratio begins a new interval."""
+        """The current values; the idle ratio begins a new interval."""
         longest_ms = self._lag.maximum(now_ms)
         return {
             "poll-idle-ratio-avg": self._idle.measure(),

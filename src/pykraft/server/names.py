@@ -1,8 +1,7 @@
-"""Host names to addresses, without the loop ever waiting for a name server.
+"""Resolves host names to addresses without blocking the loop on a name server.
 
-Owns the lookups: one thread for each name that is being looked up, never two for one name, so a name server that does
-not answer holds up the peers behind that name and nobody else. The threads are daemons: the end of the process does
-not wait for a name server either. It refuses to know what the addresses are for.
+Each name being looked up has one thread, never two. So a name server that does not answer delays the peers with that
+name and nothing else. The threads are daemons: the end of the process does not wait for a name server either.
 
 Source: asyncio looks names up in one small pool for everything, which a few dead names fill.
 """
@@ -19,14 +18,14 @@ from typing import Final, TypeAlias
 from pykraft.types import Endpoint
 
 LOOKUPS_MAX: Final = 64
-"""Names that are looked up at one time, each in a thread of its own: peers tell hosts, and may tell many."""
+"""Most lookups at a time, each on its own thread: peers tell us hosts, and may tell us many."""
 Lookup: TypeAlias = Callable[[Endpoint], list[str]]
 
 
 def look_up(endpoint: Endpoint) -> list[str]:
-    """The numeric addresses of a host, in the order in which they are to be tried; may take long.
+    """The numeric addresses of a host, in the order to try them; may take long.
 
-    Errors: OSError, also for what cannot be a name or a port.
+    Errors: OSError, also for an invalid name or port.
     """
     try:
         found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
@@ -44,13 +43,14 @@ class Names:
         self._under_way: dict[Endpoint, asyncio.Future[list[str] | OSError]] = {}
 
     async def addresses(self, endpoint: Endpoint) -> list[str]:
-        """The numeric addresses of a host; a number is one itself, at once.
+        """The numeric addresses of a host; a numeric address is returned at once.
 
         Errors: OSError when there are none.
         """
         try:
             socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
         except (OSError, ValueError, OverflowError):
+            # Other dials may wait for the same lookup, so a cancelled one must not cancel it.
             found = await asyncio.shield(self._begun(endpoint))
         else:
             return [endpoint.host]
@@ -59,7 +59,7 @@ class Names:
         return found
 
     def _begun(self, endpoint: Endpoint) -> asyncio.Future[list[str] | OSError]:
-        """The lookup of this host that is under way, or a new one. Errors: OSError for one too many."""
+        """The running lookup of this host, or a new one. Errors: OSError when there are too many."""
         future = self._under_way.get(endpoint)
         if future is None:
             if len(self._under_way) >= LOOKUPS_MAX:

@@ -1,17 +1,16 @@
 """The metrics of a node over HTTP, for Prometheus.
 
-Owns the listening sockets and one small connection for each scrape. Invariant: a scrape is answered in one piece on the
-loop's thread, between two steps of the host, so its values belong together and nothing is locked. Bounded are: the
-connections at one time, the bytes of a request, and the time from connecting until the answer has been read; each
-answer ends its connection. It says what the metrics say and changes nothing; it has no password and no encryption, so
-who can connect can read.
+This module owns the listening sockets and one short connection for each scrape. Invariant: it answers a scrape in one
+piece on the loop's thread, between two steps of the host, so the values belong together and need no lock. Connections
+at a time, bytes of a request, and the time from connecting until the answer is read are all bounded; each answer ends
+its connection. It only reads metrics. It has no password and no encryption, so anybody who can connect can read them.
 
     GET or HEAD /metrics    200
     another method there    405
     anything else           404, or 400 and 431 for what is no request or too long a one
 
-Names are Kafka's with underscores, after ``pykraft_raft_``. A value that is not known is -1 or NaN as in the API, and
-what is absent there is absent here. It refuses to know what the metrics mean.
+Names are Kafka's with underscores, after ``pykraft_raft_``. An unknown value is -1 or NaN as in the API; a metric that
+is absent there is absent here.
 
 Source: the Prometheus text format 0.0.4; RFC 9112.
 """
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 CONNECTIONS_MAX: Final = 16
 REQUEST_SIZE_BYTES_MAX: Final = 8 * 1024
 EXCHANGE_TIMEOUT_S: Final = 5.0
-"""From connecting until the answer has been read."""
+"""From connecting until the answer is read."""
 PREFIX: Final = "pykraft_raft_"
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _REQUEST_LINE: Final = re.compile(rb"([A-Z]+) (\S+) HTTP/1\.[01]\r?\n")
@@ -45,7 +44,7 @@ _PATH: Final = b"/metrics"
 
 
 def require_package() -> None:
-    """Errors: UsageError when the client library is not installed."""
+    """Check that the client library is installed. Errors: UsageError when it is not."""
     try:
         import prometheus_client  # noqa: F401 - only whether it is there
     except ImportError as error:
@@ -54,7 +53,7 @@ def require_package() -> None:
 
 
 def render(metrics: Metrics) -> bytes:
-    """These metrics in the text format. What is absent is left out."""
+    """These metrics in the text format, without the absent ones."""
     from prometheus_client import generate_latest
 
     return generate_latest(_Snapshot(metrics))
@@ -73,12 +72,12 @@ class PrometheusEndpoint:
         self._is_closed = False
 
     async def listen(self, sockets: Sequence[socket.socket]) -> None:
-        """Serve on sockets that listen already; they are closed with the endpoint."""
+        """Serve on listening sockets, which are closed with the endpoint."""
         for listening in sockets:
             self._servers.append(await self.loop.create_server(lambda: _Exchange(self), sock=listening))
 
     def close(self) -> None:
-        """Stop listening, and end what is under way."""
+        """Stop listening and end the open connections."""
         self._is_closed = True
         for server in self._servers:
             server.close()
@@ -86,14 +85,14 @@ class PrometheusEndpoint:
             exchange.abort()
 
     def begun(self, exchange: _Exchange) -> bool:
-        """Note a connection; False when it is one too many, or was being accepted when all was closed."""
+        """Add a connection; False when there are too many, or it was being accepted when the endpoint closed."""
         if self._is_closed or len(self._exchanges) >= CONNECTIONS_MAX:
             return False
         self._exchanges.add(exchange)
         return True
 
     def ended(self, exchange: _Exchange) -> None:
-        """A connection is gone."""
+        """Remove a connection."""
         self._exchanges.discard(exchange)
 
     def answer(self, request: bytes) -> bytes:
@@ -133,7 +132,7 @@ class _Exchange(asyncio.Protocol):
             self.abort()
 
     def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`; what follows the head of a request is not looked at."""
+        """See `asyncio.Protocol`; bytes after the head of the request are ignored."""
         self._received += data
         end = _REQUEST_END.search(self._received, 0, REQUEST_SIZE_BYTES_MAX)
         if end is not None:
@@ -157,13 +156,13 @@ class _Exchange(asyncio.Protocol):
 
 
 class _Snapshot:
-    """What the client library collects from: one reading of all metrics."""
+    """One reading of all metrics, as a collector for the client library."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
     def collect(self) -> Iterator[Family]:
-        """One family for each metric that is there."""
+        """One family for each metric that is present."""
         for metric in METRICS:
             if metric.name in self._metrics:
                 yield _family(metric, self._metrics[metric.name])

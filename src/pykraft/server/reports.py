@@ -1,7 +1,7 @@
-"""Lines about connections, at a bounded rate: whoever floods a node with bad connections must not fill its disk.
+"""Limits the rate of report lines about connections, so that a flood of bad connections cannot fill the disk.
 
-Owns the count of what was left out. Invariant: of any time so many lines and no more are written, and what was left out
-is told with the next line that is written. Lines about anything else pass.
+Invariant: lines about connections never exceed the burst and the rate, and the next written line says how many were
+left out. Lines about anything else always pass.
 
 Source: Linux's ``printk_ratelimit`` (a burst, then a rate, and how many were suppressed).
 """
@@ -14,7 +14,7 @@ from typing import Final
 from pykraft.host.ports import ABOUT_CONNECTIONS
 
 BURST_MAX: Final = 50
-"""Lines about connections that may come at once."""
+"""Lines about connections that may be written at once."""
 LINES_PER_S: Final = 5.0
 
 
@@ -28,7 +28,7 @@ class BoundedReports:
         self._left_out = 0
 
     def tell(self, text: str, now_s: float) -> None:
-        """Write this line, unless it is one too many about connections."""
+        """Write this line, unless it is about connections and above the rate."""
         if not text.startswith(ABOUT_CONNECTIONS):
             self._write(text)
             return

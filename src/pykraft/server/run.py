@@ -1,6 +1,6 @@
-"""From a configuration to a running node and its end: the loop, signals, limits of the process, workload, journal.
+"""Runs a node as a process, from its configuration to its end: loop, signals, process limits, workload, journal.
 
-Owns what belongs to the process as a whole. It refuses to know exit codes, which are the command line's.
+Exit codes are the command line's.
 
 Source: Kafka's ``TestRaftServer.main``.
 """
@@ -32,7 +32,7 @@ logger = logging.getLogger("pykraft")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """What the command line adds to the configuration; ``load`` None means no workload."""
+    """Options that the command line adds to the configuration; ``load`` None means no workload."""
 
     load: Load | None
     ack_descriptor: int | None = None
@@ -42,7 +42,7 @@ class ServerOptions:
 def serve(config: NodeConfig, options: ServerOptions) -> None:
     """Run a node until it is told to stop or fails.
 
-    Errors: PykraftError, or whatever bug ended it.
+    Errors: PykraftError, or the bug that ended it.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=loop_factory(options.loop)) as runner:
@@ -50,9 +50,9 @@ def serve(config: NodeConfig, options: ServerOptions) -> None:
 
 
 def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
-    """How to make the loop: ``uvloop``, ``asyncio``, or ``auto`` for the faster one that is installed.
+    """The factory of the loop: ``uvloop``, ``asyncio``, or ``auto`` for the faster one that is installed.
 
-    Errors: UsageError when uvloop is asked for and absent.
+    Errors: UsageError when uvloop is requested and not installed.
     """
     if name == "asyncio":
         return asyncio.new_event_loop
@@ -99,7 +99,7 @@ async def _serve(config: NodeConfig, options: ServerOptions) -> None:
         tell("started", node=config.node_id, run=run_id.hex(), pid=os.getpid(), port=port)
         told = ", ".join(f"{name}://{endpoint}" for name, endpoint in config.listeners)
         logger.info("node %s serves %s", config.node_id, told)
-        gc.freeze()  # what is there now stays: no collection needs to look at it again
+        gc.freeze()  # these objects live as long as the process: collections need not look at them again
 
     try:
         await node.run(begin=begin)
@@ -110,4 +110,4 @@ async def _serve(config: NodeConfig, options: ServerOptions) -> None:
 
 
 def _tell_nobody(event: str, **fields: object) -> None:
-    """The journal of a node that nobody asked for one."""
+    """The journal of a node without an ``ack_descriptor``."""

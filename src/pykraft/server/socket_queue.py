@@ -1,7 +1,7 @@
-"""What the kernel still has to send on a connection, where the kernel says so.
+"""How many bytes the kernel still has to send on a connection, where the kernel tells.
 
-A kernel takes megabytes of an answer at once, and sends them for a long time on a slow link. Without this number a
-leader would take what lies in its own kernel for received.
+A kernel takes megabytes of an answer at once and sends them for a long time on a slow link. Without this number a
+leader would count bytes in its own kernel as received by the peer.
 
 Source: Linux tcp(7), SIOCOUTQ.
 """
@@ -14,11 +14,11 @@ import sys
 from typing import Final
 
 _SIOCOUTQ: Final = 0x5411
-"""Of Linux, where it has the number of TIOCOUTQ."""
+"""Linux only, where it has the same number as TIOCOUTQ."""
 
 
 def unconfirmed_size_bytes(transport: asyncio.BaseTransport) -> int:
-    """Bytes in the kernel's send queue that the other end has not acknowledged; 0 where that cannot be told."""
+    """Bytes in the kernel's send queue that the other end has not acknowledged; 0 if unknown."""
     raw = transport.get_extra_info("socket")
     if raw is None or not sys.platform.startswith("linux"):
         return 0

@@ -1,7 +1,7 @@
-"""Throughput and latency of what was committed, in the words of Kafka's test server.
+"""Throughput and latency of committed records, worded as in Kafka's test server.
 
-Owns the counts since the last printout. Latencies are counted in millisecond buckets up to `LATENCY_MS_MAX`; what takes
-longer counts as that. It refuses to know where the line goes, and has no clock: loop times come with the calls.
+This module counts since the last printout. Latencies go into millisecond buckets up to `LATENCY_MS_MAX`; longer ones
+count as that. It has no clock: callers pass loop times.
 
 Source: Kafka's ``TestRaftServer.WriteStats``.
 """
@@ -30,7 +30,7 @@ class Stats:
         self._since_s = now_s
 
     def committed(self, records: int, size_bytes: int, latency_ms: float) -> None:
-        """That many records of together ``size_bytes`` were committed after this time."""
+        """Count this many records of ``size_bytes`` together, committed after ``latency_ms``."""
         bucket = min(round(latency_ms), LATENCY_MS_MAX)
         self._buckets[bucket] = self._buckets.get(bucket, 0) + records
         self._records += records
@@ -47,7 +47,7 @@ class Stats:
         return 0.0
 
     def line_if_due(self, now_s: float) -> str | None:
-        """The printout of a period of five seconds in which something was committed; a new one begins."""
+        """The printout after five seconds, which begins a new period; None if not due or nothing was committed."""
         elapsed_s = now_s - self._since_s
         if elapsed_s < PRINT_PERIOD_S:
             return None

@@ -1,14 +1,14 @@
-"""The load that a leader writes: numbered records at a steady rate, their commits counted and told.
+"""The load that a leader writes: numbered records at a steady rate; it counts and reports their commits.
 
 A record is: run id (8 bytes), epoch (int32), sequence (int64, from 0 at each claim of leadership), random bytes up to
-the record size; big-endian. So whoever reads the log can say which acknowledged record is where. A record too small
-for that is a hash of it, of the record's size: acknowledgements still tell offsets and sequences, but several records
-may look alike, and who reads the log cannot tell which is which.
+the record size; big-endian. So a reader of the log can find each acknowledged record. If the record size is too small
+for that, the record is a hash of these fields. Acknowledgements still have offsets and sequences, but several records
+may look alike, and a reader of the log cannot tell them apart.
 
-Owns the claim, which is one term of leadership, and its sequences. Invariant: a sequence is proposed again only when it
-was rejected, and in one claim sequences reach the log in their order. Bounded by what is in flight: a leader that
-cannot keep up writes less, it never queues more. It refuses to know elections: it is told when its node leads, and when
-nothing more shall be written.
+A claim is one term of leadership, with its own sequences. Invariant: a sequence is proposed again only after it was
+rejected, and within one claim sequences reach the log in order. The load is bounded by what is in flight: a leader that
+cannot keep up writes less; it never queues more. The host tells the workload when its node leads, and when to stop
+writing.
 
 Source: Kafka's ``TestRaftServer.RaftWorkloadGenerator`` and ``ThroughputThrottler``.
 """
@@ -39,25 +39,25 @@ from pykraft.types import Epoch, Instant, NodeId
 RUN_ID_SIZE_BYTES: Final = 8
 RECORD_HEAD: Final = struct.Struct(f">{RUN_ID_SIZE_BYTES}siq")
 TELLING_SIZE_BYTES_MIN: Final = RECORD_HEAD.size
-"""A record of this size says which it is; a smaller one is a hash."""
+"""A record of at least this size identifies itself; a smaller one is a hash."""
 RECORD_SIZE_BYTES_MIN: Final = 1
 RECORD_SIZE_BYTES_MAX: Final = 1024 * 1024
 IN_FLIGHT_SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
 IN_FLIGHT_RECORDS_MAX: Final = 65_536
-"""So that small records do not hold the loop up while they are made."""
+"""Limits the time for which creating small records blocks the loop."""
 PROPOSAL_SIZE_BYTES_MAX: Final = 256 * 1024
-"""Records go to the node in lists of about this size; a larger one goes alone."""
+"""Records are proposed in lists of about this size; a larger record alone."""
 PERIOD_S: Final = 0.005
-"""How often it looks what is due."""
+"""How often the workload checks what is due."""
 UNLIMITED: Final = -1
 _POOL_SIZE_BYTES: Final = 1024 * 1024
 _RECORD_OVERHEAD_BYTES_MAX: Final = 32
-"""What a batch adds to a value: varints and attributes."""
+"""Most bytes that a batch adds to a value: varints and attributes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Records a second while this node leads (-1: as many as it can), and the size of each. Errors: UsageError."""
+    """Records a second while this node leads (-1: as many as possible), and their size. Errors: UsageError."""
 
     records_per_s: int = 5_000
     record_size_bytes: int = 256
@@ -71,7 +71,7 @@ class Load:
 
 
 class Proposer(Protocol):
-    """The part of `pykraft.host.host.Host` that a load needs."""
+    """The part of `pykraft.host.host.Host` that a workload needs."""
 
     @property
     def node_id(self) -> NodeId | None:
@@ -87,7 +87,7 @@ class Proposer(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class _Claim:
-    """One term of leadership, from its begin (loop time in seconds)."""
+    """One term of leadership; ``begun_s`` is a loop time in seconds."""
 
     epoch: Epoch
     begun_s: float
@@ -99,7 +99,7 @@ class _Claim:
 
 
 class Workload:
-    """Writes while its node leads; it is the listener that hears of leadership."""
+    """Writes while its node leads; it is a listener and so hears of leadership."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Workload:
         tell: Callable[..., None],
         failed: Callable[[BaseException], None],
     ) -> None:
-        """``tell`` gets the events of a journal; ``failed`` what is a bug of ours.
+        """``tell`` gets the events of a journal; ``failed`` gets bugs of ours.
 
         Errors: UsageError when a record does not fit into a batch.
         """
@@ -151,11 +151,11 @@ class Workload:
             self._loop.call_soon(self._turn, self._claim)
 
     def rest(self) -> None:
-        """Write nothing more, in this claim and the next ones; what is in flight is still decided and told."""
+        """Write nothing more, in this claim and later ones; records in flight are still decided and reported."""
         self._is_resting = True
 
     def _turn(self, claim: _Claim) -> None:
-        """Propose what is due, print what is due, then look again soon."""
+        """Propose what is due, print what is due, then schedule the next turn."""
         if claim.is_over:
             return
         self._propose_due(claim)
@@ -168,14 +168,14 @@ class Workload:
         try:
             print(line, flush=True)  # noqa: T201 - this printout is the product
         except OSError as error:
-            # A load that nobody hears of any more is no use, and a load that stops without a word is worse. What the
-            # stream holds back goes nowhere, so that the exit code is that of the error.
+            # Nobody gets the results of this load, so end the node instead of stopping the load silently. Redirect
+            # what the stream has buffered to nowhere, so that the exit code is that of this error.
             with suppress(OSError), Path(os.devnull).open("wb") as nowhere:
                 os.dup2(nowhere.fileno(), sys.stdout.fileno())
             self._failed(UsageError(f"standard output: {error.strerror or error}"))
 
     def _refill(self, claim: _Claim) -> None:
-        """A load without a limit goes on as soon as there is room."""
+        """A load without a limit continues as soon as there is room."""
         claim.is_refill_due = False
         self._propose_due(claim)
 
@@ -227,12 +227,13 @@ class Workload:
             self._loop.call_soon(self._refill, claim)
 
     def _refused(self, outcome: Rejected, claim: _Claim, first_sequence: int, count: int) -> None:
-        """These sequences are free again, if nothing was proposed after them; no more until the next turn."""
+        """Handle a rejection: propose nothing more until the next turn."""
         claim.is_refused = True
+        # Reuse the sequences only if nothing was proposed after them: otherwise they would reach the log out of order.
         if claim.sequence == first_sequence + count:
             claim.sequence = first_sequence
         if isinstance(outcome.error, NotLeaderError):
-            self._stats.reset(self._loop.time())  # it resigned: a line would count time without leadership
+            self._stats.reset(self._loop.time())  # the node resigned: do not count time without leadership
         elif not isinstance(outcome.error, BufferFullError):
             self._failed(outcome.error)
 

@@ -1,9 +1,9 @@
-"""Parts of a frame go to a transport in one write, whichever loop it belongs to.
+"""Writes the parts of a frame to a transport in one write, whatever kind of loop it belongs to.
 
-The selector loop of Python 3.12 and 3.13.0 has a ``writelines`` of its own. It never calls ``pause_writing``, so a peer
-that does not read would not be muted. On a connection that is broken, and not told as lost yet, it buffers, and
-registers a writer for a descriptor that is closed then. The loop's ``write`` does neither. uvloop's ``writelines`` is
-sound, and saves a copy.
+The selector loop of Python 3.12 and 3.13.0 has its own ``writelines``, with two bugs. It never calls ``pause_writing``,
+so a peer that does not read would not be muted. On a connection that is broken but not reported as lost yet, it
+buffers, and later registers a writer for a closed descriptor. The loop's ``write`` has neither bug. uvloop's
+``writelines`` is sound and saves a copy.
 
 Source: asyncio's ``selector_events._SelectorSocketTransport``.
 """
@@ -17,8 +17,8 @@ from pykraft.types import Buffer
 
 
 def write_parts(transport: asyncio.WriteTransport, parts: Sequence[Buffer]) -> None:
-    """Write these parts, one after the other."""
+    """Write these parts one after the other."""
     if isinstance(transport, asyncio.Transport):
         transport.write(b"".join(parts))
-    else:  # uvloop's is a transport in all but name
+    else:  # uvloop's transport does not inherit from asyncio's
         transport.writelines(parts)

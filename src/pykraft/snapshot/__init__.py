@@ -1,1 +1,1 @@
-"""Snapshots in Kafka's checkpoint files: their names, how they are written, fetched, read and retired (KIP-630)."""
+"""Snapshots in Kafka's checkpoint files (KIP-630): their names, and how they are written, fetched, read and retired."""

@@ -1,14 +1,14 @@
-"""The batches of a snapshot, out of its bytes as they come; and whether they can be one.
+"""Splits the bytes of a snapshot into batches as they arrive, and checks that they form a snapshot.
 
-Owns the form of a snapshot:
+A snapshot consists of:
 
-    control batch    SnapshotHeader, then what the log's voters and kraft.version were at its end
+    control batch    SnapshotHeader, then kraft.version and voters of the log at the snapshot's end
     data batches     any number, also none
     control batch    SnapshotFooter; nothing comes after it
 
 Offsets count from 0 within the file, without a gap; the partition leader epoch is that of the snapshot's id. Invariant:
-what `BatchStream.feed` returns is sound: header, CRC, place and kind. No more is held in memory than one batch that is
-not complete yet, and that has a limit. It refuses to know where the bytes come from, and what the records mean.
+what `BatchStream.feed` returns is sound: header, CRC, position and kind. Memory holds no more than one incomplete
+batch, whose size is limited. The caller knows where the bytes come from and what the records mean.
 
 Source: KIP-630 §Snapshot Format, KIP-853; Kafka's ``RecordsSnapshotWriter``, ``RecordsIterator``.
 """
@@ -27,15 +27,15 @@ from pykraft.protocol.records import decode_control
 from pykraft.types import Buffer, ControlRecord, Epoch, Offset, SnapshotFooter, SnapshotHeader
 
 CHUNK_SIZE_BYTES: Final = 1024 * 1024
-"""What is read from a file at once."""
+"""Bytes of one read from a file."""
 BATCH_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
-"""The largest batch that is read: twice what Kafka writes at most."""
+"""Largest batch that is read: twice the size of Kafka's largest."""
 REPAIR: Final = "put the snapshot of this name, or a later one, of another replica in its place"
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedBatch:
-    """One sound batch: where it stands, and all its bytes. ``controls`` is empty for the application's batches."""
+    """One sound batch: its position and all its bytes. ``controls`` is empty for the application's batches."""
 
     position: int
     header: BatchHeader
@@ -44,10 +44,10 @@ class PlacedBatch:
 
 
 class BatchStream:
-    """What was fed so far, and what must come next. After an error it can only be cut back (`forget_rest`)."""
+    """The bytes fed so far, and what must come next. After an error only `forget_rest` makes it usable again."""
 
     def __init__(self, path: Path, epoch: Epoch) -> None:
-        """``path`` is for the words of errors; ``epoch`` is that of the snapshot's id."""
+        """``path`` appears in errors; ``epoch`` is that of the snapshot's id."""
         self._path = path
         self._epoch = epoch
         self._rest = bytearray()
@@ -57,18 +57,18 @@ class BatchStream:
 
     @property
     def position(self) -> int:
-        """Where the last whole batch ended."""
+        """End of the last whole batch."""
         return self._position
 
     @property
     def is_whole(self) -> bool:
-        """True when the last of what was fed is the SnapshotFooter."""
+        """True when the bytes fed so far end with the SnapshotFooter."""
         return self._has_footer and not self._rest
 
     def feed(self, data: Buffer) -> list[PlacedBatch]:
         """The batches that these bytes complete.
 
-        Errors: CorruptionError at the first batch that is wrong; those before it are lost to the caller.
+        Errors: CorruptionError at the first wrong batch; the caller does not get the batches before it.
         """
         self._rest += data
         found: list[PlacedBatch] = []
@@ -85,18 +85,18 @@ class BatchStream:
         return found
 
     def forget_rest(self) -> None:
-        """Drop what came after the last whole batch: the next bytes to feed are those at `position`."""
+        """Drop the bytes after the last whole batch; the next bytes to feed are those at `position`."""
         self._rest.clear()
 
     def finish(self) -> None:
-        """The bytes end here. Errors: CorruptionError when a batch is cut off, or there is no footer."""
+        """Tell that the bytes end here. Errors: CorruptionError when a batch is cut off, or the footer is missing."""
         if self._rest:
             raise self._corruption("a whole batch", f"the first {len(self._rest)} bytes of one")
         if not self._has_footer:
             raise self._corruption("a batch with the SnapshotFooter", "the end of the file")
 
     def _header(self, at: int) -> BatchHeader:
-        """The header at this place of the rest, if it may come next."""
+        """The header at this position of the rest, if it may come next."""
         try:
             header = read_header(self._rest, at)
         except ProtocolError as error:
@@ -104,10 +104,12 @@ class BatchStream:
             raise self._corruption("a batch header", f"one that {found}") from error
         if self._has_footer:
             raise self._corruption("nothing after the SnapshotFooter", f"a batch of {header.size_bytes} bytes")
+        # A damaged or hostile length would otherwise make us buffer gigabytes.
         if header.size_bytes > BATCH_SIZE_BYTES_MAX:
             raise self._corruption(f"a batch of at most {BATCH_SIZE_BYTES_MAX} bytes", f"{header.size_bytes} bytes")
         if header.base_offset != self._offset:
             raise self._corruption(f"offset {self._offset}", f"offset {header.base_offset}")
+        # No CRC covers the epoch, so only the snapshot's id shows that it changed.
         if header.epoch != self._epoch:
             raise self._corruption(f"epoch {self._epoch} as in the snapshot's id", f"epoch {header.epoch}")
         return header
@@ -137,9 +139,9 @@ class BatchStream:
 
 
 def read_batches(path: Path, file: File, epoch: Epoch) -> Iterator[PlacedBatch]:
-    """All batches of a whole snapshot, one after the other; at least one.
+    """All batches of a complete snapshot, one after the other; at least one.
 
-    Errors: CorruptionError at the first chunk with a batch that is wrong, and at an end without a footer; StorageError.
+    Errors: CorruptionError at the first chunk with a wrong batch, and when the footer is missing; StorageError.
     """
     stream = BatchStream(path, epoch)
     end = file.size()

@@ -1,7 +1,7 @@
-"""The checkpoint with which a dynamic quorum is formatted: snapshot 0-0, which says who votes before there is a log.
+"""The bootstrap snapshot 0-0, which formatting writes: it names the voters before there is a log.
 
-Invariant: it is whole when it is there, and holds no records of the application. The first leader copies it into the
-log, so a node without it learns the same by fetching; it is never served.
+Invariant: if the file exists, it is complete, and it has no records of the application. The first leader copies its
+content into the log, so a node without the file learns the same by fetching; nobody fetches the file itself.
 
 Source: KIP-853 §Bootstrapping; Kafka's ``Formatter`` and ``BootstrapDirectory``.
 """
@@ -21,7 +21,7 @@ BOOTSTRAP_KRAFT_VERSION = 1
 
 
 def write_bootstrap(fs: Fs, partition: Path, voters: VoterSet | None) -> None:
-    """Write the checkpoint into a partition directory; without ``voters`` for a node that joins others.
+    """Write the bootstrap snapshot into a partition directory; a node that joins a quorum has no ``voters``.
 
     Errors: StorageError.
     """
@@ -42,9 +42,7 @@ def write_bootstrap(fs: Fs, partition: Path, voters: VoterSet | None) -> None:
 
 
 def membership_in_snapshot(fs: Fs, partition: Path, log_end: Offset) -> tuple[Offset, tuple[MembershipRecord, ...]]:
-    """End offset of the newest snapshot within the log, and what it says of voters; 0 and nothing without one.
-
-    A damaged log may end before all snapshots do that were taken of it: then the first of them speaks for that log.
+    """End offset and voter records of the newest snapshot within the log; 0 and nothing without a snapshot.
 
     Errors: StorageError; CorruptionError.
     """
@@ -52,13 +50,14 @@ def membership_in_snapshot(fs: Fs, partition: Path, log_end: Offset) -> tuple[Of
     if not snapshots:
         return Offset(0), ()
     within = [each for each in snapshots if each.offset <= log_end]
+    # A damaged log may end before all of its snapshots do; then the oldest of them is closest to it.
     chosen = within[-1] if within else snapshots[0]
     _, head = read_head(fs, partition, chosen)
     return min(chosen.offset, log_end), head.membership
 
 
 class _NoRecords:
-    """The serializer of what has none."""
+    """The serializer of a snapshot without records."""
 
     def serialize(self, record: Never) -> bytes:
         assert_never(record)

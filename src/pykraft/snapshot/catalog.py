@@ -1,11 +1,11 @@
-"""The whole snapshots of one partition: which there are, their facts, and who reads them.
+"""The complete snapshots of one partition: ids, sizes and times, and the open files of those being fetched.
 
-Owns the open files of snapshots that are served, and when each was last asked for. Invariant: what the catalog names is
-whole and durable; what it retires is gone from it first, then from the directory. All of it runs in one lane, but for
-`Catalog.ids`, which is replaced as a whole and may be looked at from anywhere.
+This module keeps the files of served snapshots open and notes when each was last requested. Invariant: every snapshot
+in the catalog is complete and durable; a retired one leaves the catalog first, then the directory. Everything runs in
+one lane, except that any thread may read `Catalog.ids`, which is replaced as a whole.
 
-It refuses to know where the log starts: who retires snapshots moves the log's start first, so that nobody is sent to
-one that is about to go.
+The caller moves the log start before it retires snapshots, so that no replica is sent to a snapshot that is about to be
+removed.
 
 Source: KIP-630; Kafka's ``KafkaRaftLog`` (its map of snapshots, ``readSnapshot``, ``forgetSnapshotsBefore``).
 """
@@ -26,12 +26,12 @@ from pykraft.snapshot.retention import KeptSegment, KeptSnapshot, Retention, exp
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 
 NO_TIMESTAMP: Final = -(2**63)
-"""Wall ms of the last record of a snapshot whose header cannot be read: before all others."""
+"""Timestamp (wall ms) of a snapshot whose header cannot be read: older than all others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Bytes of a snapshot, and the size of the whole."""
+    """Some bytes of a snapshot, and the size of the whole."""
 
     data: bytes
     size_bytes: int
@@ -39,17 +39,17 @@ class Slice:
 
 @dataclass(slots=True)
 class _Served:
-    """A snapshot that was asked for: its open file, and when (mono ms) it was asked for last."""
+    """A snapshot that a replica fetched from: its open file, and the time of the last request (mono ms)."""
 
     raw: RawReader
     asked_mono_ms: int
 
 
 class Catalog:
-    """The snapshots of one directory. Errors of all methods: StorageError."""
+    """The snapshots of one directory. All methods may raise StorageError."""
 
     def __init__(self, fs: Fs, directory: Path, snapshot_ids: Iterable[OffsetAndEpoch]) -> None:
-        """Snapshots that are known to be there; see `open`."""
+        """Take a list of snapshots that exist; `open` reads the directory."""
         self._fs = fs
         self._directory = directory
         self._served: dict[OffsetAndEpoch, _Served] = {}
@@ -59,22 +59,22 @@ class Catalog:
 
     @classmethod
     def open(cls, fs: Fs, directory: Path, *, log_start_offset: Offset, leader_epoch: Epoch | None = None) -> Catalog:
-        """What a start finds; see `pykraft.snapshot.files.clean_at_start`."""
+        """The snapshots that a start finds; see `pykraft.snapshot.files.clean_at_start`."""
         found = clean_at_start(fs, directory, log_start_offset=log_start_offset, leader_epoch=leader_epoch)
         return cls(fs, directory, found)
 
     @property
     def newest(self) -> OffsetAndEpoch | None:
-        """The snapshot that a new replica should get; None when there is none."""
+        """The snapshot that a new replica should fetch; None when there is none."""
         return self.ids[-1] if self.ids else None
 
     @property
     def oldest(self) -> OffsetAndEpoch | None:
-        """The snapshot that the log starts behind, if it starts behind any."""
+        """The snapshot at whose end the log starts, if the log does not start at 0."""
         return self.ids[0] if self.ids else None
 
     def add(self, snapshot_id: OffsetAndEpoch) -> None:
-        """A snapshot was frozen."""
+        """Add a snapshot that was just frozen."""
         if snapshot_id not in self.ids:
             self.ids = tuple(in_order([*self.ids, snapshot_id]))
 
@@ -95,21 +95,23 @@ class Catalog:
     def expired(
         self, retention: Retention, segments: Sequence[KeptSegment], *, mono_ms: int, wall_ms: int
     ) -> list[OffsetAndEpoch]:
-        """Which snapshots are no longer needed; see `pykraft.snapshot.retention.expired`."""
+        """The snapshots that are no longer needed; see `pykraft.snapshot.retention.expired`."""
         if len(self.ids) < 2:
             return []
+        # A snapshot requested within the last interval is being fetched, so it stays.
         since_mono_ms = mono_ms - retention.interval_ms
         in_use = [each for each, served in self._served.items() if served.asked_mono_ms > since_mono_ms]
         kept = [self._fact(snapshot_id) for snapshot_id in self.ids]
         return expired(retention, kept, segments, in_use=in_use, now_ms=wall_ms)
 
     def retire_before(self, snapshot_id: OffsetAndEpoch) -> list[OffsetAndEpoch]:
-        """Let all that are older no longer count: the log starts here now, by cleaning or by an install.
+        """Retire all snapshots older than this one: the log now starts at its end, by cleaning or by an install.
 
-        Who is in the midst of fetching one is told that it is gone. Returns them; their bytes are freed later.
+        Returns their ids; the bulk lane frees their bytes later.
         """
         assert snapshot_id in self.ids
         index = self.ids.index(snapshot_id)
+        # Leave the catalog first: a replica that is fetching one of them gets SNAPSHOT_NOT_FOUND from now on.
         gone, self.ids = self.ids[:index], self.ids[index:]
         for each in gone:
             self._facts.pop(each, None)
@@ -118,21 +120,22 @@ class Catalog:
         return list(gone)
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         for snapshot_id in [*self._served]:
             self._close(snapshot_id)
 
     def _fact(self, snapshot_id: OffsetAndEpoch) -> KeptSnapshot:
-        """Size and time of a snapshot; its header is read once."""
+        """Size and time of a snapshot; its header is read only once."""
         if snapshot_id not in self._facts:
             self._facts[snapshot_id] = self._read_fact(snapshot_id)
         return self._facts[snapshot_id]
 
     def _read_fact(self, snapshot_id: OffsetAndEpoch) -> KeptSnapshot:
-        """A damaged one is of no use to anybody, and counts as old as can be; the newest is kept all the same."""
+        """Read size and time from the file."""
         try:
             size_bytes, head = read_head(self._fs, self._directory, snapshot_id)
         except CorruptionError:
+            # Nobody can use a damaged snapshot, so it counts as the oldest; retention still keeps the newest one.
             return KeptSnapshot(snapshot_id=snapshot_id, size_bytes=0, last_contained_log_timestamp=NO_TIMESTAMP)
         return KeptSnapshot(
             snapshot_id=snapshot_id,

@@ -1,6 +1,4 @@
-"""What part of the log a snapshot stands for, in KIP-630's words.
-
-Owns the way from a snapshot's name to them.
+"""The part of the log that a snapshot replaces, in KIP-630's terms, derived from the snapshot's id.
 
 Source: KIP-630 §Snapshot Format; Kafka's ``SnapshotReader`` and ``SnapshotWriter`` have both.
 """
@@ -11,15 +9,15 @@ from pykraft.types import Epoch, Offset, OffsetAndEpoch
 
 
 class ContainsLog:
-    """Base of whatever reads or writes a snapshot."""
+    """Base of snapshot readers and writers."""
 
     def __init__(self, snapshot_id: OffsetAndEpoch) -> None:
         self.snapshot_id = snapshot_id
-        """The offset (exclusive) up to which the snapshot stands for the log, and the epoch of the record before."""
+        """The offset (exclusive) up to which the snapshot replaces the log, and the epoch of the record before it."""
 
     @property
     def last_contained_log_offset(self) -> Offset:
-        """The last offset that the snapshot stands for; -1 for the bootstrap snapshot."""
+        """The last offset that the snapshot replaces; -1 for the bootstrap snapshot."""
         return Offset(self.snapshot_id.offset - 1)
 
     @property

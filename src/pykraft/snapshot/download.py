@@ -1,15 +1,15 @@
-"""A snapshot on its way from the leader: bytes at rising positions, checked as they come, resumed where they ended.
+"""A snapshot that a replica fetches from the leader: checked as the bytes arrive, and resumed where they stopped.
 
-Owns the part that is fetched. Invariant: what is frozen is a whole snapshot, every batch of it sound. A replica is
-about to put it in the place of its log, so a leader's word is not enough (Kafka takes it).
+This module owns the part file. Invariant: a frozen snapshot is complete and every batch of it is sound. The replica is
+about to replace its log with it, so we do not trust the leader here (Kafka does).
 
-The bytes of one snapshot id may differ between replicas, since each takes its own. Within one epoch they come from one
-leader, and from one file. So the leader's epoch stands in the part's name, and a download goes on only with a part of
-the same id and epoch: after a lost connection, another state in between, or a restart. After a loss of power the last
-pages of the part may be missing: `Download.catch_up` checks what is there, and cuts it where it is no longer sound.
-What is sound it writes again. It may be in the page cache only, after a sync that failed, where no later sync finds it.
+Each replica writes its own snapshots, so the bytes of one snapshot id may differ between replicas. Within one epoch
+they come from one leader, and from one file. So the leader's epoch is part of the part's name, and a download resumes
+only a part with the same id and epoch: after a lost connection, another state in between, or a restart. After a power
+loss the last pages of the part may be missing. `Download.catch_up` therefore checks the part, cuts it where it is no
+longer sound, and writes the sound bytes again.
 
-It refuses to know requests and replies, and when to give up.
+The host sends the requests and decides when to give up.
 
 Source: KIP-630 §FetchSnapshot; Kafka's ``KafkaRaftClient.handleFetchSnapshotResponse``. Checks and resuming are ours.
 """
@@ -29,14 +29,14 @@ from pykraft.snapshot.raw_writer import RawWriter
 from pykraft.types import Buffer, Epoch, OffsetAndEpoch
 
 CATCH_UP_SIZE_BYTES: Final = 4 * 1024 * 1024
-"""What one call of `Download.catch_up` reads."""
+"""Bytes that one call of `Download.catch_up` reads."""
 
 
 class Download:
-    """One snapshot that is fetched from the leader of one epoch. There is one at a time in a directory."""
+    """The download of one snapshot from the leader of one epoch. A directory has at most one download at a time."""
 
     def __init__(self, fs: Fs, directory: Path, snapshot_id: OffsetAndEpoch, *, leader_epoch: Epoch) -> None:
-        """Begin, or go on with what is there; the parts of other downloads are removed. Errors: StorageError."""
+        """Begin, or resume the part that exists; parts of other downloads are removed. Errors: StorageError."""
         path = part_path(directory, snapshot_id, leader_epoch=leader_epoch)
         remove_fetched_parts(fs, directory, but=path)
         self._raw = RawWriter(fs, path, snapshot_id)
@@ -46,31 +46,32 @@ class Download:
 
     @property
     def snapshot_id(self) -> OffsetAndEpoch:
-        """Which snapshot it is."""
+        """Id of the snapshot."""
         return self._raw.snapshot_id
 
     @property
     def position(self) -> int:
-        """Position of the next byte to ask for; after `catch_up` returned True."""
+        """Position of the next byte to request; only after `catch_up` returned True."""
         assert self._is_caught_up
         return self._raw.size_bytes
 
     @property
     def is_whole(self) -> bool:
-        """True when nothing is missing; after `catch_up` returned True."""
+        """True when no byte is missing; only after `catch_up` returned True."""
         assert self._is_caught_up
         return self._stream.is_whole
 
     def catch_up(self) -> bool:
-        """Check a few megabytes of what an earlier download left, and write them again; True when all is checked.
+        """Check a few megabytes of an earlier download's part and write them again; True when all is checked.
 
-        Errors: StorageError. What is damaged is not an error: the part is cut before it.
+        Damage is not an error: the part is cut before it. Errors: StorageError.
         """
         if self._is_caught_up:
             return True
         try:
             data = self._raw.read(CATCH_UP_SIZE_BYTES, self._read_bytes)
-            # A sync of these pages may have failed in an earlier process: only what is written again will be synced.
+            # A sync of these pages may have failed in an earlier process. The kernel then treats them as clean, so
+            # only bytes that are written again reach the disk with the next sync.
             self._raw.write_again(data, self._read_bytes)
             self._read_bytes += len(data)
             self._stream.feed(data)
@@ -78,26 +79,29 @@ class Download:
         except CorruptionError:
             is_sound = False
         if not is_sound:
+            # Continue behind the last whole batch: what follows may be torn, or may be the first half of a batch.
             self._stream.forget_rest()
             self._raw.cut(self._stream.position)
             self._is_caught_up = True
         return self._is_caught_up
 
     def append(self, data: Buffer) -> None:
-        """Take the bytes at `position`; nothing of them is written if they cannot belong to a snapshot.
+        """Append the bytes at `position`; none of them are written if they cannot belong to a snapshot.
 
-        Errors: ProtocolError CORRUPT_MESSAGE, and all that is left is `abandon`; UsageError, StorageError as
+        Errors: ProtocolError CORRUPT_MESSAGE, after which only `abandon` is left; UsageError, StorageError as
         `RawWriter.append`.
         """
         assert self._is_caught_up
+        # Check first: bytes that are already on disk would survive a restart as part of the download.
         with _blaming_the_peer(self.snapshot_id):
             self._stream.feed(data)
         self._raw.append([data])
 
     def freeze(self) -> None:
-        """All bytes are there: make the snapshot count.
+        """All bytes are here: make the snapshot count.
 
-        Errors: ProtocolError CORRUPT_MESSAGE when it has no end; UsageError, StorageError as `RawWriter.freeze`.
+        Errors: ProtocolError CORRUPT_MESSAGE when the footer is missing; UsageError, StorageError as
+        `RawWriter.freeze`.
         """
         assert self._is_caught_up
         with _blaming_the_peer(self.snapshot_id):
@@ -105,7 +109,7 @@ class Download:
         self._raw.freeze()
 
     def close(self) -> None:
-        """Let go of the part: another download of the same id and epoch goes on with it."""
+        """Close the part and keep it: another download of the same id and epoch resumes it."""
         self._raw.close()
 
     def abandon(self) -> None:

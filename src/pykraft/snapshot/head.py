@@ -1,7 +1,6 @@
-"""What a snapshot says at its beginning, for whoever needs no records of it.
+"""The facts at the beginning of a snapshot, for callers that do not need its records.
 
-Owns the way from the first batch to three facts. Invariant: however large the snapshot is, no more is read of it than
-its first batch and a chunk. It refuses to know what follows from the facts.
+Invariant: however large the snapshot is, only its first batch and one chunk are read.
 
 Source: KIP-630, KIP-853; Kafka's ``RecordsSnapshotReader`` and ``KRaftControlRecordStateMachine``.
 """
@@ -29,24 +28,24 @@ from pykraft.types import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotHead:
-    """Facts about the last offset that a snapshot stands for."""
+    """Facts about the last offset that a snapshot contains."""
 
     last_contained_log_timestamp: int
-    """Wall ms of the record there."""
+    """Wall ms of the record at that offset."""
     kraft_version: int = 0
-    """The finalized kraft.version there."""
+    """The finalized kraft.version at that offset."""
     voters: VoterSet | None = None
-    """The voter set there; None when it stands in the configuration, or is not known."""
+    """The voter set at that offset; None when the configuration has it, or when it is unknown."""
 
     @property
     def membership(self) -> tuple[MembershipRecord, ...]:
-        """The same facts as the control records that a log would hold; none of kraft.version 0."""
+        """The same facts as the control records that a log would contain; empty for kraft.version 0."""
         level = (KRaftVersion(self.kraft_version),) if self.kraft_version else ()
         return level if self.voters is None else (*level, KRaftVoters(self.voters))
 
     @classmethod
     def of(cls, records: Sequence[ControlRecord]) -> SnapshotHead:
-        """The facts in the first batch of a sound snapshot: a SnapshotHeader, and what follows it."""
+        """The facts in the first batch of a sound snapshot: a SnapshotHeader and the records after it."""
         header = records[0]
         assert isinstance(header, SnapshotHeader)
         return cls(

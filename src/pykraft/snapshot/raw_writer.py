@@ -1,14 +1,16 @@
-"""The bytes of a snapshot on their way to a file that counts.
+"""Writes the bytes of a snapshot: into a ``.part`` that is synced as it grows, then by one rename into place.
 
-Owns the way: into a ``.part``, synced as it grows, and by one rename into place. Invariant: a ``.checkpoint`` is never
-seen that is not whole and durable; whatever fails, or ends in the midst of it, leaves at most the ``.part``. The
-positions have 64 bits. It refuses to know what the bytes mean.
+Invariant: a ``.checkpoint`` is always complete and durable. Any failure or stop leaves at most the ``.part``. Positions
+have 64 bits. The caller knows what the bytes mean.
 
-`RawWriter.freeze`, step by step:
+`RawWriter.freeze` takes three steps:
 
-1. sync the part, its last bytes with it; 2. rename it; 3. sync the directory, and only then is the snapshot told.
+1. Sync the part, including its last bytes.
+2. Rename it.
+3. Sync the directory. Only then does anybody hear of the snapshot.
 
-A loss of power before 2 is durable leaves a part, or not even that; after it, a name for bytes that were synced before.
+A power loss before 2 is durable leaves at most a part; after that, the new name belongs to bytes that were synced
+before.
 
 Source: KIP-630; Kafka's ``FileRawSnapshotWriter``.
 """
@@ -25,18 +27,18 @@ from pykraft.snapshot.files import checkpoint_path, part_path
 from pykraft.types import Buffer, OffsetAndEpoch
 
 SIZE_BYTES_MAX: Final = 2**63 - 1
-"""The largest snapshot that the protocol can speak of."""
+"""Largest snapshot that the protocol can express."""
 SYNC_INTERVAL_BYTES: Final = 4 * 1024 * 1024
-"""A part is synced whenever it grew by so much: a log's own sync may have to wait for all that is not synced yet."""
+"""A part is synced each time it grew by this much: a sync of the log may have to wait for all unsynced bytes."""
 
 
 class RawWriter:
-    """One part that grows at its end. One writer at a time; none of its methods waits for anything but the disk."""
+    """A part that grows at its end. One writer at a time; no method waits for anything but the disk."""
 
     def __init__(
         self, fs: Fs, path: Path, snapshot_id: OffsetAndEpoch, *, size_bytes_max: int = SIZE_BYTES_MAX
     ) -> None:
-        """Open the part at this path, created if absent, where it ends."""
+        """Open the part at this path at its end; create it if absent."""
         self._fs = fs
         self.path = path
         self.snapshot_id = snapshot_id
@@ -51,28 +53,29 @@ class RawWriter:
     def create(
         cls, fs: Fs, directory: Path, snapshot_id: OffsetAndEpoch, *, size_bytes_max: int = SIZE_BYTES_MAX
     ) -> RawWriter:
-        """An empty part in this directory; what a failed writer left there is overwritten."""
+        """An empty part in this directory; bytes that a failed writer left there are overwritten."""
         writer = cls(fs, part_path(directory, snapshot_id), snapshot_id, size_bytes_max=size_bytes_max)
         writer.cut(0)
         return writer
 
     @property
     def size_bytes(self) -> int:
-        """Size of what was written: the position of the next byte."""
+        """Bytes written so far, which is the position of the next byte."""
         return self._size_bytes
 
     @property
     def is_frozen(self) -> bool:
-        """True once the snapshot is whole and durable."""
+        """True once the snapshot is complete and durable."""
         return self._is_frozen
 
     def append(self, parts: Sequence[Buffer]) -> None:
-        """Write these at the end; durable when frozen.
+        """Write these parts at the end; durable when frozen.
 
         Errors: UsageError after `freeze`, `close` or an error; SnapshotTooLargeError; StorageError. After an error the
-        writer is done for.
+        writer is unusable.
         """
         self.require_open()
+        # An exception below leaves the writer closed: nobody knows what the file holds then.
         self._is_open = False
         if self._size_bytes + sum(map(len, parts)) > self._size_bytes_max:
             raise SnapshotTooLargeError(f"the snapshot {self.path.name} grows beyond {self._size_bytes_max} bytes")
@@ -85,15 +88,15 @@ class RawWriter:
         self._is_open = True
 
     def read(self, size_bytes: int, position: int) -> bytes:
-        """What was written at this position, fewer bytes only at the end. Errors: as `append`."""
+        """The bytes at this position, fewer only at the end. Errors: as `append`."""
         self.require_open()
         return self._file.pread(size_bytes, position)
 
     def write_again(self, data: Buffer, position: int) -> None:
-        """Write what `read` returned once more, where it was read; durable when frozen.
+        """Write bytes that `read` returned once more, at the same position; durable when frozen.
 
-        What an earlier process wrote may be in pages that the kernel holds for clean since a sync of them has failed. A
-        later sync would not write them, and would report success. Errors: as `append`.
+        The bytes of an earlier process may be in pages that the kernel treats as clean because a sync of them failed. A
+        later sync would not write them and would report success. Errors: as `append`.
 
         Source: Rebello et al., Can Applications Recover from fsync Failures? (USENIX ATC 2020).
         """
@@ -103,7 +106,7 @@ class RawWriter:
         self._is_open = True
 
     def cut(self, size_bytes: int) -> None:
-        """Forget what is behind this position. Errors: as `append`."""
+        """Drop the bytes behind this position. Errors: as `append`."""
         self.require_open()
         assert size_bytes <= self._size_bytes
         self._is_open = False
@@ -112,7 +115,7 @@ class RawWriter:
         self._is_open = True
 
     def freeze(self) -> None:
-        """Make the snapshot count: whole, durable, never written again. A snapshot of this id that came first stays.
+        """Make the snapshot count: complete, durable, never written again. An existing snapshot with this id stays.
 
         Errors: as `append`.
         """
@@ -120,17 +123,20 @@ class RawWriter:
         self._is_open = False
         directory = self.path.parent
         final = checkpoint_path(directory, self.snapshot_id)
+        # 1. Before the rename, so that the final name never belongs to bytes that may be lost.
         self._file.sync()
         self._file.close()
-        if self._fs.exists(final):  # Somebody may be in the midst of reading it: other bytes would be wrong there.
+        # 2. Keep an existing file: a replica may be reading it, and other bytes would be wrong there.
+        if self._fs.exists(final):
             self._fs.remove(self.path)
         else:
             self._fs.rename(self.path, final)
+        # 3. Until this sync a power loss may undo the rename.
         self._fs.sync_dir(directory)
         self._is_frozen = True
 
     def close(self) -> None:
-        """Let go of the file, and leave the part as it is; closing twice does nothing."""
+        """Close the file and leave the part as it is; closing twice does nothing."""
         self._is_open = False
         self._file.close()
 
@@ -141,7 +147,7 @@ class RawWriter:
             self._fs.remove(self.path)
 
     def require_open(self) -> None:
-        """Errors: UsageError when nothing more can be written."""
+        """Check that the writer still accepts bytes. Errors: UsageError when it does not."""
         if not self._is_open:
             state = "is frozen" if self._is_frozen else "was closed, or failed"
             raise UsageError(f"the snapshot writer of {self.path.name} {state}: nothing more is written with it")

@@ -1,11 +1,9 @@
-"""Reading a snapshot: its bytes for another replica, its records for the application.
+"""Reads a snapshot: its bytes for another replica, its records for the application.
 
-Owns two ways into one file. `RawReader` hands out bytes at any position, cut wherever the asker's limit falls, and does
-not look at them. `SnapshotReader` returns batch after batch, checked, from the header to the footer. Invariant: at most
-one batch and one chunk are held in memory, however large the snapshot is, and what is damaged is never returned. Both
-hold their file open, so a snapshot that is retired meanwhile can be read to its end.
-
-It refuses to know which snapshot is asked for, and by whom.
+`RawReader` returns bytes at any position, cut at the requested limit, and does not look at them. `SnapshotReader`
+returns batch after batch, checked, from the header to the footer. Invariant: memory holds at most one batch and one
+chunk, however large the snapshot is, and damaged records are never returned. Both keep their file open, so a snapshot
+that is retired meanwhile can be read to its end.
 
 Source: KIP-630; Kafka's ``FileRawSnapshotReader`` (whose positions end at 2 GiB) and ``RecordsSnapshotReader``.
 """
@@ -35,11 +33,11 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 SLICE_SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Most bytes of one `RawReader.read`, whatever was asked for."""
+"""Most bytes that one `RawReader.read` returns, whatever was requested."""
 
 
 class Deserializer(Protocol[T_co]):
-    """Half of a serde: what turns bytes into records."""
+    """The half of a serde that turns bytes into records."""
 
     def deserialize(self, data: bytes) -> T_co:
         """The record."""
@@ -47,16 +45,16 @@ class Deserializer(Protocol[T_co]):
 
 
 class RawReader:
-    """The bytes of a whole snapshot, at positions of 64 bits. Threads may share it."""
+    """The bytes of a complete snapshot, at 64-bit positions. Threads may share it."""
 
     def __init__(self, fs: Fs, directory: Path, snapshot_id: OffsetAndEpoch) -> None:
-        """Open it. Errors: StorageError, also when there is no such snapshot."""
+        """Open the file. Errors: StorageError, also when there is no such snapshot."""
         self.snapshot_id = snapshot_id
         self._file: File = fs.open(checkpoint_path(directory, snapshot_id))
         self.size_bytes = self._file.size()
 
     def read(self, position: int, size_bytes_max: int) -> bytes:
-        """Bytes from this position on: as many as are asked for, but for the end and SLICE_SIZE_BYTES_MAX.
+        """Bytes from this position on: as many as requested, limited by the end and by SLICE_SIZE_BYTES_MAX.
 
         Errors: ProtocolError POSITION_OUT_OF_RANGE unless 0 <= position < size; INVALID_REQUEST for a negative limit;
         StorageError.
@@ -71,13 +69,13 @@ class RawReader:
         return self._file.pread(min(size_bytes_max, SLICE_SIZE_BYTES_MAX, self.size_bytes - position), position)
 
     def close(self) -> None:
-        """Let go of the file; closing twice does nothing."""
+        """Close the file; closing twice does nothing."""
         self._file.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotBatch(Generic[T]):
-    """Records that stand together in a snapshot; either the application's or Raft's own, never both.
+    """The records of one batch of a snapshot; either the application's or Raft's own, never both.
 
     Units: ``base_offset`` counts records from 0 within the snapshot; ``append_timestamp_ms`` is wall time.
     """
@@ -91,7 +89,7 @@ class SnapshotBatch(Generic[T]):
 
 
 class SnapshotReader(ContainsLog, Generic[T]):
-    """A snapshot as a listener sees it; iterate over it once or more often."""
+    """A snapshot as a listener reads it; it can be iterated more than once."""
 
     def __init__(self, fs: Fs, path: Path, snapshot_id: OffsetAndEpoch, deserializer: Deserializer[T]) -> None:
         """Open the file and read its first batch.
@@ -118,11 +116,11 @@ class SnapshotReader(ContainsLog, Generic[T]):
 
     @property
     def last_contained_log_timestamp(self) -> int:
-        """Wall ms of the record at that offset, as the header says."""
+        """Wall ms of the record at `last_contained_log_offset`, from the header."""
         return self.head.last_contained_log_timestamp
 
     def __iter__(self) -> Iterator[SnapshotBatch[T]]:
-        """All batches, header and footer too, which have no records of the application.
+        """All batches, including header and footer, which have no records of the application.
 
         Errors: CorruptionError, also when the footer is missing; DeserializeError; StorageError.
         """
@@ -137,7 +135,7 @@ class SnapshotReader(ContainsLog, Generic[T]):
             )
 
     def close(self) -> None:
-        """Let go of the file; closing twice does nothing."""
+        """Close the file; closing twice does nothing."""
         self._file.close()
 
     def _batches(self) -> Iterator[PlacedBatch]:

@@ -1,16 +1,17 @@
-"""Which snapshots are no longer needed.
+"""Decides which snapshots are no longer needed.
 
-Owns the rule, as a function of sizes, ages and offsets; it touches no file. Invariant: the newest snapshot stays, and
-so does one that a replica is reading, with all that are newer. The log begins where the oldest one that stays ends.
+The rule is a function of sizes, ages and offsets; it touches no file. Invariant: the newest snapshot stays, and so does
+one that a replica is fetching, with all newer ones. The log starts where the oldest snapshot that stays ends.
 
-1. Oldest first, while there is a later one: a snapshot goes when it is older than the age limit, or when the log and
-   all snapshots together are larger than the size limit.
-2. With it go the segments of the log that end at or below the offset of the next one; their size counts no more.
-3. At the first one that stays, all later ones stay.
+1. Take the snapshots oldest first, except the newest. A snapshot goes if it is older than the age limit, or if the log
+   and all snapshots together are larger than the size limit.
+2. The segments of the log that end at or below the offset of the next snapshot go with it, and no longer count.
+3. The first snapshot that stays ends this: all later ones stay, too.
 
 The limits are soft: the newest snapshot and the log after it stay, however large and old they are.
 
-Source: KIP-630 §When to Delete Snapshots; Kafka's ``KafkaRaftLog.maybeClean``. That a reader keeps its file is ours.
+Source: KIP-630 §When to Delete Snapshots; Kafka's ``KafkaRaftLog.maybeClean``. Keeping a snapshot for its readers is
+ours.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pykraft.types import Offset, OffsetAndEpoch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How much is kept, and for how long; a negative number is no limit.
+    """How many bytes to keep, and for how long; a negative number means no limit.
 
     Source: Kafka's ``metadata.max.retention.bytes`` and ``metadata.max.retention.ms``, and their defaults.
     """
@@ -31,12 +32,12 @@ class Retention:
     size_bytes_max: int = 100 * 1024 * 1024
     age_ms_max: int = 7 * 24 * 60 * 60 * 1000
     interval_ms: int = 60_000
-    """Time between two looks; a snapshot that was asked for since the last one is being fetched, and stays."""
+    """Time between two checks; a snapshot requested since the last check is being fetched, and stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSnapshot:
-    """A snapshot as the rule sees it; the timestamp (wall ms) is that of the last record it contains."""
+    """The facts about a snapshot that the rule needs; the timestamp (wall ms) is that of its last record."""
 
     snapshot_id: OffsetAndEpoch
     size_bytes: int
@@ -45,7 +46,7 @@ class KeptSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSegment:
-    """A segment of the log as the rule sees it; the end offset is exclusive."""
+    """The facts about a segment that the rule needs; the end offset is exclusive."""
 
     end_offset: Offset
     size_bytes: int
@@ -61,16 +62,19 @@ def expired(
 ) -> list[OffsetAndEpoch]:
     """Ids of the snapshots to delete, oldest first.
 
-    ``snapshots`` and ``segments`` are oldest first; of the segments the last takes appends, and never goes.
+    ``snapshots`` and ``segments`` are oldest first. The last segment takes appends and always stays.
     """
     removed: list[OffsetAndEpoch] = []
     for index, snapshot in enumerate(snapshots[:-1]):
+        # 2. Segments that went with the removed snapshots do not count.
         start_offset = snapshot.snapshot_id.offset if removed else Offset(0)
         size_bytes = sum(each.size_bytes for each in snapshots[index:])
         size_bytes += sum(each.size_bytes for each in segments[:-1] if each.end_offset > start_offset)
         size_bytes += sum(each.size_bytes for each in segments[-1:])
+        # 1. Size or age; a negative limit never applies.
         is_large = 0 <= retention.size_bytes_max < size_bytes
         is_old = 0 <= retention.age_ms_max < now_ms - snapshot.last_contained_log_timestamp
+        # 3. This one stays, and all newer ones.
         if snapshot.snapshot_id in in_use or not (is_large or is_old):
             break
         removed.append(snapshot.snapshot_id)

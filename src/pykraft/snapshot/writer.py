@@ -1,13 +1,13 @@
-"""Writing a snapshot of the application's state: records in, batches of bounded size out.
+"""Writes a snapshot of the application's state: records in, batches of bounded size out.
 
-Owns what stands around the records: the header before them, with kraft.version and voters where there are any, and the
-footer behind. Invariant: one call writes what it was given and no more, so a snapshot of any size is many short calls;
-at most one open batch is held in memory. Whatever goes wrong, at most a ``.part`` is left.
+This module adds the header before the records, with kraft.version and voters if there are any, and the footer after
+them. Invariant: one call writes only the records it was given, so a snapshot of any size is many short calls; memory
+holds at most one open batch. A failure leaves at most a ``.part``.
 
-All batches carry the timestamp of the last record of the log that the snapshot stands for, and not the time of day. So
-two replicas whose applications name the same records in the same order write the same bytes, and can be compared.
+All batches carry the timestamp of the last log record that the snapshot contains, not the time of day. So two replicas
+whose applications add the same records in the same order write the same bytes, which can be compared.
 
-It refuses to know when a snapshot is due, and whether its id is one that may be taken.
+The caller decides when a snapshot is due, and checks its id.
 
 Source: KIP-630, KIP-853; Kafka's ``RecordsSnapshotWriter``.
 """
@@ -38,23 +38,23 @@ T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
 RECORD_SIZE_BYTES_MAX: Final = 8 * 1024 * 1024 - HEADER_SIZE_BYTES
-"""Most that a record may take in a batch of its own, its frame included: Kafka's batches have at most 8 MiB."""
+"""Most bytes of one record in a batch, its frame included: Kafka's batches have at most 8 MiB."""
 BATCH_SIZE_BYTES: Final = 1024 * 1024
-"""A batch is written when it reaches this size; a single larger record is a batch of its own."""
+"""A batch is written before it would exceed this size; a single larger record gets its own batch."""
 _FRAME_SIZE_BYTES_MAX: Final = 19
 """Most bytes around the value of a record: three varints of up to five bytes, and four single bytes."""
 
 
 class Serializer(Protocol[T_contra]):
-    """Half of a serde: what turns records into bytes, at least one each."""
+    """The half of a serde that turns records into bytes, at least one byte each."""
 
     def serialize(self, record: T_contra) -> bytes:
-        """The bytes of a record."""
+        """The bytes of the record."""
         ...
 
 
 class SnapshotWriter(ContainsLog, Generic[T]):
-    """A snapshot that is being written: `append` records, then `freeze`; or `close`, and there was none."""
+    """A snapshot that is being written: `append` records, then `freeze`; `close` without `freeze` discards it."""
 
     def __init__(
         self,
@@ -68,12 +68,12 @@ class SnapshotWriter(ContainsLog, Generic[T]):
         voters: VoterSet | None = None,
         size_bytes_max: int = SIZE_BYTES_MAX,
     ) -> None:
-        """Begin, with the header.
+        """Create the part and write the header.
 
         ``kraft_version`` and ``voters`` are those in force at the last offset that the snapshot contains; the timestamp
         (wall ms) is that of its last record. ``size_bytes_max`` limits the file.
 
-        Errors: UsageError for voters without kraft.version 1: there they stand in the configuration; StorageError.
+        Errors: UsageError for voters without kraft.version 1, because the configuration has them then; StorageError.
         """
         if kraft_version == 0 and voters is not None:
             raise UsageError("a snapshot of kraft.version 0 holds no voters: they stand in the configuration")
@@ -93,7 +93,7 @@ class SnapshotWriter(ContainsLog, Generic[T]):
 
     @property
     def last_contained_log_timestamp(self) -> int:
-        """Wall ms of the record at that offset."""
+        """Wall ms of the record at `last_contained_log_offset`."""
         return self._timestamp_ms
 
     @property
@@ -105,8 +105,8 @@ class SnapshotWriter(ContainsLog, Generic[T]):
         """Add records, in the order in which a listener will get them.
 
         Errors: UsageError for an empty value, above the size limit, and after `freeze` or `close`; TypeError for a
-        value that is not bytes; RecordBatchTooLargeError for a record above RECORD_SIZE_BYTES_MAX; StorageError;
-        whatever the serializer raises. After an error nothing more is written.
+        value that is not bytes; RecordBatchTooLargeError for a record above RECORD_SIZE_BYTES_MAX; StorageError; any
+        exception of the serializer. After an error the writer writes nothing more.
         """
         self._raw.require_open()
         try:
@@ -117,7 +117,7 @@ class SnapshotWriter(ContainsLog, Generic[T]):
             raise
 
     def freeze(self) -> int:
-        """Write what is left and the footer, and make the snapshot count; returns its size in bytes.
+        """Write the open batch and the footer, and make the snapshot count; returns its size in bytes.
 
         Errors: UsageError after `freeze`, `close` or an error, and above the size limit; StorageError.
         """
@@ -128,7 +128,7 @@ class SnapshotWriter(ContainsLog, Generic[T]):
         return self._raw.size_bytes
 
     def close(self) -> None:
-        """Give up, unless it is frozen, and remove the part; closing twice does nothing. Errors: StorageError."""
+        """Remove the part, unless the snapshot is frozen; closing twice does nothing. Errors: StorageError."""
         self._values.clear()
         self._raw.abandon()
 
