@@ -30,7 +30,7 @@ from pykraft.protocol.records import encode_batch, encode_control_batch
 from pykraft.types import Epoch, LeaderChange, NodeId, Offset, Uuid, uuid_text
 from tests.kafka.differential.deviations import alike, plain
 from tests.kafka.differential.steps import TIMESTAMP_MS, Answer, Request, Restart, Situation, Step, next_step
-from tests.kafka.differential.world import LONG_MS, NODE, PAUSE, PEERS, SHORT_MS, Look, World
+from tests.kafka.differential.world import BACKOFF_MS, LONG_MS, NODE, PAUSE, PEERS, SHORT_MS, Look, World
 
 SETTLE_TIMEOUT_S: Final = 60.0
 """How long both may take until they look the same, on a busy machine too; less where a finding is only repeated."""
@@ -94,6 +94,8 @@ def play(
     Errors: KafkaEndedError, when that is why it is over.
     """
     dice = Random(seed)
+    # Who waits for a back-off and who does not differs only where it is long; a short one lets campaigns go on.
+    backoff_ms = LONG_MS if seed % 2 else BACKOFF_MS
     with Children() as children:
 
         def of_kafka(config: Path) -> Sequence[str]:
@@ -103,8 +105,8 @@ def play(
             return server_command(config, *LOAD)
 
         worlds = [
-            World("Kafka", children, folder / "kafka", of_kafka, trusts_file=True),
-            World("pykraft", children, folder / "pykraft", of_ours, sources=sources),
+            World("Kafka", children, folder / "kafka", of_kafka, backoff_ms=backoff_ms, trusts_file=True),
+            World("pykraft", children, folder / "pykraft", of_ours, backoff_ms=backoff_ms, sources=sources),
         ]
         player = _Player(worlds, seed, settle_timeout_s)
         try:

@@ -249,7 +249,9 @@ def answer_fetch(dice: Random, now: Situation, peer: int, body: dict[str, Any]) 
     leader = now.leader if now.leader in PEERS else dice.choice(PEERS)
     partition["current_leader"] = {"leader_id": leader, "leader_epoch": epoch}
     is_another = not now.look["fetches from the leader"]
-    kinds = ("records",) * 6 + ("empty", "empty", "diverging", "diverging", "not leader", "fenced", "corrupt")
+    kinds: tuple[str, ...] = ("records",) * 6 + ("empty", "empty", "diverging", "diverging", "not leader", "fenced", "corrupt")
+    if epoch not in now.agreed:
+        kinds += ("diverging",) * 4  # only at the beginning of an epoch, so it would be rare
     kind = dice.choice(("empty", "empty", "not leader", "fenced") if is_another else kinds)
     match kind:
         case "records":

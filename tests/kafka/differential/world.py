@@ -41,10 +41,11 @@ PROPERTIES: Final = {
     "controller.quorum.fetch.timeout.ms": str(LONG_MS),
     "controller.quorum.request.timeout.ms": str(LONG_MS),
     "controller.quorum.append.linger.ms": str(LONG_MS),
-    "controller.quorum.election.backoff.max.ms": "100",
     "controller.quorum.retry.backoff.ms": "20",
 }
 """Nothing happens by itself: what a node does is what a step made it do. What leads appends no load: it lingers."""
+BACKOFF_MS: Final = 100
+ELECTION_BACKOFF: Final = "controller.quorum.election.backoff.max.ms"
 ELECTION_TIMEOUT: Final = "controller.quorum.election.timeout.ms"
 PAUSE: Final = Event()
 """Never set."""
@@ -62,6 +63,7 @@ class World:
         command_of: Callable[[Path], Sequence[str]],
         *,
         sources: Path = SOURCES,
+        backoff_ms: int = BACKOFF_MS,
         trusts_file: bool = False,
     ) -> None:
         home.mkdir()
@@ -74,6 +76,7 @@ class World:
         self._children = children
         self._command_of = command_of
         self._sources = sources
+        self._backoff_ms = backoff_ms
         self._trusts_file = trusts_file
         """Whether its log ends where its file does, and not where its Fetch says: ADR 023."""
         self._child: Child | None = None
@@ -94,7 +97,8 @@ class World:
     def start(self, *, election_timeout_ms: int = LONG_MS) -> None:
         """Start it, the first time or again. Errors: AssertionError when it does not serve."""
         self._expires = election_timeout_ms < LONG_MS
-        extra = {**PROPERTIES, ELECTION_TIMEOUT: str(election_timeout_ms)}
+        backoff_ms = BACKOFF_MS if self._expires else self._backoff_ms
+        extra = {**PROPERTIES, ELECTION_TIMEOUT: str(election_timeout_ms), ELECTION_BACKOFF: str(backoff_ms)}
         values = voter_properties(self.home / "data", node_id=NODE, ports=self.ports, extra=extra)
         config = write_properties(self.home / "server.properties", values)
         environment = {"PYTHONPATH": str(self._sources)}
