@@ -54,6 +54,11 @@ DEVIATIONS: Final = (
         "ADR 006: ours goes on to pre-votes at once; Kafka's wait behind the Votes until those are answered",
     ),
     ("a leader that agreed with the log, and then diverges", "it is not played", "ADR 028: ours gives it up"),
+    (
+        "a pre-vote that another asks for after EndQuorumEpoch",
+        "it is not played",
+        "ADR 004: ours grants it; Kafka denies it until its own fetch timeout",
+    ),
     ("a pre-vote that is denied after EndQuorumEpoch", "it is granted", "ADR 014: ours asks again"),
     ("a vote for the node itself that another asks for", "it is not played", "ADR 002: ours closes the connection"),
     ("DescribeQuorum", "it is not played", "TestRaftServer does not serve it"),

@@ -143,7 +143,7 @@ def vote(dice: Random, now: Situation) -> Step:
     last_epoch, last = dice.choice(
         ((epoch, end), (epoch, end), (epoch, end + 2), (epoch + 1, end), (epoch, max(0, end - 1)), (0, 0))
     )
-    is_pre = version == 2 and dice.random() < 0.5
+    is_pre = version == 2 and dice.random() < 0.5 and now.epoch not in now.left  # ours then grants it: ADR 004
     partition = {
         "replica_epoch": max(_epoch(dice, now), last_epoch),
         "replica_id": dice.choice((2, 2, 3, 3, 3, STRANGER)),
@@ -249,7 +249,8 @@ def answer_fetch(dice: Random, now: Situation, peer: int, body: dict[str, Any]) 
     leader = now.leader if now.leader in PEERS else dice.choice(PEERS)
     partition["current_leader"] = {"leader_id": leader, "leader_epoch": epoch}
     is_another = not now.look["fetches from the leader"]
-    kinds: tuple[str, ...] = ("records",) * 6 + ("empty", "empty", "diverging", "diverging", "not leader", "fenced", "corrupt")
+    kinds: tuple[str, ...] = ("records",) * 6 + ("empty", "empty", "diverging", "diverging")
+    kinds += ("not leader", "fenced", "corrupt")
     if epoch not in now.agreed:
         kinds += ("diverging",) * 4  # only at the beginning of an epoch, so it would be rare
     kind = dice.choice(("empty", "empty", "not leader", "fenced") if is_another else kinds)
