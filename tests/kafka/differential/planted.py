@@ -32,35 +32,14 @@ PLANTED: Final = (
         file="pykraft/core/on/fetch_response.py",
         sound="        point = batch_start\n",
         planted="        pass\n",
-        seed=0,
-    ),
-    Planted(
-        name="nobody_follows_a_leader_that_names_no_successor",
-        file="pykraft/core/election.py",
-        sound="    if position == 0:\n",
-        planted="    if position == 0 and count:\n",
-        seed=0,
-    ),
-    Planted(
-        name="a_shorter_log_gets_the_vote",
-        file="pykraft/core/on/vote.py",
-        sound="return replica.state.leader_id is None and message.last.is_at_least(replica.log.end)",
-        planted="return replica.state.leader_id is None",
-        seed=0,
-    ),
-    Planted(
-        name="a_second_candidate_gets_the_vote",
-        file="pykraft/core/on/vote.py",
-        sound="return replica.state.voted.matches(message.candidate)",
-        planted="return True",
-        seed=0,
+        seed=5,
     ),
     Planted(
         name="a_leader_that_means_another_voter_is_not_told",
         file="pykraft/core/on/begin_epoch.py",
         sound="if not is_addressed_to(replica, message.voter) or replica.survey is not None:",
         planted="if replica.survey is not None:",
-        seed=0,
+        seed=2,
     ),
 )
 
