@@ -1,10 +1,10 @@
-"""One connection that this node dialed: negotiation first, then one request at a time.
+"""One connection that this node dialed: it negotiates versions first, then carries one request at a time.
 
-Owns the correlation ids on the wire, which count from 0 on every connection, and the versions that the other end
-speaks. Invariant: at most one request is unanswered, so an answer needs no looking up: it is the one that is
-awaited, or the connection is of no more use.
+It owns the wire's correlation ids, which start at 0 on every connection, and the versions that the peer supports.
+Invariant: at most one request is unanswered, so each response must answer that one, or the connection is closed. It
+builds and reads frames; the socket is elsewhere.
 
-It refuses to know sockets: it makes and reads frames. Source: KIP-35, KIP-511; Kafka's ``NetworkClient``.
+Source: KIP-35, KIP-511; Kafka's ``NetworkClient``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pykraft.rpc.context import RpcContext
 from pykraft.types import Buffer, Endpoint
 
 NEGOTIATION_VERSION: Final = 3
-"""The version of ApiVersions that every Kafka with KRaft understands, so nobody has to be asked twice."""
+"""A version of ApiVersions that every Kafka with KRaft supports, so no second attempt is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class _Awaited:
 
 
 class DialedConnection:
-    """Made when dialing begins; `negotiate` is the first thing said on it."""
+    """Created when dialing begins; `negotiate` makes the first frame."""
 
     def __init__(
         self, connection: ConnectionId, endpoint: Endpoint, *, client_id: str, context: RpcContext, begun_ms: int
@@ -53,7 +53,7 @@ class DialedConnection:
 
     @property
     def is_negotiated(self) -> bool:
-        """True once the other end said what it speaks."""
+        """True once the peer has told its versions."""
         return self._versions is not None
 
     @property
@@ -62,7 +62,7 @@ class DialedConnection:
         return self._versions is not None and self._awaited is None
 
     def negotiate(self) -> list[Buffer]:
-        """The frame to send once the connection stands."""
+        """The first frame, to be sent when the connection is established."""
         assert not self.is_negotiated
         assert self._awaited is None
         body = api_versions.request_to_wire(__version__)
@@ -70,10 +70,10 @@ class DialedConnection:
         return frame(encode_request(ApiKey.API_VERSIONS, NEGOTIATION_VERSION, wire_id, self._client_id, body))
 
     def ask(self, message: Request) -> list[Buffer]:
-        """The frame of a request, in the newest version that both ends speak; its answer is awaited from now on.
+        """The frame of a request, in the newest version that both ends support; its response is awaited from now on.
 
-        Errors: ProtocolError (UNSUPPORTED_VERSION) when there is no such version, or it cannot say this, as a
-        pre-vote below Vote 2 (KIP-996). Nothing is awaited then.
+        Errors: ProtocolError (UNSUPPORTED_VERSION) when there is no such version, or it cannot express the request,
+        such as a pre-vote below Vote 2 (KIP-996). Nothing is awaited then.
         """
         assert self._versions is not None
         assert self._awaited is None
@@ -84,9 +84,9 @@ class DialedConnection:
         return parts
 
     def answered(self, data: Buffer) -> Answer | None:
-        """Read the answer that is awaited; None when it ended the negotiation.
+        """Read the awaited response; None when it completed the negotiation.
 
-        Errors: ProtocolError when it answers nothing or cannot be read: the connection is to be closed.
+        Errors: ProtocolError when it answers nothing or is unreadable: the connection must be closed.
         """
         awaited, self._awaited = self._awaited, None
         if awaited is None:

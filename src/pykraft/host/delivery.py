@@ -1,26 +1,26 @@
-"""Committed batches and leader changes for the application: one small machine for each listener.
+"""Delivers committed batches and leader changes to the application: one small state machine for each listener.
 
-Invariant: a listener is given every committed batch from the log start on, in order, each exactly once; and it
-hears that this node leads only after it was given everything below the epoch's first record and that record, so
-that it then holds the complete committed state.
+Invariant: a listener gets every committed batch from the log start on, in order, exactly once. It learns that this node
+leads only after it got everything below the epoch's first record and that record, so that it then has the complete
+committed state.
 
-From memory the batches come in the call that raised the high watermark. A listener that is further behind reads
-the files on the bulk lane, one bounded piece at a time: it is its own next offset that waits, never a queue.
+Recent batches come from memory, in the call that raised the high watermark. A listener that is further behind reads the
+files on the bulk lane, one bounded piece at a time. Only its next offset waits, never a queue.
 
-A piece is cut at the high watermark of the moment in which its read *began*:
+A piece is cut at the high watermark of the moment at which its read *began*:
 
-1. the high watermark is 10, a read from 5 begins; the file holds 5-14; 2. the log is cut to 10, other records 10-14
-are appended, the high watermark rises to 15; 3. the read returns the former 10-14, which never were committed.
+1. The high watermark is 10 and a read from 5 begins; the file holds 5-14.
+2. The log is truncated to 10, other records 10-14 are appended, and the high watermark rises to 15.
+3. The read returns the old 10-14, which were never committed.
 
-What a node lost to damage is given when it is there again: the high watermark that a listener goes by never falls.
+Records lost to damage are delivered once they are fetched again: the high watermark for listeners never falls.
 
-What the log does not hold any more, a snapshot does. A listener that can load one (`Loader`) gets the newest in the
-place of everything before its end: at first when there is one, and whenever it falls behind the log start. A listener
-that cannot goes on where the log starts. Before the first record of a log without snapshots comes the checkpoint that
-the directory was formatted with, for who wants it. A listener that saves its state is asked for it between two pieces.
+Below the log start, only a snapshot has the records. A listener with a `Loader` gets the newest snapshot instead of
+everything before its end, at first and whenever it falls behind the log start. A listener without one skips to the log
+start. A listener that asks for it gets the formatted bootstrap checkpoint before the first record of a log without
+snapshots. A listener that saves its state is asked to between two pieces.
 
-It refuses to know what is in a batch, unless a listener asks. Source: Kafka's ``RaftClient.Listener`` and
-``KafkaRaftClient.ListenerContext``.
+Source: Kafka's ``RaftClient.Listener`` and ``KafkaRaftClient.ListenerContext``.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from pykraft.snapshot.schedule import Schedule
 from pykraft.types import Buffer, Epoch, NodeId, Offset, OffsetAndEpoch
 
 PIECE_SIZE_BYTES_MAX: Final = 1024 * 1024
-"""Batches handed to a listener in one call take no more bytes than this, unless it is a single batch."""
+"""Upper bound of bytes passed to a listener in one call, unless a single batch is larger."""
 _NOW_MS: Final = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedBatch:
-    """One committed batch. ``end_offset`` is exclusive, the timestamp wall ms; ``data`` the whole batch as it is."""
+    """One committed batch. ``end_offset`` is exclusive, the timestamp wall ms; ``data`` is the whole encoded batch."""
 
     base_offset: Offset
     end_offset: Offset
@@ -60,7 +60,7 @@ class CommittedBatch:
     data: Buffer
 
     def values(self) -> list[bytes]:
-        """The values of the records, decoded now; none for a control batch.
+        """Decode the values of the records; none for a control batch.
 
         Errors: ProtocolError (INVALID_RECORD) when another program wrote records that are not KRaft's.
         """
@@ -68,7 +68,7 @@ class CommittedBatch:
 
 
 class Listener(Protocol):
-    """The application's side. Called on the host's thread: it must return soon, and never raise.
+    """The application's side, called on the host's thread: it must return soon and never raise.
 
     It may call the host back (propose, resign, register).
     """
@@ -78,15 +78,15 @@ class Listener(Protocol):
         ...
 
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
-        """The epoch rose (``leader_id`` None: its leader is not known yet), or its leader became known."""
+        """The epoch rose (``leader_id`` None: its leader is unknown yet), or its leader became known."""
         ...
 
 
 class Registration:
-    """One listener and how far it is; whoever registered it may hold it, let it go on, and take it out.
+    """One listener and its position. Its owner can hold it, release it and remove it.
 
-    A listener that hands its batches to another thread or task holds its registration until they are done with: what
-    is committed meanwhile waits in the log, not in a queue.
+    A listener that passes its batches to another thread or task holds its registration until they are processed.
+    Batches committed meanwhile then wait in the log, not in a queue.
     """
 
     def __init__(
@@ -111,15 +111,15 @@ class Registration:
 
     @property
     def next_offset(self) -> Offset:
-        """Where the next batch begins, or within which offset's batch the first one lies."""
+        """Start of the next batch; before the first one, an offset within it."""
         return self._next_offset
 
     def hold(self) -> None:
-        """Call the listener no more, after the call that is under way."""
+        """Do not call the listener again after the current call."""
         self._is_held = True
 
     def release(self) -> None:
-        """Go on after `hold`; the listener may be called before this returns."""
+        """Continue after `hold`; the listener may be called before this returns."""
         self._is_held = False
         self.progress()
 
@@ -129,7 +129,7 @@ class Registration:
         self._is_removed = True
 
     def progress(self) -> None:
-        """Pass on what can be passed on now; a call from within a listener's call does nothing, the outer goes on."""
+        """Deliver what can be delivered now; a nested call from the listener returns at once."""
         if self._is_busy:
             return
         self._is_busy = True
@@ -149,7 +149,7 @@ class Registration:
 
     @property
     def _wanted(self) -> Wanted | None:
-        """The snapshot that takes the place of what comes next; None when it is records."""
+        """The snapshot to deliver next; None when records come next."""
         return self._loading.wanted(self._next_offset, self._delivery.start_offset)
 
     @property
@@ -158,13 +158,13 @@ class Registration:
         return None if self._saving is None else self._saving.next_deadline_ms
 
     def poll(self, mono_ms: int) -> None:
-        """It is so late now."""
+        """Advance to this time."""
         if self._saving is not None:
             self._saving.poll(mono_ms, self._delivery.high_watermark)
             self.progress()
 
     def _save(self) -> bool:
-        """Ask the listener for its state, if it is time."""
+        """Ask the listener for its state, if that is due."""
         due = None if self._saving is None else self._saving.take()
         if due is None:
             return False
@@ -178,7 +178,7 @@ class Registration:
         return True
 
     def _skip(self) -> bool:
-        """Go on at the log start without what is gone, if the listener cannot load a snapshot."""
+        """Skip to the log start if the listener cannot load a snapshot."""
         if self._loading.loader is not None or self._next_offset >= self._delivery.start_offset:
             return False
         missed_from, self._next_offset = self._next_offset, self._delivery.start_offset
@@ -187,12 +187,12 @@ class Registration:
         return True
 
     def _load_snapshot(self, wanted: Wanted) -> None:
-        """Open the snapshot; the machine is busy until it is there."""
+        """Open the snapshot; the registration is busy until it is open."""
         self._is_busy = True
         self._delivery.ports.submit_read(wanted.open, lambda reader: self._load(reader, wanted.load))
 
     def _load(self, reader: SnapshotReader[Any], load: Callable[[SnapshotReader[Any]], None]) -> None:
-        """Hand an open snapshot over, unless the listener has gone, or is to wait."""
+        """Deliver an open snapshot, unless the listener was removed or is held."""
         self._is_busy = False
         if not self._is_fed:
             reader.close()
@@ -206,7 +206,7 @@ class Registration:
         self.progress()
 
     def _tell(self) -> bool:
-        """Tell the news of a leader, unless the listener has to be given more first."""
+        """Deliver a leader change, unless the listener must get more records first."""
         news = self.news
         if news is None:
             return False
@@ -225,9 +225,9 @@ class Registration:
         return self._give(recent.take(self._next_offset, high_watermark, PIECE_SIZE_BYTES_MAX))
 
     def _feed_from_files(self) -> None:
-        """Read the next piece; the machine is busy until it is there.
+        """Read the next piece; the registration is busy until it arrives.
 
-        A high watermark within a batch, which only a wrong peer can cause, gives nothing: it waits for the next.
+        A high watermark within a batch, which only a faulty peer can cause, delivers nothing until the next one.
         """
         self._is_busy = True
         log, offset, high_watermark = self._delivery.log, self._next_offset, self._delivery.high_watermark
@@ -236,16 +236,18 @@ class Registration:
         )
 
     def _read(self, data: Buffer | CorruptionError | None, high_watermark: Offset) -> None:
-        """Pass a piece on; what is damaged, or cut off because of damage, is read again when it is back."""
+        """Deliver a piece. Damage is reported, and read again when it is mended."""
         if isinstance(data, CorruptionError):
             self._is_busy = False
             self._delivery.suspect(self._next_offset, self.progress)
             return
-        if data is None or not self._is_fed:  # read again when it goes on: what waits is an offset, not a piece
+        # Drop the piece: only the next offset waits, and the piece is read again from there.
+        if data is None or not self._is_fed:
             self._is_busy = False
             if self._next_offset < self._delivery.start_offset:
                 self.progress()
             return
+        # Cut at the high watermark of step 1; a newer one may cover other records (step 3).
         view = memoryview(cut(data, high_watermark))
         has_given = self._give(
             [
@@ -305,9 +307,9 @@ class Delivery:
         self.recent = recent
         self.suspect = suspect
         self.high_watermark = start_offset
-        """What the node knew to be committed at last (exclusive); it never goes back."""
+        """Exclusive end of what the node knows to be committed; it never goes back."""
         self.start_offset = start_offset
-        """What is below is in a snapshot, and nowhere else."""
+        """Log start offset: only a snapshot has the records below."""
         self.files = files
         self.schedule = schedule
         self._registrations: list[Registration] = []
@@ -322,10 +324,10 @@ class Delivery:
         loader: Loader | None = None,
         on_skipped: OnSkipped | None = None,
     ) -> Registration:
-        """Feed this listener too, from the newest snapshot or an offset on, and with the newest leader change.
+        """Serve this listener, too, from the newest snapshot or an offset on, and tell it the newest leader change.
 
-        One that ``is_held`` is not called before `Registration.release`. Without a ``loader`` it begins at the log
-        start; with one an offset below that brings the newest snapshot.
+        With ``is_held`` it is not called before `Registration.release`. Without a ``loader`` it begins at the log
+        start; with one, an offset below the log start brings the newest snapshot.
 
         Errors: UsageError for one that is registered already, and without a loader for an offset below the log start.
         """
@@ -345,7 +347,7 @@ class Delivery:
         return registration
 
     def remove(self, registration: Registration) -> None:
-        """Feed this one no more. Errors: UsageError when it was removed already."""
+        """Stop serving this registration. Errors: UsageError when it was removed already."""
         if registration not in self._registrations:
             raise UsageError(f"{registration.listener!r} is not registered")
         self._registrations.remove(registration)
@@ -356,20 +358,20 @@ class Delivery:
         self._progress()
 
     def log_begins_at(self, start_offset: Offset) -> None:
-        """What is below is in a snapshot now, and nowhere else."""
+        """The log start moved here: only a snapshot has the records below."""
         self.start_offset = start_offset
         self.high_watermark = max(self.high_watermark, start_offset)
         self._progress()
 
     def leader_changed(self, news: NotifyLeaderChange) -> None:
-        """News of a leader replaces older news that a listener has not heard."""
+        """A leader change replaces an older one that a listener has not been told."""
         self._newest = news
         for registration in self._registrations:
             registration.news = news
         self._progress()
 
     def leads_no_more(self) -> None:
-        """This node does not lead: who has not heard that it did, need not."""
+        """This node does not lead: a listener that was not told that it did need not know."""
         if self._newest is None or self._newest.epoch_start_offset is None:
             return
         self._newest = None
@@ -378,17 +380,17 @@ class Delivery:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When `poll` has something to do (mono ms); None without a listener that saves its state."""
+        """When `poll` has something to do (mono ms); None unless a listener saves its state."""
         found = (registration.next_deadline_ms for registration in self._registrations)
         return min((each for each in found if each is not None), default=None)
 
     def poll(self, mono_ms: int) -> None:
-        """It is so late now."""
+        """Advance to this time."""
         for registration in list(self._registrations):
             registration.poll(mono_ms)
 
     def wake(self) -> None:
-        """See to it that `poll` is called soon."""
+        """Request a call of `poll` soon."""
         self.ports.wake_at(_NOW_MS)
 
     def _progress(self) -> None:

@@ -1,8 +1,8 @@
-"""Who is in the cluster: DescribeCluster, which Kafka's tools ask a controller before anything else.
+"""DescribeCluster, which Kafka's tools ask a controller before anything else.
 
-A pure function from a request's body to an answer's body; the core has no part in it. Invariant: an answer without an
-error names a leader, and where it is. Kafka's admin client keeps what it was told of the cluster for five minutes: told
-of nobody who leads, it asks nobody, and the tool hangs; told of an error it asks another node.
+A pure function from request body to answer body; the core is not involved. Invariant: an answer without an error names
+a leader and its endpoint. Kafka's admin client caches the answer for five minutes. Without a leader it asks nobody and
+the tool hangs; after an error it asks another node.
 
 Source: KIP-700, KIP-919 (endpoint types); Kafka's ``AuthHelper.computeDescribeClusterResponse``.
 """
@@ -27,12 +27,10 @@ def describe_cluster(
     leader: tuple[NodeId, Listeners] | None,
     voters: VoterSet,
 ) -> Body:
-    """The nodes that are reached on this listener, for ``--bootstrap-controller`` of Kafka's tools.
+    """The nodes reachable on this listener, for ``--bootstrap-controller`` of Kafka's tools: the voters and the leader.
 
-    They are the voters, and the leader, which is none any more while its own removal is not committed. Where it is, it
-    told itself: its entry may still say where it was before it was moved.
-
-    Who asks for brokers gets MISMATCHED_ENDPOINT_TYPE: there are none. Without a leader it is LEADER_NOT_AVAILABLE.
+    Errors: MISMATCHED_ENDPOINT_TYPE for a request for brokers, since there are none; LEADER_NOT_AVAILABLE without a
+    leader.
     """
     wanted: int = request.get("endpoint_type", 1)
     if wanted != _CONTROLLERS:
@@ -44,6 +42,8 @@ def describe_cluster(
     if leader is None:
         return _refusal(ErrorCode.LEADER_NOT_AVAILABLE, "it knows no leader", wanted, cluster_id)
     leader_id, listeners = leader
+    # A leader that is removing itself is not in the voter set. The leader's own endpoint wins, because its entry may be
+    # older than its last move.
     if listeners.get(listener) is not None or leader_id not in told:
         told[leader_id] = listeners
     reached = {node_id: endpoint for node_id, each in told.items() if (endpoint := each.get(listener)) is not None}

@@ -1,11 +1,9 @@
-"""The snapshot that this node fetches, on the bulk lane: begun, continued, appended to, frozen.
+"""The snapshot download of a node on the bulk lane: begin, continue, append, freeze.
 
-Owns the one download of the directory. Invariant: it is touched on the bulk lane only, piece by piece, and what became
-of each piece is told to the core in the step that comes next. Bytes that are not those at its end are not appended,
-whatever was asked in between: the core is told where the end is. A download that the core no longer speaks of stays
-open, so that the same one of the same leader goes on at once.
-
-It refuses to know who is asked for the bytes, and what becomes of the snapshot.
+There is one download at a time. Invariant: it is touched on the bulk lane only, piece by piece, and the core learns the
+result of each piece in the next step. Bytes that do not continue it are not appended; the core is told its end instead.
+A download that the core has abandoned for now stays open, so that the same snapshot of the same leader continues at
+once.
 
 Source: KIP-630 §FetchSnapshot; Kafka's ``KafkaRaftClient.handleFetchSnapshotResponse``.
 """
@@ -40,20 +38,20 @@ class Downloading:
         self._download: Download | None = None
 
     def begin(self, snapshot_id: OffsetAndEpoch, leader_epoch: Epoch) -> None:
-        """Fetch this snapshot from the leader of this epoch, or go on with it."""
+        """Download this snapshot from the leader of this epoch, or continue."""
         self._wanted = (snapshot_id, leader_epoch)
         self._go_on(self._wanted)
 
     def append(self, snapshot_id: OffsetAndEpoch, position: int, data: Buffer, *, is_last: bool) -> None:
-        """Add these bytes, if they belong to the end; freeze the snapshot if they are the last."""
+        """Append these bytes if they continue the download; freeze the snapshot if they are the last."""
         self._ports.submit_read(lambda: self._append(snapshot_id, position, data, is_last=is_last), self._tell)
 
     def abandon(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Remove what was fetched of this snapshot."""
+        """Remove the stored part of this snapshot."""
         self._ports.submit_read(lambda: self._abandon(snapshot_id), lambda _: None)
 
     def close(self) -> None:
-        """Let go of the file, on whatever lane: nothing is under way any more."""
+        """Close the file, on any thread; no operation may be in progress."""
         if self._download is not None:
             self._download.close()
 
@@ -67,12 +65,12 @@ class Downloading:
             self._go_on(key)
 
     def _tell(self, told: Told) -> None:
-        """Let the core know, in the step that comes next."""
+        """Pass the result to the core in the next step."""
         self._inbox.put(told)
         self._ports.wake_at(_NOW_MS)
 
     def _catch_up(self, key: _Key) -> Told | None:
-        """On the bulk lane: check a piece of what is there; None when that was not all of it."""
+        """On the bulk lane: check a piece of the stored part; None when more remains to be checked."""
         snapshot_id, leader_epoch = key
         if self._download is None or self._key != key:
             self.close()

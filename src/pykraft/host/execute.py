@@ -1,8 +1,7 @@
-"""What each effect of the core does to the parts of a node: a table from type to function.
+"""Carries out the effects of the core: a table from effect type to function.
 
-Invariant: effects are carried out in the order of their list, each completely, before the next event is looked at.
-A function here is a few lines: it says which part does the work. None of them decides anything; what fails at once
-becomes an event.
+Invariant: effects are carried out in the order of their list, each completely, before the next event is handled. Each
+function only names the component that does the work and decides nothing. A failure at once becomes an event.
 
 Source: dask's ``worker_state_machine`` (instructions); Kafka's ``KafkaRaftClient`` does the same in its poll loop.
 """
@@ -37,12 +36,12 @@ from pykraft.snapshot.catalog import Slice
 from pykraft.types import Instant, Io, Offset, OffsetAndEpoch
 
 LEADER: Final = "leader"
-"""The role that proposals and the news of an own leadership depend on, as the core names it."""
+"""The core's name of the leader role, which proposals and leader changes depend on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The step that effects come from: its time, how far the log is durable, and what its event brought.
+    """The step that produced the effects: its time, the flushed end of the log, and its event with the attached bytes.
 
     The first step has no event.
     """
@@ -58,13 +57,13 @@ def execute(parts: Parts, effect: Effect, step: Step) -> None:
 
 
 def stop(parts: Parts, error: Exception | None) -> None:
-    """End the node: no step follows, every proposal gets its outcome, and the world is told why."""
+    """End the node: no step follows, every proposal gets its outcome, and `Ports.stop` gets the reason."""
     end(parts)
     parts.ports.stop(error)
 
 
 def end(parts: Parts) -> None:
-    """Take no further step, and give everybody who waits an outcome; calling it twice does nothing."""
+    """Take no further step, and give every waiting caller an outcome; a second call does nothing."""
     parts.inbox.close()
     parts.producers.end()
     parts.wishes.end()
@@ -96,7 +95,7 @@ def _append_fetched(parts: Parts, effect: effects.AppendFetched, step: Step) -> 
 
 
 def _append(parts: Parts, io: Io, batches: Sequence[Batch], step: Step) -> None:
-    """Readable at once, durable when the job is."""
+    """Append to memory, where it can be read at once, and submit the job that makes it durable."""
     parts.recent.append(batches)
     parts.recent.evict(step.flushed_end_offset)
     _submit(parts, AppendBatches(io=io, batches=batches), step)
@@ -136,7 +135,7 @@ def _move_log_start(parts: Parts, effect: effects.MoveLogStart, step: Step) -> N
 
 
 def _log_begins_at(parts: Parts, snapshot_id: OffsetAndEpoch, io: Io) -> None:
-    """Reads of what was before are stale; snapshots of it go; the files of both, in time."""
+    """Move the log start: older reads become stale, older snapshots are retired, files are removed later."""
     parts.removal.retired_by(io)
     parts.reads.truncated()
     parts.scrubbing.truncated()
@@ -160,7 +159,7 @@ def _abandon_download(parts: Parts, effect: effects.AbandonDownload, _: Step) ->
 
 
 def _reply_snapshot(parts: Parts, effect: effects.ReplySnapshot, step: Step) -> None:
-    """Read first, then wait for the disk, as for a Fetch."""
+    """Read first, then wait until ``after`` is durable, as for a Fetch."""
     message = effect.message
     parts.snapshots.read(
         message.snapshot_id, message.position, effect.size_bytes_max, step.now, partial(_reply_slice, parts, effect)
@@ -190,7 +189,7 @@ def _reply(parts: Parts, effect: effects.Reply, _: Step) -> None:
 
 
 def _reply_fetch(parts: Parts, effect: effects.ReplyFetch, _: Step) -> None:
-    """Read first, then wait for the disk: what is read now belongs to the answer, whatever happens meanwhile."""
+    """Read first, then wait until ``after`` is durable: the records read now belong to this answer."""
     then = partial(_reply_records, parts, effect)
     is_wanted = partial(parts.inbound.awaits, effect.request_id)
     parts.reads.read(effect.fetch_offset, effect.end_offset, effect.size_bytes_max, then, is_wanted)

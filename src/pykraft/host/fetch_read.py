@@ -1,18 +1,15 @@
-"""Records for the answer to a Fetch: from memory in the same call, from the files on the bulk lane.
+"""Records for a Fetch answer: from memory in the same call, from the files on the bulk lane.
 
-Invariant: what is handed out was in the log when it is handed out, in whole batches, none beyond the end that was
-asked for. A file is only read below the end that is durable, and a truncation makes every read that was under way
-stale, whatever it returns:
+Invariant: the records are in the log when they are handed out, in whole batches, none beyond the requested end. A file
+is only read below the durable end. A truncation makes every read in progress stale, whatever it returns:
 
-1. a follower asks for 5, the files hold 5-14 and all is durable; a read begins; 2. this node loses the leadership,
-and its log is cut to 10; 3. the read returns 5-14. Records 10-14 are no part of any log: the answer is
-NOT_LEADER_OR_FOLLOWER.
+1. A follower asks for 5; the files hold 5-14, all durable. A read begins.
+2. This node loses the leadership, and its log is truncated to 10.
+3. The read returns 5-14, but records 10-14 are in no log now: the answer is NOT_LEADER_OR_FOLLOWER.
 
-Damage gets the same answer, and is passed on to whoever looks into it: nothing of a damaged batch is handed out.
+Damage gets the same answer and is reported to scrubbing; no byte of a damaged batch is handed out.
 
-Bounded: so many reads at a time, the others wait in order; there is at most one for each request.
-
-It refuses to know requests and how records are put into an answer.
+At most READS_MAX reads run at a time, the others wait in order, and each request has at most one.
 
 Source: Kafka's ``KafkaRaftLog.read`` (isolation UNCOMMITTED); the generation is ours.
 """
@@ -31,20 +28,20 @@ from pykraft.protocol.batch import scan
 from pykraft.types import Buffer, Offset
 
 READS_MAX: Final = 4
-"""Reads of files for fetches that are under way at one time."""
+"""File reads for Fetches that run at one time."""
 
 Records: TypeAlias = Sequence[Buffer]
 Then: TypeAlias = Callable[[Records | None], None]
-"""Takes the records, or None when the log was truncated in the meantime, or is damaged there."""
+"""Gets the records, or None when the log was truncated meanwhile or is damaged there."""
 Suspect: TypeAlias = Callable[[Offset, Callable[[], None]], None]
-"""Is told an offset whose batch could not be read as it was written, and whom to call if it can, after all."""
+"""Gets an offset whose batch failed its check, and a callback in case a second read finds no damage."""
 
 
 class ReadableLog(Protocol):
     """The part of `pykraft.log.log.Log` that any thread may use."""
 
     def read(self, offset: Offset, size_bytes_max: int) -> Buffer:
-        """Whole batches from the one that holds ``offset`` on.
+        """Whole batches from the one that contains ``offset`` on.
 
         Errors: UsageError outside of the log, CorruptionError for a damaged first batch.
         """
@@ -74,7 +71,7 @@ class FetchReads:
         self._waiting: deque[_Wanted] = deque()
 
     def truncated(self) -> None:
-        """The log was cut: reads that have not returned are stale."""
+        """The log was truncated: reads in progress are stale."""
         self._generation += 1
 
     def read(
@@ -85,9 +82,9 @@ class FetchReads:
         then: Then,
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Hand records of [offset, end_offset) to ``then``, now or later; at least one whole batch if there is one.
+        """Pass records of [offset, end_offset) to ``then``, now or later; at least one whole batch if there is one.
 
-        ``end_offset`` is at most the log end. A read that ``is_wanted`` no more when its turn comes is left out, and
+        ``end_offset`` is at most the log end. If ``is_wanted`` is false when the read's turn comes, it is skipped and
         ``then`` is not called.
         """
         if offset >= end_offset:
@@ -107,9 +104,9 @@ class FetchReads:
             self._begin()
 
     def find_batch(self, offset: Offset, then: Callable[[Offset | None], None]) -> None:
-        """Hand ``then`` the offset at which the batch begins that holds ``offset``, which the log does, now or later.
+        """Pass ``then`` the start of the batch that contains ``offset``, which is in the log; now or later.
 
-        None when the log was truncated in the meantime, or is damaged there.
+        None when the log was truncated meanwhile or is damaged there.
         """
 
         def found(records: Records | None) -> None:
@@ -120,7 +117,8 @@ class FetchReads:
     def _begin(self) -> None:
         while self._waiting and self._under_way < READS_MAX:
             wanted = self._waiting.popleft()
-            if wanted.is_wanted():  # whoever connects, asks and hangs up costs no reads
+            # A client that connects, asks and hangs up costs no read.
+            if wanted.is_wanted():
                 self._under_way += 1
                 self._submit(wanted)
 
@@ -133,6 +131,7 @@ class FetchReads:
     def _done(self, wanted: _Wanted, data: Buffer | CorruptionError | None) -> None:
         self._under_way -= 1
         self._begin()
+        # Step 3: the log was truncated while this read ran.
         if wanted.generation != self._generation:
             wanted.then(None)
             return
@@ -145,13 +144,13 @@ class FetchReads:
 
 
 def _leave_it() -> None:
-    """Nobody waits: the follower was told to ask again."""
+    """No retry: the follower was already told to ask again."""
 
 
 def read_durable(log: ReadableLog, offset: Offset, size_bytes_max: int) -> Buffer | CorruptionError | None:
-    """Read a file, in whatever thread; None when the log was cut below ``offset`` since it was asked for.
+    """Read the log in any thread; None when it was truncated below ``offset`` meanwhile.
 
-    Damage is an answer, too; a disk that cannot be read is none. Errors: StorageError.
+    Damage is returned; a disk that cannot be read raises. Errors: StorageError.
     """
     try:
         return log.read(offset, size_bytes_max)
@@ -162,7 +161,7 @@ def read_durable(log: ReadableLog, offset: Offset, size_bytes_max: int) -> Buffe
 
 
 def cut(data: Buffer, end_offset: Offset) -> Buffer:
-    """The batches in ``data`` up to ``end_offset``; no copy."""
+    """The batches in ``data`` up to ``end_offset``, without a copy."""
     size_bytes = 0
     for position, header in scan(data, verify_crc=False):
         if header.end_offset > end_offset:

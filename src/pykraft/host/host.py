@@ -1,11 +1,11 @@
-"""One node without a loop: what arrives goes in here, and what the core decides is carried out.
+"""One node without an event loop: frames, finished storage jobs and the time come in; effects of the core go out.
 
-The server and the simulator are adapters of this class: they bring frames, finished storage jobs and the time, and
-do what it asks of `Ports`. Everything is called on one thread, and everything it needs is in its arguments, so a run
-is decided by its inputs. Invariant: after `Ports.stop` nothing happens any more.
+The server and the simulator are adapters of this class: they bring the inputs and carry out what it asks of `Ports`.
+All calls come from one thread and carry everything that the host needs, so its inputs determine a run. Invariant:
+nothing happens after `Ports.stop`.
 
-Foreign bytes never raise out of here; an AssertionError is our own bug and does. After any exception the host is of
-no more use.
+Bytes from peers never raise out of here. An AssertionError is our own bug and does. After any exception the host must
+not be used any more.
 
 Source: Kafka's ``KafkaRaftClient`` and ``KafkaRaftClientDriver``; KIP-595.
 """
@@ -49,7 +49,7 @@ R = TypeVar("R")
 
 
 class Host:
-    """Made by `open`; `start` comes next, `close` last."""
+    """`open` creates it, `start` comes next, `close` last."""
 
     def __init__(self, ports: Ports, opened: Opened, rng: Random) -> None:
         self._opened = opened
@@ -68,7 +68,7 @@ class Host:
 
     @classmethod
     def open(cls, fs: Fs, ports: Ports, config: NodeConfig, *, rng: Random) -> Host:
-        """Lock the directory and recover what is in it; all of it is durable when this returns.
+        """Lock the directory and recover its files; everything is durable when this returns.
 
         Errors: ConfigError, ForeignDirectoryError, CorruptionError, StorageError: see `open_node`.
         """
@@ -80,11 +80,11 @@ class Host:
         return cls(ports, opened, rng)
 
     def start(self, now: Instant) -> None:
-        """Take the first step; the timers begin. Errors: UsageError when the directory contradicts the node's id."""
+        """Take the first step and start the timers. Errors: UsageError when the directory contradicts the node's id."""
         self._stepping.begin(self._opened.raft(self._rng, now), now)
 
     def on_accepted(self, connection: ConnectionId, listener_name: str, now: Instant) -> None:
-        """Somebody connected to this listener."""
+        """A peer or client connected to this listener."""
         del now
         self._parts.inbound.on_accepted(connection, listener_name)
 
@@ -94,7 +94,7 @@ class Host:
         self._parts.peers.on_connected(connection)
 
     def on_closed(self, connection: ConnectionId, now: Instant) -> None:
-        """A connection ended that `Ports.close` was not called for, or a dial failed."""
+        """A connection ended without `Ports.close`, or a dial failed."""
         if self._parts.peers.owns(connection):
             self._parts.peers.on_closed(connection)
             self._stepping.run(now)
@@ -103,7 +103,7 @@ class Host:
             self._stepping.run(now)
 
     def on_frame(self, connection: ConnectionId, frame: Buffer, now: Instant) -> None:
-        """One whole frame came, without its length. The buffer is kept and must not be changed any more."""
+        """One whole frame arrived, without its length. The host keeps the buffer; do not change it any more."""
         if self._parts.inbox.is_closed:
             return
         if self._parts.peers.owns(connection):
@@ -122,7 +122,7 @@ class Host:
         self._put(Persisted(io=io), now)
 
     def on_tick(self, now: Instant) -> None:
-        """The time has come that `Ports.wake_at` asked for; too early or too often does no harm."""
+        """The time that `Ports.wake_at` asked for has come; an early or extra call does no harm."""
         self._put(TimerDue(), now)
 
     def propose(
@@ -135,13 +135,13 @@ class Host:
         on_accepted: Callable[[Offset], None] | None = None,
         is_prepared: bool = False,
     ) -> int:
-        """Append these values as one atomic batch, if this node leads ``epoch``; returns the proposal's handle.
+        """Append these values as one atomic batch if this node leads ``epoch``; returns the proposal's handle.
 
-        ``on_outcome`` is called exactly once, perhaps before this returns: with `Committed`, with `OutcomeUnknown`,
-        or with `Rejected` (NotLeaderError, BufferFullError, RecordBatchTooLargeError, UsageError for a future epoch).
+        ``on_outcome`` is called exactly once, perhaps before this returns: with `Committed`, with `OutcomeUnknown`, or
+        with `Rejected` (NotLeaderError, BufferFullError, RecordBatchTooLargeError, UsageError for a future epoch).
         ``on_accepted`` is called before that with the offset of the first value, unless the proposal is rejected at
-        once. Neither may raise; both may call back. ``is_prepared``: what is appended goes nowhere before
-        `schedule_prepared`, or before a proposal that is not prepared.
+        once. Neither may raise; both may call the host. ``is_prepared``: append nothing before `schedule_prepared`, or
+        before a proposal that is not prepared.
 
         Errors: UsageError when there are no values or one is empty; then nothing is called.
         """
@@ -163,16 +163,16 @@ class Host:
         return proposed.handle
 
     def schedule_prepared(self, now: Instant) -> None:
-        """Let go of everything that was prepared. Errors: NotLeaderError."""
+        """Release everything that was prepared. Errors: NotLeaderError."""
         if self.role != LEADER:
             leader_id = self.leader_id
             raise NotLeaderError(None if leader_id == self.node_id else leader_id, self.epoch)
         self._put(AppendsScheduled(), now)
 
     def resign(self, epoch: Epoch, now: Instant) -> None:
-        """Give up the leadership of this epoch; of one that is over it is given up already.
+        """Resign from the leadership of this epoch; does nothing for an epoch that is over.
 
-        Errors: UsageError for an epoch that has not begun, and for the present one when this node does not lead it.
+        Errors: UsageError for an epoch that has not begun, and for the current one when this node does not lead it.
         Source: Kafka's ``RaftClient.resign``.
         """
         if self.node_id is None:
@@ -192,11 +192,11 @@ class Host:
         on_outcome: Callable[[Exception | None], None],
         validate_only: bool = False,
     ) -> None:
-        """Move the static voters into the log (``kraft.version`` 1), if this node leads ``epoch``.
+        """Move the static voters into the log (``kraft.version`` 1) if this node leads ``epoch``.
 
-        ``on_outcome`` is called exactly once, perhaps before this returns: with None when it is in the log, though
-        perhaps not committed, or with ``validate_only`` could be; else with NotLeaderError, UsageError with the reason,
-        NotRunningError, or OutcomeUnknownError when the node stopped meanwhile.
+        ``on_outcome`` is called exactly once, perhaps before this returns: with None when the upgrade is in the log,
+        though perhaps not committed, or with ``validate_only`` when it is possible; otherwise with NotLeaderError,
+        UsageError with the reason, NotRunningError, or OutcomeUnknownError when the node stopped meanwhile.
 
         Source: Kafka's ``RaftClient.upgradeKRaftVersion``.
         """
@@ -215,11 +215,11 @@ class Host:
         now: Instant,
         on_outcome: Callable[[Exception | None], None],
     ) -> None:
-        """Let this voter lead, if this node leads ``epoch``; it waits ``timeout_ms`` for the voter to have its log.
+        """Transfer the leadership of ``epoch`` to this voter, which must have the whole log within ``timeout_ms``.
 
-        Meanwhile nothing is accepted. ``on_outcome`` is called exactly once, perhaps before this returns: with None
-        when the voter leads; else with NotLeaderError, UsageError for a future epoch, RefusedError with the reason,
-        NotRunningError, or OutcomeUnknownError when the node stopped meanwhile.
+        The leader rejects proposals meanwhile. ``on_outcome`` is called exactly once, perhaps before this returns: with
+        None when the voter leads; otherwise with NotLeaderError, UsageError for a future epoch, RefusedError with the
+        reason, NotRunningError, or OutcomeUnknownError when the node stopped meanwhile.
 
         Source: Raft dissertation §3.10.
         """
@@ -236,10 +236,10 @@ class Host:
         serializer: Serializer[Any],
         on_begun: Callable[[TakenSnapshot | Exception | None], None],
     ) -> None:
-        """Begin a snapshot of the application's state as of this offset (exclusive), where a committed batch ends.
+        """Start a snapshot of the application's state as of this offset (exclusive), which must end a committed batch.
 
         ``on_begun`` is called exactly once, perhaps before this returns, unless the node ends before: with the snapshot
-        to write; with None when it is not needed; or with UsageError.
+        to write, with None when it is not needed, or with UsageError.
 
         Source: Kafka's ``RaftClient.createSnapshot``.
         """
@@ -250,14 +250,14 @@ class Host:
             self._parts.taking.begin(raft, snapshot_id, serializer, on_begun)
 
     def read(self, read: Callable[[], R], then: Callable[[R], None]) -> None:
-        """Run ``read`` where files are read, off this thread, and ``then`` here with what it returned.
+        """Run ``read`` on the bulk lane, then call ``then`` with its result on this thread.
 
-        ``then`` is called once, unless the node ends before; what ``read`` raises ends it.
+        ``then`` is called once, unless the node ends before. An exception of ``read`` ends the node.
         """
         self._parts.ports.submit_read(read, then)
 
     def shutdown(self, timeout_ms: int, now: Instant) -> None:
-        """Hand over and leave; `Ports.stop` follows within ``timeout_ms``."""
+        """Hand over leadership and leave; `Ports.stop` follows within ``timeout_ms``."""
         self._put(ShutdownRequested(timeout_ms=timeout_ms), now)
 
     def register(
@@ -269,12 +269,12 @@ class Host:
         loader: Loader | None = None,
         on_skipped: OnSkipped | None = None,
     ) -> Registration:
-        """Give this listener every committed batch, from the log start or from an offset on, and each leader change.
+        """Deliver every committed batch to this listener, from the log start or an offset on, and each leader change.
 
-        With a ``loader`` the newest snapshot comes in the place of what it holds. The first batch may begin before
-        ``from_offset``, if that is within a batch. A listener may be called before this returns; one that ``is_held``
-        only when its registration is released. ``on_skipped`` is told what a listener without a loader misses when
-        the log is cleaned before it was given it.
+        With a ``loader`` the newest snapshot replaces the records that it covers. The first batch may begin before
+        ``from_offset``, if that lies within a batch. The listener may be called before this returns; with ``is_held``
+        only after its registration is released. ``on_skipped`` tells what a listener without a loader misses when the
+        log start passes it.
 
         Errors: UsageError for a listener that is registered already, and without ``loader`` for an offset below the log
         start.
@@ -284,7 +284,7 @@ class Host:
         )
 
     def metrics(self, now: Instant) -> Metrics:
-        """What `HOST_METRICS` lists, as it is now; empty before `start` and once the node has ended.
+        """The current values of `HOST_METRICS`; empty before `start` and after the node has ended.
 
         Source: Kafka's ``KafkaRaftMetrics``, which are registered from initialize to close.
         """
@@ -303,13 +303,13 @@ class Host:
         )
 
     def end(self) -> None:
-        """Take no further step: every proposal and every wish without an outcome gets one. The files stay open."""
+        """Take no further step, and give every open proposal and request an outcome. The files stay open."""
         end(self._parts)
 
     def close(self) -> None:
-        """`end`, close the files and give up the lock. The ordered lane must be idle, and no read under way.
+        """`end`, then close the files and release the lock. The ordered lane must be idle, and no read in progress.
 
-        After `end` it may be called on another thread: it syncs, and a stalled disk then holds up only that thread.
+        After `end` it may be called on another thread: it syncs, and a stalled disk then blocks only that thread.
 
         Errors: StorageError.
         """
@@ -319,12 +319,12 @@ class Host:
 
     @property
     def lane(self) -> OrderedLane:
-        """Carries out the jobs that went to `Ports.submit`, in whatever thread calls it; one at a time."""
+        """Performs the jobs passed to `Ports.submit`, in the thread that calls it; one at a time."""
         return self._opened.lane
 
     @property
     def raft(self) -> Raft | None:
-        """The core, to look at; None before `start`."""
+        """The core, for inspection; None before `start`."""
         return self._stepping.raft
 
     @property
@@ -339,7 +339,7 @@ class Host:
 
     @property
     def epoch(self) -> Epoch:
-        """The present epoch; before `start` the one that the disk remembers."""
+        """The current epoch; before `start` the one that the disk remembers."""
         if (raft := self._stepping.raft) is not None:
             return raft.epoch
         election = self._opened.election
@@ -347,7 +347,7 @@ class Host:
 
     @property
     def leader_id(self) -> NodeId | None:
-        """Leader of the present epoch as far as known."""
+        """Leader of the current epoch if known."""
         return raft.leader_id if (raft := self._stepping.raft) else None
 
     @property
@@ -367,22 +367,22 @@ class Host:
 
     @property
     def is_left_gracefully(self) -> bool | None:
-        """Whether a shutdown came to its end before its time was over; None when there was none."""
+        """Whether a shutdown completed before its timeout; None when there was none."""
         return self._parts.ending.is_graceful
 
     @property
     def high_watermark(self) -> Offset | None:
-        """Everything below (exclusive) is committed; None while unknown."""
+        """Exclusive end of the committed records; None while unknown."""
         return raft.high_watermark if (raft := self._stepping.raft) else None
 
     @property
     def quarantine(self) -> Quarantine | None:
-        """What this node lost of its log and does not have back yet; None for a sound one."""
+        """Set while this node has not fetched again a damaged part of its log."""
         return self._opened.view.quarantine
 
     @property
     def log_end_offset(self) -> Offset:
-        """End of the log (exclusive), with what is still being written."""
+        """End of the log (exclusive), including records that are still being written."""
         return self._opened.view.end_offset
 
     @property

@@ -1,18 +1,18 @@
-"""Requests of others: read, passed to the core, answered in the order in which they came.
+"""Requests from other nodes and clients: decode them, pass them to the core, answer in the order of arrival.
 
-Owns the connections that others made, and the ids by which the core calls their requests. Invariant: each request
-gets at most one answer, and a connection's answers leave in the order of its requests, as Kafka's protocol promises:
-an answer that is ready waits for those before it, a parked Fetch for instance. So many requests of one connection
-may be without an answer; one more closes it.
+This module owns the accepted connections and the request ids that the core uses. Invariant: each request gets at most
+one answer, and a connection's answers leave in the order of its requests, as Kafka's protocol promises. An answer that
+is ready waits for earlier ones, for instance behind a parked Fetch. At most UNANSWERED_REQUESTS_MAX requests of one
+connection are outstanding; one more closes the connection.
 
-Nothing that comes in raises. What a request gets that is wrong:
+No input raises. An invalid request is handled as follows:
 
-- ApiVersions of an unknown version: an answer of version 0 with UNSUPPORTED_VERSION; one that cannot be read:
+- ApiVersions of an unknown version: an answer of version 0 with UNSUPPORTED_VERSION. An unreadable ApiVersions:
   INVALID_REQUEST. No other API has an answer that a client of an unknown version could read.
-- Another cluster, another topic: the protocol's error, from ``rpc``, without the core.
-- Anything else, be it an unknown API or version, a body that cannot be read, or garbage: one line, closed.
+- Another cluster or topic: the protocol's error, from ``rpc``, without the core.
+- Anything else (an unknown API or version, an unreadable body, garbage): one log line, and the connection is closed.
 
-It refuses to know what requests mean. Source: Kafka's ``SocketServer`` and ``RequestChannel``; KIP-511.
+Source: Kafka's ``SocketServer`` and ``RequestChannel``; KIP-511.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ from pykraft.rpc.context import Refusal, RpcContext
 from pykraft.types import Buffer, VersionRange
 
 UNANSWERED_REQUESTS_MAX: Final = 32
-"""Requests of one connection that may wait for their answers; Kafka's clients have at most five."""
+"""Outstanding requests of one connection; Kafka's clients have at most five."""
 
 OPERATOR_KEYS: Final = frozenset(
     {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER, ApiKey.UPDATE_FEATURES, ApiKey.TRANSFER_LEADERSHIP}
 )
-"""APIs by which operators change the quorum, and a replica that joins by itself; no voter needs them."""
+"""APIs for operators and for a replica with auto-join; voters do not need them."""
 _WITHOUT_OPERATORS: Final[Mapping[ApiKey, Versions]] = {
     key: versions for key, versions in API_VERSIONS.items() if key not in OPERATOR_KEYS
 }
 
 Describe: TypeAlias = Callable[[Body, str], Body]
-"""Answers DescribeCluster: from the request and the listener where it arrived."""
+"""Answers DescribeCluster, given the request and the listener where it arrived."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Request:
-    """One request; ``answer`` waits here until those before it are sent."""
+    """One request; ``answer`` waits here until earlier ones are sent."""
 
     request_id: int
     header: RequestHeader
@@ -72,7 +72,7 @@ class _Request:
 class _Requester:
     """One connection and its unanswered requests, oldest first.
 
-    ``leaving`` is the answer that the core wants watched and that was the last to be sent: its request and its size.
+    ``leaving`` is the last answer sent that the core wants watched: its request id and its size.
     """
 
     connection: ConnectionId
@@ -96,12 +96,12 @@ class Inbound:
         kraft_version: Callable[[], int],
         operator_listeners: Collection[str] | None = None,
     ) -> None:
-        """``kraft_versions`` are None for a node that is never to become a voter; ``kraft_version`` tells the level.
+        """``kraft_versions`` is None for a node that may never become a voter; ``kraft_version`` returns the level.
 
         ``operator_listeners`` serve `OPERATOR_KEYS`; None: all do.
         """
         self.violations = 0
-        """Connections that were closed for what came on them."""
+        """Number of connections that were closed because of invalid requests."""
         self._ports = ports
         self._inbox = inbox
         self._held = held
@@ -116,20 +116,21 @@ class Inbound:
         self._next_request_id = 1
 
     def on_accepted(self, connection: ConnectionId, listener: str) -> None:
-        """Somebody connected."""
+        """A connection was accepted."""
         self._requesters[connection] = _Requester(connection=connection, listener=listener)
 
     def on_closed(self, connection: ConnectionId) -> None:
-        """The connection is gone: nobody waits for its answers."""
+        """The connection is gone: drop its requests and answers."""
         requester = self._requesters.pop(connection, None)
         self._watched.pop(connection, None)
         for request in requester.requests if requester else ():
             if self._requests.pop(request.request_id, None) and request.header.api_key == ApiKey.FETCH:
-                self._inbox.put(RequestAbandoned(request_id=request.request_id))  # it may be parked
+                # The core may have parked this Fetch.
+                self._inbox.put(RequestAbandoned(request_id=request.request_id))
             self._held.drop(("reply to request", request.request_id))
 
     def on_frame(self, connection: ConnectionId, data: Buffer) -> None:
-        """A request came; on a connection that was closed it is ignored."""
+        """A request arrived; ignored on a connection that was closed."""
         requester = self._requesters.get(connection)
         if requester is None:
             return
@@ -144,20 +145,20 @@ class Inbound:
             self._close(requester, str(error))
 
     def awaits(self, request_id: int) -> bool:
-        """True while somebody waits for the answer to this request."""
+        """True while this request waits for its answer."""
         return request_id in self._requests
 
     def reply(
         self, request_id: int, message: Response, records: Sequence[Buffer] = (), *, is_watched: bool = False
     ) -> None:
-        """Answer a request; nothing happens when its connection is gone. `leaving` tells of a watched answer."""
+        """Answer a request, unless its connection is gone. `leaving` reports the progress of a watched answer."""
         request = self._requests.get(request_id)
         if request is not None:
             request.is_watched = is_watched
             self._answer(request, codec.encode_answer(request.header, message, self._context, records))
 
     def leaving(self) -> list[AnswerLeaving]:
-        """How much of each watched answer has left; one that has left as a whole is told once more, and not again."""
+        """How much of each watched answer has left; a complete one is reported once more and then dropped."""
         found: list[AnswerLeaving] = []
         for connection, requester in list(self._watched.items()):
             assert requester.leaving is not None
@@ -176,7 +177,7 @@ class Inbound:
             self._close(request.requester, reason)
 
     def _handle(self, requester: _Requester, header: RequestHeader, data: Buffer) -> None:
-        """Answer a request, or pass it on. Errors: ProtocolError when there is no answer to it."""
+        """Answer a request or pass it to the core. Errors: ProtocolError when the request has no answer."""
         if header.api_key == ApiKey.API_VERSIONS:
             levels, level = self._kraft_versions, self._kraft_version()
             answer = _answer_api_versions(header, data, self._served(requester.listener), levels, level)
@@ -197,7 +198,7 @@ class Inbound:
             self._inbox.put(event)
 
     def _served(self, listener: str) -> Mapping[ApiKey, Versions]:
-        """The APIs of a listener."""
+        """The APIs that a listener serves."""
         if self._operator_listeners is None or listener.upper() in self._operator_listeners:
             return API_VERSIONS
         return _WITHOUT_OPERATORS
@@ -210,7 +211,7 @@ class Inbound:
         return request
 
     def _answer(self, request: _Request, answer: list[Buffer]) -> None:
-        """Send this answer and what waited for it, unless an older request has none yet."""
+        """Send this answer and those that waited for it, unless an older request is unanswered."""
         request.answer = answer
         del self._requests[request.request_id]
         requester = request.requester
@@ -224,7 +225,7 @@ class Inbound:
                 self._watched[requester.connection] = requester
 
     def _close(self, requester: _Requester, reason: str) -> None:
-        """One line, then no more of this connection."""
+        """Log one line and close the connection."""
         self.violations += 1
         self._ports.report(f"closing connection {requester.connection} on {requester.listener}: {reason}")
         self.on_closed(requester.connection)
@@ -238,7 +239,7 @@ def _answer_api_versions(
     levels: VersionRange | None,
     level: int,
 ) -> list[Buffer]:
-    """The APIs that are served; in version 0 to a client whose version is unknown."""
+    """The APIs that are served; in version 0 if the client's version is unknown."""
     if header.api_version not in API_VERSIONS[ApiKey.API_VERSIONS]:
         return encode_unsupported_version(header.correlation_id, served.items())
     body = api_versions.response_to_wire(header.api_version, served, levels, level)

@@ -1,8 +1,8 @@
-"""What happened and has not been told to the core yet.
+"""Events that the core has not handled yet.
 
-A handler of a frame, an effect that fails at once and a listener that proposes all put events here; the host takes
-them one by one, so that no step begins within another. Fetched records travel beside their event: the core is
-shown headers only, and the effect that appends them comes out of the same step.
+Frame handlers, effects that fail at once and listeners that propose all put events here. The host takes them one by
+one, so that no step begins within another. Fetched records travel beside their event: the core gets headers only, and
+the effect that appends the records comes out of the same step.
 
 Source: the shape is dask's ``worker_state_machine`` (instructions out, events in).
 """
@@ -22,16 +22,16 @@ NO_BATCHES: Sequence[Batch] = ()
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One event, and the batches that a Fetch response brought with it."""
+    """One event, and the batches of its Fetch response."""
 
     event: Event
     fetched: Sequence[Batch] = NO_BATCHES
     slice_data: Buffer = b""
-    """The bytes that a FetchSnapshot response brought with it."""
+    """The bytes of its FetchSnapshot response."""
 
 
 class Inbox:
-    """Events in the order in which they happened."""
+    """Events in the order of arrival."""
 
     def __init__(self) -> None:
         self._arrivals: deque[Arrival] = deque()
@@ -43,7 +43,7 @@ class Inbox:
         return self._is_closed
 
     def put(self, event: Event, fetched: Sequence[Batch] = NO_BATCHES, slice_data: Buffer = b"") -> None:
-        """Note an event for the next step, if there will be one."""
+        """Add an event for a later step; ignored once closed."""
         if not self._is_closed:
             self._arrivals.append(Arrival(event, fetched, slice_data))
 
@@ -52,6 +52,6 @@ class Inbox:
         return self._arrivals.popleft() if self._arrivals else None
 
     def close(self) -> None:
-        """The core takes no more steps: forget what waits and what comes."""
+        """The core takes no more steps: drop waiting and later events."""
         self._is_closed = True
         self._arrivals.clear()

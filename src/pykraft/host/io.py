@@ -1,11 +1,8 @@
-"""Messages that wait for the disk.
+"""Messages that wait until a storage job is durable.
 
-Owns the number of the newest durable storage job and every message whose ``after`` lies above it. Invariant: a
-message leaves at once, or in the call that makes its job durable; never earlier, and at most once. There is at
-most one message for a key, so what waits is bounded: one request for each peer (a newer one replaces an older
-one that has not left), one reply for each request.
-
-It refuses to know what a message is and what the job writes.
+Invariant: a message leaves at once if its ``after`` is durable, otherwise in the call that reports that job; never
+earlier, and at most once. There is at most one message per key, so the number is bounded: one request per peer (a newer
+one replaces an older one that has not left) and one reply per request.
 
 Source: etcd ``raft/doc.go`` (write before you send); openraft ``io_ordering``.
 """
@@ -21,7 +18,7 @@ MessageKey: TypeAlias = tuple[Literal["request to peer", "reply to request"], in
 
 
 class HeldMessages:
-    """What may not leave yet, in the order in which it came."""
+    """Messages that may not leave yet, in the order in which they came."""
 
     def __init__(self) -> None:
         self._durable = NO_IO
@@ -31,7 +28,7 @@ class HeldMessages:
         return len(self._held)
 
     def leave(self, key: MessageKey, after: Io, go: Callable[[], None]) -> None:
-        """Let ``go`` happen once job ``after`` is durable; an older message of the same key never leaves."""
+        """Call ``go`` once job ``after`` is durable; an older message of the same key never leaves."""
         self._held.pop(key, None)
         if after <= self._durable:
             go()
@@ -39,11 +36,11 @@ class HeldMessages:
             self._held[key] = (after, go)
 
     def drop(self, key: MessageKey) -> None:
-        """This message has nobody left to go to."""
+        """Drop this message: its receiver is gone."""
         self._held.pop(key, None)
 
     def persisted(self, io: Io) -> None:
-        """Every job up to ``io`` is durable: what waited for one of them leaves."""
+        """Every job up to ``io`` is durable: messages that waited for one of them leave."""
         assert io >= self._durable, "durable jobs stay durable"
         self._durable = io
         for key in [key for key, (after, _) in self._held.items() if after <= io]:

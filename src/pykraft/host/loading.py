@@ -1,8 +1,8 @@
-"""What a listener does with snapshots, and which one it must be given before it can go on.
+"""Which snapshot a listener gets before it can continue with records.
 
-Owns the choice. Invariant: a snapshot is given only in the place of records that the listener was not given: to one
-that was given nothing yet, the newest there is, or the checkpoint that the directory was formatted with; to one that
-fell behind the log start, the newest. It refuses to know how the files are read, and when a listener may be called.
+Invariant: a snapshot only replaces records that the listener has not been given. A new listener gets the newest
+snapshot, or the bootstrap checkpoint of a formatted directory. A listener that fell behind the log start gets the
+newest.
 
 Source: KIP-630, KIP-853, KIP-1170; Kafka's ``KafkaRaftClient.updateListenersProgress`` and ``RaftClient.Listener``.
 """
@@ -19,40 +19,40 @@ from pykraft.snapshot.reader import Deserializer, SnapshotReader
 from pykraft.types import Offset, OffsetAndEpoch
 
 OnSkipped: TypeAlias = Callable[[Offset, Offset], None]
-"""Is told what a listener without a loader misses: from this offset to that one (exclusive), the log start."""
+"""Gets the offsets that a listener without a loader misses: from the first to the second (exclusive), the log start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loader:
-    """What a listener does with snapshots: ``deserializer`` makes their records, ``load`` is given the open reader.
+    """How a listener loads and saves: ``deserializer`` decodes the records, ``load`` gets the open reader.
 
-    Whoever loads it closes it. The listener is called as `pykraft.host.delivery.Listener` says: each of these takes the
-    place of ``on_commit``.
+    The receiver closes the reader. Each of these calls replaces ``on_commit``, under the rules of
+    `pykraft.host.delivery.Listener`.
     """
 
     deserializer: Deserializer[Any]
     load: Callable[[SnapshotReader[Any]], None]
     bootstrap: Callable[[SnapshotReader[Any]], None] | None = None
-    """Is given the bootstrap checkpoint; the records from 0 on follow. None: it is of no interest."""
+    """Gets the bootstrap checkpoint; the records from 0 on follow. None: the listener does not want it."""
     save: Callable[[OffsetAndEpoch], None] | None = None
-    """Is asked for a snapshot of all that was given, which ends here. None: it takes none."""
+    """Is asked for a snapshot of everything delivered so far, ending here. None: the listener creates none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A snapshot to be given: ``open`` is for the bulk lane, ``load`` gets what it returns."""
+    """A snapshot to deliver: ``open`` runs on the bulk lane, ``load`` gets its result."""
 
     open: Callable[[], SnapshotReader[Any]]
     load: Callable[[SnapshotReader[Any]], None]
 
 
 class Loading:
-    """The snapshots of one listener, or what it misses without them."""
+    """The snapshots for one listener, or the offsets that it misses without them."""
 
     def __init__(
         self, loader: Loader | None, files: SnapshotFiles, *, is_fresh: bool, on_skipped: OnSkipped | None = None
     ) -> None:
-        """``is_fresh``: nothing was given yet, and a snapshot may take the place of all that is in it."""
+        """``is_fresh``: nothing was delivered yet, so a snapshot may replace everything that it covers."""
         self.loader = loader
         self._files = files
         self._is_fresh = is_fresh
@@ -60,20 +60,20 @@ class Loading:
 
     @property
     def can_save(self) -> bool:
-        """True when the listener is to be asked for its state."""
+        """True when the listener can be asked for its state."""
         return self.loader is not None and self.loader.save is not None
 
     def skipped(self, next_offset: Offset, start_offset: Offset) -> None:
-        """A listener without a loader goes on at the log start."""
+        """A listener without a loader skips to the log start."""
         if self._on_skipped is not None:
             self._on_skipped(next_offset, start_offset)
 
     def given(self) -> None:
-        """The listener was given something."""
+        """Something was delivered to the listener."""
         self._is_fresh = False
 
     def wanted(self, next_offset: Offset, start_offset: Offset) -> Wanted | None:
-        """What comes before the record at ``next_offset``, in a log that begins at ``start_offset``; None: nothing."""
+        """The snapshot to deliver before the record at ``next_offset``, if any; the log starts at ``start_offset``."""
         loader, files, newest = self.loader, self._files, self._files.catalog.newest
         if loader is None:
             return None

@@ -1,6 +1,6 @@
-"""What the files of a node say of voters when it starts: the newest snapshot, then the log from where that ends.
+"""Voter records in a node's files at start: from the newest snapshot, then from the log after its end.
 
-It refuses to know which of it is in force (`pykraft.core.membership`).
+`pykraft.core.membership` decides which of them is in force.
 
 Source: KIP-853; Kafka's ``KRaftControlRecordStateMachine``.
 """
@@ -19,14 +19,14 @@ from pykraft.types import KRaftVoters, MembershipRecord, Offset
 def membership_at_start(
     fs: Fs, log: Log, control_offsets: Iterable[Offset]
 ) -> Iterator[tuple[Offset, MembershipRecord]]:
-    """By ascending offset; what a snapshot says stands at the last offset that it contains, -1 for the bootstrap one.
+    """Voter records by ascending offset; a snapshot's records get its last offset, -1 for the bootstrap checkpoint.
 
-    A bootstrap checkpoint without voters is that of a node that joins others: their log says at which level they are.
-    ``control_offsets`` are those that recovery found; what a snapshot took the place of since is not looked for.
+    ``control_offsets`` are those that recovery found; those that a snapshot has replaced since are skipped.
 
     Errors: StorageError; CorruptionError; ProtocolError for a control batch that is not Raft's.
     """
     snapshot_end, records = membership_in_snapshot(fs, log.path, log.end_offset)
+    # A bootstrap checkpoint without voters belongs to a node that joins others: their log says which level is in force.
     if snapshot_end or any(isinstance(record, KRaftVoters) for record in records):
         yield from ((Offset(snapshot_end - 1), record) for record in records)
     held = [offset for offset in control_offsets if log.start_offset <= offset < log.end_offset]

@@ -1,12 +1,12 @@
-"""What a node measures of itself, and the table of what it then tells: Kafka's names, and a few of ours.
+"""Measurements of a node, and the table of its metrics: Kafka's names, and a few of ours.
 
-Owns the measurements that cannot be read off the core's state: how long commits, elections and storage jobs take, and
-how many records are appended and fetched. Everything else is looked up in the core at the moment somebody asks.
-Invariant: the hot path pays a constant price for each append and each storage job, whatever the number of records; and
-what is remembered is bounded by what the leader may have uncommitted and the disk unfinished. A metric that has no
-meaning now (of a leader, on a follower) is absent, as is everything before the node starts and after it ends.
+This module keeps the measurements that the core's state does not show: how long commits, elections and storage jobs
+take, and how many records are appended and fetched. All other values are read from the core on request. Invariant:
+recording costs constant time per append and storage job, whatever the number of records, and memory is bounded by the
+leader's uncommitted batches and the unfinished storage jobs. A metric without a meaning at the moment (a leader's, on a
+follower) is absent, as are all before start and after the end.
 
-It refuses to know clocks, loops and sockets; those of the machine are measured by who has them.
+The server measures the machine's clocks, loop and sockets itself.
 
 Source: Kafka's ``KafkaRaftMetrics`` (group ``raft-metrics``); KIP-595 §Metrics, KIP-853 §Metrics.
 """
@@ -26,7 +26,7 @@ from pykraft.host.sensors import Sensor
 from pykraft.types import ZERO_UUID, Instant, Io, NodeId, Offset, Uuid, uuid_text
 
 Metrics: TypeAlias = Mapping[str, int | float | str]
-"""Values by name. What is not known is -1 where it is a number or an id, and NaN where it is measured."""
+"""Values by name. Unknown is -1 for a number or an id, and NaN for a measurement."""
 
 STATES: Final = (
     "leader",
@@ -46,7 +46,7 @@ _LEADER: Final = "leader"
 
 
 class Kind(Enum):
-    """What sort of value a metric has."""
+    """What kind of value a metric has."""
 
     STATE = "state"
     TEXT = "text"
@@ -57,7 +57,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One metric, as an operator should know it."""
+    """One metric, with its description for operators."""
 
     name: str
     kind: Kind
@@ -111,7 +111,7 @@ HOST_METRICS: Final = (
     ),
     _ours("closed-for-violation-total", Kind.COUNTER, "connections", "connections closed for what a peer sent on them"),
 )
-"""Everything that a host tells, in the order of the documentation."""
+"""All metrics of a host, in the order of the documentation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class _Uncommitted:
 
 
 class Measurements:
-    """What a node measures while it works; effects tell it what happens."""
+    """What a node measures while it works; effects report to it."""
 
     def __init__(self) -> None:
         self.commit_per_record = Sensor()
@@ -145,7 +145,7 @@ class Measurements:
         self.appended_records.record(batches[-1].end_offset - batches[0].base_offset, now.mono_ms)
 
     def fetched(self, records: int, now: Instant) -> None:
-        """This follower appended what it had fetched."""
+        """This follower appended fetched records."""
         self.fetched_records.record(records, now.mono_ms)
 
     def committed(self, high_watermark: Offset, now: Instant) -> None:
@@ -158,7 +158,7 @@ class Measurements:
             self.commit_per_record.record(latency_ms / done.records, now.mono_ms)
 
     def role_changed(self, role: str, now: Instant) -> None:
-        """The node is now in this state: a nomination begins an election, a known leader ends it."""
+        """The role changed: a nomination starts an election, a known leader ends it."""
         if role != _LEADER:
             self._uncommitted.clear()
         if role in _NOMINEES:
@@ -168,7 +168,7 @@ class Measurements:
             self._nominated_ms = None
 
     def submitted(self, io: Io, now: Instant) -> None:
-        """Storage was given a job."""
+        """A job was submitted to storage."""
         self._unfinished.append((io, now.mono_ms))
 
     def durable(self, io: Io, now: Instant) -> None:
@@ -189,7 +189,7 @@ def read_metrics(
     scrubbed_bytes: int,
     now: Instant,
 ) -> dict[str, int | float | str]:
-    """The values of `HOST_METRICS` at this moment; those of a leader only on a leader."""
+    """The current values of `HOST_METRICS`; leader metrics only on a leader."""
     now_ms = now.mono_ms
     role, state, voted = raft.role, raft.state, raft.voted
     vote_id, vote_directory_id = (voted.id, voted.directory_id) if voted else (None, None)

@@ -1,18 +1,21 @@
-"""Opening a node: from a directory and a configuration to everything that the host is built of.
+"""Opens a node: from a directory and a configuration to everything that the host is built of.
 
-Invariant: when `open_node` returns, the directory is locked and this node's, the log is recovered, and all that the
-core will rely on is durable. Nothing was said to anybody yet. Whatever is wrong is refused here, with the file and
-the repair, and leaves nothing open. The steps:
+Invariant: when `open_node` returns, the directory is locked and belongs to this node, the log is recovered, and
+everything that the core relies on is durable. No message has been sent yet. Any problem is raised here, with the file
+and the repair, and leaves nothing open. The steps:
 
-1. check the configuration; 2. lock the directory, check whose it is and whether it was emptied (ADR 022); 3. read the
-election; 4. recover the log;
-5. note damage below its recovery point in the file ``quarantine``: the node then runs without the damaged part, and
-takes no part in elections until it has that back; 6. read the newest snapshot through, and set a damaged one aside that
-the log can do without; 7. put a snapshot that holds more than a sound log into its place: an install was cut short, or
-records that the snapshot holds were not synced yet; 8. bring the snapshots into order.
+1. Check the configuration.
+2. Lock the directory, check whose it is and whether it was emptied (ADR 022).
+3. Read the election.
+4. Recover the log.
+5. Note damage below the recovery point in the file ``quarantine``. The node then runs without the damaged part, and
+   takes no part in elections until it has fetched it again.
+6. Read the newest snapshot through; set a damaged one aside if the log does not need it.
+7. If a snapshot holds more than an intact log, let it replace the log: an install was cut short, or records that the
+   snapshot covers were not synced yet.
+8. Bring the snapshots into order.
 
-It refuses to know time: the core is built by `Opened.raft` when the node starts, since recovery may take longer
-than an election timeout.
+The core is built later by `Opened.raft`, when the node starts, since recovery may take longer than an election timeout.
 
 Source: Kafka's ``KafkaRaftManager`` and ``QuorumState.initialize``; KIP-595, KIP-853.
 """
@@ -48,7 +51,7 @@ from pykraft.types import EPOCH_MAX, Election, Epoch, Instant, NodeId, ReplicaKe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """What a node's directory holds, open and recovered."""
+    """The contents of a node's directory, open and recovered."""
 
     config: NodeConfig
     node_id: NodeId | None
@@ -60,13 +63,13 @@ class Opened:
     lane: OrderedLane
     election: Election | None
     membership: Membership
-    """Who votes, from configuration, snapshot and log."""
+    """Voter sets from configuration, snapshot and log."""
     proving: DirectoryProof
-    """Whether this is the directory of the voter whose id the node has."""
+    """Whether this directory belongs to the voter whose id the node has."""
     notes: tuple[str, ...]
     """Sentences for the operator about what recovery found."""
     alarms: tuple[str, ...]
-    """Those that call for action."""
+    """Sentences that call for action."""
 
     @property
     def key(self) -> ReplicaKey | None:
@@ -74,7 +77,7 @@ class Opened:
         return None if self.node_id is None else ReplicaKey(self.node_id, self.directory.directory_id)
 
     def raft(self, rng: Random, now: Instant) -> Raft:
-        """The core of this node; its timers begin at ``now``. Errors: UsageError."""
+        """Build the core of this node; its timers start at ``now``. Errors: UsageError."""
         config = self.config
         return Raft(
             config=config.raft,
@@ -94,15 +97,14 @@ class Opened:
         )
 
     def close(self) -> None:
-        """Flush and close the files, give up the lock; the ordered lane must be idle and no read under way.
-
-        After a failure of the lane nothing is written any more: the files are left as they are.
+        """Flush and close the files and release the lock; the ordered lane must be idle and no read in progress.
 
         Errors: StorageError.
         """
         with ExitStack() as closing:
             closing.callback(self.directory.release)
             closing.callback(self.elections.close)
+            # After a failed write nothing more is written: leave the files as they are.
             if self.lane.failure is None:
                 self.log.close()
 
@@ -113,8 +115,8 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
     Errors: ConfigError; ForeignDirectoryError for the directory of another node or cluster; CorruptionError for a
     damaged meta.properties, quorum-state or snapshot; StorageError, also when another process holds the lock.
     """
-    _check(config)
-    proving = DirectoryProof(fs, config)
+    _check(config)  # step 1
+    proving = DirectoryProof(fs, config)  # step 2
     with ExitStack() as undo:
         directory = Directory.open(
             fs,
@@ -126,11 +128,11 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
             on_owned=proving.on_owned,
         )
         undo.callback(directory.release)
-        elections = ElectionStore(fs, config.partition_directory)
+        elections = ElectionStore(fs, config.partition_directory)  # step 3
         undo.callback(elections.close)
         stored = elections.read()
         election = stored.election if stored else None
-        log, recovery = Log.open(
+        log, recovery = Log.open(  # step 4
             fs,
             config.partition_directory,
             config=_log_config(config.log),
@@ -141,10 +143,10 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
         file = QuarantineFile(fs, config.partition_directory)
         notes = list(recovery.notes)
         epoch = max(log.last_epoch, election.epoch if election else log.last_epoch)
-        quarantine = _quarantine(file, recovery, epoch, notes)
-        alarms = (*_alarms(quarantine), *set_damaged_aside(fs, log))
-        view = _view(fs, log, quarantine, notes)
-        snapshot_files = SnapshotFiles.open(
+        quarantine = _quarantine(file, recovery, epoch, notes)  # step 5
+        alarms = (*_alarms(quarantine), *set_damaged_aside(fs, log))  # step 6
+        view = _view(fs, log, quarantine, notes)  # step 7
+        snapshot_files = SnapshotFiles.open(  # step 8
             fs,
             config.partition_directory,
             log_start_offset=log.start_offset,
@@ -178,7 +180,7 @@ def open_node(fs: Fs, config: NodeConfig, rng: Random) -> Opened:
 
 
 def _view(fs: Fs, log: Log, quarantine: Quarantine | None, notes: list[str]) -> LogView:
-    """What the core is to know of the log, after a newer snapshot took its place."""
+    """The core's view of the log, after a newer snapshot has replaced it (step 7)."""
     snapshots = real_snapshots(fs, log.path)
 
     def look() -> LogView:
@@ -209,10 +211,7 @@ def _retention(settings: LogSettings) -> Retention:
 
 
 def _quarantine(file: QuarantineFile, recovery: Recovery, epoch: Epoch, notes: list[str]) -> Quarantine | None:
-    """What the node has to make up for, durably noted; None for a sound log without such a note.
-
-    What was acknowledged of a log that was damaged while nobody looked is not known, but for its epoch.
-    """
+    """The quarantine of this node, noted durably; None for an intact log without such a note."""
     known = _read_quarantine(file, epoch, notes)
     if known is None and not recovery.corrupt:
         return None
@@ -220,6 +219,7 @@ def _quarantine(file: QuarantineFile, recovery: Recovery, epoch: Epoch, notes: l
     damages = before.with_damages(*recovery.corrupt)
     quarantine = replace(before, is_cut=not recovery.corrupt)
     if damages != before.damages:
+        # New damage was found at start: we do not know what was acknowledged, only that it was in this epoch or before.
         quarantine = replace(quarantine, epoch=epoch, until_offset=None, damages=damages)
     if quarantine != known:
         file.write(quarantine)
@@ -227,7 +227,7 @@ def _quarantine(file: QuarantineFile, recovery: Recovery, epoch: Epoch, notes: l
 
 
 def _alarms(quarantine: Quarantine | None) -> tuple[str, ...]:
-    """A sentence for each damaged place; one for all when they are forgotten."""
+    """One sentence for each damaged place; a single one when the places are unknown."""
     if quarantine is None:
         return ()
     places = [str(damage) for damage in quarantine.damages] or ["where is not known any more"]
@@ -235,7 +235,7 @@ def _alarms(quarantine: Quarantine | None) -> tuple[str, ...]:
 
 
 def _read_quarantine(file: QuarantineFile, epoch: Epoch, notes: list[str]) -> Quarantine | None:
-    """The note of an earlier run; one that cannot be read holds all the same, without its details."""
+    """The note of an earlier run; an unreadable note still counts, without its details."""
     if not file.exists():
         return None
     try:
@@ -246,10 +246,11 @@ def _read_quarantine(file: QuarantineFile, epoch: Epoch, notes: list[str]) -> Qu
 
 
 def _check(config: NodeConfig) -> None:
-    """Refuse what no quorum can work with."""
+    """Reject a configuration that no quorum can work with."""
     if not len(config.voters) and not config.bootstrap_servers:
         raise ConfigError("controller.quorum.voters", "", "name at least one voter as id@host:port")
-    is_dialed = config.node_id is not None  # who only observes without an id is never called back
+    # Nobody dials an observer without an id.
+    is_dialed = config.node_id is not None
     if is_dialed and config.advertised_listeners.get(config.default_listener) is None:
         raise ConfigError(
             "controller.listener.names", config.default_listener, "the first one must be among the listeners"

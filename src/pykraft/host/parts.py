@@ -1,7 +1,7 @@
-"""What a node is made of below its core: the parts that effects act upon, put together once.
+"""The components of a node around its core, built once.
 
-Invariant: the parts know each other only as far as their constructors say; what goes from one to another goes
-through an effect or through the inbox. Source: Kafka's ``KafkaRaftManager`` builds the same from a configuration.
+Invariant: a component knows only those in its constructor; everything else goes through an effect or the inbox. Source:
+Kafka's ``KafkaRaftManager`` builds the same from a configuration.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from pykraft.types import KRAFT_VERSIONS, Listeners, NodeId, Offset, ReplicaKey,
 
 
 class SharedLog(ReadableLog, ScrubbableLog, Protocol):
-    """What the host's thread and the bulk lane use of a log that the ordered lane writes."""
+    """The part of the log that the host's thread and the bulk lane use while the ordered lane writes it."""
 
 
 @dataclass(slots=True)
 class Ending:
-    """How the node left: None until it has left by itself, False when its time for that ran out first."""
+    """How the node left: None before that, False when its shutdown timed out."""
 
     is_graceful: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """One of each."""
+    """One of each component."""
 
     ports: Ports
     inbox: Inbox
@@ -82,9 +82,10 @@ def assemble(
     leader: Callable[[], tuple[NodeId, Listeners] | None],
     membership: Callable[[], tuple[VoterSet, int]],
 ) -> Parts:
-    """The parts of a node whose recovered log is as ``view`` shows it now.
+    """Build the components of a node whose recovered log is shown by ``view``.
 
-    ``leader`` and ``membership`` tell at any time who leads, and where; who votes, and the level of kraft.version.
+    ``leader`` returns the current leader and its endpoints, ``membership`` the voter set and the level of
+    kraft.version.
     """
     inbox, held = Inbox(), HeldMessages()
     recent = RecentBatches(end_offset=view.end_offset, size_bytes_max=config.log.recent_size_bytes_max)
@@ -140,7 +141,7 @@ def assemble(
 
 
 def _find_batch(view: LogView, reads: FetchReads, offset: Offset, then: Callable[[Offset | None], None]) -> None:
-    """Tell where the batch begins that holds this offset; an offset outside the log is told as it is."""
+    """Find the start of the batch that contains this offset; an offset outside the log is returned unchanged."""
     if view.start_offset < offset < view.end_offset:
         reads.find_batch(offset, then)
     else:

@@ -1,19 +1,19 @@
-"""Requests to other nodes: one connection for each peer, one request at a time on it.
+"""Requests to other nodes: one connection per peer, one request at a time on it.
 
-Owns every connection that this node dialed. Invariant: the core hears of the newest request to a peer only, and
-once: an answer, or that it failed. The rules:
+This module owns all connections that this node dialed. Invariant: the core hears of the newest request to a peer only,
+and once: a response, or a failure. The rules:
 
-- Dialed on demand, at the moment when the core wants to send, so that connecting and negotiating go on while the
-  disk makes durable what the request relies on.
-- A request that is still unanswered when the next one comes is void. Its connection is closed and dialed anew: the
-  late answer would hold up the next request. The core's request timeout thus closes a connection that hangs.
-- A Fetch that has not left when one to another peer is wanted never leaves: the disk or the dial took longer than the
-  core waits, and there is one Fetch in flight at a time, since its offset is an acknowledgement.
-- Connecting or negotiating that takes longer than the request timeout is given up when the next request comes.
-- What a peer answers with the wrong correlation id, without being asked, or unreadably, closes the connection.
+1. Dial on demand, when the core wants to send. Connecting and negotiating then overlap with the disk writes that the
+   request relies on.
+2. A request that is unanswered when the next one comes is void. Its connection is closed and dialed again, because the
+   late response would hold up the next request. So the core's request timeout closes a connection that hangs.
+3. A Fetch that has not left when a Fetch to another peer is wanted never leaves: the disk or the dial took longer than
+   the core waits. Only one Fetch may be in flight, since its offset is an acknowledgement.
+4. If connecting or negotiating takes longer than the request timeout, the next request dials again.
+5. A response with a wrong correlation id, an unsolicited one or an unreadable one closes the connection.
 
-It refuses to know retries and back-off, which are the core's. Source: Kafka's ``KafkaNetworkChannel`` and
-``InterBrokerSendThread``; KIP-595 §Request timeout.
+Retries and back-off are the core's. Source: Kafka's ``KafkaNetworkChannel`` and ``InterBrokerSendThread``; KIP-595
+§Request timeout.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from pykraft.rpc.fetched import read_batches, with_batches
 from pykraft.types import Buffer, Instant, Offset
 
 FindBatch: TypeAlias = Callable[[Offset, Callable[[Offset | None], None]], None]
-"""Tells, now or later, where the batch begins that holds an offset; None when that cannot be told any more."""
+"""Finds, now or later, the start of the batch that contains an offset; None when that is no longer possible."""
 COMPLAINTS_MAX: Final = 20
-"""Different lines about one peer that are remembered as told."""
+"""Different log lines about one peer that are remembered as reported."""
 _NOW_MS: Final = 0
 PEERS_MAX: Final = 100
-"""Peers that are remembered; beyond, the one that was not asked for the longest time is dropped."""
+"""Peers that are remembered; beyond that, the least recently used one is dropped."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Contact:
-    """One peer: the newest request that has no answer, whether the disk lets it leave, and the connection.
+    """One peer: its newest unanswered request, whether the disk lets it leave, and its connection.
 
-    ``told`` is what was reported of it since it last gave a good answer: it is asked again every few milliseconds, and
-    an operator needs each line once.
+    ``told`` holds the lines reported about it since its last valid response: it is asked every few milliseconds, and an
+    operator needs each line once.
     """
 
     peer: Peer
@@ -75,7 +75,7 @@ class Peers:
         find_batch: FindBatch,
     ) -> None:
         self.violations = 0
-        """Connections that were closed for what a peer answered."""
+        """Number of connections that were closed because of invalid responses."""
         self._ports = ports
         self._inbox = inbox
         self._held = held
@@ -87,18 +87,21 @@ class Peers:
         self._by_connection: dict[ConnectionId, _Contact] = {}
 
     def owns(self, connection: ConnectionId) -> bool:
-        """True for a connection that was dialed here and is not closed."""
+        """True for an open connection that this node dialed."""
         return connection in self._by_connection
 
     def send(self, effect: Send, now: Instant) -> None:
-        """Send a request once its write is durable and the connection is ready; an older one is void."""
+        """Send a request once its write is durable and the connection is ready; it voids an older one."""
         contact = self._contact(effect.peer)
+        # Rules 2 and 4.
         if contact.link is not None and self._is_spent(contact.link, effect, now):
             self._hang_up(contact)
         if isinstance(effect.message, FetchRequest):
+            # Rule 3.
             self._void_other_fetch(contact)
         contact.peer, contact.wanted, contact.may_leave = effect.peer, effect, False
         if contact.link is None:
+            # Rule 1: dial before the write is durable.
             self._dial(contact, now)
         self._held.leave(_key(contact), effect.after, lambda: self._let_leave(contact))
 
@@ -116,12 +119,13 @@ class Peers:
             self._fail(contact, ErrorCode.BROKER_NOT_AVAILABLE)
 
     def on_frame(self, connection: ConnectionId, data: Buffer) -> None:
-        """A peer answered."""
+        """A response arrived."""
         contact = self._by_connection[connection]
         assert contact.link is not None
         try:
             answer = contact.link.answered(data)
         except ProtocolError as error:
+            # Rule 5.
             self._give_up(contact, str(error))
             return
         if answer is not None:
@@ -129,7 +133,7 @@ class Peers:
         self._advance(contact)
 
     def arriving(self) -> list[AnswerArriving]:
-        """How much of each answer has come that is awaited, and is not whole."""
+        """How much of each incomplete response has arrived."""
         found: list[AnswerArriving] = []
         for contact in self._contacts.values():
             send, link = contact.wanted, contact.link
@@ -147,7 +151,7 @@ class Peers:
         return found
 
     def close(self, peer_id: int, reason: str) -> None:
-        """The core caught this peer at what no correct replica does."""
+        """The core rejected a response that no correct replica sends."""
         contact = self._contacts.get(peer_id)
         if contact is not None:
             self._give_up(contact, reason)
@@ -193,7 +197,7 @@ class Peers:
         self._advance(contact)
 
     def _advance(self, contact: _Contact) -> None:
-        """Put the newest request on the wire if everything is ready for it."""
+        """Send the newest request if the disk and the connection are ready for it."""
         send, link = contact.wanted, contact.link
         if send is None or not contact.may_leave or link is None or not link.is_ready:
             return
@@ -205,7 +209,7 @@ class Peers:
         self._ports.send(link.id, parts)
 
     def _pass_on(self, contact: _Contact, answer: Answer) -> None:
-        """Tell the core, with the headers of fetched batches; their bytes, and those of a snapshot, go beside."""
+        """Pass the response to the core. The core gets batch headers only; the bytes travel beside the event."""
         send, contact.wanted = contact.wanted, None
         assert send is not None, "what was answered was asked, and nothing newer"
         message, batches = answer.message, NO_BATCHES
@@ -230,12 +234,10 @@ class Peers:
     def _pass_on_diverging(
         self, peer_id: int, correlation_id: int, message: FetchResponse, batch_start: Offset | None
     ) -> None:
-        """Tell the core with where the own batch begins that the answer points into; it cuts in whole batches.
-
-        When that cannot be told, the log has changed since, or is damaged there: the leader is asked again.
-        """
+        """Pass on a diverging response, with the start of our batch that contains its offset."""
         event: ResponseReceived | SendFailed
         if batch_start is None:
+            # The log has changed since, or is damaged there: ask the leader again.
             event = SendFailed(
                 peer_id=peer_id, correlation_id=correlation_id, error=int(ErrorCode.BROKER_NOT_AVAILABLE)
             )
@@ -246,14 +248,14 @@ class Peers:
         self._ports.wake_at(_NOW_MS)
 
     def _give_up(self, contact: _Contact, reason: str) -> None:
-        """One line, close the connection, and whatever was asked has failed."""
+        """Log one line, close the connection, and fail the request."""
         self.violations += 1
         self._tell(contact, f"closing the connection to peer {contact.peer.id} at {contact.peer.endpoint}: {reason}")
         self._hang_up(contact)
         self._fail(contact, ErrorCode.BROKER_NOT_AVAILABLE)
 
     def _explain(self, contact: _Contact, error: int, *, is_above: bool) -> None:
-        """Say what an operator has to mend; ``is_above`` means that the error is not about the partition."""
+        """Report what an operator has to fix; ``is_above`` means that the error is not the partition's."""
         who = f"peer {contact.peer.id} at {contact.peer.endpoint}"
         if error == ErrorCode.INCONSISTENT_CLUSTER_ID:
             own = self._context.cluster_id
@@ -263,7 +265,7 @@ class Peers:
             self._tell(contact, f"{who} has perhaps no topic {own}, which this node keeps: see pykraft.topic")
 
     def _tell(self, contact: _Contact, text: str) -> None:
-        """One line, unless it was said already."""
+        """Log one line unless it was logged already."""
         if text not in contact.told:
             if len(contact.told) >= COMPLAINTS_MAX:
                 contact.told.clear()
@@ -277,7 +279,7 @@ class Peers:
             self._ports.close(link.id)
 
     def _fail(self, contact: _Contact, error: int) -> None:
-        """No answer will come to what was asked last."""
+        """The newest request gets no response."""
         send, contact.wanted = contact.wanted, None
         if send is not None:
             self._held.drop(_key(contact))

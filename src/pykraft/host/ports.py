@@ -1,8 +1,8 @@
-"""What a host asks of the world around it, and nothing more.
+"""What a host needs from its environment.
 
-The server (asyncio, sockets, threads) and the simulator (virtual time, network and disk) each implement
-`Ports`; neither knows the other. All calls come from one thread, the host's; all answers come back as calls
-of the host on that same thread, never from inside a `Ports` call.
+The server (asyncio, sockets, threads) and the simulator (virtual time, network and disk) each implement `Ports`;
+neither knows the other. All calls come from the host's thread. All answers come back as calls of the host on that
+thread, never from inside a `Ports` call.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pykraft.log.lane import Job
 from pykraft.types import Buffer, Endpoint
 
 ConnectionId = NewType("ConnectionId", int)
-"""One TCP connection in either direction, never used twice within a process."""
+"""One TCP connection in either direction; ids are never reused within a process."""
 T = TypeVar("T")
 ABOUT_CONNECTIONS: Final = ("closing connection", "cannot dial", "a connection failed")
-"""How lines begin that whoever can connect may cause; the world may leave some of them out."""
+"""First words of log lines that anyone who can connect may cause; an implementation may drop some of them."""
 
 
 class Ports(Protocol):
-    """The world as one node sees it. No call blocks and none raises for what a peer or the disk did."""
+    """The environment as one node sees it. No call blocks, and none raises because of a peer or the disk."""
 
     def dial(self, endpoint: Endpoint) -> ConnectionId:
         """Begin to connect; `Host.on_connected` or `Host.on_closed` follows."""
@@ -32,11 +32,11 @@ class Ports(Protocol):
         ...
 
     def received_size_bytes(self, connection: ConnectionId) -> tuple[int, int]:
-        """How much of an unfinished frame has come, and how much it will be; (0, 0) when there is none."""
+        """How much of an incomplete frame has arrived, and its full size; (0, 0) when there is none."""
         ...
 
     def unsent_size_bytes(self, connection: ConnectionId) -> int:
-        """Bytes that were given to `send` and that the other machine has not confirmed, as far as can be told."""
+        """Bytes passed to `send` that the other machine has not acknowledged, as far as is known."""
         ...
 
     def close(self, connection: ConnectionId) -> None:
@@ -44,7 +44,7 @@ class Ports(Protocol):
         ...
 
     def submit(self, job: Job) -> None:
-        """Queue a job of the ordered lane; `Host.on_io` follows when it and all before it are durable."""
+        """Queue a job of the ordered lane; `Host.on_io` follows when it and all earlier ones are durable."""
         ...
 
     def submit_read(self, read: Callable[[], T], then: Callable[[T], None]) -> None:
@@ -55,13 +55,13 @@ class Ports(Protocol):
         ...
 
     def wake_at(self, mono_ms: int | None) -> None:
-        """Call `Host.on_tick` at this time; replaces the former one. None: no wish."""
+        """Call `Host.on_tick` at this time; replaces the previous request. None: no call needed."""
         ...
 
     def report(self, text: str, *, is_alarm: bool = False) -> None:
-        """One line for the operator; an alarm calls for action."""
+        """Log one line for the operator; an alarm calls for action."""
         ...
 
     def stop(self, error: Exception | None) -> None:
-        """The host has ended: gracefully (None) or with what made going on unsafe."""
+        """The host has ended: gracefully (None), or because of an error that makes it unsafe to continue."""
         ...

@@ -1,17 +1,19 @@
-"""Proposals of the application: their values until they are encoded, and what became of them.
+"""Proposals of the application: their values until they are encoded, and their outcome.
 
-Owns the handles. Invariant: each proposal gets exactly one outcome, in the order of the log for those that are
-committed. The stations of a proposal:
+Invariant: each proposal gets exactly one outcome; committed proposals get theirs in log order. A proposal goes through
+these steps:
 
-1. `Producers.propose` takes the values and gives a handle; 2. the core accepts it with an offset, or rejects it;
-3. `Producers.encode` makes a batch of the values and forgets them; 4. the high watermark passes its end in its
-epoch: `Committed`. When this node stops leading in between: `Rejected` before station 3, `OutcomeUnknown` after
-it: the records may still be committed by the next leader, or never.
+1. `Producers.propose` takes the values and assigns a handle.
+2. The core accepts it with an offset, or rejects it.
+3. `Producers.encode` makes a batch of the values and forgets them.
+4. The high watermark passes its end in its epoch: `Committed`.
 
-Bounded: by count here, by bytes in the core, which refuses what storage cannot keep up with.
+If this node stops leading in between, the outcome is `Rejected` before step 3 and `OutcomeUnknown` after it: the next
+leader may still commit the records, or never.
 
-It refuses to know why the core accepts or rejects. Source: Kafka's ``BatchAccumulator`` and the append purgatory of
-``KafkaRaftClient``.
+The count is bounded here; the bytes are bounded in the core, which rejects what storage cannot keep up with.
+
+Source: Kafka's ``BatchAccumulator`` and the append purgatory of ``KafkaRaftClient``.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from pykraft.types import Epoch, Offset
 UNDECIDED_PROPOSALS_MAX: Final = 100_000
 """Proposals that may wait for their outcome at one time; one more is rejected."""
 _DELTA_OF_LARGE_BATCHES: Final = 1_048_576
-"""No record of a batch below a gigabyte has an offset delta that takes more bytes than this one."""
+"""No record of a batch below a gigabyte has an offset delta that is encoded in more bytes than this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,7 @@ class Rejected:
 class OutcomeUnknown:
     """This node lost the leadership of ``epoch`` after it had appended the records at ``base_offset``.
 
-    Whether they are committed is for the next leader to say. ``has_ended``: it lost it because the node ended.
+    The next leader may or may not commit them. ``has_ended``: it lost the leadership because the node ended.
     """
 
     base_offset: Offset
@@ -108,7 +110,7 @@ class Producers:
 
     @property
     def is_overfull(self) -> bool:
-        """True when the newest proposal is one too many and is to be rejected."""
+        """True when the newest proposal exceeds the limit and must be rejected."""
         return len(self) > UNDECIDED_PROPOSALS_MAX
 
     def propose(
@@ -120,7 +122,7 @@ class Producers:
         on_accepted: Callable[[Offset], None] | None = None,
         is_prepared: bool = False,
     ) -> Proposed:
-        """Keep the values under a new handle; the core is to be told what is returned.
+        """Step 1: keep the values under a new handle; pass the returned event to the core.
 
         Errors: UsageError when there are no values or one of them is empty, which no KRaft reader accepts.
         """
@@ -133,17 +135,17 @@ class Producers:
         return Proposed(handle=handle, epoch=epoch, count=len(kept), size_bytes=size_bytes, is_prepared=is_prepared)
 
     def accepted(self, handle: int, base_offset: Offset) -> None:
-        """The records of this proposal have their offsets, from this one on; they are not in the log yet."""
+        """Step 2: the records have their offsets, from this one on; they are not in the log yet."""
         on_accepted = self._proposals[handle].on_accepted
         if on_accepted is not None:
             on_accepted(base_offset)
 
     def reject(self, handle: int, error: Exception) -> None:
-        """The records of this proposal will never be in the log."""
+        """The records of this proposal never reach the log."""
         self._proposals.pop(handle).on_outcome(Rejected(error=error))
 
     def encode(self, plan: PlannedBatch) -> Batch:
-        """The batch that the core planned; from now on its proposals are in the log."""
+        """Step 3: the batch that the core planned; its proposals are in the log from now on."""
         if plan.control:
             data = encode_control_batch(
                 plan.control, base_offset=plan.base_offset, epoch=plan.epoch, timestamp_ms=plan.timestamp_ms
@@ -156,13 +158,13 @@ class Producers:
         return header, data
 
     def committed(self, high_watermark: Offset) -> None:
-        """Everything below is committed: those proposals have their outcome."""
+        """Step 4: everything below is committed."""
         while self._appended and self._appended[0].base_offset + self._appended[0].count <= high_watermark:
             done = self._appended.popleft()
             done.on_outcome(Committed(base_offset=done.base_offset, epoch=done.epoch, count=done.count))
 
     def lost(self, leading: Epoch | None, *, has_ended: bool = False) -> None:
-        """This node leads only ``leading`` (None: nothing): what it appended in another epoch is open for ever."""
+        """This node leads only ``leading`` (None: nothing): its records of other epochs have an unknown outcome."""
         while self._appended and self._appended[0].epoch != leading:
             open_ended = self._appended.popleft()
             open_ended.on_outcome(
@@ -170,13 +172,13 @@ class Producers:
             )
 
     def end(self) -> None:
-        """The node stops: every proposal that is left gets its outcome."""
+        """The node stops: every remaining proposal gets its outcome."""
         self.lost(None, has_ended=True)
         for handle in list(self._proposals):
             self.reject(handle, NotRunningError("the node stopped before it could append the records"))
 
     def _take_values(self, plan: PlannedBatch) -> list[bytes]:
-        """The values of all proposals of a batch, which are in the log from now on."""
+        """The values of all proposals of a batch; the proposals are in the log from now on."""
         values: list[bytes] = []
         for handle in plan.handles:
             proposal = self._proposals.pop(handle)
@@ -191,12 +193,9 @@ class Producers:
         return values
 
     def _claimed_size_bytes(self, values: Sequence[bytes]) -> int:
-        """What the core is to reckon with: never too little, wherever in a batch the values come to stand.
-
-        Offset deltas take more bytes further back in a batch. Values that would fit only at the front claim the
-        whole batch.
-        """
+        """The size that the core reserves: never too small, wherever in a batch the values end up."""
         most = self._records_size_bytes_max
+        # Offset deltas take more bytes further back in a batch. Values that fit only at the front claim a whole batch.
         claimed = records_size_bytes(values, first_delta=_DELTA_OF_LARGE_BATCHES)
         if claimed <= most:
             return claimed

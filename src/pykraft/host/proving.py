@@ -1,7 +1,7 @@
-"""What the directory of a starting node proves, and the note that a later start will need.
+"""What the directory of a starting node proves, and the durable note for later starts.
 
-Invariant: after `DirectoryProof.note_partition` a directory that is emptied from now on is found to be, whoever makes
-it anew; and nothing was said by then. The rules of the file are in `pykraft.log.proof_file`.
+Invariant: once `DirectoryProof.note_partition` has run, and before the first message, any later emptying of the
+directory will be detected, whoever recreates it. `pykraft.log.proof_file` has the rules of the file.
 
 Source: ours (ADR 022).
 """
@@ -17,7 +17,7 @@ from pykraft.types import Election, NodeId
 
 
 class DirectoryProof:
-    """The proof of one directory, from its lock on; what nobody with an id owns needs none."""
+    """The proof of one directory, from its lock on; a node without an id needs none."""
 
     def __init__(self, fs: Fs, config: NodeConfig) -> None:
         self._fs = fs
@@ -26,7 +26,7 @@ class DirectoryProof:
         self.proof = PROVEN
 
     def on_owned(self, *, is_formatted: bool) -> None:
-        """The directory is locked, and nothing is written in it yet. Errors: StorageError."""
+        """The directory is locked and nothing is written in it yet. Errors: StorageError."""
         self.proof = look_up_proof(
             self._fs,
             self.file,
@@ -38,15 +38,17 @@ class DirectoryProof:
     def note_partition(
         self, elections: ElectionStore, *, is_new: bool, is_log_empty: bool, voters: tuple[NodeId, ...], level: int
     ) -> None:
-        """Note durably that there is a partition, before anything is said that an emptied directory would not know.
+        """Note durably that the partition exists, before any message that an emptied directory would not remember.
 
-        Until then a formatted directory speaks for itself. The election is there first: the note promises it. One that
-        is missing beside a log is for the core to decide, and the next start notes it. Errors: StorageError.
+        Errors: StorageError.
         """
         if self._config.node_id is None or not self.proof.is_complete or self.file.exists():
             return
+        # An election that is missing beside a log is for the core to decide; the next start notes it.
         if is_new and not is_log_empty:
             return
+        # Until the note exists, a formatted directory proves itself.
         if is_new:
+            # The note promises that there is an election, so write that first.
             elections.write(Election(), voters=voters, kraft_version=level)
         self.file.write(PROVEN)

@@ -1,10 +1,8 @@
-"""The newest batches of the log, in memory: readable before they are on disk, and without a read afterwards.
+"""The newest batches of the log in memory: readable before they are on disk, and without a file read.
 
-Invariant: the batches follow each other without a gap up to the log end, so whatever begins at or above
-`RecentBatches.start_offset` is here. A batch that is not yet durable is never let go, whatever the size; so a
-reader finds each offset here or in the files, and never needs a file for bytes that are still being written.
-
-It refuses to know who reads, and the files.
+Invariant: the batches are contiguous up to the log end, so every offset from `RecentBatches.start_offset` on is here. A
+batch that is not durable yet is never evicted, whatever the size. So a reader finds each offset here or in the files,
+and never needs a file for bytes that are still being written.
 
 Source: Kafka's leader serves fetches up to its log end; etcd ``raft/log_unstable.go``.
 """
@@ -19,12 +17,12 @@ from pykraft.protocol.batch import BatchHeader
 from pykraft.types import Buffer, Offset
 
 RECENT_SIZE_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Durable batches are let go, oldest first, while there are more bytes than this."""
+"""Above this many bytes, durable batches are evicted, oldest first."""
 _SPENT_MIN: Final = 256
-"""Places at the front that are let go before the lists are cut."""
+"""The lists are compacted only after this many evictions at the front."""
 
 Batch: TypeAlias = tuple[BatchHeader, Buffer]
-"""One whole batch whose CRC is right: its header and its bytes."""
+"""One whole batch with a valid CRC: its header and its bytes."""
 
 
 class RecentBatches:
@@ -40,7 +38,7 @@ class RecentBatches:
 
     @property
     def start_offset(self) -> Offset:
-        """Offset of the first batch that is here; the log end when there is none."""
+        """Offset of the first batch in memory; the log end when there is none."""
         return self._base_offsets[self._first] if self._first < len(self._base_offsets) else self._end_offset
 
     @property
@@ -50,11 +48,11 @@ class RecentBatches:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all batches that are here."""
+        """Bytes of all batches in memory."""
         return self._size_bytes
 
     def append(self, batches: Sequence[Batch]) -> None:
-        """The log grew by these."""
+        """The log grew by these batches."""
         for batch in batches:
             header, data = batch
             assert header.base_offset == self._end_offset, "batches follow each other"
@@ -64,7 +62,7 @@ class RecentBatches:
             self._end_offset = header.end_offset
 
     def truncate_to(self, end_offset: Offset) -> None:
-        """The log was cut: forget every batch that reaches beyond its new end."""
+        """The log was truncated: drop every batch that reaches beyond its new end."""
         at = bisect_left(self._base_offsets, end_offset, self._first)
         if at > self._first and self._batches[at - 1][0].end_offset > end_offset:
             at -= 1
@@ -74,14 +72,14 @@ class RecentBatches:
         self._end_offset = end_offset
 
     def begin_anew_at(self, offset: Offset) -> None:
-        """The log goes on empty at this offset: forget everything."""
+        """The log continues, empty, at this offset: drop everything."""
         self._batches.clear()
         self._base_offsets.clear()
         self._first = self._size_bytes = 0
         self._end_offset = offset
 
     def evict(self, flushed_end_offset: Offset) -> None:
-        """Let go of the oldest batches while there are too many bytes, but only of durable ones."""
+        """Evict the oldest durable batches while there are too many bytes."""
         while self._size_bytes > self._size_bytes_max:
             header, data = self._batches[self._first]
             if header.end_offset > flushed_end_offset:
@@ -95,9 +93,9 @@ class RecentBatches:
             self._first = 0
 
     def take(self, offset: Offset, end_offset: Offset, size_bytes_max: int) -> list[Batch]:
-        """Whole batches from the one that holds ``offset`` on, none that reaches beyond ``end_offset``.
+        """Whole batches from the one that contains ``offset`` on, none that reaches beyond ``end_offset``.
 
-        At least one, however large, if there is any; further ones while all fit into ``size_bytes_max``.
+        At least one, however large, if there is any; more while all fit into ``size_bytes_max``.
         """
         assert self.start_offset <= offset
         if offset >= self._end_offset:

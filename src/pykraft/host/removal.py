@@ -1,14 +1,13 @@
-"""Files of segments and snapshots that no longer count: they linger for a while as ``.deleted``, then their bytes go.
+"""Retired segment and snapshot files: they are kept for a while as ``.deleted``, then removed.
 
-Owns when. Invariant: a file stays for the delay at least from when it was first seen under that name, so that who looks
-at the directory from outside can finish; and it is removed on the bulk lane, one file at a time: a disk that takes long
-to free gigabytes holds up neither a vote nor an append, and a read only by one file. What is left at the end of the
-process the next start removes.
+Invariant: a file stays at least for the delay since it was first seen under that name, so that a reader from outside
+can finish. It is removed on the bulk lane, one file at a time. A disk that needs long to free gigabytes then delays
+neither a vote nor an append, and a read only by one file. The next start removes what is left when the process ends.
 
-It refuses to know why a file no longer counts: whoever lets it go says after which storage job it has its new name.
+Whoever retires a file says after which storage job it has its new name.
 
-Source: Kafka's ``internal.metadata.delete.delay.millis``;
-``LogSegment.changeFileSuffixes``, ``Snapshots.markForDelete``.
+Source: Kafka's ``internal.metadata.delete.delay.millis``; ``LogSegment.changeFileSuffixes``,
+``Snapshots.markForDelete``.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Removal:
     """For the partition directory of one node."""
 
     def __init__(self, ports: Ports, fs: Fs, directory: Path, *, delay_ms: int, is_to_look: bool = False) -> None:
-        """``is_to_look``: something may linger already, since a start put a snapshot into the place of the log."""
+        """``is_to_look``: look for retired files at once, because a start may have replaced the log by a snapshot."""
         self._ports = ports
         self._fs = fs
         self._directory = directory
@@ -41,13 +40,13 @@ class Removal:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When `poll` has something to do (mono ms); None while nothing lingers."""
+        """When `poll` has something to do (mono ms); None while there is no retired file."""
         if self._is_busy or not self._seen_ms:
             return None
         return min(self._seen_ms.values()) + self._delay_ms
 
     def retired_by(self, io: Io) -> None:
-        """This job lets go of files, and is not durable yet."""
+        """This job retires files and is not durable yet."""
         self._after = io
 
     def persisted(self, io: Io) -> None:
@@ -57,7 +56,7 @@ class Removal:
             self._is_to_look = True
 
     def poll(self, now: Instant) -> None:
-        """Look what lingers, or remove one file whose time has come."""
+        """Look for retired files, or remove one whose time has come."""
         if self._is_busy:
             return
         due = [name for name, seen_ms in self._seen_ms.items() if seen_ms + self._delay_ms <= now.mono_ms]
@@ -81,12 +80,13 @@ class Removal:
         self._ports.wake_at(_NOW_MS)
 
     def _remove(self, name: str) -> None:
-        """On the bulk lane; the ordered lane may be faster, when it cuts a damaged log."""
+        """Remove a file, on the bulk lane."""
+        # The ordered lane may have removed it already, when it cuts a damaged log.
         self._fs.remove(self._directory / name, missing_ok=True)
 
 
 def lingering(fs: Fs, directory: Path) -> list[str]:
-    """Names of the files in a partition directory that no longer count."""
+    """Names of the retired files in a partition directory."""
     return [name for name in fs.listdir(directory) if _is_deleted(name)]
 
 

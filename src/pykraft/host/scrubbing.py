@@ -1,13 +1,13 @@
-"""Damage in the own log: looked for at a steady pace, looked into when a read meets it, and told to the core.
+"""Finds damage in this node's log: by reading it at a steady pace, and by examining failed reads.
 
-Owns when the log is read again. Invariants: at most one such read is under way; no more bytes are read in a second
-than the configuration allows (but for a batch that is larger); what is told to the core was in the log when it was
-read and was not cut off since. A pass over the log begins so long after the last one began, however short it was.
+Invariants: at most one scrubbing read is in progress. It reads no more bytes per second than configured (except for a
+single larger batch). Damage is reported to the core only if it was in the log when it was read and was not truncated
+since. A pass over the log begins one interval after the last one began, however short that was.
 
-A read that meets damage knows an offset and little more: its segment is then read from the beginning, so that the
-first damaged batch is found, and its exact place.
+A failed read knows only an offset. So its segment is read again from the beginning, to find the first damaged batch and
+its exact place.
 
-It refuses to know what becomes of damage. Source: ZFS' scrub; rules of ours.
+Source: ZFS' scrub; rules of ours.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pykraft.log.scrub import Scrub, ScrubbableLog, Scrubbed, find_damage
 from pykraft.types import Damage, Instant, Offset
 
 PIECE_MS: Final = 250
-"""Time from the beginning of one read to that of the next one within a pass."""
+"""Time from the start of one read to the start of the next within a pass."""
 _NOW_MS: Final = 0
 
 
@@ -33,7 +33,7 @@ class Scrubbing:
     def __init__(self, ports: Ports, inbox: Inbox, log: ScrubbableLog, settings: LogSettings) -> None:
         self.scrubbed_bytes = 0
         self.next_deadline_ms: int | None = None
-        """When `poll` has something to do (mono ms); None when nothing is scrubbed."""
+        """When `poll` has something to do (mono ms); None when scrubbing is off."""
         self._ports = ports
         self._inbox = inbox
         self._log = log
@@ -48,11 +48,11 @@ class Scrubbing:
             self.next_deadline_ms = _NOW_MS
 
     def truncated(self) -> None:
-        """The log was cut: damage that a read under way finds may be gone."""
+        """The log was truncated: damage found by a read in progress may be gone."""
         self._generation += 1
 
     def poll(self, now: Instant, end_offset: Offset) -> None:
-        """Read the next piece of the log, which ends here, if it is time."""
+        """Read the next piece of the log, up to ``end_offset``, if it is time."""
         if self.next_deadline_ms is None or self.next_deadline_ms > now.mono_ms:
             return
         self.next_deadline_ms = now.mono_ms + PIECE_MS
@@ -68,7 +68,7 @@ class Scrubbing:
         )
 
     def suspect(self, offset: Offset, retry: Callable[[], None]) -> None:
-        """A read met damage at this offset: look into it, unless that is being done; ``retry`` if there is none."""
+        """A read failed at this offset: examine it unless that is in progress; ``retry`` if there is no damage."""
         self._retries.append(retry)
         if len(self._retries) > 1:
             return
@@ -98,6 +98,6 @@ class Scrubbing:
             retry()
 
     def _found(self, damage: Damage) -> None:
-        """Let the core know, in the step that comes next."""
+        """Report the damage to the core in the next step."""
         self._inbox.put(CorruptionFound(damage=damage))
         self._ports.wake_at(_NOW_MS)

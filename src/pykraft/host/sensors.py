@@ -1,12 +1,12 @@
-"""Measurements of the last minute: average, maximum and rate over sliding samples; and the share of time spent idle.
+"""Measurements of the last minute: average, maximum and rate over sliding samples; and the share of idle time.
 
-A `Sensor` keeps `SAMPLES` samples of `SAMPLE_MS` each, as sums and never as single values, so that recording costs the
-same whatever was recorded before, and memory is constant. A sample that began a whole window (`SAMPLES` x `SAMPLE_MS`)
-ago counts no more: an answer is about the last 30 to 60 seconds. A rate is divided by the time since the oldest sample
-began; where that is less than one whole sample, by a whole sample more, so that one burst after a silence is not taken
-for a steady flow. Without anything recorded an average or a maximum is not a number, and a rate is 0.
+A `Sensor` keeps `SAMPLES` samples of `SAMPLE_MS` each, as sums, so that recording costs constant time and memory. A
+sample that began a whole window (`SAMPLES` x `SAMPLE_MS`) ago no longer counts, so a result covers the last 30 to 60
+seconds. A rate is divided by the time since the oldest sample began. If that is less than a whole sample, one more
+whole sample is added, so that a single burst after a silence does not look like a steady flow. Without values, average
+and maximum are NaN, and a rate is 0.
 
-Invariant: samples are in the order of their beginnings. It has no clock: mono times in ms come with the calls.
+Invariant: samples are in the order of their start. The caller passes the time (mono ms).
 
 Source: Kafka's ``SampledStat``, ``Avg``, ``Max``, ``Rate`` with ``WindowedSum``, and ``TimeRatio``.
 """
@@ -38,7 +38,7 @@ class Sensor:
         self._samples: deque[_Sample] = deque(maxlen=SAMPLES)
 
     def record(self, value: float, now_ms: float) -> None:
-        """One value was measured."""
+        """Record one value."""
         sample = self._samples[-1] if self._samples else None
         if sample is None or now_ms - sample.begun_ms >= SAMPLE_MS:
             sample = _Sample(begun_ms=now_ms)
@@ -70,12 +70,11 @@ class Sensor:
 
 
 class TimeRatio:
-    """Which share of the time passed in the pieces that are recorded, since it was measured last.
+    """The share of time covered by the recorded pieces since the last measurement.
 
-    An interval ends where the last piece ended, not where it is measured: what goes on at that moment belongs to the
-    next one. So the ratio is right however measurements and pieces fall together. Capped at 1; it is `DEFAULT_RATIO`
-    while there is nothing to divide. The first piece ever only begins the first interval: nobody knows how much of it
-    lies within.
+    An interval ends where the last piece ended, not where it is measured, so a piece in progress belongs to the next
+    interval. The ratio is then right however measurements and pieces overlap. It is capped at 1, and `DEFAULT_RATIO`
+    while there is nothing to divide.
     """
 
     def __init__(self) -> None:
@@ -86,13 +85,14 @@ class TimeRatio:
     def record(self, duration_ms: float, now_ms: float) -> None:
         """A piece of this length ended now."""
         if self._begun_ms is None:
+            # The first piece only starts the first interval: we do not know how much of it lies within.
             self._begun_ms = now_ms
             return
         self._total_ms += duration_ms
         self._last_ms = now_ms
 
     def measure(self) -> float:
-        """The ratio since the last measurement; the next interval begins."""
+        """The ratio since the last measurement; starts the next interval."""
         if self._begun_ms is None or self._last_ms is None:
             return DEFAULT_RATIO
         elapsed_ms = self._last_ms - self._begun_ms

@@ -1,4 +1,4 @@
-"""The snapshot files of a node, as its parts share them: where they are, which there are, how long they are kept.
+"""The snapshot files of a node, shared by its components: directory, catalog and retention.
 
 Source: Kafka's ``KafkaRaftLog``.
 """
@@ -23,20 +23,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotFiles:
-    """The directory, and the catalog of the whole snapshots in it; the bootstrap checkpoint is none of them."""
+    """The directory and the catalog of its complete snapshots, without the bootstrap checkpoint."""
 
     fs: Fs
     directory: Path
     catalog: Catalog
     retention: Retention
     has_bootstrap: bool = False
-    """True when the directory was formatted for a dynamic quorum, and its log still begins at 0."""
+    """True when the directory was formatted for a dynamic quorum and its log still starts at 0."""
 
     @classmethod
     def open(
         cls, fs: Fs, directory: Path, *, log_start_offset: Offset, leader_epoch: Epoch | None, retention: Retention
     ) -> SnapshotFiles:
-        """What a start finds, in order and durable. A directory without snapshots is left as it is.
+        """The snapshots that a start finds, in order and durable. A directory without snapshots is left unchanged.
 
         Errors: StorageError.
         """
@@ -48,22 +48,22 @@ class SnapshotFiles:
         return cls(fs=fs, directory=directory, catalog=catalog, retention=retention, has_bootstrap=has_bootstrap)
 
     def open_newest(self, deserializer: Deserializer[T]) -> SnapshotReader[T]:
-        """On the bulk lane: the newest snapshot, open. Errors: StorageError, CorruptionError."""
+        """On the bulk lane: open the newest snapshot. Errors: StorageError, CorruptionError."""
         newest = self.catalog.newest
         assert newest is not None, "where the log does not begin at 0, there is a snapshot"
         return SnapshotReader.of(self.fs, self.directory, newest, deserializer)
 
     def open_bootstrap(self, deserializer: Deserializer[T]) -> SnapshotReader[T]:
-        """On the bulk lane: the checkpoint that formatting wrote, open. Errors: StorageError, CorruptionError."""
+        """On the bulk lane: open the checkpoint that formatting wrote. Errors: StorageError, CorruptionError."""
         return SnapshotReader.of(self.fs, self.directory, BOOTSTRAP_ID, deserializer)
 
     def frozen(self, snapshot_id: OffsetAndEpoch) -> SnapshotFrozen:
-        """On the bulk lane: a snapshot was frozen; the news for the core. Errors: StorageError, CorruptionError."""
+        """On the bulk lane: a snapshot was frozen; the event for the core. Errors: StorageError, CorruptionError."""
         self.catalog.add(snapshot_id)
         _, head = read_head(self.fs, self.directory, snapshot_id)
         return SnapshotFrozen(snapshot_id=snapshot_id, membership=head.membership)
 
 
 def real_snapshots(fs: Fs, directory: Path) -> list[OffsetAndEpoch]:
-    """Ids of the whole snapshots, oldest first, without the bootstrap checkpoint."""
+    """Ids of the complete snapshots, oldest first, without the bootstrap checkpoint."""
     return [snapshot_id for snapshot_id in list_snapshots(fs, directory) if snapshot_id != BOOTSTRAP_ID]

@@ -1,11 +1,10 @@
-"""Snapshots of this node: read for others, kept for so long, and removed; all of it on the bulk lane.
+"""Snapshots of this node: served to others, retained and removed; all of it on the bulk lane.
 
-Owns when the directory is cleaned: once a minute by default, while there is more than one snapshot. Invariant: nothing
-is removed before the core knows that the log begins behind it. A node without snapshots is never woken for them, and
-one whose disk is slow not again and again.
+The directory is cleaned once a minute by default, while there is more than one snapshot. Invariant: nothing is removed
+before the core has moved the log start behind it. A node without snapshots is never woken for them, and a slow disk
+does not cause repeated wake-ups.
 
-It refuses to know how a snapshot is fetched (`pykraft.host.downloading`), and when the bytes of one that no longer
-counts are freed (`pykraft.host.removal`).
+`pykraft.host.downloading` fetches snapshots, `pykraft.host.removal` frees the bytes of retired ones.
 
 Source: KIP-630; Kafka's ``KafkaRaftLog.maybeClean``, ``KafkaRaftClient.handleFetchSnapshotRequest``.
 """
@@ -45,7 +44,7 @@ class Snapshots:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When `poll` has something to do (mono ms); None without a snapshot that could go."""
+        """When `poll` has something to do (mono ms); None while no snapshot could expire."""
         return self._clean_ms if len(self._files.catalog.ids) > 1 else None
 
     def read(
@@ -56,11 +55,11 @@ class Snapshots:
         now: Instant,
         then: Callable[[Found], None],
     ) -> None:
-        """Hand bytes of a snapshot to ``then``, or SNAPSHOT_NOT_FOUND or POSITION_OUT_OF_RANGE."""
+        """Pass bytes of a snapshot to ``then``, or SNAPSHOT_NOT_FOUND or POSITION_OUT_OF_RANGE."""
         self._ports.submit_read(lambda: self._read(snapshot_id, position, size_bytes_max, now.mono_ms), then)
 
     def poll(self, now: Instant) -> None:
-        """Look for what is no longer needed, if it is time."""
+        """Look for expired snapshots if it is time."""
         if len(self._files.catalog.ids) < 2:
             return
         if self._clean_ms is None:
@@ -74,11 +73,11 @@ class Snapshots:
         self._ports.submit_read(lambda: self._oldest_kept(now), self._looked)
 
     def retire_before(self, snapshot_id: OffsetAndEpoch) -> None:
-        """The log begins here: older snapshots go."""
+        """The log starts here: retire older snapshots."""
         self._ports.submit_read(lambda: self._retire(snapshot_id), lambda _: None)
 
     def close(self) -> None:
-        """Let go of all files; nothing is under way any more."""
+        """Close all files; no operation may be in progress."""
         self.downloading.close()
         self._files.catalog.close()
 
@@ -90,7 +89,7 @@ class Snapshots:
         return ErrorCode.SNAPSHOT_NOT_FOUND if found is None else found
 
     def _oldest_kept(self, now: Instant) -> OffsetAndEpoch | None:
-        """On the bulk lane: the snapshot before which nothing is needed any more; None when all are."""
+        """On the bulk lane: the oldest snapshot that is still needed; None when all are."""
         catalog = self._files.catalog
         segments = [KeptSegment(end_offset=view.end_offset, size_bytes=view.size_bytes) for view in self._log.views()]
         gone = catalog.expired(self._files.retention, segments, mono_ms=now.mono_ms, wall_ms=now.wall_ms)
@@ -103,6 +102,6 @@ class Snapshots:
             self._ports.wake_at(_NOW_MS)
 
     def _retire(self, snapshot_id: OffsetAndEpoch) -> None:
-        """On the bulk lane; a snapshot that came after this one was to go has taken it along."""
+        """On the bulk lane: retire older snapshots, unless a later call has retired this one as well."""
         if snapshot_id in self._files.catalog.ids:
             self._files.catalog.retire_before(snapshot_id)

@@ -1,18 +1,19 @@
-"""The newest snapshot is read through before a node relies on it; a damaged one is set aside if the log is enough.
+"""Checks the newest snapshot at start; sets a damaged one aside if the log covers it.
 
-Owns the judgement at a start. Invariant: nothing that only the damaged file had is given up. The log is enough when
-its sound part reaches from an older sound snapshot, or from offset 0, to where the damaged one ends: it then holds,
-record by record, all that the snapshot stood for. Otherwise the node does not start, and says what mends it:
+Invariant: nothing is given up that only the damaged file had. The log covers it when its intact part reaches from an
+older intact snapshot, or from offset 0, to the end of the damaged one: it then holds, record by record, everything that
+the snapshot stood for. Otherwise the node does not start, and the error says what repairs it:
 
-1. The log begins behind the snapshot: it is the only copy here of what came before, and the log alone would lead a
-   quorum whose others cannot be helped, and an application without its state.
-2. The log ends before the snapshot does: an install may have been cut short, and the log may miss what was
-   acknowledged once.
-3. It is the checkpoint of formatting, which says who votes.
+1. The log starts after offset 0, and no older snapshot is intact: the damaged one is the only local copy of what came
+   before. With the log alone, the node could lead a quorum that cannot serve its followers, with an application that
+   lacks its state.
+2. The log ends before the snapshot does: an install may have been cut short, and the log may lack records that were
+   once acknowledged.
+3. It is the checkpoint of formatting, which holds the voter set.
 
-What is set aside keeps its bytes, as ``.damaged``: it may be whole for somebody who can read what we cannot.
+A file that is set aside keeps its bytes, as ``.damaged``: another program may be able to read it.
 
-It refuses to know who reads the snapshots later on. Source: a rule of ours; Kafka finds out when it loads one.
+Source: a rule of ours; Kafka notices damage only when it loads a snapshot.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path, list_snapshots
 from pykraft.types import Offset, OffsetAndEpoch
 
 DAMAGED: Final = ".damaged"
-"""Comes after the name of a snapshot that was set aside."""
+"""Suffix for the name of a snapshot that was set aside."""
 COPY: Final = "put the file of this name of another replica in its place, or a later one of its snapshots"
 FETCH: Final = (
     "; or remove the snapshots and the segments here, but not recovery-point: the node then fetches everything, and "
     "does not vote before it has it"
 )
-"""Without its log a node that knows how far it was synced is in quarantine; see `pykraft.log.log_scan`."""
+"""Without its log, a node that knows how far it was synced is in quarantine; see `pykraft.log.log_scan`."""
 
 
 def set_damaged_aside(fs: Fs, log: Log) -> list[str]:
-    """Read snapshots from the newest to the first sound one; returns a sentence for each that was set aside.
+    """Check snapshots from the newest to the first intact one; returns a sentence for each that was set aside.
 
     Errors: CorruptionError for a damaged one that is needed; StorageError.
     """
@@ -62,7 +63,7 @@ def set_damaged_aside(fs: Fs, log: Log) -> list[str]:
 
 
 def _damage(fs: Fs, directory: Path, snapshot_id: OffsetAndEpoch) -> CorruptionError | None:
-    """What is wrong with this snapshot."""
+    """The damage of this snapshot, or None."""
     path = checkpoint_path(directory, snapshot_id)
     try:
         with closing(fs.open(path)) as file:
@@ -74,12 +75,15 @@ def _damage(fs: Fs, directory: Path, snapshot_id: OffsetAndEpoch) -> CorruptionE
 
 
 def _reason_to_keep(log: Log, snapshot_id: OffsetAndEpoch, sound_offset: Offset) -> str | None:
-    """Why the node cannot do without this snapshot, when the sound one before it ends at ``sound_offset``."""
+    """Why the node needs this snapshot, given that the intact one before it ends at ``sound_offset``; or None."""
     if snapshot_id == BOOTSTRAP_ID:
+        # Case 3.
         return "it says who votes, and another replica has the same"
     if sound_offset < log.start_offset:
+        # Case 1.
         return f"the log begins at offset {log.start_offset}, and what came before is nowhere else here"
     if log.end_offset < snapshot_id.offset:
+        # Case 2.
         return f"the log ends at offset {log.end_offset}, before the snapshot does"
     return None
 

@@ -1,13 +1,13 @@
-"""Whether this node is who the voter set says, and what to do when it is not.
+"""Voter mismatch: reports when the voter set does not contain this node as it is, and how to fix it.
 
-Owns the sentences for the operator. Invariant: one when the node and the set do not match, again only when that
-changes, and one when they match again; a node that is not to vote hears nothing. Each says what the set expects, what
-this node is, and which commands mend it. It refuses to know how voters change (`core.on`).
+Invariant: one report when node and voter set do not match, another only when the mismatch changes, and one when they
+match again. A node that should not vote gets none. Each report says what the voter set expects, what this node is, and
+which commands fix it.
 
-A node that fetches the whole log passes through all voter sets of the past within moments, and most of them do not
-match it. So a mismatch is told when its set has been in force for a fetch timeout.
+A node that fetches the whole log passes through all earlier voter sets within moments, and most of them do not match
+it. So a mismatch is reported only after its voter set has been in force for a fetch timeout.
 
-Source: KIP-853 §Disk failure; Kafka says nothing here, and such a node fetches for ever without a vote.
+Source: KIP-853 §Disk failure; Kafka reports nothing here, and such a node fetches for ever without a vote.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pykraft.types import Instant, ReplicaKey, Voter, VoterSet, uuid_text
 
 
 class Standing:
-    """Of the node with this key; `look` follows every step."""
+    """For the node with this key; call `look` after every step."""
 
     def __init__(self, ports: Ports, config: NodeConfig, key: ReplicaKey | None) -> None:
         self._ports = ports
@@ -27,11 +27,11 @@ class Standing:
         self._key = key if config.may_vote else None
         self._seen: VoterSet | None = None
         self._due_ms: int | None = None
-        """When a mismatch with the set that was seen last is told (mono ms); None when nothing is to be told."""
+        """When to report a mismatch with the voter set that was seen last (mono ms); None without one to report."""
         self._told: str | None = None
 
     def look(self, membership: Membership, now: Instant) -> None:
-        """Tell what is new of the set in force: a match at once, a mismatch when it lasts."""
+        """Compare the node with the voter set in force: report a match at once, a mismatch when it lasts."""
         voters = membership.voters
         if self._key is None:
             return
@@ -67,7 +67,7 @@ class Standing:
         return f"{what}; to make it one, when it has caught up: {add}"
 
     def _replaced(self, entry: Voter, key: ReplicaKey, remove: str, add: str) -> str:
-        """The set has this id with another directory."""
+        """The report for a voter set that has this id with another directory id."""
         assert entry.key.directory_id is not None, "an entry without one matches any"
         assert key.directory_id is not None
         expected, found = uuid_text(entry.key.directory_id), uuid_text(key.directory_id)
@@ -79,7 +79,7 @@ class Standing:
         return f"{what}: it only observes; {mend}"
 
     def _bootstrap(self, voters: VoterSet, key: ReplicaKey) -> str:
-        """Where another voter is reached, to be asked."""
+        """The endpoint of another voter for the command to ask."""
         others = (voter.listeners for voter in voters.voters if voter.key.id != key.id)
         endpoints = (listeners.get(self._config.default_listener) for listeners in others)
         return next((str(endpoint) for endpoint in endpoints if endpoint is not None), "HOST:PORT")

@@ -1,14 +1,10 @@
-"""Steps of the core, one at a time, each carried out before the next begins.
+"""Runs the core's steps one at a time, and carries out each before the next begins.
 
-Invariant: no step begins within another. A listener that proposes, or a send that fails at once, puts an event into
-the inbox, and the loop that is already running takes it. After the last event the next wake-up is what the core asks
-for, or the scrubbing of the log, its cleaning, the removal of files, or a listener that saves its state. Once the inbox
-is closed there are no steps.
+Invariant: no step begins within another. A listener that proposes, or a send that fails at once, puts an event into the
+inbox, and the running loop takes it. After the last event, the next wake-up is the earliest deadline of the core,
+scrubbing, snapshots, file removal and delivery. Once the inbox is closed, no step follows.
 
-When a deadline of the core is over, the core first hears how far unfinished answers are: bytes that came, or went,
-may be a reason to wait on.
-
-It refuses to know where events come from. Source: Kafka's ``KafkaRaftClient.poll``; dask's ``BaseWorker``.
+Source: Kafka's ``KafkaRaftClient.poll``; dask's ``BaseWorker``.
 """
 
 from __future__ import annotations
@@ -25,7 +21,7 @@ from pykraft.types import Instant
 
 
 class Stepping:
-    """Joins the core, once it begins, with the parts that carry out its effects."""
+    """Connects the core, once it runs, with the components that carry out its effects."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -35,22 +31,24 @@ class Stepping:
 
     @property
     def raft(self) -> Raft | None:
-        """The core, to look at; None before it begins."""
+        """The core, for inspection; None before it begins."""
         return self._raft
 
     def begin(self, raft: Raft, now: Instant) -> None:
-        """Take the core's first step, then one for each event that waits already."""
+        """Take the core's first step, then one for each waiting event."""
         assert self._raft is None, "a host starts once"
         self._raft = raft
         self._carry_out(raft, raft.start(now), None, now)
         self.run(now)
 
     def run(self, now: Instant) -> None:
-        """Take a step for each event that waits; before the core begins, and within a step, they go on waiting."""
+        """Take a step for each waiting event; does nothing before the core begins and within a step."""
         raft, inbox = self._raft, self._parts.inbox
         if raft is None or self._is_running:
             return
         if self._deadline_ms is not None and self._deadline_ms <= now.mono_ms:
+            # A deadline of the core has expired. First report how far unfinished answers have come: bytes that arrived
+            # or left may be a reason to wait on.
             self._tell_progress(raft, now)
         while (arrival := inbox.take()) is not None:
             self._carry_out(raft, raft.step(arrival.event, now), arrival, now)
@@ -68,14 +66,14 @@ class Stepping:
             parts.ports.wake_at(wake_ms)
 
     def _tell_progress(self, raft: Raft, now: Instant) -> None:
-        """One event for all answers: the core acts on its deadlines at the end of each step."""
+        """Report all answers in one event, because the core acts on its deadlines at the end of each step."""
         arriving, leaving = self._parts.peers.arriving(), self._parts.inbound.leaving()
         if arriving or leaving:
             event = AnswersProgressed(arriving=tuple(arriving), leaving=tuple(leaving))
             self._carry_out(raft, raft.step(event, now), None, now)
 
     def _carry_out(self, raft: Raft, effects: Sequence[Effect], arrival: Arrival | None, now: Instant) -> None:
-        """All effects of one step; then whoever proposed to a leader that is none any more hears of it."""
+        """Carry out all effects of one step; then tell proposers if this node no longer leads."""
         self._is_running = True
         step = Step(now=now, flushed_end_offset=raft.log.flushed_end_offset, arrival=arrival)
         for effect in effects:

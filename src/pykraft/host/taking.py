@@ -1,10 +1,10 @@
-"""Snapshots that the application takes of its own state: whether one may be, and the way of its records to the disk.
+"""Creates snapshots of the application's state: checks that one is possible, and writes its records to disk.
 
-Owns which snapshots are being written. Invariant: a snapshot is of the committed log, ends where a batch does, and its
-id has the epoch of the last record that it contains; of one id there is one writer. All that touches files runs on the
-bulk lane, piece by piece: so a large snapshot holds up no vote, and no more is in memory than what one call was given.
+Invariant: a snapshot covers the committed log up to the end of a batch, its id has the epoch of its last record, and an
+id has only one writer. All file operations run on the bulk lane, piece by piece. So a large snapshot delays no vote,
+and only the records of one call are in memory.
 
-It refuses to know when a snapshot is due (`pykraft.snapshot.schedule`), and what its records mean.
+`pykraft.snapshot.schedule` decides when a snapshot is due.
 
 Source: KIP-630 §When to Snapshot; Kafka's ``KafkaRaftLog.createNewSnapshot``. The epoch is checked more strictly.
 """
@@ -31,7 +31,7 @@ _NOW_MS: Final = 0
 
 
 class Taking:
-    """All snapshots that are being taken on one node."""
+    """All snapshots that are being written on one node."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Taking:
         *,
         size_bytes_max: int,
     ) -> None:
-        """``size_bytes_max`` limits the file of each."""
+        """``size_bytes_max`` limits the size of each file."""
         self._ports = ports
         self._inbox = inbox
         self._files = files
@@ -59,7 +59,7 @@ class Taking:
         serializer: Serializer[Any],
         then: Callable[[TakenSnapshot | Exception | None], None],
     ) -> None:
-        """Hand ``then`` a snapshot to write, or None when there is no need of it: it exists, is being taken, or is old.
+        """Pass ``then`` a snapshot to write, or None when it exists, is being written, or is below the log start.
 
         UsageError for one that does not end within the committed log at the end of a batch, or of another epoch.
         """
@@ -100,16 +100,16 @@ class Taking:
         self._ports.submit_read(create, lambda made: self._created(made, snapshot_id, then))
 
     def frozen(self, told: SnapshotFrozen) -> None:
-        """Let the core know, in the step that comes next."""
+        """Tell the core in the next step."""
         self._inbox.put(told)
         self._ports.wake_at(_NOW_MS)
 
     def over(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Nobody writes this one any more."""
+        """The writer of this snapshot is done."""
         self._under_way.discard(snapshot_id)
 
     def _recent_batch(self, snapshot_id: OffsetAndEpoch) -> Buffer | None:
-        """The batch in memory that ends where the snapshot is to end, or nothing; None when only the files know."""
+        """The batch in memory that ends at the snapshot's end, or empty bytes; None when only the files can tell."""
         last_offset = Offset(snapshot_id.offset - 1)
         if last_offset < self._recent.start_offset:
             return None
@@ -130,9 +130,9 @@ class Taking:
 
 
 class TakenSnapshot:
-    """One snapshot that is being written: `append` as often as there are records, then `freeze`, or `close`.
+    """One snapshot that is being written: call `append` repeatedly, then `freeze` or `close`.
 
-    One call at a time: each answers through ``then``, with None or a number, or with what went wrong.
+    One call at a time: each answers through ``then``, with None or a number, or with the error.
     """
 
     def __init__(self, taking: Taking, ports: Ports, files: SnapshotFiles, writer: SnapshotWriter[Any]) -> None:
@@ -143,11 +143,11 @@ class TakenSnapshot:
 
     @property
     def snapshot_id(self) -> OffsetAndEpoch:
-        """Which snapshot it is."""
+        """Id of this snapshot."""
         return self._writer.snapshot_id
 
     def append(self, records: Sequence[Any], then: Callable[[Exception | None], None]) -> None:
-        """Add records. Answers with errors as `SnapshotWriter.append` has them; after one there is only `close`."""
+        """Append records. Answers with the errors of `SnapshotWriter.append`; after one, only `close` is allowed."""
 
         def act() -> Exception | None:
             try:
@@ -161,7 +161,7 @@ class TakenSnapshot:
         self._ports.submit_read(act, then)
 
     def freeze(self, then: Callable[[int | Exception], None]) -> None:
-        """Make the snapshot count; answers with its size in bytes. Errors: as `SnapshotWriter.freeze`."""
+        """Complete the snapshot; answers with its size in bytes. Errors: as `SnapshotWriter.freeze`."""
 
         def act() -> tuple[int, SnapshotFrozen] | Exception:
             try:
@@ -182,5 +182,5 @@ class TakenSnapshot:
         self._ports.submit_read(act, done)
 
     def close(self) -> None:
-        """Give up, unless it is frozen, and remove what was written."""
+        """Discard the snapshot unless it is frozen, and remove what was written."""
         self._ports.submit_read(self._writer.close, lambda _: self._taking.over(self.snapshot_id))

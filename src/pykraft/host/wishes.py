@@ -1,6 +1,6 @@
-"""Who waits to hear what came of a wish: an upgrade of ``kraft.version``, or a transfer of the leadership.
+"""Callers that wait for the outcome of a request to the core: an upgrade of ``kraft.version``, or a transfer.
 
-Invariant: each is told exactly once; the end of the node is an answer, too.
+Invariant: each gets exactly one outcome, also when the node ends.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ OnOutcome: TypeAlias = Callable[[Exception | None], None]
 
 
 class Wishes:
-    """Wishes by handle."""
+    """Waiting callers by handle."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, OnOutcome] = {}
         self._next_handle = 1
 
     def begin(self, on_outcome: OnOutcome) -> int:
-        """Note a wish; returns its handle."""
+        """Register a request; returns its handle."""
         handle, self._next_handle = self._next_handle, self._next_handle + 1
         self._waiting[handle] = on_outcome
         return handle
 
     def answered(self, handle: int, error: Exception | None) -> None:
-        """The core has an answer: None when it is done, or could be."""
+        """The core has the outcome: None when it is done, or possible."""
         self._waiting.pop(handle)(error)
 
     def refuse(self, handle: int) -> None:
-        """The node had stopped before the core heard of this one: nothing comes of it."""
+        """The node had stopped before the core got this request, so it is not carried out."""
         self._waiting.pop(handle)(NotRunningError("the node has stopped"))
 
     def end(self) -> None:
-        """The node stops: what was begun may still be carried out by the others, or not."""
+        """The node stops: the other nodes may still complete what was started, or not."""
         waiting, self._waiting = self._waiting, {}
         for on_outcome in waiting.values():
             on_outcome(OutcomeUnknownError("the node stopped before it knew what came of this"))
