@@ -104,7 +104,7 @@ class Connections:
                 self.back_off(peer_id, now_ms)
 
     def next_deadline_ms(self) -> int | None:
-        """When `expire` will have something to do."""
+        """When `expire` must run next (mono ms); None when nothing is pending."""
         deadlines = [*self._backing_off.values(), *(request.deadline_ms for request in self._in_flight.values())]
         return min(deadlines, default=None)
 

@@ -1,7 +1,7 @@
-"""The leader-epoch cache: where each epoch began in this log.
+"""The leader-epoch cache: the start offset of each epoch in this log.
 
-Invariant: entries are strictly ascending in epoch and in start offset. It answers the one question that
-lets two logs find their last common record: where does an epoch end here?
+Invariant: entries are strictly ascending in epoch and in start offset. The cache answers the question with which two
+logs find their last common record: where does an epoch end here?
 
 Source: KIP-101, KIP-595 §Log reconciliation; Kafka ``LeaderEpochFileCache``.
 """

@@ -106,6 +106,7 @@ class Raft:
         try:
             self._handle(event, now)
         except ProtocolError as error:
+            # The peer sent what no correct replica sends. Handlers raise before they change anything.
             replica.outbox.add(_close(event, error))
         poll(replica, now)
         return replica.outbox.take(now.mono_ms)
@@ -136,15 +137,16 @@ class Raft:
             case TimerDue():
                 pass
             case _:
+                # Requests of the application and results of the host, such as a finished download.
                 on_wish(replica, event, now)
 
     def next_deadline_ms(self) -> int | None:
-        """When `TimerDue` should come at the latest (mono ms); None for no wish."""
+        """When `TimerDue` must come at the latest (mono ms); None when no timer is running."""
         return next_deadline_ms(self._replica)
 
     @property
     def state(self) -> State:
-        """The present state, to look at."""
+        """The current state, for inspection."""
         return self._replica.state
 
     @property
@@ -154,17 +156,17 @@ class Raft:
 
     @property
     def epoch(self) -> Epoch:
-        """Epoch of the state; possibly not yet durable."""
+        """Epoch of the state; it may not be durable yet."""
         return self._replica.epoch
 
     @property
     def leader_id(self) -> NodeId | None:
-        """Leader of the epoch as far as known."""
+        """Leader of the epoch if known."""
         return self._replica.leader_id
 
     @property
     def serving_leader(self) -> tuple[NodeId, Listeners] | None:
-        """Who leads, and where as far as that was told; None when nobody is known, or this replica resigned."""
+        """The current leader and its known endpoints; None when unknown, or when this replica resigned."""
         leader_id = self._replica.leader_id
         if leader_id is None or isinstance(self._replica.state, Resigned):
             return None
@@ -172,27 +174,27 @@ class Raft:
 
     @property
     def refused_epochs(self) -> int:
-        """Requests and answers that were refused because they wanted to raise the epoch."""
+        """Number of requests and responses refused because they would have raised the epoch beyond the budget."""
         return self._replica.refused_epochs
 
     @property
     def voted(self) -> ReplicaKey | None:
-        """Whom this replica voted for in this epoch; None for a leader, also a resigned one."""
+        """The candidate that this replica voted for in this epoch; None for a leader or resigned leader."""
         return self._replica.voted
 
     @property
     def high_watermark(self) -> Offset | None:
-        """Everything below is committed; None while unknown."""
+        """Exclusive end of the committed records; None while unknown."""
         return self._replica.high_watermark
 
     @property
     def log(self) -> LogView:
-        """Ends and epochs of the log, to look at."""
+        """Ends and epochs of the log, for inspection."""
         return self._replica.log
 
     @property
     def survey(self) -> Survey | None:
-        """What an unproven replica heard from the others, to look at; None for a proven one."""
+        """The answers that an unproven replica has collected, for inspection; None for a proven one."""
         return self._replica.survey
 
     @property
@@ -202,7 +204,7 @@ class Raft:
 
     @property
     def membership(self) -> Membership:
-        """Voter sets and levels of ``kraft.version`` by offset, to look at."""
+        """Voter sets and levels of ``kraft.version`` by offset, for inspection."""
         return self._replica.membership
 
 

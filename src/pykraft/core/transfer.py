@@ -1,4 +1,4 @@
-"""A transfer of the leadership that was begun and whose outcome is not known yet. Data only: see ``core.on.transfer``.
+"""A leadership transfer whose outcome is not known yet. Data only: see ``core.on.transfer``.
 
 Source: Raft dissertation §3.10.
 """

@@ -1,1 +1,1 @@
-"""One node without a loop: what the core decides, carried out on files and connections that others bring."""
+"""One node without an event loop: carries out the core's effects on files and connections."""

@@ -236,7 +236,7 @@ class Host:
         serializer: Serializer[Any],
         on_begun: Callable[[TakenSnapshot | Exception | None], None],
     ) -> None:
-        """Start a snapshot of the application's state as of this offset (exclusive), which must end a committed batch.
+        """Start a snapshot of the application's state as of this offset (exclusive), where a committed batch ends.
 
         ``on_begun`` is called exactly once, perhaps before this returns, unless the node ends before: with the snapshot
         to write, with None when it is not needed, or with UsageError.

@@ -52,7 +52,7 @@ class Committed:
 
     @property
     def end_offset(self) -> Offset:
-        """Where the records end (exclusive)."""
+        """End of the records (exclusive)."""
         return Offset(self.base_offset + self.count)
 
 

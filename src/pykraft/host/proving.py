@@ -40,6 +40,8 @@ class DirectoryProof:
     ) -> None:
         """Note durably that the partition exists, before any message that an emptied directory would not remember.
 
+        Until the note exists, a formatted directory proves itself.
+
         Errors: StorageError.
         """
         if self._config.node_id is None or not self.proof.is_complete or self.file.exists():
@@ -47,7 +49,6 @@ class DirectoryProof:
         # An election that is missing beside a log is for the core to decide; the next start notes it.
         if is_new and not is_log_empty:
             return
-        # Until the note exists, a formatted directory proves itself.
         if is_new:
             # The note promises that there is an election, so write that first.
             elections.write(Election(), voters=voters, kraft_version=level)

@@ -104,9 +104,12 @@ def check_consistent(replica: Replica, epoch: Epoch, leader_id: NodeId | None) -
 
 
 def _may_have_forgotten(replica: Replica, epoch: Epoch, leader_id: NodeId) -> bool:
-    """True when this replica may have led the epoch under this id and cannot know it any more."""
-    # Other voters name such a leader until they have elected another one, and they are right. If this replica closed
-    # their connections for it, it could win no election and would not learn who does.
+    """True when this replica may have led the epoch under this id and cannot know it any more.
+
+    Other voters name such a leader until they have elected another one, and they are right. If this replica closed
+    their connections for it, it could win no election and would not learn who does.
+    """
+    # We know another leader of this epoch.
     if epoch == replica.epoch and replica.leader_id is not None:
         return False
     # The directory was emptied.

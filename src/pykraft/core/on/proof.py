@@ -144,8 +144,8 @@ def prove_if_caught_up(replica: Replica, answer: FetchResponse, now: Instant) ->
     is_newer = blocked is not None and replica.epoch > blocked
     is_beyond = survey.until_offset is not None and log.end_offset >= survey.until_offset
     is_all = not answer.batches and answer.invalid is None
-    # A later epoch than the one that the others blocked was won without this replica's vote, so one record of it is
-    # enough. In the same epoch the log must reach where the leader's log ended, or the leader has nothing more to send.
+    # Case (b). If enough voters told an earlier epoch, this epoch's leader was elected without this replica, and one
+    # record of it is enough. Otherwise all must have told this epoch, and the log must reach the leader's log end.
     if is_newer or (survey.has_all_told and survey.epoch == replica.epoch and (is_beyond or is_all)):
         _prove(replica, replica.epoch, now)
 

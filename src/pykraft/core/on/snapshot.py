@@ -61,8 +61,8 @@ def _install(replica: Replica, event: SnapshotFrozen) -> None:
     log.replace_by(event.snapshot_id)
     if log.quarantine is not None:
         log.quarantine = replace(log.quarantine, is_cut=True)
-        # The snapshot may be one that was taken here before the damage was found, and a Fetch from the damage on may be
-        # under way: its answer belongs to a log that is not there any more.
+        # The snapshot may have been created here before the damage was found, and a Fetch from the damage on may be in
+        # flight. Its response belongs to a log that no longer exists.
         replica.connections.reset()
     replica.membership.replace_by(end_offset, event.membership)
     io = replica.outbox.next_log_io()

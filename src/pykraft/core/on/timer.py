@@ -41,7 +41,7 @@ def poll(replica: Replica, now: Instant) -> None:
     """
     replica.connections.expire(now.mono_ms)
     settle_proof(replica, now)
-    # A transition may expire the next deadline at once, e.g. the only voter goes from Unattached to Leader.
+    # The next deadline may have expired, too: a resigned leader that becomes Unattached keeps its election deadline.
     for _ in range(TURNS_MAX):
         before = replica.state
         _pass_deadlines(replica, now)
@@ -74,6 +74,7 @@ def _pass_deadlines(replica: Replica, now: Instant) -> None:
             if state.fetch_deadline_ms <= now.mono_ms and replica.may_campaign:
                 to_prospective(replica, now)
         case Leader():
+            # First answer a change that has committed: resigning would report its outcome as unknown.
             end_change(replica, state, now)
             reason = _why_resign(replica, state, now)
             if reason is not None:
@@ -81,6 +82,7 @@ def _pass_deadlines(replica: Replica, now: Instant) -> None:
                 to_resigned(replica, now)
         case Resigned():
             if _may_open_epoch(replica) and state.election_deadline_ms <= now.mono_ms:
+                # It can neither vote nor lead in the epoch it resigned from, so it opens the next one.
                 to_unattached(replica, Epoch(state.epoch + 1), now)
         case _:
             assert_never(state)
@@ -128,6 +130,7 @@ def _has_left(replica: Replica, now: Instant) -> bool:
     """Complete the shutdown when another replica leads, when no other voter is left, or when the timeout is over."""
     if replica.shutdown_deadline_ms is None:
         return False
+    # Graceful when another replica leads or nobody is left to hand over to; otherwise only the timeout ends the wait.
     is_graceful = not replica.is_voter or replica.is_only_voter or replica.has_remote_leader
     if not is_graceful and replica.shutdown_deadline_ms > now.mono_ms:
         return False
@@ -144,6 +147,7 @@ def _speak(replica: Replica, now: Instant) -> None:
             if not replica.is_shutting_down:
                 send_fetch_to_bootstrap(replica, now)
         case Prospective() | Candidate():
+            # A lost campaign only waits for its timeout.
             if not state.tally.is_lost:
                 ask_for_votes(replica, state, now)
         case Follower():
@@ -177,6 +181,7 @@ def _state_deadlines_ms(replica: Replica) -> list[int | None]:
     state = replica.state
     match state:
         case Leader():
+            # While storage is behind, its completion drains the next batch, not a timer.
             drain_ms = state.accumulation.due_ms() if may_drain(replica) else None
             return [
                 state.check_quorum_deadline_ms,

@@ -23,7 +23,7 @@ from pykraft.types import Instant, Voter, VoterSet
 def on_update_voter_request(
     replica: Replica, event: RequestReceived, message: UpdateVoterRequest, now: Instant
 ) -> None:
-    """Take a voter's listeners and range; it counts as a sign of life.
+    """Store a voter's listeners and supported levels; the request counts as a sign of life.
 
     Effects: AppendBatches at level 1; Reply.
     Errors: the leader-only ones, INVALID_REQUEST, REQUEST_TIMED_OUT while no change may be made, VOTER_NOT_FOUND.
@@ -54,6 +54,7 @@ def _update(replica: Replica, leader: Leader, message: UpdateVoterRequest, now: 
     if not message.kraft_version.min_version <= replica.kraft_version <= message.kraft_version.max_version:
         return ErrorCode.INVALID_REQUEST
     if replica.kraft_version > 0:
+        # At level 1 a changed entry is appended. An entry does not change the majority.
         voters = replica.voters.with_updated(voter)
         if voters is None:
             return ErrorCode.VOTER_NOT_FOUND
@@ -64,6 +65,7 @@ def _update(replica: Replica, leader: Leader, message: UpdateVoterRequest, now: 
     else:
         if replica.voters.get(voter.key.id) is None:
             return ErrorCode.VOTER_NOT_FOUND
+        # At level 0 only the leader's memory has it; the voter sends it again to the next leader.
         leader.volatile_voters = VoterSet.of((*leader.volatile_voters.voters, voter))
     note_sign_of_life(replica, leader, message.voter, now)
     return ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""The six states of a replica, each with only what it needs. They are data; the rules are in ``core.on``."""
+"""The six states of a replica, each with only its own fields. They are data; the rules are in ``core.on``."""
 
 from __future__ import annotations
 

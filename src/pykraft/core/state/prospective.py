@@ -16,7 +16,7 @@ from pykraft.types import NO_LISTENERS, Epoch, Listeners, NodeId, Offset, Replic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prospective:
-    """Collects pre-votes until ``election_deadline_ms`` (mono); may still know the leader it lost touch with."""
+    """Collects pre-votes until ``election_deadline_ms`` (mono); may still know the leader that it lost contact with."""
 
     epoch: Epoch
     leader_id: NodeId | None = None

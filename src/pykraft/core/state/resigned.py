@@ -16,7 +16,7 @@ from pykraft.types import Epoch, NodeId, ReplicaKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resigned:
-    """Sends EndQuorumEpoch to ``unacknowledged``; at ``election_deadline_ms`` (mono) goes on in the next epoch."""
+    """Sends EndQuorumEpoch to ``unacknowledged``; moves to the next epoch at ``election_deadline_ms`` (mono)."""
 
     epoch: Epoch
     leader_id: NodeId
