@@ -1,7 +1,7 @@
-"""pykraft inside a Python program: a node of a quorum, its listeners, and the records they speak of.
+"""pykraft inside a Python program: a node of a quorum, its listeners, and the classes for their records.
 
-`Node` is the place to begin; `configure` makes its configuration. From outside of a quorum `Observer` reads what it
-commits, and `Admin` tells who is in it. What raises: `pykraft.errors`.
+Start with `Node`; `configure` makes its configuration. From outside a quorum, `Observer` reads what it commits, and
+`Admin` describes and changes its members. `pykraft.errors` has the exceptions.
 """
 
 from pykraft.client.admin import Admin

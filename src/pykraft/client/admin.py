@@ -1,19 +1,19 @@
-"""Questions to a live quorum as a whole: who is in it, and how far each replica is.
+"""Requests to a live quorum as a whole: who belongs to it, how far each replica is, and changes of the voters.
 
-Owns the search for the node that can answer. A round goes like this:
+This module searches for the node that can answer. One round of the search:
 
-1. Ask a node that is known for the cluster: its id, its nodes, its leader (DescribeCluster).
-2. Ask the leader (for brokers: the same node, which passes the question on). Its answer ends the search.
-3. Whoever fails, or does not lead any more, is asked last in the next round; the node that named it, too, since it
-   may be cut off and tell of a leader that is long gone.
+1. Ask a known node about the cluster: its id, its nodes, its leader (DescribeCluster).
+2. Ask the leader (for brokers: the same node, which forwards the request). Its answer ends the search.
+3. A node that fails or no longer leads is asked last in the next round. So is the node that named it, since it may be
+   cut off and name a leader that resigned long ago.
 
-Invariant: the search ends. When all nodes are unreachable in the first round, it ends at once with what is wrong with
-each; when one has answered it goes on until the time is over, since a leader may yet be elected. Every answer is
-bounded in time and size (`pykraft.client.connection`). It refuses to know bytes.
+Invariant: the search ends. If all nodes are unreachable in the first round, it ends at once and says what is wrong with
+each. If one has answered, it continues until the time is over, since a leader may yet be elected. Every answer is
+bounded in time and size (`pykraft.client.connection`).
 
-A question for the leader is a request of the quorum's protocol and the answers that mean "ask another". A change of
-the voters is asked once of each leader: what else it answers is the answer. When the answer to a change is lost, or
-says that it is not decided, and no later answer says that it is made, that is an OutcomeUnknownError.
+A change of the voters is sent once to each leader; any answer other than "ask another node" is final. If the answer to
+a change is lost, or says that the change is not decided, and no later answer says that it is made, the result is an
+OutcomeUnknownError.
 
 Source: KIP-595 §DescribeQuorum, KIP-919 (bootstrap controllers); Kafka's ``KafkaAdminClient``.
 """
@@ -72,7 +72,7 @@ _OTHER_KIND: Final = frozenset({ErrorCode.MISMATCHED_ENDPOINT_TYPE, ErrorCode.UN
 
 
 class NodeKind(Enum):
-    """What the nodes of a bootstrap list are; the values are those of DescribeCluster."""
+    """The kind of the bootstrap nodes; the values are those of DescribeCluster."""
 
     BROKER = 1
     CONTROLLER = 2
@@ -80,7 +80,7 @@ class NodeKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How long an answer may take: the whole search, one request, and the pause before the next round; in ms."""
+    """Time limits in ms: the whole search, one request, and the pause before the next round."""
 
     timeout_ms: int = TIMEOUT_MS
     request_timeout_ms: int = REQUEST_TIMEOUT_MS
@@ -89,7 +89,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """What one node says of its cluster; ``leader_id`` is None when it knows none."""
+    """One node's description of its cluster; ``leader_id`` is None when the node knows no leader."""
 
     cluster_id: str
     leader_id: NodeId | None
@@ -97,7 +97,7 @@ class Cluster:
 
 
 class Admin:
-    """Asks a live quorum; use it in ``async with``, within one event loop. One question at a time."""
+    """A client of a live quorum; use it in ``async with``, within one event loop. One request at a time."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Admin:
         client_id: str = "pykraft-admin",
         limits: Limits = Limits(),
     ) -> None:
-        """``bootstrap`` holds some nodes of the quorum, at least one that is alive; ``cluster_id`` the one it must be.
+        """``bootstrap`` has some nodes of the quorum, one of them alive; nodes of another ``cluster_id`` are refused.
 
         Errors: UsageError for an empty list.
         """
@@ -132,15 +132,15 @@ class Admin:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         while self._connections:
             await self._connections.popitem()[1].close()
 
     async def describe_quorum(self) -> Quorum:
-        """The quorum in its leader's eyes.
+        """The quorum as its leader sees it.
 
-        Errors: QuorumUnavailableError when nobody answers, or nobody leads within the time; ForeignClusterError;
-        UsageError when the nodes are of another kind than was said.
+        Errors: QuorumUnavailableError when no node answers, or there is no leader within the time; ForeignClusterError;
+        UsageError when the nodes are of the other kind.
         """
         cluster, answer = await self._ask_leader(DescribeQuorumRequest(), doubts=[])
         assert isinstance(answer, DescribeQuorumResponse)
@@ -148,11 +148,11 @@ class Admin:
         return quorum_of(cluster.cluster_id, answer, answer.leader_id)
 
     async def add_voter(self, voter: ReplicaKey, listeners: Listeners, *, timeout_ms: int = TIMEOUT_MS) -> None:
-        """Make an observer that has caught up a voter; returns when the set with it is committed.
+        """Make an observer that has caught up a voter; returns when the new voter set is committed.
 
         ``listeners`` are those that voters dial.
 
-        Errors: RefusedError with the leader's reason; OutcomeUnknownError when it may be made yet; as
+        Errors: RefusedError with the leader's reason; OutcomeUnknownError when the change may still be made; as
         `describe_quorum`.
         Source: KIP-853 §AddRaftVoter.
         """
@@ -160,7 +160,7 @@ class Admin:
         await self._change(message, f"adding voter {voter.id}")
 
     async def remove_voter(self, voter: ReplicaKey) -> None:
-        """Take a voter out of the set; returns when the set without it is committed.
+        """Remove a voter; returns when the voter set without it is committed.
 
         Errors: as `add_voter`.
         Source: KIP-853 §RemoveRaftVoter.
@@ -168,9 +168,9 @@ class Admin:
         await self._change(RemoveVoterRequest(voter=voter), f"removing voter {voter.id}")
 
     async def upgrade_kraft_version(self, level: int, *, validate_only: bool = False) -> None:
-        """Move static voters into the log (level 1); returns when that is committed, and cannot be undone.
+        """Move static voters into the log (level 1); returns when that is committed. It cannot be undone.
 
-        ``validate_only`` asks whether it could be. Asking for the level in force changes nothing.
+        ``validate_only`` asks whether the upgrade is possible. A request for the current level changes nothing.
 
         Errors: as `add_voter`.
         Source: KIP-853, KIP-584 §UpdateFeatures.
@@ -179,10 +179,10 @@ class Admin:
         await self._change(message, f"kraft.version {level}")
 
     async def transfer_leadership(self, to: int, *, timeout_ms: int = TRANSFER_TIMEOUT_MS) -> Epoch:
-        """Let this voter lead; returns the epoch that it leads. The leader waits ``timeout_ms`` for its log.
+        """Transfer the leadership to this voter; returns its epoch. It has ``timeout_ms`` to get the leader's log.
 
         Errors: RefusedError with the leader's reason, or who leads instead; OutcomeUnknownError when the voter may
-        lead yet; UsageError when the leader is no pykraft; as `describe_quorum`.
+        still become leader; UsageError when the leader is not a pykraft node; as `describe_quorum`.
         """
         target_id = NodeId(whole_number("to", to, least=0, most=INT32_MAX))
         whole_number("timeout_ms", timeout_ms, least=0, most=TRANSFER_TIMEOUT_MS_MAX)
@@ -192,13 +192,14 @@ class Admin:
         return answer.epoch
 
     async def _change(self, message: Request, what: str, *, longer_ms: int = 0) -> Response:
-        """The answer of a leader that made a change, which may take longer than others."""
+        """Send a change to the leader and return its answer, which may take ``longer_ms`` longer than other answers."""
         doubts: list[str] = []
         try:
             _, answer = await self._ask_leader(message, longer_ms=longer_ms, doubts=doubts)
         except QuorumUnavailableError as error:
             if not doubts:
                 raise
+            # An earlier leader may have begun the change, so "no node answers" is not the whole truth.
             raise OutcomeUnknownError(f"{what} {MAY_BE_MADE_YET}: {'; '.join(doubts)}; then {error}") from error
         assert isinstance(answer, ChangeVoterResponse | TransferLeadershipResponse)
         if answer.error:
@@ -207,13 +208,14 @@ class Admin:
                 doubts.append(str(answer.error_message))
             if not doubts:
                 raise refused
+            # This refusal may itself be a result of the change that an earlier leader made.
             raise OutcomeUnknownError(f"{what} {MAY_BE_MADE_YET}: {'; '.join(doubts)}; then {refused}") from refused
         return answer
 
     async def _ask_leader(self, message: Request, *, longer_ms: int = 0, doubts: list[str]) -> tuple[Cluster, Response]:
-        """Search for the leader, and its answer, which may take longer than others. Errors: as `describe_quorum`.
+        """Find the leader and return its answer. Errors: as `describe_quorum`.
 
-        ``doubts`` gets the story of each leader that was asked and may have begun what it was asked for.
+        ``doubts`` collects a text for each leader that may have begun what it was asked for.
         """
         loop = asyncio.get_running_loop()
         self._deadline_s = loop.time() + (self._limits.timeout_ms + longer_ms) / 1_000
@@ -224,14 +226,17 @@ class Admin:
                 if problems and loop.time() >= self._deadline_s:
                     break
                 try:
+                    # 1. The cluster, then 2. its leader.
                     cluster = await self._cluster_at(node)
                     was_somebody_there = True
                     return cluster, await self._answer_of_leader(cluster, node, message, longer_ms, doubts)
                 except UnreachableError as error:
-                    if node not in problems or loop.time() < self._deadline_s:  # else only our own time was over
+                    # Once our own time is over every request fails; do not overwrite the real problem with that.
+                    if node not in problems or loop.time() < self._deadline_s:
                         problems[node] = (
                             error.problem if error.endpoint == node else f"names a leader that fails: {error}"
                         )
+                    # 3. Ask this node last in the next round, also if only the leader that it named failed.
                     self._nodes.remove(node)
                     self._nodes.append(node)
             story = "; ".join(f"{node}: {problem}" for node, problem in problems.items())
@@ -242,7 +247,7 @@ class Admin:
             await asyncio.sleep(self._limits.retry_backoff_ms / 1_000)
 
     async def _cluster_at(self, node: Endpoint) -> Cluster:
-        """What this node says of its cluster. Errors: UnreachableError, ForeignClusterError, UsageError."""
+        """This node's description of its cluster. Errors: UnreachableError, ForeignClusterError, UsageError."""
         connection = await self._connection(node)
         body = {"endpoint_type": self._kind.value}
         timeout_ms = self._timeout_ms()
@@ -279,9 +284,9 @@ class Admin:
     async def _answer_of_leader(
         self, cluster: Cluster, node: Endpoint, message: Request, longer_ms: int, doubts: list[str]
     ) -> Response:
-        """The answer of the leader that ``node`` named. Errors: UnreachableError, also of one that does not lead.
+        """The answer of the leader that ``node`` named. Errors: UnreachableError, also when that node does not lead.
 
-        ``doubts`` gets its story when the leader got the request, and no answer says what came of it.
+        ``doubts`` gets a text if the leader got the request but no answer says what happened to it.
         """
         leader = node
         if self._kind is NodeKind.CONTROLLER:
@@ -298,6 +303,7 @@ class Admin:
         try:
             answer = (await connection.ask(message, self._me(), timeout_ms=timeout_ms)).message
         except UnreachableError as error:
+            # The leader may have received the request before the connection failed.
             doubts.append(str(error))
             del self._connections[leader]
             raise
@@ -314,7 +320,7 @@ class Admin:
         return answer
 
     async def _connection(self, endpoint: Endpoint) -> Connection:
-        """The connection to this node, opened when there is none. Errors: UnreachableError."""
+        """The connection to this node, opened if there is none. Errors: UnreachableError."""
         connection = self._connections.get(endpoint)
         if connection is None:
             connection = await connect(endpoint, self._me(), timeout_ms=self._timeout_ms())
@@ -322,12 +328,12 @@ class Admin:
         return connection
 
     def _timeout_ms(self, longer_ms: int = 0) -> int:
-        """The time that one request may take, the rest of the search's at most."""
+        """The time for one request, limited by what is left of the search."""
         left_ms = math.ceil((self._deadline_s - asyncio.get_running_loop().time()) * 1_000)
         return max(1, min(self._limits.request_timeout_ms + longer_ms, left_ms))
 
     def _me(self) -> Caller:
-        """Who asks; made in the loop that asks."""
+        """The caller of this client; created on the loop that uses it."""
         if self._caller is None:
             context = RpcContext(
                 cluster_id=self._cluster_id,
@@ -341,6 +347,6 @@ class Admin:
 
 
 def _may_be_made_yet(answer: Response) -> bool:
-    """Whether the answer to a change says that it was begun and is not decided."""
+    """Whether the answer to a change says that the change has begun but is not decided."""
     text = answer.error_message if isinstance(answer, ChangeVoterResponse | TransferLeadershipResponse) else None
     return text is not None and MAY_BE_MADE_YET in text

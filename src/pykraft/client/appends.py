@@ -1,7 +1,7 @@
-"""Appends of the application: each becomes one atomic batch, and each call ends with what became of it.
+"""Appends of the application: each becomes one atomic batch, and each call ends with the outcome.
 
-Invariant: of an append that ended with an error other than OutcomeUnknownError nothing is in the log, and nothing ever
-will be. It refuses to know records and listeners: it is given values, and answers with offsets.
+Invariant: if an append ends with an error other than OutcomeUnknownError, none of its records is or will be in the log.
+This module takes values and returns offsets; it does not know records and listeners.
 
 Source: Kafka's ``RaftClient.prepareAppend``.
 """
@@ -31,6 +31,7 @@ async def append_and_commit(life: Life, values: Sequence[bytes], epoch: Epoch | 
         case Committed():
             return outcome
         case Rejected(error=NotRunningError()):
+            # The caller gets the reason why the node ended, once that is known.
             raise await life.ended()
         case Rejected():
             raise outcome.error
@@ -60,7 +61,7 @@ async def append(life: Life, values: Sequence[bytes], epoch: Epoch, *, is_prepar
 
 
 async def _in_doubt(life: Life, outcome: OutcomeUnknown, count: int) -> OutcomeUnknownError:
-    """The error of an append that nobody can decide here; where the node ended, once it has."""
+    """The error of an append whose outcome this node cannot know; if the node is ending, waits for its end."""
     lost = f"the leadership of epoch {outcome.epoch} was lost"
     if outcome.has_ended:
         await life.wait_over()
@@ -77,6 +78,6 @@ async def _in_doubt(life: Life, outcome: OutcomeUnknown, count: int) -> OutcomeU
 
 
 def _refused(outcome: Outcome, answer: Answer[Any]) -> None:
-    """An append that was not accepted; what becomes of an accepted one, listeners see."""
+    """Report an append that was not accepted; listeners see what happens to an accepted one."""
     if isinstance(outcome, Rejected):
         answer(outcome.error)

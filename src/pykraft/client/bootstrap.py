@@ -1,7 +1,6 @@
-"""Where a client begins: a list of nodes, as a person writes it.
+"""The bootstrap list of a client, as a person writes it: ``host:port,host:port``.
 
-Owns the text form ``host:port,host:port``. Invariant: what was parsed can be dialed, and there is at least one. It
-refuses to know which of them are alive.
+Invariant: every parsed entry can be dialed, and there is at least one.
 
 Source: Kafka's ``ClientUtils.parseAndValidateAddresses``.
 """
@@ -21,9 +20,9 @@ _ADDRESS: Final = re.compile(
 
 
 def parse_bootstrap(option: str, text: str) -> tuple[Endpoint, ...]:
-    """The nodes of a list, in its order, each once; ``option`` is what the errors call it.
+    """The nodes of a list, in order and without duplicates; errors call the option ``option``.
 
-    Errors: UsageError for an entry that is not host:port (IPv6 in brackets), and for an empty or endless list.
+    Errors: UsageError for an entry that is not host:port (IPv6 in brackets), and for an empty or too long list.
     """
     endpoints = [_endpoint(option, item.strip()) for item in text.split(",") if item.strip()]
     if not endpoints:

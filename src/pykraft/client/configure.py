@@ -1,7 +1,7 @@
-"""A node's configuration in Python's words, and what becomes of it when ports and voters are known only later.
+"""Configures a node from Python, also when ports and voters become known only later.
 
-Owns addresses as text: ``host:port``, an IPv6 host in brackets, port 0 for any free one. Invariant: what is returned
-is whole, and what is not said is Kafka's default. It refuses to know property files: see `pykraft.properties`.
+This module owns addresses as text: ``host:port``, an IPv6 host in brackets, port 0 for any free port. Invariant: the
+result is complete, and whatever is not given is Kafka's default. `pykraft.properties` reads property files.
 
 Source: Kafka's ``KRaftConfigs`` and ``QuorumConfig``; RFC 3986 §3.2.2 for brackets.
 """
@@ -35,9 +35,9 @@ def configure(
 ) -> NodeConfig:
     """The configuration of one node that keeps its files in ``directory``.
 
-    ``voters`` are the addresses of all voters by id; without them, give them to `Node.initialize`. A node listens where
-    its own entry says, or at ``listen``, or on a free port of the loopback interface; one without an id only observes,
-    and listens nowhere.
+    ``voters`` are the addresses of all voters by id; without them, pass them to `Node.initialize`. A node listens at
+    ``listen``, or at the address of its own entry, or on a free port of the loopback interface. A node without an id is
+    an observer and does not listen.
 
     Errors: ConfigError.
     """
@@ -63,7 +63,7 @@ def configure(
 
 
 def voter_set(addresses: Mapping[int, str]) -> VoterSet:
-    """Voters by id, each with its address. Errors: ConfigError."""
+    """A voter set from addresses by id. Errors: ConfigError."""
     addresses = _mapping(addresses)
     return VoterSet.of(
         Voter(
@@ -74,7 +74,7 @@ def voter_set(addresses: Mapping[int, str]) -> VoterSet:
 
 
 def with_ports(config: NodeConfig, ports: Mapping[str, int]) -> NodeConfig:
-    """The configuration once its listeners have these ports, by name."""
+    """The configuration with the real ports of its listeners, by listener name."""
     real = [(name, replace(endpoint, port=ports[name])) for name, endpoint in config.listeners]
     told = [
         (name, endpoint if endpoint.port else replace(endpoint, port=ports[name]))
@@ -84,9 +84,9 @@ def with_ports(config: NodeConfig, ports: Mapping[str, int]) -> NodeConfig:
 
 
 def with_voters(config: NodeConfig, voters: VoterSet | None) -> NodeConfig:
-    """The configuration with these voters, or with its own; where this node's port was open, it has the real one.
+    """The configuration with these voters, or with its own; a port 0 of this node is replaced by the real port.
 
-    Errors: ConfigError when another voter's port is open.
+    Errors: ConfigError when another voter has port 0.
     """
     resolved = [_resolved(config, voter) for voter in (config.voters if voters is None else voters).voters]
     return replace(config, voters=VoterSet.of(resolved))

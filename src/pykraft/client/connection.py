@@ -1,9 +1,9 @@
-"""One connection of a client to one node: negotiated when it is opened, then one request at a time.
+"""A client's connection to one node: it negotiates versions when opened, then sends one request at a time.
 
-Owns a TCP stream, the versions that the other end speaks, and the correlation ids on it. Invariant: whatever goes
-wrong (nobody there, silence, foreign bytes, the end of the stream) is one `UnreachableError` that names the node and
-says what it did, and the connection is closed then. Bounded are: each wait, by the caller's time, and each frame. It
-refuses to know leaders, retries and what answers mean.
+This module owns a TCP stream, the versions that the other end supports, and the correlation ids. Invariant: every
+failure (no node there, silence, foreign bytes, the end of the stream) becomes one `UnreachableError` that names the
+node and says what it did, and closes the connection. The caller's time limits each wait, and each frame has a size
+limit. The caller deals with leaders, retries and the meaning of answers.
 
 Source: KIP-35, KIP-511; Kafka's ``NetworkClient``.
 """
@@ -34,15 +34,15 @@ from pykraft.types import Buffer, Endpoint
 FRAME_SIZE_BYTES_MAX: Final = 104_857_600
 """Largest answer that is read."""
 FIRST_FRAME_SIZE_BYTES_MAX: Final = 64 * 1024
-"""Largest answer to ApiVersions, before anything is known of the other end."""
+"""Largest answer to ApiVersions, which comes before we know anything about the other end."""
 NEGOTIATION_VERSION: Final = 3
-"""The version of ApiVersions that every Kafka with KRaft understands, so nobody has to be asked twice."""
+"""The version of ApiVersions that every Kafka with KRaft supports, so one request is enough."""
 _PIECE_SIZE_BYTES: Final = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks: the client id that is told to nodes, the partition it speaks of, and the lookups of its loop."""
+    """The client: its client id, the partition that its requests are about, and the name lookups of its loop."""
 
     client_id: str
     context: RpcContext
@@ -50,7 +50,7 @@ class Caller:
 
 
 class Connection:
-    """Made by `connect`, ready to be asked."""
+    """An open connection with negotiated versions. Create it with `connect`."""
 
     def __init__(self, endpoint: Endpoint, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.endpoint = endpoint
@@ -61,13 +61,13 @@ class Connection:
         self._next_wire_id = 0
 
     def offers(self, message: Request) -> bool:
-        """True when the other end has the API of this request, in whatever version."""
+        """True when the other end supports the API of this request, in any version."""
         return codec.api_key_of(message) in self._versions
 
     async def ask(self, message: Request, caller: Caller, *, timeout_ms: int) -> Answer:
-        """Send a request of the quorum's protocol, in the newest version that both ends speak; its answer.
+        """Send a request of the quorum's protocol in the newest version that both ends support; returns the answer.
 
-        Errors: UnreachableError; ProtocolError (UNSUPPORTED_VERSION) when the version cannot say this.
+        Errors: UnreachableError; ProtocolError (UNSUPPORTED_VERSION) when that version cannot express the request.
         """
         key = codec.api_key_of(message)
         version, wire_id = await self._begin(key)
@@ -82,7 +82,7 @@ class Connection:
         return answer
 
     async def ask_body(self, key: ApiKey, body: Body, caller: Caller, *, timeout_ms: int) -> Body:
-        """Send a request that the quorum's protocol does not know, as the body that the wire has; so is its answer.
+        """Send a request that is not part of the quorum's protocol, as a wire body; returns the answer's body.
 
         Errors: UnreachableError.
         """
@@ -90,13 +90,13 @@ class Connection:
         return await self._call(key, version, wire_id, body, caller, timeout_ms)
 
     async def close(self) -> None:
-        """Let go of the connection at once."""
+        """Close the connection at once."""
         self._writer.transport.abort()
         with suppress(OSError):
             await self._writer.wait_closed()
 
     async def negotiate(self, caller: Caller, timeout_ms: int) -> None:
-        """Learn which versions the other end speaks; the first thing said. Errors: UnreachableError."""
+        """Learn which versions the other end supports; must be the first request. Errors: UnreachableError."""
         body = api_versions.request_to_wire(__version__)
         key = ApiKey.API_VERSIONS
         answer = await self._call(key, NEGOTIATION_VERSION, self._take_wire_id(), body, caller, timeout_ms)
@@ -104,10 +104,11 @@ class Connection:
             self._versions = api_versions.response_from_wire(answer)
         except ProtocolError as error:
             raise await self._unusable(key, error) from error
+        # Only a node that speaks Kafka's protocol may send large frames.
         self._frames.size_bytes_max = FRAME_SIZE_BYTES_MAX
 
     async def _begin(self, key: ApiKey) -> tuple[int, int]:
-        """Version and correlation id of the next request. Errors: UnreachableError when it does not know this API."""
+        """Version and correlation id of the next request. Errors: UnreachableError when the node lacks this API."""
         try:
             return api_versions.common_version(key, self._versions), self._take_wire_id()
         except ProtocolError as error:
@@ -124,7 +125,7 @@ class Connection:
         return answer
 
     async def _exchange(self, key: ApiKey, request: list[Buffer], timeout_ms: int) -> Buffer:
-        """Send one frame and wait for one. Errors: UnreachableError, and the connection is closed."""
+        """Send one frame and wait for one. Errors: UnreachableError, after closing the connection."""
         try:
             async with asyncio.timeout(timeout_ms / 1_000):
                 write_parts(self._writer.transport, frame(request))
@@ -136,6 +137,7 @@ class Connection:
             problem = f"it is no node of a quorum: it answers {_name(key)} with {error}"
         except OSError as error:
             problem = f"it broke the connection off when it was asked for {_name(key)} ({in_words(error)})"
+        # Cancelled, say: the answer may still arrive, so nobody may use this connection again.
         except BaseException:
             await self.close()
             raise
@@ -143,7 +145,7 @@ class Connection:
         raise UnreachableError(self.endpoint, problem)
 
     async def _receive(self) -> Buffer:
-        """The next frame. Errors: OSError at the end of the stream, ProtocolError for what is no frame."""
+        """The next frame. Errors: OSError at the end of the stream, ProtocolError for bytes that are not a frame."""
         while True:
             data = await self._reader.read(_PIECE_SIZE_BYTES)
             if not data:
@@ -155,7 +157,7 @@ class Connection:
                 return frames[0]
 
     async def _unusable(self, key: ApiKey, error: ProtocolError) -> UnreachableError:
-        """Close the connection for what its other end said."""
+        """Close the connection because of what the other end sent."""
         await self.close()
         return UnreachableError(self.endpoint, f"{_name(key)}: {error}")
 
@@ -165,14 +167,14 @@ class Connection:
 
 
 async def connect(endpoint: Endpoint, caller: Caller, *, timeout_ms: int) -> Connection:
-    """Connect within this time, then negotiate within it. Errors: UnreachableError."""
+    """Connect within this time, then negotiate within the same time again. Errors: UnreachableError."""
     connection = await _dial(endpoint, caller.names, timeout_ms)
     await connection.negotiate(caller, timeout_ms)
     return connection
 
 
 async def _dial(endpoint: Endpoint, names: Names, timeout_ms: int) -> Connection:
-    """Try the addresses of a host one after the other, each with its share of the time. Errors: UnreachableError."""
+    """Try the addresses of a host in turn, each with its share of the time. Errors: UnreachableError."""
     loop = asyncio.get_running_loop()
     end_s = loop.time() + timeout_ms / 1_000
     try:
@@ -192,7 +194,7 @@ async def _dial(endpoint: Endpoint, names: Names, timeout_ms: int) -> Connection
             problem = f"nobody accepts a connection there within {timeout_ms} ms"
         except OSError as error:
             problem = f"cannot connect ({in_words(error)})"
-        except (ValueError, OverflowError) as error:  # asyncio's, for what is no address
+        except (ValueError, OverflowError) as error:  # asyncio raises these for an invalid address
             problem = f"cannot connect ({error})"
         else:
             return Connection(endpoint, reader, writer)
@@ -200,17 +202,17 @@ async def _dial(endpoint: Endpoint, names: Names, timeout_ms: int) -> Connection
 
 
 def in_words(error: OSError) -> str:
-    """What an error of the operating system says, without asyncio's words around it."""
+    """The message of an operating system error, without the words that asyncio adds."""
     known = error.errno if error.errno in errno.errorcode else None
     return os.strerror(known) if known is not None else error.strerror or str(error)
 
 
 def _name(key: ApiKey) -> str:
-    """An API as Kafka writes it: DescribeQuorum."""
+    """The name of an API as Kafka writes it: DescribeQuorum."""
     return "".join(word.capitalize() for word in key.name.split("_"))
 
 
 def _check_id(answered_id: int, asked_id: int) -> None:
-    """Errors: ProtocolError when an answer is to another request."""
+    """Check that the answer belongs to our request. Errors: ProtocolError when it does not."""
     if answered_id != asked_id:
         raise ProtocolError(f"it answers request {answered_id}, but {asked_id} was asked")

@@ -1,8 +1,7 @@
-"""The node's side of an embedded node: its driver, and the calls that the application makes of its host.
+"""The node's side of an embedded node: its driver, and the application's calls to its host.
 
-Everything here is called on the node's loop, but for the properties, which any thread may read. Invariant: what the
-application did wrong goes back to it, and whatever else a call raises ends the node. It refuses to know listeners,
-records and threads.
+All methods run on the node's loop; any thread may read the properties. Invariant: an error of the application goes back
+to the application; any other exception in a call ends the node.
 
 Source: Kafka's ``KafkaRaftManager``.
 """
@@ -39,7 +38,7 @@ class Engine:
         begin: Callable[[Host], None],
         begun: Callable[[], None],
     ) -> None:
-        """Open, recover, ``begin``, take the first step, tell ``begun``, and serve until the end.
+        """Open, recover, call ``begin``, take the first step, call ``begun``, and serve until the end.
 
         Errors: see `pykraft.server.driver.Driver`.
         """
@@ -55,7 +54,7 @@ class Engine:
         await driver.run(begin=on_begin)
 
     def call(self, act: Callable[[Host], object], refused: Callable[[PykraftError], object]) -> None:
-        """Call the host; ``refused`` is told what the caller did wrong."""
+        """Call the host; ``refused`` gets the error if the caller made one."""
         if self._driver is None or self._driver.has_ended:
             refused(NotRunningError("the node has ended"))
             return
@@ -67,7 +66,7 @@ class Engine:
             self._driver.fail(error)
 
     def metrics(self, answer: Callable[[Metrics], object]) -> None:
-        """Answer with what is measured."""
+        """Pass the current metrics to ``answer``."""
         answer({} if self._driver is None else self._driver.metrics())
 
     def leave(self, timeout_ms: int) -> None:
@@ -76,18 +75,18 @@ class Engine:
             self._driver.shut_down(timeout_ms)
 
     def stop(self) -> None:
-        """End now."""
+        """End the node now."""
         self._is_stopped = True
         if self._driver is not None:
             self._driver.stop(None)
 
     def fail(self, error: BaseException) -> None:
-        """End with this error; the first one counts."""
+        """End the node with this error; the first one counts."""
         if self._driver is not None:
             self._driver.fail(error)
 
     def fail_unless_ended(self, error: BaseException) -> None:
-        """As `fail`; that it has ended is no failure."""
+        """As `fail`, unless the error only says that the node has ended already."""
         if not isinstance(error, NotRunningError):
             self.fail(error)
 
@@ -98,11 +97,12 @@ class Engine:
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
-        """What the host knows, as one consistent pair even while the other thread changes it."""
+        """What the host knows, as one consistent pair, even if the other thread changes it meanwhile."""
         host = self.host
         if host is None:
             return LeaderAndEpoch(None, EPOCH_ZERO)
-        while True:  # epochs only rise, and an epoch has one leader: the same epoch before and after is a pair
+        # Epochs only rise and each has at most one leader, so an unchanged epoch makes this a consistent pair.
+        while True:
             epoch = host.epoch
             leader_id = host.leader_id
             if epoch == host.epoch:
@@ -110,7 +110,7 @@ class Engine:
 
     @property
     def acting_leader(self) -> LeaderAndEpoch | None:
-        """The leader, if one is known that has not resigned as far as this node can tell."""
+        """The leader, if this node knows one and does not know that it resigned."""
         found = self.leader_and_epoch
         host = self.host
         if host is None or found.leader_id is None:
@@ -119,5 +119,5 @@ class Engine:
 
     @property
     def high_watermark(self) -> Offset | None:
-        """End of what is committed (exclusive), None while unknown."""
+        """The high watermark (exclusive); None while unknown."""
         return None if self.host is None else self.host.high_watermark

@@ -1,8 +1,8 @@
-"""A journal: what nodes said they had committed, one JSON object a line, kept outside of them.
+"""A journal: JSON lines with what nodes said that they committed, kept outside the nodes.
 
-Owns the words of a journal as values. `pykraft server --ack-fd` writes them into a pipe; whoever started the node reads
-them there, so that a node that is killed cannot take back what it said. Invariant: what was parsed has the right types
-and ranges. It refuses to know logs (`pykraft.client.journal_check`) and who keeps the lines where.
+This module defines the events of a journal. `pykraft server --ack-fd` writes them into a pipe, and the process that
+started the node reads them there, so a killed node cannot take back what it said. Invariant: a parsed event has the
+right types and ranges. `pykraft.client.journal_check` compares a journal with a log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RUN_SIZE_BYTES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One node's leadership in one epoch, as the records of the workload name it."""
+    """One node's leadership in one epoch, as it appears in the workload's records."""
 
     run: bytes
     epoch: Epoch
@@ -32,7 +32,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """A node serves; ``run`` is in the records of every claim until it stops, and empty if it writes none."""
+    """A node serves; ``run`` is in the records of all its claims until it stops, and empty if it writes none."""
 
     node: NodeId
     run: bytes
@@ -42,7 +42,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Led:
-    """A node leads: its LeaderChange is committed."""
+    """A node became leader: its LeaderChange is committed."""
 
     node: NodeId
     run: bytes
@@ -51,7 +51,7 @@ class Led:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledged:
-    """``count`` records of a claim are committed from ``base_offset`` on. Latency from the append to the commit."""
+    """``count`` records of a claim are committed from ``base_offset`` on. Latency is from append to commit."""
 
     node: NodeId
     run: bytes
@@ -64,7 +64,7 @@ class Acknowledged:
 
     @property
     def claim(self) -> Claim:
-        """Whose records they are."""
+        """The claim whose records these are."""
         return Claim(self.run, self.epoch)
 
     @property
@@ -79,13 +79,13 @@ class Acknowledged:
 
     @property
     def shift(self) -> int:
-        """What must be added to a sequence to get its offset."""
+        """The difference between a record's offset and its sequence."""
         return self.base_offset - self.first_sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resigned:
-    """A node no longer leads; what it had not acknowledged may or may not be in the log."""
+    """A node no longer leads; records that it did not acknowledge may or may not be in the log."""
 
     node: NodeId
     epoch: Epoch
@@ -93,7 +93,7 @@ class Resigned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
-    """The last line of a node that ended by itself."""
+    """The last line of a node that was not killed."""
 
     node: NodeId
 
@@ -110,7 +110,7 @@ _KINDS: Final[dict[str, type[Event]]] = {
 
 
 def parse_event(line: str | bytes) -> Event:
-    """One line of a journal. Fields that this version does not know are passed over.
+    """Parse one line of a journal; unknown fields are ignored.
 
     Errors: ProtocolError for anything that is not such a line.
     """
@@ -124,7 +124,7 @@ def parse_event(line: str | bytes) -> Event:
 
 
 def _checked(name: str, value: object) -> bytes | int | float:
-    """The value of a field, if it is one that the field can have. Errors: ValueError."""
+    """The value of a field, if it is valid for that field. Errors: ValueError."""
     if name == "run":
         if isinstance(value, str) and len(run := bytes.fromhex(value)) in (0, RUN_SIZE_BYTES):
             return run

@@ -1,9 +1,8 @@
-"""Whether a log holds what its leaders acknowledged: each record exactly once, at its offset, in order.
+"""Checks that a log has what its leaders acknowledged: each record exactly once, at its offset, in order.
 
-Owns the reading of the head of each record that the workload appends, and the check of a log against a journal.
-Invariant: the check trusts neither side. A record is known by what it carries, never by where it was found, and an
-acknowledged record counts as found only at the offset that was acknowledged. It refuses to know nodes, files and Spark:
-a log is a buffer of whole batches here.
+This module reads the head of each record of the workload, and checks a log against a journal. Invariant: the check
+trusts neither side. It identifies a record by its content, never by its position, and an acknowledged record counts as
+found only at the acknowledged offset. A log is a buffer of whole batches here.
 
 The head of a record's value (big-endian), random bytes after it:
 
@@ -14,15 +13,15 @@ The head of a record's value (big-endian), random bytes after it:
 | 12 | 8 | sequence int64, from 0 in each claim |
 
 A value that is shorter, or whose run is zero, is not the workload's (the payload of Kafka's TestRaftServer is zeros)
-and is passed over.
+and is skipped.
 
-The check works on *stretches*, records of one claim whose sequences and offsets both go up by one, so that its cost is
-that of the batches and faults, not of the records. For each claim:
+The check works on *stretches*: records of one claim whose sequences and offsets both increase by one. So its cost
+depends on the number of batches and faults, not of records. For each claim:
 
-1. its sequences ascend with the offset;
-2. each acknowledged range is covered by stretches at its offsets; what other stretches cover is misplaced, what none
-   covers is missing;
-3. stretches that overlap are duplicates, and no record is acknowledged twice.
+1. Its sequences ascend with the offset.
+2. Stretches cover each acknowledged range at its offsets. Records that only other stretches cover are misplaced;
+   records that no stretch covers are missing.
+3. Stretches that overlap are duplicates, and no record is acknowledged twice.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from pykraft.protocol.records import BatchHeader, decode_values, scan
 from pykraft.types import Buffer, Epoch, Offset
 
 PROBLEMS_MAX: Final = 20
-"""Faults that a verdict tells of in words; it counts all of them."""
+"""Faults that a verdict describes; it counts all of them."""
 
 _HEAD: Final = struct.Struct(">8siq")
 _NO_RUN: Final = bytes(RUN_SIZE_BYTES)
@@ -49,7 +48,7 @@ _NO_RUN: Final = bytes(RUN_SIZE_BYTES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """Records of one claim, the next always one sequence and one offset further."""
+    """Records of one claim, each one sequence and one offset after the previous one."""
 
     claim: Claim
     first_sequence: int
@@ -63,17 +62,17 @@ class Stretch:
 
     @property
     def shift(self) -> int:
-        """What must be added to a sequence to get its offset."""
+        """The difference between a record's offset and its sequence."""
         return self.base_offset - self.first_sequence
 
 
 def stretches(stream: Buffer) -> Iterator[Stretch]:
-    """The workload's records in a buffer of whole batches, in the order of the log; each stretch as long as can be.
+    """The workload's records in a buffer of whole batches, in log order, as stretches of maximal length.
 
-    A last batch that is cut off is not there.
+    A last batch that is cut off is ignored.
 
-    Errors: ProtocolError at the first batch that is damaged or not KRaft's, that does not begin where the one before it
-    ended, whose epoch goes back, or that holds a record of another epoch than its own.
+    Errors: ProtocolError at the first batch that is damaged or not KRaft's, that does not begin where the previous one
+    ended, whose epoch goes back, or that has a record of another epoch than its own.
     """
     run, epoch, first_sequence, base_offset, count = _NO_RUN, 0, 0, 0, 0
     for offset, next_run, next_epoch, sequence in _heads(stream):
@@ -89,7 +88,7 @@ def stretches(stream: Buffer) -> Iterator[Stretch]:
 
 
 def _heads(stream: Buffer) -> Iterator[tuple[int, bytes, int, int]]:
-    """Offset, run, epoch and sequence of each record of the workload."""
+    """Offset, run, epoch and sequence of each of the workload's records."""
     view = memoryview(stream)
     for position, header in _contiguous(view):
         if header.is_control:
@@ -105,10 +104,11 @@ def _heads(stream: Buffer) -> Iterator[tuple[int, bytes, int, int]]:
 
 
 def _contiguous(stream: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """As `scan`, and each batch fits to the one before it; what the CRC does not cover shows here."""
+    """As `scan`, but checks that each batch follows the previous one."""
     end_offset: Offset | None = None
     epoch = -1
     for position, header in scan(stream):
+        # The CRC covers neither offset nor epoch, so damage there shows only here.
         if end_offset is not None and header.base_offset != end_offset:
             raise _damaged(f"the batch at byte {position} has offset {header.base_offset}, expected {end_offset}")
         if header.epoch < epoch:
@@ -128,34 +128,34 @@ def _stretch(run: bytes, epoch: int, first_sequence: int, base_offset: int, coun
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a log has of what was acknowledged. All numbers are records, but for ``steps_back``."""
+    """How many acknowledged records a log has. All numbers count records, except ``steps_back``."""
 
     acknowledged: int = 0
     """Distinct records that were acknowledged."""
     found: int = 0
-    """Of them, those that stand at their offset."""
+    """Acknowledged records that are at their offset."""
     misplaced: int = 0
-    """Of them, those that stand only at other offsets."""
+    """Acknowledged records that are only at other offsets."""
     missing: int = 0
-    """Of them, those that are not in the log."""
+    """Acknowledged records that are not in the log."""
     duplicates: int = 0
     """Copies in the log beyond the first, acknowledged or not."""
     steps_back: int = 0
     """Places where a claim's sequence does not ascend."""
     acknowledged_twice: int = 0
     unacknowledged: int = 0
-    """In the log without an acknowledgement; allowed, since a node may die between the commit and the word."""
+    """In the log without an acknowledgement; allowed, since a node may die between commit and acknowledgement."""
     problems: tuple[str, ...] = ()
-    """Faults in words, at most PROBLEMS_MAX of them."""
+    """Descriptions of faults, at most PROBLEMS_MAX of them."""
 
     @property
     def is_clean(self) -> bool:
-        """True when each acknowledged record stands exactly once, at its offset, in order."""
+        """True when each acknowledged record is in the log exactly once, at its offset, in order."""
         return not self.problems
 
 
 def check_journal(acknowledgements: Iterable[Acknowledged], log: Iterable[Stretch]) -> Verdict:
-    """Hold what was acknowledged against one log; see the module for the rules."""
+    """Compare acknowledgements with one log; the module has the rules."""
     said_by_claim: defaultdict[Claim, list[Acknowledged]] = defaultdict(list)
     for said in acknowledgements:
         said_by_claim[said.claim].append(said)
@@ -182,20 +182,24 @@ def _total(verdicts: Sequence[Verdict]) -> Verdict:
 
 
 def _check_claim(said: Sequence[Acknowledged], in_log: Sequence[Stretch]) -> Verdict:
-    """The verdict on one claim; ``in_log`` in the order of the log."""
+    """The verdict on one claim; ``in_log`` is in log order."""
+    # 1. Sequences that do not ascend.
     problems = _steps_back(in_log)
     steps_back = len(problems)
     ascending = _Ascending(in_log)
+    # 3. Overlaps: more records than different sequences.
     distinct = _covered(ascending.stretches)
     duplicates = sum(stretch.count for stretch in in_log) - distinct
     acknowledged = twice = found = missing = said_end = 0
     for one in sorted(said, key=lambda one: one.first_sequence):
+        # 3. Do not count sequences again that an earlier acknowledgement covers.
         first = min(max(one.first_sequence, said_end), one.end_sequence)
         said_end = max(said_end, one.end_sequence)
         if first > one.first_sequence:
             problems.append(f"{one.claim}: sequence {one.first_sequence} was acknowledged twice")
         count = one.end_sequence - first
         present = ascending.within(first, one.end_sequence)
+        # 2. Covered at the right offsets, or anywhere.
         here = _covered(part for part in present if part.shift == one.shift)
         absent = count - _covered(present)
         if here < count:
@@ -219,7 +223,7 @@ def _check_claim(said: Sequence[Acknowledged], in_log: Sequence[Stretch]) -> Ver
 
 
 def _steps_back(in_log: Sequence[Stretch]) -> list[str]:
-    """One sentence for each stretch that begins at or below a sequence before it; each duplicate makes one too."""
+    """A sentence for each stretch that begins at or below an earlier sequence; each duplicate causes one as well."""
     problems: list[str] = []
     highest = -1
     for stretch in in_log:
@@ -232,7 +236,7 @@ def _steps_back(in_log: Sequence[Stretch]) -> list[str]:
 
 
 class _Ascending:
-    """The stretches of one claim, found by sequence."""
+    """The stretches of one claim, searchable by sequence."""
 
     def __init__(self, members: Sequence[Stretch]) -> None:
         self.stretches = sorted(members, key=lambda stretch: stretch.first_sequence)
@@ -240,7 +244,7 @@ class _Ascending:
         self._highest_ends = list(accumulate((stretch.end_sequence for stretch in self.stretches), max))
 
     def within(self, first: int, end: int) -> list[Stretch]:
-        """The parts of stretches in this range of sequences, ``end`` exclusive, ascending."""
+        """The parts of stretches within this range of sequences, ``end`` exclusive, ascending."""
         near = self.stretches[bisect_right(self._highest_ends, first) : bisect_left(self._starts, end)]
         return [_cut(stretch, first, end) for stretch in near if stretch.end_sequence > first]
 
@@ -253,7 +257,7 @@ def _cut(stretch: Stretch, first: int, end: int) -> Stretch:
 
 
 def _covered(ascending: Iterable[Stretch]) -> int:
-    """How many different sequences are in these stretches."""
+    """The number of different sequences in these stretches."""
     covered = 0
     position: int | None = None
     for stretch in ascending:

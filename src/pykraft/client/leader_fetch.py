@@ -1,12 +1,12 @@
-"""Fetches of a client without an id, of records and of snapshots, answered by whoever leads.
+"""Fetches records and snapshots from the leader, for a client without a replica id.
 
-Owns one connection, to the node that is thought to lead, and the time for which nobody may be of use. Invariant: what
-comes back is the answer of the leader of the highest epoch that is known, without an error; whatever else nodes do
-is retried at the next one, with a pause after the first few, until the time is over. The caller says whether it could
-use an answer: one that it cannot use counts as none. It refuses to know what is fetched.
+This module owns one connection, to the node that probably leads, and the time limit for finding a useful answer.
+Invariant: a returned answer comes from the leader of the highest known epoch and has no error. For any other answer the
+next node is tried, with a pause after the first few tries, until the time is over. The caller reports whether it could
+use an answer; an unusable one counts as no answer.
 
-The topic of the log is found by trying: nodes refuse a fetch of a topic that is not theirs before they look at anything
-else in it.
+The topic of the log is found by trial: a node refuses a fetch of a topic that it does not have before it looks at
+anything else in the request.
 
 Source: KIP-595 §Fetch; Kafka's ``KafkaRaftClient`` as an observer.
 """
@@ -40,7 +40,7 @@ _OF_A_LEADER: Final = {
     FetchSnapshotResponse: frozenset({ErrorCode.NONE, ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE}),
 }
 _NOT_OUR_LOG: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-"""What a broker of Kafka says, which keeps other topics."""
+"""Answers of a Kafka broker, which has other topics."""
 _NOT_THE_LEADER: Final = frozenset(
     {
         ErrorCode.FENCED_LEADER_EPOCH,
@@ -58,11 +58,11 @@ R = TypeVar("R", FetchResponse, FetchSnapshotResponse)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long a client goes on without an answer of use; all in ms."""
+    """How long a client keeps trying without a useful answer; all in ms."""
 
     timeout_ms: int = 15_000
     request_timeout_ms: int = 5_000
-    """For connecting, for negotiating, and for an answer, beyond the time that the answer may wait for news."""
+    """For connecting, for negotiating, and for an answer, in addition to the time that a fetch may wait for records."""
     retry_backoff_ms: int = 50
 
 
@@ -70,7 +70,7 @@ PATIENCE: Final = Patience()
 
 
 class LeaderFetch:
-    """One fetch at a time, in one event loop."""
+    """Fetches from the leader, one at a time, in one event loop."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class LeaderFetch:
         client_id: str,
         patience: Patience,
     ) -> None:
-        """``topics`` are the names and ids that the log's topic may have; without a cluster id any cluster will do."""
+        """``topics`` are possible names and ids of the log's topic; without a cluster id any cluster is accepted."""
         self._search = LeaderSearch(bootstrap)
         self._topics = list(topics)
         self._topics_left = len(topics)
@@ -95,7 +95,7 @@ class LeaderFetch:
         self._was_heard = False
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
@@ -105,7 +105,7 @@ class LeaderFetch:
 
         ``request_in`` makes the request for an epoch.
 
-        Errors: QuorumUnavailableError when nobody was of use for the time; ForeignClusterError.
+        Errors: QuorumUnavailableError when no node was of use within the time; ForeignClusterError.
         """
         loop = asyncio.get_running_loop()
         if self._trouble_since_s is None:
@@ -126,10 +126,10 @@ class LeaderFetch:
     async def ask_for_snapshot(
         self, request_in: Callable[[Epoch], FetchSnapshotRequest]
     ) -> tuple[FetchSnapshotResponse, Buffer] | None:
-        """The leader's answer and bytes; None when it did not answer, or leads no more.
+        """The leader's answer and bytes; None when it did not answer, or no longer leads.
 
-        There is one try: a fetch of records finds the leader, and its snapshot, anew. Kafka is silent when it has no
-        such snapshot any more.
+        This tries only once: the next fetch of records finds the leader, and its snapshot, anew. Kafka does not answer
+        when the snapshot is gone.
 
         Errors: as `ask`.
         """
@@ -137,7 +137,7 @@ class LeaderFetch:
 
     @property
     def epoch(self) -> Epoch:
-        """The highest epoch that is known of."""
+        """The highest known epoch."""
         return self._search.epoch
 
     @property
@@ -146,20 +146,20 @@ class LeaderFetch:
         return self._search.story
 
     def accept(self) -> None:
-        """The last answer was of use: all is well."""
+        """The last answer was useful: reset the time limit and the tries."""
         self._trouble_since_s = None
         self._tries = 0
 
     def reject(self, problem: str) -> None:
-        """The last answer could not be used; another node may do better, or the same one later."""
+        """The last answer was not usable; another node may do better, or the same one later."""
         self._search.failed(self._search.whom, problem)
 
     async def pause(self) -> None:
-        """Wait a little, so that nobody is asked again and again without a pause."""
+        """Wait briefly, so that nodes do not get a storm of requests."""
         await asyncio.sleep(self._patience.retry_backoff_ms / 1_000)
 
     async def _try(self, request_in: Callable[[Epoch], _Request], kind: type[R]) -> tuple[R, Buffer] | None:
-        """One try with the node to ask next; None when it was of no use. Errors: as `ask`."""
+        """Try the next node once; None when its answer was of no use. Errors: as `ask`."""
         node = self._search.whom
         try:
             request = request_in(self._search.epoch)
@@ -168,6 +168,7 @@ class LeaderFetch:
         except UnreachableError as error:
             self._search.failed(node, error.problem)
             if self._search.is_nobody_there and not self._was_heard:
+                # No node has ever answered: fail at once instead of waiting for an election.
                 raise QuorumUnavailableError(f"no node answers: {self._search.story}") from None
             return None
         if message is None:
@@ -176,9 +177,9 @@ class LeaderFetch:
         return message, answer.records
 
     def _judge(self, node: Endpoint, answer: Answer, asked_epoch: Epoch) -> _Response | None:
-        """The answer if it is a leader's; None when the node does not lead, and what it knows is noted.
+        """The answer if it is a leader's; None when the node does not lead, after noting what it knows.
 
-        Errors: UnreachableError for an answer of no use, ForeignClusterError.
+        Errors: UnreachableError for an unusable answer, ForeignClusterError.
         """
         message = answer.message
         if isinstance(message, TopLevelError):
@@ -188,6 +189,7 @@ class LeaderFetch:
         if message.error in _NOT_OUR_LOG:
             raise UnreachableError(node, f"it answers Fetch with {error_name(message.error)}: is it a controller?")
         epoch = asked_epoch if message.epoch is None else message.epoch
+        # Adopting such an epoch would make every real leader look outdated for ever.
         if epoch > EPOCH_MAX:
             raise UnreachableError(node, f"it speaks of epoch {epoch}, which no quorum reaches")
         self._was_heard = True
@@ -204,7 +206,7 @@ class LeaderFetch:
         return message
 
     def _refused(self, node: Endpoint, code: int) -> None:
-        """An error above the partition: another topic is tried next, if it may be that.
+        """An error above the partition level: if the topic may be wrong, try the next one.
 
         Errors: UnreachableError, ForeignClusterError.
         """
@@ -220,7 +222,7 @@ class LeaderFetch:
             raise UnreachableError(node, f"it keeps none of the topics {names}")
 
     async def _exchange(self, node: Endpoint, request: _Request) -> Answer:
-        """One request to this node, over the connection that stands if it is to it. Errors: UnreachableError."""
+        """Send one request to this node, over the open connection if it goes to that node. Errors: UnreachableError."""
         connection, self._connection = self._connection, None
         if connection is not None and connection.endpoint != node:
             await connection.close()
@@ -235,7 +237,7 @@ class LeaderFetch:
         return answer
 
     def _caller(self) -> Caller:
-        """Who asks, of the topic that is tried now."""
+        """The caller for the topic that is tried now."""
         if self._names is None:
             self._names = Names(asyncio.get_running_loop())
         name, topic_id = self._topics[0]

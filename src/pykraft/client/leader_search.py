@@ -1,8 +1,8 @@
-"""Who leads, as far as a client knows: the nodes that it may ask, the epoch, and what was wrong with each.
+"""A client's knowledge of the leader: the nodes that it may ask, the epoch, and what was wrong with each node.
 
-Owns that knowledge. Invariant: the epoch never goes back; the leader is one that somebody named for this epoch and that
-has not failed since. Any node names the leader, in every answer that is not its own. It refuses to know connections and
-clocks: it says whom to ask, and hears how it went.
+Invariant: the epoch never goes back. The leader is a node that somebody named for this epoch and that has not failed
+since. Every node names the leader in each answer to a request meant for the leader. This module has no connections and
+no clock: it says which node to ask, and is told the result.
 
 Source: KIP-595 (every error answer carries leader and epoch), KIP-853 (and the leader's endpoint).
 """
@@ -16,11 +16,11 @@ from pykraft.types import Endpoint, Epoch
 
 
 class LeaderSearch:
-    """Begins with a bootstrap list; nodes that are named as leaders are remembered, so many at most."""
+    """Starts with a bootstrap list and remembers nodes that are named as leaders, up to ENDPOINTS_MAX nodes."""
 
     def __init__(self, bootstrap: Sequence[Endpoint]) -> None:
         self.epoch = Epoch(0)
-        """The highest epoch that anybody spoke of."""
+        """The highest epoch in any answer."""
         self.leader: Endpoint | None = None
         self._nodes = list(dict.fromkeys(bootstrap))
         self._problems: dict[Endpoint, str] = {}
@@ -28,12 +28,12 @@ class LeaderSearch:
 
     @property
     def whom(self) -> Endpoint:
-        """The node to ask next: the leader, or else the one that was not asked for the longest time."""
+        """The node to ask next: the leader, or else the node that was not asked for the longest time."""
         return self.leader or self._nodes[0]
 
     @property
     def is_nobody_there(self) -> bool:
-        """True when every node that is known was unreachable since the last answer of a leader."""
+        """True when every known node was unreachable since the last answer of a leader."""
         return self._unreachable.issuperset(self._nodes)
 
     @property
@@ -48,25 +48,27 @@ class LeaderSearch:
         self._unreachable.clear()
 
     def redirected(self, node: Endpoint, epoch: Epoch, leader: Endpoint | None, problem: str) -> None:
-        """This node does not lead; it knows this epoch, and where its leader is or nothing of one."""
+        """This node does not lead; it knows this epoch, and the leader's endpoint or None."""
         self._note(node, problem)
         self._unreachable.discard(node)
         if epoch > self.epoch:
             self.epoch = epoch
             self.leader = None
+        # An older epoch: the leader that it names may have resigned.
         if epoch < self.epoch:
             return
+        # A node that refused as "not leader" cannot be the leader, even if it names itself.
         self.leader = leader if leader != node else None
         if leader is not None and leader not in self._nodes and len(self._nodes) < ENDPOINTS_MAX:
             self._nodes.append(leader)
 
     def failed(self, node: Endpoint, problem: str) -> None:
-        """This node could not be asked, or answered what cannot be used."""
+        """This node could not be reached, or its answer was unusable."""
         self._note(node, problem)
         self._unreachable.add(node)
 
     def _note(self, node: Endpoint, problem: str) -> None:
-        """Remember what was wrong, and ask this node last the next time."""
+        """Remember the problem, and ask this node last."""
         self._problems[node] = problem
         if node in self._nodes:
             self._nodes.remove(node)

@@ -1,6 +1,7 @@
-"""Who leads, and the view of those who think in terms of claiming and resigning the leadership.
+"""The leader of an epoch, and an adapter for applications that think in claims and resignations.
 
-Invariant of the adapter: claims and resignations alternate, and a resignation names the epoch of the claim it ends.
+Invariant of the adapter: claims and resignations alternate, and a resignation names the epoch of the claim that it
+ends.
 
 Source: Kafka's ``LeaderAndEpoch``; ``RaftClient.Listener.handleClaim`` and ``handleResign`` of 2020.
 """
@@ -17,12 +18,12 @@ from pykraft.types import Epoch, NodeId
 
 T = TypeVar("T")
 OPTIONAL: Final = ("begin_shutdown", "handle_load_snapshot", "handle_load_bootstrap", "handle_save_snapshot")
-"""Methods that a listener may have or not."""
+"""Methods that a listener may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndEpoch:
-    """The leader of an epoch; None while it is not known."""
+    """The leader of an epoch; None while it is unknown."""
 
     leader_id: NodeId | None
     epoch: Epoch
@@ -33,9 +34,9 @@ class LeaderAndEpoch:
 
 
 class ClaimListener(Protocol[T]):
-    """The application's side, for `ClaimAdapter`; each method may be ``async``.
+    """The application's listener for `ClaimAdapter`; each method may be ``async``.
 
-    What is optional in a `pykraft.client.Listener` is so here.
+    The optional methods of a `pykraft.client.Listener` are optional here, too.
     """
 
     def handle_commit(self, reader: Reader[T], /) -> Awaitable[None] | None:
@@ -43,19 +44,19 @@ class ClaimListener(Protocol[T]):
         ...
 
     def handle_claim(self, epoch: Epoch, /) -> Awaitable[None] | None:
-        """This node leads ``epoch``, and everything that was committed before has been handled."""
+        """This node leads ``epoch``, and this listener has handled everything that was committed before."""
         ...
 
     def handle_resign(self, epoch: Epoch, /) -> Awaitable[None] | None:
-        """This node does not lead ``epoch`` any more."""
+        """This node no longer leads ``epoch``."""
         ...
 
 
 class ClaimAdapter(Generic[T]):
-    """A `pykraft.client.Listener` that passes everything on, but of leader changes only the own."""
+    """A `pykraft.client.Listener` that passes everything on; of leader changes, only this node's own."""
 
     def __init__(self, listener: ClaimListener[T], node_id: int | None) -> None:
-        """``node_id`` is that of the node it is registered at."""
+        """``node_id`` is the id of the node where the adapter is registered."""
         self._listener = listener
         self._node_id = node_id
         self._claimed: Epoch | None = None

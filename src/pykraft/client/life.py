@@ -1,8 +1,8 @@
 """The life of an embedded node, from bound sockets to its end, and the calls that wait for an answer meanwhile.
 
-Owns the sockets until the driver has them, the task that the node lives in, and every waiting call. Invariant: a call
-is answered exactly once: by the host, or by the end of the node; a life is lived once. Everything is called on the
-application's loop. It refuses to know records and listeners.
+This module owns the sockets until the driver takes them, the task that runs the node, and every waiting call.
+Invariant: each call gets exactly one answer, from the host or from the end of the node; a life runs once. Everything is
+called on the application's loop.
 
 Source: Kafka's ``KafkaRaftClient.initialize``, ``shutdown`` and ``close``.
 """
@@ -27,13 +27,13 @@ from pykraft.types import VoterSet
 
 R = TypeVar("R")
 Answer: TypeAlias = Callable[[R | BaseException], None]
-"""Answers a waiting call, from the node's loop; an exception is raised. After the first answer others are dropped."""
+"""Answers a waiting call, from the node's loop; an exception is raised there. Only the first answer counts."""
 
 logger = logging.getLogger("pykraft")
 
 
 class Asked(Protocol):
-    """Whoever passes a call on to the host: a `Life`, and the node that has it."""
+    """Passes calls on to the host: a `Life`, or the node that owns it."""
 
     async def ask(self, act: Callable[[Host, Answer[R]], object], *, doubt: str | None = None) -> R:
         """See `Life.ask`."""
@@ -41,14 +41,14 @@ class Asked(Protocol):
 
 
 class Life:
-    """One node's; `begin` comes first, `over` is the end."""
+    """The life of one node: `begin` starts it, its ``over`` callback reports the end."""
 
     def __init__(self, config: NodeConfig, place: Place, *, is_guest: bool) -> None:
         self.config = config
         self.engine = Engine()
         self.place = place
         self.failure: BaseException | None = None
-        """What ended the node, if it was not asked to end."""
+        """The error that ended the node; None if the application stopped it."""
         self.is_begun = False
         self.is_over = False
         self._is_stopped = False
@@ -57,10 +57,10 @@ class Life:
         self._sockets: dict[str, list[socket.socket]] = {}
         self._task: asyncio.Task[None] | None = None
         self._waiting: dict[asyncio.Future[Any], Callable[[], PykraftError]] = {}
-        """Waiting calls, and the error of each if the node ends now."""
+        """Waiting calls, and the error that each gets if the node ends now."""
 
     def bind(self) -> None:
-        """Listen on all listeners that have no socket yet; nobody is served before `begin`.
+        """Listen on all listeners that have no socket yet; connections wait until `begin`.
 
         Errors: ConfigError for an address that cannot be bound; NotRunningError after the end.
         """
@@ -79,9 +79,9 @@ class Life:
     async def begin(
         self, voters: VoterSet | Mapping[int, str] | None, *, attach: Callable[[Host], None], over: Callable[[], None]
     ) -> None:
-        """Open, recover, ``attach``, serve; ``over`` is called at the end, if this returned.
+        """Open, recover, ``attach`` and serve; ``over`` is called at the end, if this call succeeded.
 
-        Errors: UsageError the second time; ConfigError; what opening the directory raises.
+        Errors: UsageError the second time; ConfigError; errors of opening the directory.
         """
         if self._task is not None:
             raise UsageError("a node is initialized once: make a new Node to begin again")
@@ -109,11 +109,12 @@ class Life:
         self._task.add_done_callback(lambda _: over())
 
     async def ask(self, act: Callable[[Host, Answer[R]], object], *, doubt: str | None = None) -> R:
-        """Call the host on its loop, and wait until ``act`` answers. When this is cancelled the call goes on.
+        """Call the host on its loop, and wait until ``act`` answers. Cancelling the wait does not cancel the call.
 
-        ``doubt`` is for what may be done although the node ended before it answered: it says so in words.
+        ``doubt`` is for a call that may take effect although the node ended before it answered: it describes that
+        effect.
 
-        Errors: whatever it answers; UsageError that the host raises; NotRunningError; with ``doubt``
+        Errors: the exception that it answers; UsageError from the host; NotRunningError; with ``doubt``
         OutcomeUnknownError, if the host got the call and the node ended before it answered.
         """
         self.require_running()
@@ -132,6 +133,7 @@ class Life:
         def answer(result: R | BaseException) -> None:
             to_application(_settle, future, result)
 
+        # Only a call that reached the host can be in doubt; any other certainly had no effect.
         self._waiting[future] = lambda: self._in_doubt(doubt) if is_begun and doubt is not None else self._ended()
         self.place.to_node(self.engine.call, call, answer)
         try:
@@ -140,24 +142,24 @@ class Life:
             del self._waiting[future]
 
     def require_running(self) -> None:
-        """Errors: NotRunningError before the node is initialized, and after its end."""
+        """Check that the node runs. Errors: NotRunningError before it is initialized, and after its end."""
         if self.is_over:
             raise self._ended()
         if not self.is_begun:
             raise NotRunningError("the node is not initialized yet: `async with node:` or `await node.initialize()`")
 
     async def ended(self) -> NotRunningError:
-        """Wait until the node has ended; the error of whoever wanted more of it."""
+        """Wait until the node has ended; returns the error for a call that came too late."""
         await self.wait_over()
         return self._ended()
 
     async def wait_over(self) -> None:
-        """Wait until the node has ended, in whatever way."""
+        """Wait until the node has ended, for any reason."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
     def stop(self) -> None:
-        """End now; before the begin, give the ports back."""
+        """End the node now; before `begin`, release the ports."""
         self._is_stopped = True
         if self._task is None:
             self.is_over = True
@@ -191,13 +193,13 @@ class Life:
                 _settle(future, error_of_call())
 
     def _ended(self) -> NotRunningError:
-        """The error of calls that come too late."""
+        """The error for a call after the end."""
         ended = NotRunningError("the node has ended" if self.failure is None else f"the node failed: {self.failure}")
         ended.__cause__ = self.failure
         return ended
 
     def _in_doubt(self, doubt: str) -> OutcomeUnknownError:
-        """The error of calls that the host got and did not answer."""
+        """The error for a call that reached the host but got no answer."""
         unknown = OutcomeUnknownError(f"the node ended before it answered: {doubt}")
         unknown.__cause__ = self.failure
         return unknown
@@ -210,7 +212,7 @@ class Life:
 
 
 def _settle(future: asyncio.Future[Any], result: object) -> None:
-    """Answer, unless it was answered or nobody waits any more."""
+    """Answer, unless the call is answered already or cancelled."""
     if future.done():
         return
     if isinstance(result, BaseException):

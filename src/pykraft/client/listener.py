@@ -1,7 +1,7 @@
-"""The application's side of a node: what is called with committed records and with news of leaders.
+"""The application's side of a node: an object that gets committed records and leader changes.
 
-Owns the protocol and the check that an object keeps it. It refuses to know when a listener is called; that is told in
-`pykraft.client.subscription`.
+This module has the protocol and checks that an object implements it. `pykraft.client.subscription` decides when a
+listener is called.
 
 Source: Kafka's ``RaftClient.Listener``.
 """
@@ -26,43 +26,44 @@ SAVE_SNAPSHOT: Final = "handle_save_snapshot"
 class Listener(Protocol[T]):
     """Called on the application's loop, one call at a time; each method may be plain or ``async``.
 
-    The next call comes when the former one is done. A method that raises stops the node with what it raised.
+    The next call comes when the previous one is done. If a method raises, the node ends with that error.
 
-    Four more are optional. ``begin_shutdown()`` is called when the node begins to leave; calls may still follow.
+    Four more methods are optional. ``begin_shutdown()`` is called when the node begins to shut down; more calls may
+    follow.
 
-    ``handle_load_snapshot(reader)`` is given a `pykraft.client.StateReader` with the state that takes the place of all
-    that came before: at first when there is a snapshot, and whenever this node got one in the place of records. The
-    next commit begins where it ends. The reader is closed when the call is done. Without this method a listener begins
-    at the log start, and a node that must give it a snapshot ends.
+    ``handle_load_snapshot(reader)`` gets a `pykraft.client.StateReader` with a state that replaces everything before
+    it: first of all if there is a snapshot, and whenever this node got a snapshot instead of records. The next commit
+    begins where the snapshot ends. The reader is closed when the call is done. Without this method a listener begins at
+    the log start, and a node that must give it a snapshot ends.
 
-    ``handle_save_snapshot()`` returns the records of the state as it is now, which ``handle_load_snapshot`` of any node
-    can make the same state of: an iterable, an async one, or an awaitable of one. It is called when a snapshot is due;
-    the next call of the listener comes when all records are written. One listener of a node has it.
+    ``handle_save_snapshot()`` returns the records of the current state, from which ``handle_load_snapshot`` of any node
+    can build the same state: an iterable, an async iterable, or an awaitable of one. It is called when a snapshot is
+    due; the listener's next call comes when all records are written. Only one listener of a node may have it.
 
-    ``handle_load_bootstrap(reader)`` is given the checkpoint that the directory was formatted with, before the commit
-    that begins at offset 0. These two need the first.
+    ``handle_load_bootstrap(reader)`` gets the checkpoint that the directory was formatted with, before the commit that
+    begins at offset 0. The last two require ``handle_load_snapshot``.
     """
 
     def handle_commit(self, reader: Reader[T], /) -> Awaitable[None] | None:
-        """The next committed batches, in order and without a gap, each exactly once."""
+        """Handle the next committed batches: in order, without a gap, each exactly once."""
         ...
 
     def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch, /) -> Awaitable[None] | None:
-        """The epoch rose, or its leader became known.
+        """Handle a higher epoch, or the news of its leader.
 
-        That this node leads is told only when the listener was given everything that was committed before: it then
-        holds the complete committed state.
+        The listener hears that this node leads only after it got everything that was committed before: it then has the
+        complete committed state.
         """
         ...
 
 
 def has_method(listener: object, name: str) -> bool:
-    """Whether it has what may be called by this name."""
+    """Whether the listener has a callable attribute with this name."""
     return callable(getattr(listener, name, None))
 
 
 def check_listener(listener: object) -> None:
-    """Refuse what is no listener. Errors: UsageError naming the method that is missing."""
+    """Refuse an object that is not a listener. Errors: UsageError naming the method that is missing."""
     if isinstance(listener, type):
         raise UsageError(f"{listener!r} is a class: register an object of it")
     for name in REQUIRED:

@@ -1,8 +1,8 @@
-"""Which calls of listeners the present code runs in: its own task's, or that of the task that began it.
+"""Tracks which listener calls the current code runs in: its own task's, or that of the task that started it.
 
-A call of a listener that waits for the end of its node, or for its own end, would wait for itself. So whoever waits for
-calls has to know which of them wait for it. Invariant: a call is open from before the listener is called until it is
-done; what a call began and left running is not within it any more when it is done.
+A listener call that waits for the end of its node, or for its own end, would wait for itself. So code that waits for
+calls must know which of them wait for it. Invariant: a call is open from before the listener is called until it is
+done; a task that the call started and left running is no longer part of it then.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Protocol
 
 
 class Called(Protocol):
-    """Who calls a listener, in a task of its own."""
+    """An object that calls a listener, in its own task."""
 
     task: asyncio.Task[None] | None
 
 
 class ListenerCall:
-    """One call of a listener, by its ``owner``; the call that its task was begun in is the ``outer`` one."""
+    """One call of a listener, by its ``owner``; ``outer`` is the call in which this call's task was started."""
 
     def __init__(self, owner: Called, outer: ListenerCall | None) -> None:
         self.owner = owner
@@ -34,7 +34,7 @@ _innermost: ContextVar[ListenerCall | None] = ContextVar("pykraft_listener_call"
 
 @contextmanager
 def listener_call(owner: Called) -> Iterator[None]:
-    """What runs in the block, and the tasks that it begins, run within a call of this owner's listener."""
+    """The block, and the tasks that it starts, run within a call of this owner's listener."""
     call = ListenerCall(owner, _innermost.get())
     token = _innermost.set(call)
     try:
@@ -45,7 +45,7 @@ def listener_call(owner: Called) -> Iterator[None]:
 
 
 def open_calls() -> list[ListenerCall]:
-    """The calls that this code runs in and that are not done, the innermost first."""
+    """The calls that this code runs in and that are not done, innermost first."""
     found = []
     call = _innermost.get()
     while call is not None:

@@ -1,10 +1,10 @@
-"""How a log begins, asked of its leader without reading it: where, and of which epoch the record before was.
+"""Asks the leader how a log begins, without reading it: the log start, and the epoch of the record before it.
 
-Fetches beyond the end of any log are answered from the leader's epochs and snapshots alone: with the high watermark,
-and with the last epoch up to the one that was named; or, when that is older than the oldest snapshot, with a snapshot.
-So the smallest epoch that is not sent to a snapshot is the oldest snapshot's, which is the epoch of the last record
-before the log start. Invariant: what is found is of one answer of one leader each time; a log that is cleaned meanwhile
-gives an epoch with which the next fetch is sent to a snapshot again.
+A leader answers a fetch beyond the end of any log from its epochs and snapshots alone. The answer has the high
+watermark and the last epoch up to the one in the request; or, if that epoch is older than the oldest snapshot, a
+snapshot id. So the smallest epoch that does not get a snapshot id is the oldest snapshot's, which is the epoch of the
+last record before the log start. Invariant: each result comes from one answer of one leader. If the log is cleaned
+meanwhile, the next fetch with the found epoch gets a snapshot id again.
 
 Source: KIP-595 §Fetch, KIP-630; Kafka's ``KafkaRaftLog.validateOffsetAndEpoch``.
 """
@@ -19,11 +19,11 @@ from pykraft.core.messages import FetchRequest
 from pykraft.types import Epoch, Offset
 
 FAR_OFFSET: Final = Offset(2**60)
-"""No log holds it."""
+"""An offset that no log contains."""
 
 
 def probe(epoch: Epoch, last_fetched_epoch: Epoch | None = None) -> FetchRequest:
-    """A fetch beyond any log, to a leader of this epoch: the answer holds no records, and does not wait for any."""
+    """A fetch beyond any log, to a leader of this epoch: the answer has no records and comes at once."""
     return FetchRequest(
         replica=None,
         epoch=epoch,
@@ -36,7 +36,7 @@ def probe(epoch: Epoch, last_fetched_epoch: Epoch | None = None) -> FetchRequest
 
 
 async def epoch_before(leader: LeaderFetch, log_start_offset: Offset) -> Epoch:
-    """Epoch of the record before the log start, in a log that begins behind a snapshot.
+    """The epoch of the record before the log start, for a log that begins at a snapshot's end.
 
     Errors: QuorumUnavailableError, ForeignClusterError.
     """
@@ -46,7 +46,8 @@ async def epoch_before(leader: LeaderFetch, log_start_offset: Offset) -> Epoch:
         answer, _ = await leader.ask(partial(probe, last_fetched_epoch=middle))
         leader.accept()
         if answer.log_start_offset != log_start_offset:
-            break  # it is another log start now: the next fetch tells
+            break  # the log was cleaned meanwhile: the next fetch gets a snapshot id again
+        # Bisection: without a snapshot id the epoch is not older than the oldest snapshot's.
         if answer.snapshot_id is None:
             high = middle
         else:

@@ -1,11 +1,11 @@
-"""A member of a quorum inside a Python program: the whole of pykraft behind one class.
+"""A member of a quorum inside a Python program: all of pykraft behind one class.
 
-Owns the words in which an application speaks to its node. Invariant: every call that waits gets its answer, whatever
-becomes of the node; and a node that failed says so to everybody who asks, with the error that ended it. Everything is
-called on one asyncio loop, the one that `Node.initialize` ran on; what a property tells, any thread may ask.
+This module is the API that an application calls. Invariant: every waiting call gets an answer, whatever happens to the
+node; a failed node reports the error that ended it to every caller. All calls belong on one asyncio loop, the one that
+`Node.initialize` ran on; any thread may read the properties.
 
-It refuses to know where the node's own loop runs (`pykraft.client.thread`), how a node begins and ends
-(`pykraft.client.life`), and how listeners are called (`pykraft.client.subscription`).
+`pykraft.client.thread` runs the node's own loop, `pykraft.client.life` starts and ends a node, and
+`pykraft.client.subscription` calls the listeners.
 
 Source: Kafka's ``RaftClient``.
 """
@@ -45,11 +45,11 @@ logger = logging.getLogger("pykraft")
 
 
 class Node(Generic[T]):
-    """One node of a quorum, embedded. Records are of type ``T``, which the serde turns into bytes.
+    """One embedded node of a quorum. Records have type ``T``; the serde turns them into bytes.
 
-    ``async with node:`` begins it, and leaves gracefully at the end. With ``own_thread`` the node has a loop in a
-    thread of its own, for programs whose loop may be held up: they keep their leadership. Listeners are called on the
-    application's loop in both cases.
+    ``async with node:`` starts it, and shuts it down gracefully at the end. With ``own_thread`` the node has its own
+    loop in its own thread, so that a program whose loop is sometimes blocked keeps its leadership. Listeners are called
+    on the application's loop in both cases.
     """
 
     @overload
@@ -59,12 +59,12 @@ class Node(Generic[T]):
     def __init__(self, config: NodeConfig, serde: Serde[T], *, own_thread: bool = ...) -> None: ...
 
     def __init__(self, config: NodeConfig, serde: Serde[Any] = bytes_serde, *, own_thread: bool = False) -> None:
-        """Nothing is opened yet: see `initialize`. Errors: UsageError for what is no configuration, or no serde."""
+        """Open nothing yet: see `initialize`. Errors: UsageError for an invalid configuration or serde."""
         if not isinstance(config, NodeConfig):
             raise UsageError(f"{config!r} is no configuration: pykraft.client.configure makes one")
         check_serde(serde)
         self.place: Place = OwnThread() if own_thread else SameLoop()
-        """Where the node's loop is; of interest to its own parts only."""
+        """Where the node's loop runs; internal."""
         self._serde: Serde[T] = serde
         self._life = Life(config, self.place, is_guest=not own_thread)
         self._listeners: Subscriptions[T] = Subscriptions(self, serde)
@@ -74,18 +74,18 @@ class Node(Generic[T]):
         self._is_interrupted = False
 
     async def bind(self) -> None:
-        """Listen already, so that `listeners` tells the real ports; peers wait until `initialize`.
+        """Listen already, so that `listeners` has the real ports; peers wait until `initialize`.
 
         Errors: ConfigError for an address that cannot be bound.
         """
         self._life.bind()
 
     async def initialize(self, voters: VoterSet | Mapping[int, str] | None = None) -> None:
-        """Open the directory, recover what is in it, and take part in the quorum.
+        """Open the directory, recover the log, and join the quorum.
 
         ``voters`` replace the configured ones; a mapping has their addresses by id.
 
-        Without ``own_thread`` the loop stands still while the log is recovered.
+        Without ``own_thread`` recovery blocks the loop.
 
         Errors: UsageError the second time, and for a listener's offset that is not in the log; ConfigError;
         ForeignDirectoryError, CorruptionError or StorageError for the directory.
@@ -106,6 +106,7 @@ class Node(Generic[T]):
     ) -> None:
         body, self._body = self._body, None
         if self._is_interrupted and body is not None:
+            # The cancellation was ours (see `_ended`): `shutdown` below raises the node's failure instead.
             body.uncancel()
         try:
             await self.shutdown()
@@ -114,63 +115,63 @@ class Node(Generic[T]):
         except asyncio.CancelledError:
             if not self._is_interrupted:
                 raise
-            await self.close()  # the block had ended by itself when its cancellation came
+            await self.close()  # our own cancellation came after the block had ended
 
     def register(self, listener: Listener[T], from_offset: int | None = None) -> None:
         """Call this listener with everything that is committed, from the log start or from an offset on.
 
-        Errors: UsageError for what is no listener or is registered already, for an offset below 0, and for one below
-        the log start if the listener cannot load a snapshot.
+        Errors: UsageError for an object that is not a listener or is registered already, for an offset below 0, and for
+        an offset below the log start if the listener cannot load a snapshot.
         """
         host = self._life.engine.host
         self._listeners.add(listener, from_offset, log_start_offset=None if host is None else host.log_start_offset)
 
     def unregister(self, listener: Listener[T]) -> None:
-        """Begin no further call of this listener; registered anew, it starts from scratch. Errors: UsageError."""
+        """Start no further call of this listener; if registered again, it starts from scratch. Errors: UsageError."""
         self._listeners.remove(listener)
 
     async def propose(self, records: Iterable[T], *, epoch: int | None = None) -> Committed:
         """Append these records as one atomic batch, and wait until they are committed.
 
-        ``epoch`` is that of the leadership which they belong to; by default whatever epoch this node leads now.
-        Cancelling the wait does not take the records back.
+        ``epoch`` is the leader epoch that they belong to; by default the one that this node leads now. Cancelling the
+        wait does not take the records back.
 
-        The node's own listeners may be given them later than this returns: see `wait_applied`.
+        The node's own listeners may get the records after this returns: see `wait_applied`.
 
         Errors: NotLeaderError names the leader; BufferFullError (also LeadershipTransferError): wait and try again;
-        RecordBatchTooLargeError: divide them; OutcomeUnknownError: the leadership was lost meanwhile, or the node
-        ended; NotRunningError; UsageError; whatever the serde raises. Only after OutcomeUnknownError may they be in
-        the log.
+        RecordBatchTooLargeError: split the records; OutcomeUnknownError: the node lost the leadership meanwhile, or
+        ended; NotRunningError; UsageError; any exception of the serde. Only after OutcomeUnknownError may the records
+        be in the log.
         """
         values = serialized(self._serde, records)
         wanted = None if epoch is None else Epoch(epoch_number(epoch))
         return await append_and_commit(self._life, values, wanted)
 
     async def prepare_append(self, epoch: int, records: Iterable[T]) -> Offset:
-        """Append as one atomic batch that stays here until `schedule_prepared_append`; returns its last offset.
+        """Append one atomic batch that is held back until `schedule_prepared_append`; returns its last offset.
 
-        Errors: as `propose`, but never OutcomeUnknownError: what became of the records a listener will see.
+        Errors: as `propose`, but never OutcomeUnknownError: a listener sees what happens to the records.
         """
         return await self._append(epoch, records, is_prepared=True)
 
     async def schedule_prepared_append(self) -> None:
-        """Let go of everything that was prepared. Errors: NotLeaderError, NotRunningError."""
+        """Release everything that was prepared. Errors: NotLeaderError, NotRunningError."""
         await self._ask(lambda host: host.schedule_prepared(now()))
 
     async def schedule_append(self, epoch: int, records: Iterable[T]) -> Offset:
-        """Append as one atomic batch, and with it all that was prepared; returns the last offset, not yet committed.
+        """Append one atomic batch and release all prepared ones; returns the last offset, not yet committed.
 
         Errors: as `prepare_append`.
         """
         return await self._append(epoch, records, is_prepared=False)
 
     async def wait_applied(self, listener: Listener[T], end_offset: int) -> None:
-        """Wait until this listener is done with everything below ``end_offset`` (exclusive).
+        """Wait until this listener has handled everything below ``end_offset`` (exclusive).
 
-        After ``committed = await node.propose(...)`` this is how to wait until a listener of the same node has handled
-        the records: ``await node.wait_applied(listener, committed.end_offset)``.
+        After ``committed = await node.propose(...)``, this waits until a listener of the same node has handled the
+        records: ``await node.wait_applied(listener, committed.end_offset)``.
 
-        Errors: UsageError for a listener that is not registered, or is unregistered meanwhile, and in a call of the
+        Errors: UsageError for a listener that is not registered, or is unregistered meanwhile, and within a call of the
         listener itself, which would wait for its own end; NotRunningError, also while it waits.
         """
         self._life.require_running()
@@ -178,21 +179,21 @@ class Node(Generic[T]):
             raise await self._life.ended()
 
     async def resign(self, epoch: int) -> None:
-        """Give up the leadership of this epoch; of one that is over it is given up already.
+        """Resign the leadership of this epoch; does nothing for an epoch that is over.
 
-        Errors: UsageError for an epoch that has not begun, for the present one when another node leads it, and for a
-        node without an id; NotRunningError.
+        Errors: UsageError for an epoch that has not begun, for the current one if another node leads it, and for a node
+        without an id; NotRunningError.
         """
         resigned = Epoch(epoch_number(epoch))
         await self._ask(lambda host: host.resign(resigned, now()))
 
     async def transfer_leadership(self, to: int, *, timeout_ms: int = TRANSFER_TIMEOUT_MS) -> None:
-        """Let this voter lead in the place of this node; returns when it does.
+        """Transfer the leadership from this node to this voter; returns when the voter leads.
 
-        Nothing is taken meanwhile (LeadershipTransferError). When the voter is not there with the whole log after
-        ``timeout_ms``, this node goes on to lead.
+        Appends are refused meanwhile (LeadershipTransferError). If the voter does not have the whole log after
+        ``timeout_ms``, this node continues to lead.
 
-        Errors: NotLeaderError; RefusedError says why it was not begun, or who leads instead; OutcomeUnknownError when
+        Errors: NotLeaderError; RefusedError says why it did not begin, or who leads instead; OutcomeUnknownError when
         this node ended meanwhile: the voter may lead, or not; NotRunningError; UsageError.
         """
         target_id = NodeId(whole_number("to", to, least=0, most=INT32_MAX))
@@ -206,23 +207,24 @@ class Node(Generic[T]):
     async def create_snapshot(self, offset: int, epoch: int) -> Snapshot[T] | None:
         """Begin a snapshot of the application's state as of this offset (exclusive), where a committed batch ends.
 
-        ``epoch`` is that of the last record before. None when it is not needed: it exists, is being taken, or the log
-        begins behind it. The records of the snapshot are of the same type as those of the log.
+        ``epoch`` is that of the last record before the offset. Returns None if the snapshot is not needed: it exists,
+        is being written, or the log begins after it. The records of the snapshot have the same type as those of the
+        log.
 
-        Errors: UsageError for a place where none may be taken; NotRunningError.
+        Errors: UsageError for an offset at which no snapshot is possible; NotRunningError.
         """
         return await begin_snapshot(self._life, self._serde, offset, epoch)
 
     async def shutdown(self, timeout_ms: int = SHUTDOWN_TIMEOUT_MS) -> None:
-        """Leave gracefully: a leader hands over first; then wait until listeners are done with what they were given.
+        """Shut down gracefully: a leader hands over first; then wait until listeners have handled what they got.
 
-        Listeners that are at work when ``timeout_ms`` is over are cancelled, and get a second to end. A call of a
-        listener that asks for the shutdown itself is neither waited for nor cancelled. Closing the files may take five
-        seconds more, if the disk does; the loop goes on meanwhile. Cancelling the wait does not stop the shutdown;
-        asking again waits for the same one.
+        Listeners still at work after ``timeout_ms`` are cancelled, and have one more second to end. A listener call
+        that itself calls this is neither awaited nor cancelled. Closing the files may take five seconds more if the
+        disk is slow; the loop keeps running meanwhile. Cancelling the wait does not stop the shutdown; a second call
+        waits for the same one.
 
-        Errors: ShutdownTimeoutError when nobody took over in time, and the node has left all the same; whatever ended
-        a node that failed; UsageError for a time that is none.
+        Errors: ShutdownTimeoutError when no other node took over in time, although this node has left; the error that
+        ended a failed node; UsageError for an invalid time.
         """
         whole_number("timeout_ms", timeout_ms, least=0, most=INT32_MAX)
         if self._shutdown is None:
@@ -231,11 +233,11 @@ class Node(Generic[T]):
             await asyncio.shield(self._shutdown)
 
     async def close(self) -> None:
-        """Leave at once, like a killed node but for its files, and cancel listeners that are at work.
+        """Leave at once, like a killed node except that the files are closed, and cancel listeners that are at work.
 
-        As in `shutdown`, these get a second to end, and the files five.
+        As in `shutdown`, listeners have one second to end, and closing the files five.
 
-        Errors: whatever ended a node that failed.
+        Errors: the error that ended a failed node.
         """
         with self._listeners.calls_that_wait():
             self._life.stop()
@@ -244,12 +246,12 @@ class Node(Generic[T]):
         self._raise_failure()
 
     async def wait_closed(self) -> None:
-        """Wait until the node has ended. Errors: whatever ended a node that failed."""
+        """Wait until the node has ended. Errors: the error that ended a failed node."""
         await self._life.wait_over()
         self._raise_failure()
 
     async def metrics(self) -> Metrics:
-        """What is measured, by Kafka's names and some of our own; leader's metrics only while it leads.
+        """The current metrics, under Kafka's names and some of ours; leader metrics only while it leads.
 
         Each call begins a new interval of the idle ratio. Errors: NotRunningError.
         """
@@ -261,7 +263,7 @@ class Node(Generic[T]):
         return await self._life.ask(act)
 
     async def wait_for_leader(self) -> LeaderAndEpoch:
-        """Wait until a leader is known, and name it. Errors: NotRunningError, also while it waits."""
+        """Wait until a leader is known, and return it. Errors: NotRunningError, also while it waits."""
         while True:
             self._life.require_running()
             found = self._life.engine.acting_leader
@@ -271,17 +273,17 @@ class Node(Generic[T]):
 
     @property
     def node_id(self) -> NodeId | None:
-        """Id of this node; None for one that only observes."""
+        """Id of this node; None for an observer without an id."""
         return self._life.config.node_id
 
     @property
     def listeners(self) -> Listeners:
-        """Where this node listens, by listener name; after `bind` with the real ports."""
+        """The addresses on which this node listens, by listener name; after `bind` with the real ports."""
         return self._life.config.listeners
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where others reach this node; after `bind` with the real port. Errors: UsageError when it does not listen."""
+        """The advertised address; after `bind` with the real port. Errors: UsageError when the node does not listen."""
         config = self._life.config
         endpoint = config.advertised_listeners.get(config.default_listener)
         if endpoint is None:
@@ -290,7 +292,7 @@ class Node(Generic[T]):
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
-        """The leader as far as this node knows, and the epoch; (None, 0) before `initialize`."""
+        """The leader that this node knows, and the epoch; (None, 0) before `initialize`."""
         found = self._life.engine.leader_and_epoch
         return LeaderAndEpoch(None, found.epoch) if self._life.is_over else found
 
@@ -301,7 +303,7 @@ class Node(Generic[T]):
 
     @property
     def log_end_offset(self) -> Offset:
-        """End of the log (exclusive), committed or not. Errors: NotRunningError before `initialize`."""
+        """Log end offset (exclusive), committed or not. Errors: NotRunningError before `initialize`."""
         return self._require_host().log_end_offset
 
     @property
@@ -313,21 +315,21 @@ class Node(Generic[T]):
         return self._require_host().kraft_version
 
     def voter_node(self, node_id: int, listener_name: str | None = None) -> Endpoint | None:
-        """Where a voter's listener is reached, by default the one that voters dial; None for who is no voter."""
+        """The address of a voter's listener, by default the one that voters dial; None if it is not a voter."""
         voters, default = self._require_host().voters, self._life.config.default_listener
         return voters.listeners(NodeId(node_id)).get(listener_name or default)
 
     async def ask(self, act: Callable[[Host, Answer[R]], object], *, doubt: str | None = None) -> R:
-        """For the node's own parts: call the host on its loop, and wait for the answer. Errors: see `Life.ask`."""
+        """Internal: call the host on its loop, and wait for the answer. Errors: see `Life.ask`."""
         return await self._life.ask(act, doubt=doubt)
 
     def call_host(self, act: Callable[[Host], object]) -> None:
-        """For the node's own parts: call the host on its loop; what that raises ends the node."""
+        """Internal: call the host on its loop; an exception there ends the node."""
         engine = self._life.engine
         self.place.to_node(engine.call, act, engine.fail_unless_ended)
 
     def listener_failed(self, error: BaseException) -> None:
-        """For the node's own parts: a listener raised, and the node is to end with that."""
+        """Internal: a listener raised this error, which ends the node."""
         if self._life.is_over and not isinstance(error, NotRunningError | OutcomeUnknownError):
             logger.error("a listener failed after the end of its node", exc_info=error)
         self.place.to_node(self._life.engine.fail, error)
@@ -340,7 +342,7 @@ class Node(Generic[T]):
         return host
 
     async def _ask(self, do: Callable[[Host], None]) -> None:
-        """Call the host, and wait until it has returned."""
+        """Call the host, and wait until the call returned."""
 
         def act(host: Host, answer: Answer[None]) -> None:
             do(host)
@@ -357,7 +359,7 @@ class Node(Generic[T]):
         self._listeners.attach(host)
 
     def _ended(self) -> None:
-        """The node has ended: listeners hear no more, and a block that knows nothing of a failure is interrupted."""
+        """The node has ended: end the listeners, and interrupt an ``async with`` block if the node failed."""
         self._watch.tell()
         self._listeners.end()
         if self._life.failure is not None and self._body is not None:

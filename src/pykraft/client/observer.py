@@ -1,28 +1,28 @@
 """Reads the committed batches of a live quorum, as a replica without an id and without a log of its own.
 
-Owns one connection, to whoever leads, and at most so many bytes that are not yet given out. Invariant: an observer
-gives out each committed batch from where it began, once and in order, whatever happens to leaders and connections; see
-`pykraft.client.window` for what it checks. How it reads:
+This module owns one connection, to the leader, and a bounded number of fetched bytes. Invariant: an observer returns
+each committed batch from its start on, once and in order, whatever happens to leaders and connections;
+`pykraft.client.window` has the checks. How it reads:
 
-1. It asks any node for what no log holds (offset 2^60). Who does not lead names who does; who leads answers with its
-   high watermark, and now the beginning is known: the log start, the high watermark, or an offset between the two.
+1. It asks any node for an offset that no log contains (2^60). A node that does not lead names the leader; the leader
+   answers with its high watermark. Now the start is known: the log start, the high watermark, or an offset between the
+   two.
 2. It fetches like a follower: the leader answers when it has records, or when the high watermark has moved.
-3. A leader that fails, or leads no more, is looked for again among all nodes that are known. What was fetched and not
-   committed is dropped when the new leader never had it.
+3. If the leader fails or no longer leads, it searches for the leader among all known nodes. It drops fetched batches
+   that are not committed if the new leader never had them.
 
-The epoch of the record before an offset in the middle of a log is not known. The leader's own epoch is named instead:
-a leader's log holds every offset below its end in that epoch's eyes.
+The observer does not know the epoch of the record before an offset in the middle of a log. It names the leader's own
+epoch instead, for which a leader's log contains every offset below its end.
 
-A leader that has snapshots sends whoever begins at offset 0 or at the log start to one of them. There are two ways on:
+A leader with snapshots answers a fetch from offset 0 or the log start with a snapshot id. Then there are two ways:
 
-* An observer with ``load_snapshot`` fetches the snapshot, hands it over, and goes on where it ends. That also happens
-  when the log was cleaned beyond its place.
-* Any other one begins at the first record that the log still has, as Kafka's consumers do: what only a snapshot holds
-  is left out. At offset 0 there is only the first leader's LeaderChange to be left out. At a later log start the epoch
-  of the record before it is named, which is found by bisection: see `pykraft.client.log_start`.
+* An observer with ``load_snapshot`` fetches the snapshot, hands it over, and continues where it ends. This also happens
+when the log was cleaned beyond the observer's offset.
+* Any other observer begins at the first record that the log still has, as Kafka's consumers do, and skips what only a
+snapshot has. At offset 0 it skips only the first leader's LeaderChange. At a later log start it must name the epoch of
+the record before it, and finds that by bisection: see `pykraft.client.log_start`.
 
-It ends with an error when nobody was heard of for the time that it may wait; it may be asked to go on then, and does.
-It refuses to know what is in a batch.
+If no node answers within the time limit, the observer raises an error; it can be asked again and then continues.
 
 Source: KIP-595 §Fetch, KIP-1166 (the high watermark in the request); Kafka's observers (brokers).
 """
@@ -54,13 +54,13 @@ from pykraft.snapshot.reader import SnapshotReader
 from pykraft.types import Buffer, Endpoint, Epoch, Offset, OffsetAndEpoch, Uuid
 
 TOPICS: Final = ((TEST_TOPIC_NAME, TEST_TOPIC_ID), (METADATA_TOPIC_NAME, METADATA_TOPIC_ID))
-"""Topics in which quorums keep their logs, tried in turn: pykraft's and TestRaftServer's, and that of Kafka."""
+"""Topics in which quorums keep their logs, tried in turn: pykraft's and TestRaftServer's, and Kafka's."""
 LoadSnapshot: TypeAlias = Callable[[StateReader[bytes]], Awaitable[None] | None]
-"""Given a snapshot that takes the place of all that came before it; the reader is closed when the call is done."""
+"""Gets a snapshot that replaces everything before it; the reader is closed when the call is done."""
 
 
 class Start(Enum):
-    """Where to begin when it is no offset."""
+    """Where to begin, other than at a given offset."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -68,7 +68,7 @@ class Start(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimits:
-    """How long a leader may wait for news, in ms; in bytes one fetch, and all that is held and not yet committed."""
+    """How long a leader may wait for records (ms), the bytes of one fetch, and of all uncommitted batches held here."""
 
     wait_ms_max: int = 500
     size_bytes_max: int = 1024 * 1024
@@ -79,9 +79,9 @@ FETCH_LIMITS: Final = FetchLimits()
 
 
 class Observer:
-    """An async iterator over committed batches that never ends by itself; use it in ``async with``, in one loop.
+    """An endless async iterator over committed batches; use it in ``async with``, in one loop.
 
-    The first batch may begin before the offset that was asked for, when that lies within it.
+    The first batch may begin before the requested offset, if that is within the batch.
     """
 
     def __init__(
@@ -96,10 +96,10 @@ class Observer:
         limits: FetchLimits = FETCH_LIMITS,
         load_snapshot: LoadSnapshot | None = None,
     ) -> None:
-        """``bootstrap`` holds some nodes of the quorum; with ``cluster_id`` nodes of another cluster are refused.
+        """``bootstrap`` has some nodes of the quorum; with ``cluster_id`` nodes of another cluster are refused.
 
-        With ``load_snapshot`` the earliest place is the newest snapshot, where there is one, and any offset below the
-        high watermark is a place to begin.
+        With ``load_snapshot`` the earliest start is the newest snapshot, if there is one, and any offset below the high
+        watermark is allowed.
 
         Errors: UsageError for an empty list or a negative offset.
         """
@@ -126,26 +126,27 @@ class Observer:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the connection, and of what was fetched of a snapshot."""
+        """Close the connection, and remove a partly fetched snapshot."""
         self._snapshots.close()
         await self._leader.close()
 
     @property
     def next_offset(self) -> Offset | None:
-        """Where the next batch begins, to go on from there another time; None before `begin`."""
+        """Offset of the next batch, for resuming there later; None before `begin`."""
         return None if self._window is None else self._window.next_offset
 
     @property
     def high_watermark(self) -> Offset | None:
-        """All below is committed, as the leader said last; None before `begin`."""
+        """The last high watermark from a leader; None before `begin`."""
         return None if self._window is None else self._window.high_watermark
 
     async def begin(self) -> Offset:
-        """Find the leader and the offset to begin at, unless that is known; returns that offset.
+        """Find the leader and the start offset, unless known already; returns that offset.
 
-        Errors: UsageError for an offset that the log does not hold; QuorumUnavailableError, ForeignClusterError.
+        Errors: UsageError for an offset that the log does not contain; QuorumUnavailableError, ForeignClusterError.
         """
         while self._window is None:
+            # 1. Any node names the leader, which tells the high watermark and the log start.
             answer, _ = await self._leader.ask(probe)
             if answer.high_watermark is None:
                 self._leader.reject("it leads, and does not know yet what is committed")
@@ -172,8 +173,9 @@ class Observer:
         return batch
 
     async def _fetch(self, window: Window) -> None:
-        """Ask once for what follows. Errors: as `__anext__`."""
+        """Send one fetch for what follows. Errors: as `__anext__`."""
         if window.held_size_bytes >= self._limits.held_size_bytes_max:
+            # The high watermark does not move; fetch these batches again when it does.
             window.drop_held()
             await self._leader.pause()
         known = window.end_offset, window.high_watermark
@@ -188,15 +190,17 @@ class Observer:
             return
         self._leader.accept()
         waited_ms = (asyncio.get_running_loop().time() - begun_s) * 1_000
+        # An answer without news that came too early: pause, or a faulty leader keeps us in a busy loop.
         if known == (window.end_offset, window.high_watermark) and waited_ms < self._limits.wait_ms_max / 2:
             await self._leader.pause()
 
     def _take_in(self, window: Window, answer: FetchResponse, records: Buffer) -> str | None:
-        """Note what an answer says; what cannot be used of it, if anything. Errors: as `__anext__`."""
+        """Take in an answer; returns what was unusable in it, if anything. Errors: as `__anext__`."""
         offset = window.end_offset
         if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             raise UsageError(f"offset {offset} is no longer in the log: it begins at offset {answer.log_start_offset}")
         if answer.diverging is not None:
+            # 3. The new leader never had the uncommitted batches; if all were committed, the quorum lost records.
             if window.drop_held():
                 return None
             raise ProtocolError(
@@ -215,7 +219,7 @@ class Observer:
         return problem
 
     async def _instead_of_records(self, window: Window, answer: FetchResponse, snapshot_id: OffsetAndEpoch) -> None:
-        """The leader names a snapshot in the place of the records that were asked for. Errors: as `__anext__`."""
+        """The leader answered with a snapshot id instead of records. Errors: as `__anext__`."""
         offset, log_start_offset = window.end_offset, Offset(max(0, answer.log_start_offset))
         if window.drop_held():
             return
@@ -226,8 +230,10 @@ class Observer:
         await self._leader.pause()
         if self._load_snapshot is not None:
             await self._load(snapshot_id)
+        # Nothing but the first leader's LeaderChange is at offset 0.
         elif not self._is_under_way and offset == log_start_offset == 0:
             self._go_on_at(Offset(1))
+        # Skip what only the snapshot has, as Kafka's consumers do. Later on, this would be a gap.
         elif not self._is_under_way and (offset == log_start_offset or self._start is Start.EARLIEST):
             self._go_on_at(log_start_offset, await epoch_before(self._leader, log_start_offset))
         else:
@@ -237,7 +243,7 @@ class Observer:
             )
 
     async def _load(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Fetch a snapshot, hand it over, and go on where it ends. Errors: as `__anext__`; those of the caller."""
+        """Fetch a snapshot, hand it over, and continue where it ends. Errors: as `__anext__`; those of the caller."""
         assert self._load_snapshot is not None
         path = await self._snapshots.fetch(snapshot_id)
         if path is None:
@@ -250,13 +256,13 @@ class Observer:
         self._go_on_at(snapshot_id.offset, snapshot_id.epoch)
 
     def _go_on_at(self, offset: Offset, last_epoch: Epoch | None = None) -> None:
-        """Another place to read from; what was known to be committed is so for ever."""
+        """Continue at another offset; a high watermark once known stays."""
         known = self.high_watermark
         self._window = Window(offset, last_epoch)
         self._window.commit_to(Offset(max(offset, known or 0)))
 
     def _request(self, window: Window, epoch: Epoch) -> FetchRequest:
-        """The fetch of what follows; one that begins in the middle of a log names the leader's own epoch."""
+        """The next fetch; in the middle of a log it names the leader's own epoch."""
         return FetchRequest(
             replica=None,
             epoch=epoch,
@@ -268,7 +274,7 @@ class Observer:
         )
 
     def _first_offset(self, log_start_offset: Offset, high_watermark: Offset) -> Offset:
-        """Where to begin. Errors: UsageError when the log does not hold it."""
+        """The offset to begin at. Errors: UsageError when the log does not contain it."""
         loads = self._load_snapshot is not None
         match self._start:
             case Start.EARLIEST:

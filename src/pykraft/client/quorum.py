@@ -1,7 +1,7 @@
-"""A quorum as its leader described it: who votes, who watches, how far each one is.
+"""A quorum as its leader described it: voters, observers, and how far each one is.
 
-Values only, and the sums that Kafka's tool makes of them. Invariant: numbers are as Kafka counts them, -1 where nothing
-is known, so that both tools show the same; what differs is told where it does. It refuses to know how it was asked for.
+This module has only values, and the sums of Kafka's tool. Invariant: numbers are counted as in Kafka, -1 if unknown, so
+that both tools show the same; each difference is noted where it is.
 
 Source: KIP-595 §DescribeQuorum, KIP-836; Kafka's ``QuorumInfo`` and ``MetadataQuorumCommand``.
 """
@@ -19,7 +19,7 @@ UNKNOWN: Final = -1
 
 
 class Role(Enum):
-    """What a replica is to the quorum."""
+    """The role of a replica in the quorum."""
 
     LEADER = "Leader"
     FOLLOWER = "Follower"
@@ -28,7 +28,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """One replica in its leader's eyes. Offsets end-exclusive, times in the leader's wall ms; -1 where not known."""
+    """One replica as its leader sees it. Offsets are exclusive, times the leader's wall ms; -1 if unknown."""
 
     key: ReplicaKey
     role: Role
@@ -51,28 +51,28 @@ class Quorum:
 
     @property
     def replicas(self) -> tuple[Replica, ...]:
-        """The leader first, then the other voters, then the observers, each in the order in which they were told."""
+        """The leader first, then the other voters, then the observers, each in the leader's order."""
         leader = tuple(voter for voter in self.voters if voter.role is Role.LEADER)
         followers = tuple(voter for voter in self.voters if voter.role is not Role.LEADER)
         return leader + followers + self.observers
 
     def lag(self, replica: Replica) -> int:
-        """Records that a replica is behind its leader; one that never fetched counts from -1, as in Kafka.
+        """How many records a replica is behind its leader; one that never fetched counts from -1, as in Kafka.
 
-        -1 when the leader is not among the voters: while it removes itself from them (Kafka's tool fails then).
+        -1 when the leader is not among the voters, while it removes itself (Kafka's tool fails then).
         """
         leader = self._leader
         return UNKNOWN if leader is None else leader.log_end_offset - replica.log_end_offset
 
     @property
     def max_follower_lag(self) -> int:
-        """Records that the last of the voters is behind."""
+        """How many records the last voter is behind."""
         last = self._last_voter
         return UNKNOWN if last is None else self.lag(last)
 
     @property
     def max_follower_lag_ms(self) -> int:
-        """How long ago the last of the voters had all that the leader had; 0 when that is the leader."""
+        """How long ago the last voter had everything that the leader had; 0 if the leader is that voter."""
         leader, last = self._leader, self._last_voter
         if leader is None or last is None:
             return UNKNOWN
@@ -88,12 +88,12 @@ class Quorum:
 
     @property
     def _last_voter(self) -> Replica | None:
-        """The voter with the shortest log, the first of several."""
+        """The voter with the shortest log, the first one if there are several."""
         return min(self.voters, key=lambda voter: voter.log_end_offset, default=None)
 
 
 def quorum_of(cluster_id: str, answer: DescribeQuorumResponse, leader_id: NodeId) -> Quorum:
-    """What a leader answered, joined: each voter with its listeners."""
+    """The quorum in a leader's answer, each voter joined with its listeners."""
     listeners = {node.key.id: node.listeners for node in answer.nodes}
 
     def replica(row: DescribedReplica, role: Role) -> Replica:

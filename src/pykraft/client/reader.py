@@ -1,8 +1,7 @@
-"""Committed batches as a listener sees them, decoded when they are looked at.
+"""Committed batches as a listener sees them, decoded on first use.
 
-Owns the way from the bytes of a batch to the application's records. Invariant: a batch is decoded at most once, and
-not at all if nobody asks; a record that cannot be decoded is told with its offset. It refuses to know where batches
-come from, and when.
+This module decodes a batch into the application's records. Invariant: a batch is decoded at most once, and not at all
+if nobody reads it; an error for a record that cannot be decoded names its offset.
 
 Source: Kafka's ``BatchReader`` and ``Batch``.
 """
@@ -23,12 +22,12 @@ LOG_START: Final = Offset(0)
 
 
 class Batch(Generic[T]):
-    """Records that were appended together; all of them are committed, or none. Offsets are whole numbers from 0 on."""
+    """Records that were appended together: all of them are committed. Offsets are integers from 0 on."""
 
     __slots__ = ("_committed", "_records", "_serde", "base_offset")
 
     def __init__(self, committed: CommittedBatch, serde: Serde[T], from_offset: Offset = LOG_START) -> None:
-        """Records before ``from_offset`` are left out."""
+        """Records before ``from_offset`` are skipped."""
         self._committed = committed
         self._serde = serde
         self._records: Sequence[T] | None = None
@@ -47,7 +46,7 @@ class Batch(Generic[T]):
 
     @property
     def append_timestamp_ms(self) -> int:
-        """When the leader appended it: wall ms since 1970 by its clock."""
+        """When the leader appended the batch: wall ms since 1970, by the leader's clock."""
         return self._committed.timestamp_ms
 
     @property
@@ -57,9 +56,9 @@ class Batch(Generic[T]):
 
     @property
     def records(self) -> Sequence[T]:
-        """The records, at the offsets from ``base_offset`` on; none for a control batch. Decoded at the first look.
+        """The records, from ``base_offset`` on; none for a control batch. Decoded on first use.
 
-        Errors: DeserializeError; ProtocolError for a batch that is not one of KRaft's.
+        Errors: DeserializeError; ProtocolError for a batch that is not KRaft's.
         """
         if self._records is None:
             self._records = self._decoded()
@@ -67,7 +66,7 @@ class Batch(Generic[T]):
 
     @property
     def control_records(self) -> Sequence[ControlRecord]:
-        """What Raft itself wrote, such as `pykraft.types.LeaderChange`; none for the application's batches."""
+        """Raft's own records, such as `pykraft.types.LeaderChange`; none for the application's batches."""
         return decode_control(self._committed.data) if self._committed.is_control else ()
 
     def __repr__(self) -> str:
@@ -86,16 +85,15 @@ class Batch(Generic[T]):
 
 
 class Reader(Generic[T]):
-    """Batches that follow each other, for one call of a listener; iterate over it once or more often.
+    """Consecutive batches for one call of a listener; it can be iterated more than once.
 
-    It is closed when the call is done: what is needed later is to be taken out of it. What was not looked at counts as
-    seen, too.
+    It is closed when the call is done: copy what you need later. Batches that were not read count as handled, too.
     """
 
     __slots__ = ("_batches",)
 
     def __init__(self, batches: Sequence[Batch[T]]) -> None:
-        """At least one batch."""
+        """``batches`` has at least one batch."""
         self._batches: Sequence[Batch[T]] = batches
 
     @property
@@ -105,7 +103,7 @@ class Reader(Generic[T]):
 
     @property
     def last_offset(self) -> Offset:
-        """Offset of the last record (inclusive); an application that keeps it begins at the next one after a restart.
+        """Offset of the last record (inclusive); an application that stores it can resume after it.
 
         Errors: UsageError when it is closed.
         """
@@ -116,7 +114,7 @@ class Reader(Generic[T]):
             yield self._open()[at]
 
     def close(self) -> None:
-        """Let go of the batches; closing again does nothing."""
+        """Drop the batches; closing again does nothing."""
         self._batches = ()
 
     def _open(self) -> Sequence[Batch[T]]:

@@ -1,8 +1,8 @@
-"""What a record is to the application, and what it is in the log: bytes.
+"""Turns records of the application into the bytes in the log, and back.
 
-A serde is any object with these two methods; here are those for bytes, text, JSON and whole numbers. Invariant: what
-`Serde.serialize` made, `Serde.deserialize` of the same serde reads. A record takes at least one byte: an empty one is
-refused by the node, since no KRaft reader accepts it. Neither method may keep or change what it is given.
+A serde is any object with these two methods; this module has serdes for bytes, text, JSON and integers. Invariant:
+`Serde.deserialize` reads what `Serde.serialize` of the same serde wrote. A record has at least one byte: the node
+refuses an empty one, since no KRaft reader accepts it. Neither method may keep or change its argument.
 
 Source: Kafka's ``RecordSerde`` and ``StringSerde``.
 """
@@ -22,16 +22,16 @@ class Serde(Protocol[T]):
     """Turns records into bytes and back."""
 
     def serialize(self, record: T) -> bytes:
-        """The bytes of a record, at least one. Whatever it raises reaches who appends; nothing is appended then."""
+        """The bytes of a record, at least one. An exception reaches the caller of the append; nothing is appended."""
         ...
 
     def deserialize(self, data: bytes) -> T:
-        """The record. Whatever it raises ends a listener's call, and with it the node: the log cannot be read."""
+        """The record. An exception ends the listener's call and the node, because it cannot read its log."""
         ...
 
 
 class _Bytes:
-    """Records are bytes already."""
+    """Records that are bytes already."""
 
     def serialize(self, record: bytes) -> bytes:
         if not isinstance(record, bytes):
@@ -43,7 +43,7 @@ class _Bytes:
 
 
 class _Text:
-    """UTF-8."""
+    """Text as UTF-8."""
 
     def serialize(self, record: str) -> bytes:
         if not isinstance(record, str):
@@ -55,7 +55,7 @@ class _Text:
 
 
 class _Json:
-    """Compact UTF-8; what Python's ``json`` takes, but no NaN or infinity, which other languages cannot read."""
+    """Compact JSON in UTF-8. NaN and infinity are refused, because other languages cannot read them."""
 
     def serialize(self, record: Any) -> bytes:  # noqa: ANN401 - JSON has no narrower type
         return json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
@@ -65,7 +65,7 @@ class _Json:
 
 
 class _Int:
-    """A whole number from -2**63 to 2**63 - 1 in eight bytes, big-endian."""
+    """An int from -2**63 to 2**63 - 1 in eight bytes, big-endian."""
 
     def serialize(self, record: int) -> bytes:
         if not isinstance(record, int):
@@ -83,17 +83,18 @@ bytes_serde: Final[Serde[bytes]] = _Bytes()
 text_serde: Final[Serde[str]] = _Text()
 """Records are text, in UTF-8."""
 json_serde: Final[Serde[Any]] = _Json()
-"""Records are what JSON can say."""
+"""Records are values that JSON can express."""
 int_serde: Final[Serde[int]] = _Int()
-"""Records are whole numbers of 64 bits with a sign."""
+"""Records are signed 64-bit integers."""
 
 
 def serialized(serde: Serde[T], records: Iterable[T]) -> list[bytes]:
-    """The values of records that are to be appended together, in their order.
+    """The values of records that are to be appended together, in order.
 
-    Errors: UsageError for no records, for text or bytes in place of a list of them, and for an empty value; TypeError
-    when the serde does not make bytes; whatever the serde raises.
+    Errors: UsageError for no records, for text or bytes instead of a list, and for an empty value; TypeError when the
+    serde does not return bytes; any exception of the serde.
     """
+    # Iterating over these would append each character or byte as a record.
     if isinstance(records, str | bytes | bytearray | memoryview):
         kind = type(records).__name__
         raise UsageError(f"records come as a list, also a single one: [record], and not as one {kind}")
@@ -109,7 +110,7 @@ def serialized(serde: Serde[T], records: Iterable[T]) -> list[bytes]:
 
 
 def check_serde(serde: object) -> None:
-    """Refuse what is no serde. Errors: UsageError naming the method that is missing."""
+    """Refuse an object that is not a serde. Errors: UsageError naming the method that is missing."""
     for name in ("serialize", "deserialize"):
         if isinstance(serde, type) or not callable(getattr(serde, name, None)):
             raise UsageError(f"{serde!r} is no serde: it is an object with the methods serialize and deserialize")

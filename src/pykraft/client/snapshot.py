@@ -1,7 +1,7 @@
-"""A snapshot that the application takes of its own state, record by record.
+"""A snapshot that the application writes of its own state, record by record.
 
-Owns the calls. Invariant: no call holds up the loop: serializing and writing happen where files are read, a call at a
-time. What is left half done leaves nothing. It refuses to know when a snapshot is due.
+Invariant: no call blocks the loop: serializing and writing run where files are read, one call at a time. An unfinished
+snapshot leaves no file. The application decides when a snapshot is due.
 
 Source: Kafka's ``SnapshotWriter``.
 """
@@ -22,7 +22,7 @@ from pykraft.types import Epoch, Offset, OffsetAndEpoch
 
 T = TypeVar("T")
 PIECE_RECORDS_MAX: Final = 100
-"""Records that are taken out of an iterable at once, and written before the next are taken."""
+"""Records taken from an iterable at a time, and written before the next are taken."""
 
 
 async def begin_snapshot(node: Asked, serde: Serde[T], offset: int, epoch: int) -> Snapshot[T] | None:
@@ -34,7 +34,7 @@ async def begin_snapshot(node: Asked, serde: Serde[T], offset: int, epoch: int) 
 
 
 class Snapshot(Generic[T]):
-    """Made by `Node.create_snapshot`: `append` as often as you like, then `freeze`. ``async with`` closes it."""
+    """Created by `Node.create_snapshot`: call `append` any number of times, then `freeze`. ``async with`` closes it."""
 
     def __init__(self, node: Asked, taken: TakenSnapshot) -> None:
         self._node = node
@@ -44,16 +44,16 @@ class Snapshot(Generic[T]):
 
     @property
     def snapshot_id(self) -> OffsetAndEpoch:
-        """The offset (exclusive) that it reaches, and the epoch of the record before."""
+        """The end offset (exclusive) of the snapshot, and the epoch of the record before it."""
         return self._taken.snapshot_id
 
     async def append(self, records: Iterable[T] | AsyncIterable[T]) -> None:
-        """Add records, in the order in which a listener will get them; wait until they are written.
+        """Add records, in the order in which a listener will get them; returns when they are written.
 
-        They are taken a few at a time, so a generator may make any number of them.
+        They are taken a few at a time, so a generator may produce any number of them.
 
         Errors: UsageError after `freeze`, `close` or an error; RecordBatchTooLargeError for a record above 8 MiB;
-        SnapshotTooLargeError; NotRunningError; whatever the serde raises. After an error nothing more is written.
+        SnapshotTooLargeError; NotRunningError; any exception of the serde. After an error nothing more is written.
         """
         async for piece in _pieces(records):
             await self._append(piece)
@@ -61,7 +61,7 @@ class Snapshot(Generic[T]):
     async def freeze(self) -> int:
         """Make the snapshot count; returns its size in bytes.
 
-        Errors: as `append`; OutcomeUnknownError when the node ended meanwhile: perhaps it counts.
+        Errors: as `append`; OutcomeUnknownError when the node ended meanwhile: the snapshot may count.
         """
         doubt = f"the snapshot at offset {self.snapshot_id.offset} may count, or not"
         size_bytes: int = await self._node.ask(lambda _, answer: self._taken.freeze(answer), doubt=doubt)
@@ -69,7 +69,7 @@ class Snapshot(Generic[T]):
         return size_bytes
 
     async def close(self) -> None:
-        """Give up, unless it is frozen; closing twice does nothing. Errors: NotRunningError."""
+        """Discard the snapshot, unless it is frozen; closing twice does nothing. Errors: NotRunningError."""
 
         def act(host: Host, answer: Answer[None]) -> None:
             del host
@@ -98,7 +98,7 @@ class Snapshot(Generic[T]):
 
 
 async def _pieces(records: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[list[T]]:
-    """The records in lists of a few, at least one list."""
+    """The records in short lists, at least one list."""
     piece: list[T] = []
     async for record in _each(records):
         piece.append(record)

@@ -1,10 +1,8 @@
-"""A snapshot of a live quorum, fetched into a temporary file for whoever has no disk of its own.
+"""Fetches a snapshot of a live quorum into a temporary file, for a client without a log directory.
 
-Owns the temporary folder and the one download in it. Invariant: what is handed over is a whole snapshot, every batch of
-it sound; at most one slice of it is in memory. A fetch that is cut short goes on where it was, as long as the same
-leader serves the same snapshot. Slices that bring nothing come to an end: see `SnapshotFetch.fetch`.
-
-It refuses to know what is done with the snapshot, and why it was wanted.
+This module owns the temporary directory and the one download in it. Invariant: a returned snapshot is complete and
+every batch of it is sound; memory holds at most one slice. An interrupted fetch resumes where it stopped, as long as
+the same leader serves the same snapshot. A fetch without progress ends after a time limit: see `SnapshotFetch.fetch`.
 
 Source: KIP-630 §FetchSnapshot.
 """
@@ -25,10 +23,10 @@ from pykraft.types import Buffer, Epoch, OffsetAndEpoch
 
 
 class SnapshotFetch:
-    """Fetches of one observer, in one event loop; files are written in a thread."""
+    """The fetches of one observer, in one event loop; a thread writes the files."""
 
     def __init__(self, leader: LeaderFetch, patience: Patience, *, size_bytes_max: int) -> None:
-        """``size_bytes_max`` is that of one slice."""
+        """``size_bytes_max`` limits one slice."""
         self._leader = leader
         self._timeout_s = patience.timeout_ms / 1_000
         self._size_bytes_max = size_bytes_max
@@ -36,15 +34,15 @@ class SnapshotFetch:
         self._stuck_since_s: float | None = None
 
     def close(self) -> None:
-        """Remove what was fetched."""
+        """Remove everything that was fetched."""
         folder, self._folder = self._folder, None
         if folder is not None:
             folder.cleanup()
 
     async def fetch(self, snapshot_id: OffsetAndEpoch) -> Path | None:
-        """The file of this snapshot, whole; None when the leader has to be asked anew which snapshot it is.
+        """The file of this snapshot, complete; None when the caller must ask the leader again which snapshot to fetch.
 
-        Errors: QuorumUnavailableError when nothing of any snapshot came for as long as a leader is waited for;
+        Errors: QuorumUnavailableError when no byte of any snapshot arrived within the time limit for a leader;
         StorageError for the temporary file.
         """
         if self._folder is None:
@@ -65,6 +63,7 @@ class SnapshotFetch:
                 is_whole = found
             await asyncio.to_thread(download.freeze)
         except ProtocolError as error:
+            # The leader sent bytes that cannot be a snapshot, so do not resume this download.
             download.abandon()
             self._leader.reject(str(error))
             self._give_up_when_stuck(snapshot_id)
@@ -74,7 +73,7 @@ class SnapshotFetch:
         return checkpoint_path(directory, snapshot_id)
 
     async def _slice(self, download: Download, epoch: Epoch) -> bool | None:
-        """Fetch the next bytes; True when they are the last. None when they are not to be had from this leader.
+        """Fetch the next bytes; True when they are the last. None when this leader does not have them.
 
         Errors: ProtocolError for bytes that cannot belong to a snapshot.
         """
@@ -90,6 +89,7 @@ class SnapshotFetch:
             )
 
         found = await self._leader.ask_for_snapshot(request_in)
+        # Another leader's file may have other bytes, so start again with its epoch.
         if found is None or self._leader.epoch != epoch:
             return None
         answer, data = found
@@ -103,7 +103,7 @@ class SnapshotFetch:
         return download.position == answer.size_bytes
 
     def _give_up_when_stuck(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Errors: QuorumUnavailableError when this has gone on for too long."""
+        """Check for progress. Errors: QuorumUnavailableError when there was none for too long."""
         now_s = asyncio.get_running_loop().time()
         if self._stuck_since_s is None:
             self._stuck_since_s = now_s
@@ -116,7 +116,7 @@ class SnapshotFetch:
 def _what_is_wrong(
     answer: FetchSnapshotResponse, data: Buffer, snapshot_id: OffsetAndEpoch, position: int
 ) -> str | None:
-    """Why a leader's answer brings nothing, if so."""
+    """Why a leader's answer is unusable; None if it is usable."""
     if answer.error:
         return f"it answers FetchSnapshot with {error_name(answer.error)}"
     if (answer.snapshot_id, answer.position) != (snapshot_id, position):

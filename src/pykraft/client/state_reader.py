@@ -1,8 +1,8 @@
-"""The state in a snapshot as a listener is given it: piece by piece, read and decoded off the loop.
+"""The state in a snapshot as a listener gets it: piece by piece, read and decoded off the loop.
 
-Owns the way from the file to the listener. Invariant: however large the snapshot is, the application's loop never
-waits for the disk, and about a piece of it is in memory; what is damaged is never given out. It refuses to know which
-snapshot it is, why it is given, and where files are read: in the node's lane of reads, or in any thread.
+Invariant: however large the snapshot is, the application's loop never waits for the disk, and memory holds about one
+piece; damaged records are never returned. The caller decides where files are read: in the node's bulk lane, or in any
+thread.
 
 Source: Kafka's ``SnapshotReader`` and ``RecordsSnapshotReader``, which read on the IO thread.
 """
@@ -21,16 +21,16 @@ from pykraft.snapshot.reader import SnapshotBatch, SnapshotReader
 
 T = TypeVar("T")
 PIECE_SIZE_BYTES: Final = 1024 * 1024
-"""About so many bytes of batches are read at once, at least one batch."""
+"""About this many bytes of batches are read at a time, at least one batch."""
 
 
 Piece: TypeAlias = list[SnapshotBatch[T]]
 Elsewhere: TypeAlias = Callable[[Callable[[], Piece[T] | PykraftError]], Awaitable[Piece[T]]]
-"""Runs a read where the loop does not wait for it, and returns or raises what that returned."""
+"""Runs a read off the loop, and returns or raises its result."""
 
 
 def read_by(node: Asked) -> Elsewhere[T]:
-    """Where a node reads its files. Errors of the reads: NotRunningError, too."""
+    """Run reads where the node reads its files. Errors of the reads: NotRunningError, too."""
 
     async def run(read: Callable[[], Piece[T] | PykraftError]) -> Piece[T]:
         def act(host: Host, answer: Answer[Piece[T]]) -> None:
@@ -42,7 +42,7 @@ def read_by(node: Asked) -> Elsewhere[T]:
 
 
 async def read_in_a_thread(read: Callable[[], Piece[T] | PykraftError]) -> Piece[T]:
-    """For who has no node."""
+    """Run a read in a thread, for a client without a node."""
     piece = await asyncio.to_thread(read)
     if isinstance(piece, PykraftError):
         raise piece
@@ -58,15 +58,15 @@ class StateReader(ContainsLog, Generic[T]):
         self._reader: SnapshotReader[T] | None = reader
         self._is_reading = False
         self.last_contained_log_timestamp: int = reader.last_contained_log_timestamp
-        """Wall ms of the last record that it stands for."""
+        """Wall ms of the last record that the snapshot contains."""
         self.size_bytes: int = reader.size_bytes
         """Size of the whole file."""
 
     async def __aiter__(self) -> AsyncIterator[SnapshotBatch[T]]:
-        """All batches in order, the header's and the footer's too, which have no records of the application.
+        """All batches in order, including header and footer, which have no records of the application.
 
-        Errors: CorruptionError, also when the end is missing; DeserializeError; StorageError; UsageError when the call
-        of the listener is over; NotRunningError.
+        Errors: CorruptionError, also when the footer is missing; DeserializeError; StorageError; UsageError when the
+        listener's call is over; NotRunningError.
         """
         if self._reader is None:
             raise UsageError("the reader is closed: its batches are there only during the call of the listener")
@@ -85,17 +85,15 @@ class StateReader(ContainsLog, Generic[T]):
         raise UsageError("a snapshot is read with `async for`, in pieces: so no loop waits for the disk")
 
     def close(self) -> None:
-        """Let go of the file; closing again does nothing.
-
-        Where a piece is still being read, for a call that was cancelled, the file is closed when that lets go of it.
-        """
+        """Close the file; closing again does nothing."""
+        # A cancelled call may still be reading a piece: then the file closes when the read drops its reference.
         if self._reader is not None and not self._is_reading:
             self._reader.close()
         self._reader = None
 
 
 def _piece(batches: Iterator[SnapshotBatch[T]]) -> Piece[T] | PykraftError:
-    """The next batches, none at the end; or why not."""
+    """The next batches, none at the end; or the error that prevents reading them."""
     piece: Piece[T] = []
     left_bytes = PIECE_SIZE_BYTES
     try:

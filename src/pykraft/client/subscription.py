@@ -1,11 +1,11 @@
-"""One listener of the application and its way through the log.
+"""One listener of the application and its progress through the log.
 
-On the node's side it is a listener of the host that holds its registration from each delivery until the application
-has handled it; on the application's side a task that calls one method after the other. So a slow listener costs no
-memory and holds up nobody else: what waits is its offset in the log.
+On the node's side a subscription is a listener of the host that holds its registration from each delivery until the
+application has handled it. On the application's side it is a task that calls one method after the other. So a slow
+listener costs no memory and delays nobody else: only its offset waits.
 
-Invariant: at most one call of a listener is under way, also when it was unregistered and registered anew meanwhile;
-and after `Subscription.end` no further call begins, but for a delivery that had arrived.
+Invariant: at most one call of a listener runs at a time, even if it was unregistered and registered again meanwhile.
+After `Subscription.end` no further call begins, except for a delivery that had already arrived.
 
 Source: Kafka's ``KafkaRaftClient.ListenerContext``.
 """
@@ -49,24 +49,24 @@ class Owner(Asked, Protocol):
     place: Place
 
     def call_host(self, act: Callable[[Host], object]) -> None:
-        """Call the host on its loop; what that raises ends the node."""
+        """Call the host on its loop; an exception there ends the node."""
         ...
 
     def listener_failed(self, error: BaseException) -> None:
-        """A listener raised: the node is to end with it."""
+        """A listener raised this error, which ends the node."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Delivery:
-    """One call that is due: what it is, in words for an error, and how it is made."""
+    """One due call: a description for errors, and the call itself."""
 
     story: str
     make: Call
 
 
 class Subscription(Generic[T]):
-    """Made for each registration; `attach` on the node's side begins it, `start` on the application's."""
+    """One registration of a listener; `attach` starts it on the node's side, `start` on the application's."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Subscription(Generic[T]):
         from_offset: Offset | None = None,
         after: asyncio.Task[None] | None = None,
     ) -> None:
-        """No call is made before the task ``after`` is done."""
+        """No call begins before the task ``after`` is done."""
         self.listener = listener
         self.task: asyncio.Task[None] | None = None
         self._owner = owner
@@ -103,7 +103,7 @@ class Subscription(Generic[T]):
         self._registration.release()
 
     def check_offset(self, log_start_offset: Offset) -> None:
-        """Errors: UsageError when the listener was given what is in the log up to an offset that the log lost since."""
+        """Errors: UsageError if the log was cleaned beyond the start offset and the listener cannot load a snapshot."""
         if self._from_offset is not None and self._from_offset < log_start_offset and not self._can_load:
             raise UsageError(
                 f"{self.listener!r} is to begin at offset {self._from_offset}, and the log begins at "
@@ -121,7 +121,7 @@ class Subscription(Generic[T]):
         self._pass_on(self._commit, batches)
 
     def on_skipped(self, next_offset: Offset, start_offset: Offset) -> None:
-        """On the node's side: the log lost these offsets before the listener was given them, and it goes on there."""
+        """On the node's side: the log lost these offsets before the listener got them; it continues behind them."""
         self._owner.place.to_application(self._skipped, next_offset, start_offset)
 
     def on_load_snapshot(self, reader: SnapshotReader[T]) -> None:
@@ -141,25 +141,25 @@ class Subscription(Generic[T]):
         self._pass_on(self._leader_change, LeaderAndEpoch(leader_id, epoch))
 
     def start(self) -> None:
-        """Begin to make calls."""
+        """Start calling the listener."""
         self.task = asyncio.get_running_loop().create_task(self._run(), name=f"pykraft listener {self.listener!r}")
 
     def begin_shutdown(self) -> None:
-        """The node begins to leave: the listener hears of it, if it wants to."""
+        """The node begins to shut down: tell the listener if it has the method."""
         method = getattr(self.listener, BEGIN_SHUTDOWN, None)
         if method is not None:
             self._goodbye = _Delivery("begin_shutdown", method)
             self._news.set()
 
     def end(self, *, drop: bool = False) -> None:
-        """Make no calls any more, but for what has arrived, unless that is to be dropped."""
+        """Make no more calls, except for a delivery that has arrived; ``drop`` discards that, too."""
         self._is_ending = True
         if drop:
             self._arrived = self._goodbye = None
         self._news.set()
 
     async def wait_applied(self, end_offset: Offset) -> bool:
-        """Wait until the listener is done with everything below; False when it ended before that.
+        """Wait until the listener has handled everything below; False when it ended before that.
 
         Errors: UsageError in a call of the listener itself, which would wait for its own end.
         """
@@ -182,10 +182,10 @@ class Subscription(Generic[T]):
 
     @property
     def _loader(self) -> Loader | None:
-        """What this listener does with snapshots; None for one that goes on at the log start without them.
+        """How this listener takes snapshots; None for one that starts at the log start without them.
 
-        A listener that named the offset at which it begins has what is before, and must not miss what comes after. One
-        without the method is told so when it must load a snapshot.
+        A listener that named its start offset has everything before it, and must not miss what comes after. If it
+        cannot load snapshots, it gets an error when it must load one.
         """
         if self._from_offset is None and not self._can_load:
             return None
@@ -206,7 +206,7 @@ class Subscription(Generic[T]):
         self._owner.place.to_application(act, what)
 
     def _release(self, host: Host) -> None:
-        """On the node's side: the application is done with what it was given."""
+        """On the node's side: the application has handled the last delivery."""
         del host
         assert self._registration is not None
         self._registration.release()
@@ -222,7 +222,7 @@ class Subscription(Generic[T]):
         self._note_applied(start_offset)
 
     def _note_applied(self, end_offset: Offset) -> None:
-        """The listener is done with everything below."""
+        """The listener has handled everything below."""
         self._applied_end_offset = max(self._applied_end_offset, end_offset)
         for reached, wanted in self._applied_waiters.items():
             if wanted <= self._applied_end_offset and not reached.done():
@@ -279,7 +279,7 @@ class Subscription(Generic[T]):
         self._note_applied(opened.snapshot_id.offset)
 
     async def _handle_save(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Write what the listener returns; where no snapshot may be taken now, one is asked for later."""
+        """Write the records that the listener returns; if no snapshot is possible now, try again later."""
         try:
             snapshot = await begin_snapshot(self._owner, self._serde, snapshot_id.offset, snapshot_id.epoch)
         except NotRunningError:
@@ -294,13 +294,13 @@ class Subscription(Generic[T]):
             records = method()
             try:
                 await snapshot.append(await records if isawaitable(records) else records)
-                with suppress(OutcomeUnknownError):  # the node ended: the next start sees whether it counts
+                with suppress(OutcomeUnknownError):  # the node ended: the next start finds out whether it counts
                     await snapshot.freeze()
-            except SnapshotTooLargeError as error:  # all replicas have this state: none of them should end
+            except SnapshotTooLargeError as error:  # all replicas have this state and would all end: do not
                 logger.error("%s: none is taken, and the log grows on", error)  # noqa: TRY400 - it is the operator's
 
     async def _run(self) -> None:
-        """Make one call after the other; whoever waits for another one hears of the end."""
+        """Make one call after the other; at the end, tell everybody who waits for further ones."""
         try:
             await self._make_calls()
         finally:
@@ -323,12 +323,12 @@ class Subscription(Generic[T]):
                 if not await self._call(delivery):
                     return
                 self._owner.call_host(self._release)
-                await asyncio.sleep(0)  # a log that is far ahead must not hold up the loop
+                await asyncio.sleep(0)  # a listener that catches up on a long log must not block the loop
             if self._is_done:
                 return
 
     async def _call(self, delivery: _Delivery) -> bool:
-        """Whether the listener is to be called again; a fault ends the node, with its story."""
+        """Make one call; returns whether to call the listener again. An error ends the node."""
         task = asyncio.current_task()
         assert task is not None
         try:
@@ -337,6 +337,7 @@ class Subscription(Generic[T]):
                 if isawaitable(result):
                     await _finished(result)
         except asyncio.CancelledError as error:
+            # Our own task was cancelled. Otherwise the listener raised CancelledError itself, which is an error.
             if task.cancelling():
                 raise
             fault: Exception = UsageError("the listener's call was cancelled, and what it was given is not handled")
@@ -344,7 +345,7 @@ class Subscription(Generic[T]):
         except Exception as error:  # noqa: BLE001 - whatever it is, the node ends with it
             fault = error
         else:
-            return not task.cancelling()  # a listener may swallow that it was cancelled: it is called no more
+            return not task.cancelling()  # a listener may swallow its cancellation: do not call it again
         fault.add_note(f"It was raised by {self.listener!r} in {delivery.story}; the node ends.")
         self._owner.listener_failed(fault)
         return False

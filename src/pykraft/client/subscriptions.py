@@ -1,7 +1,7 @@
-"""All listeners of one node: registered once each, begun together with the node, ended with it.
+"""All listeners of one node: each registered once, started together with the node, ended with it.
 
-Invariant: an object is registered at most once at a time, and known by its identity; one that is registered anew is
-not called before a call that began under its former registration is done. It refuses to know what listeners are told.
+Invariant: an object is registered at most once at a time, by identity. If it is registered again, it is not called
+before the last call of its former registration is done.
 
 Source: Kafka's ``KafkaRaftClient.register`` and ``unregister``.
 """
@@ -25,13 +25,13 @@ from pykraft.types import Offset
 
 T = TypeVar("T")
 CANCEL_TIMEOUT_S: Final = 1.0
-"""How long a listener may take to end after it was cancelled."""
+"""How long a cancelled listener may take to end."""
 
 logger = logging.getLogger("pykraft")
 
 
 class Subscriptions(Generic[T]):
-    """Called on the application's loop, but for `attach`."""
+    """Called on the application's loop, except `attach`."""
 
     def __init__(self, owner: Owner, serde: Serde[T]) -> None:
         self._owner = owner
@@ -50,6 +50,7 @@ class Subscriptions(Generic[T]):
         if id(listener) in self._current:
             raise UsageError(f"{listener!r} is registered already")
         if has_method(listener, SAVE_SNAPSHOT):
+            # A node writes one snapshot for each offset, so only one listener can provide the state.
             for other in self._current.values():
                 if has_method(other.listener, SAVE_SNAPSHOT):
                     raise UsageError(f"{other.listener!r} saves the state of this node already, and {listener!r} would")
@@ -70,7 +71,7 @@ class Subscriptions(Generic[T]):
             self._owner.call_host(subscription.attach)
 
     def remove(self, listener: object) -> None:
-        """Unregister; no call begins any more. Errors: UsageError when it is not registered."""
+        """Unregister; no further call begins. Errors: UsageError when it is not registered."""
         subscription = self._current.pop(id(listener), None)
         if subscription is None:
             raise UsageError(f"{listener!r} is not registered")
@@ -84,38 +85,39 @@ class Subscriptions(Generic[T]):
             task.add_done_callback(lambda done: self._forget(id(listener), done))
 
     def begin(self) -> None:
-        """The node is about to begin; who comes or goes from now on waits until `start`."""
+        """The node is about to start; listeners that come or go from now on wait until `start`."""
         self._beginning = {*self._current.values()}
 
     def attach(self, host: Host) -> None:
-        """On the node's side, before its first step: begin with all. Errors: UsageError for an offset."""
+        """On the node's side, before its first step: attach all listeners. Errors: UsageError for an offset."""
         for subscription in self._beginning:
             subscription.attach(host)
 
     def start(self) -> None:
-        """The node has begun: calls may be made from now on."""
+        """The node has started: calls may begin."""
         self._is_begun = True
         current = {*self._current.values()}
         for subscription in current:
             subscription.start()
+        # These came or went while the node was starting.
         for late in current - self._beginning:
             self._owner.call_host(late.attach)
         for gone in self._beginning - current:
             self._owner.call_host(gone.detach)
 
     def begin_shutdown(self) -> None:
-        """Tell all that the node begins to leave."""
+        """Tell all listeners that the node begins to shut down."""
         for subscription in self._current.values():
             subscription.begin_shutdown()
 
     def end(self) -> None:
-        """Begin no call any more, but for what has arrived."""
+        """Begin no further calls, except for deliveries that have arrived."""
         for subscription in self._current.values():
             subscription.end()
 
     @contextmanager
     def calls_that_wait(self) -> Iterator[None]:
-        """The calls that this is run in wait for the end of the node, as long as the block lasts."""
+        """During the block, the listener calls that this code runs in wait for the end of the node."""
         calls = open_calls()
         self._waiting += calls
         self._changed.set()
@@ -126,7 +128,7 @@ class Subscriptions(Generic[T]):
                 self._waiting.remove(call)
 
     async def applied(self, listener: object, end_offset: int) -> bool:
-        """Wait until this listener is done with everything below; False when it is called no more.
+        """Wait until this listener has handled everything below; False when it is no longer called.
 
         Errors: UsageError when it is not registered, or unregistered meanwhile.
         """
@@ -139,9 +141,9 @@ class Subscriptions(Generic[T]):
         return has_applied
 
     async def done(self, timeout_s: float) -> None:
-        """Wait until all calls are done; those that take longer are cancelled, and get a moment to end.
+        """Wait until all calls are done; cancel those that take longer, and give them a moment to end.
 
-        A call that waits for the end of its node would wait for itself: it is neither waited for nor cancelled.
+        A call that waits for the end of its node would wait for itself, so it is neither awaited nor cancelled.
         """
         late = await self._wait(timeout_s)
         for task in late:
@@ -151,7 +153,7 @@ class Subscriptions(Generic[T]):
                 logger.error("%s goes on although it was cancelled: the node has ended without it", task.get_name())
 
     async def _wait(self, timeout_s: float) -> set[asyncio.Task[None]]:
-        """Wait until no call is under way but those that wait themselves; the ones that took too long."""
+        """Wait until no call runs except those that wait themselves; returns the ones that took too long."""
         loop = asyncio.get_running_loop()
         end_s = loop.time() + timeout_s
         is_over = False

@@ -1,10 +1,10 @@
-"""Where the node runs as seen from the application: on the application's own loop, or on one in a thread of its own.
+"""Where a node runs: on the application's own loop, or on a loop in its own thread.
 
-Owns the thread and the ways across. Invariant: calls cross in the order in which they were made, each way, and a call
-is carried out on the loop it was sent to; what comes after that loop's end is dropped. It refuses to know what is
-called. Nothing here bounds what is on its way: each caller waits for its own answer, and a listener for one delivery.
+This module owns the thread and passes calls between the loops. Invariant: calls arrive in the order in which they were
+made, in each direction, and run on the loop that they were sent to; calls after that loop's end are dropped. The number
+of calls in transit has no limit here: each caller waits for its own answer, and each listener for one delivery.
 
-Source: Kafka's ``KafkaRaftClientDriver`` has such a thread, and ``RaftMessageQueue`` such a way.
+Source: Kafka's ``KafkaRaftClientDriver`` has such a thread, and ``RaftMessageQueue`` such a queue.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from pykraft.server.run import loop_factory
 Call: TypeAlias = Callable[..., object]
 Main: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 JOIN_TIMEOUT_S: Final = 1.0
-"""How long the end of a thread that has said its last word may take."""
+"""How long a thread that has sent its last call may take to end."""
 
 
 class Place(Protocol):
-    """Two loops, or one: the application's, and the node's."""
+    """Two loops, or one: the application's and the node's."""
 
     def to_node(self, act: Call, *arguments: object) -> None:
-        """Call this on the node's loop; on the same loop, now."""
+        """Call this on the node's loop; if the caller is on it already, at once."""
         ...
 
     def to_application(self, act: Call, *arguments: object) -> None:
-        """Call this on the application's loop; on the same loop, now."""
+        """Call this on the application's loop; if both are the same loop, at once."""
         ...
 
     async def run(self, main: Main, stop: Callable[[], None]) -> None:
-        """Run the node's ``main`` on its loop until it returns; when this is cancelled, ``stop`` is to end it.
+        """Run the node's ``main`` on its loop until it returns; if this is cancelled, ``stop`` ends it.
 
-        Errors: whatever ``main`` raises.
+        Errors: any exception of ``main``.
         """
         ...
 
 
 class SameLoop:
-    """The node is a guest on the application's loop."""
+    """The node shares the application's loop."""
 
     def to_node(self, act: Call, *arguments: object) -> None:
         """See `Place`."""
@@ -61,7 +61,7 @@ class SameLoop:
 
 
 class OwnThread:
-    """The node has a loop in a thread of its own, so that a stalled application cannot cost it its leadership."""
+    """The node has its own loop in its own thread, so that a blocked application does not cost it its leadership."""
 
     def __init__(self) -> None:
         self._to_node: _Way | None = None
@@ -91,7 +91,7 @@ class OwnThread:
                     self._to_node = _Way(runner.get_loop())
                     if not self._is_cancelled:
                         runner.run(main())
-            except BaseException as raised:  # noqa: BLE001 - it is raised again where somebody waits
+            except BaseException as raised:  # noqa: BLE001 - raised again in `run`
                 error = raised
             self.to_application(_settle, ended, error)
 
@@ -100,7 +100,8 @@ class OwnThread:
         try:
             await asyncio.wait([ended])
         except asyncio.CancelledError:
-            self._is_cancelled = True  # set before the way is looked at; the thread does it the other way round
+            # Set the flag, then use the queue; the thread creates its queue, then reads the flag. One sees the other.
+            self._is_cancelled = True
             self.to_node(stop)
             await asyncio.wait([ended])
             raise
@@ -111,7 +112,7 @@ class OwnThread:
 
 
 class _Way:
-    """Calls to a loop from another thread; however many wait, one wake-up fetches them all."""
+    """Queues calls to a loop from another thread; one wake-up takes all waiting calls."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -119,7 +120,8 @@ class _Way:
         self._is_due = False
 
     def send(self, act: Call, arguments: tuple[object, ...]) -> None:
-        """Queue first, look second: whoever clears the mark meanwhile sees the call."""
+        """Queue a call and wake the loop."""
+        # Queue first, then check the flag: if the loop clears it in between, it also sees this call.
         self._waiting.append((act, arguments))
         if not self._is_due:
             self._is_due = True
@@ -127,7 +129,7 @@ class _Way:
                 self._loop.call_soon_threadsafe(self._carry_out)
 
     def _carry_out(self) -> None:
-        """As many calls as wait now; what comes meanwhile comes in the next turn of the loop."""
+        """Run the calls that wait now; later ones run in the next turn of the loop."""
         self._is_due = False
         for _ in range(len(self._waiting)):
             act, arguments = self._waiting.popleft()

@@ -1,7 +1,7 @@
-"""Wakes up who waits for a leader.
+"""Wakes up callers that wait for a leader.
 
-It listens to the host from the log end on, so that it is told of leaders and costs no reads. Invariant: whoever waits
-is woken by the next news, or by the end of the node; what the news is, he looks up himself. It refuses to know.
+The watch listens to the host from the log end on, so it hears of leader changes and costs no reads. Invariant: the next
+leader change, or the end of the node, wakes every waiter. Waiters then read the leader themselves.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from pykraft.types import Epoch, NodeId
 
 
 class LeaderWatch:
-    """A listener of the host on the node's side, an event on the application's."""
+    """A listener of the host on the node's side, an event on the application's side."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
         self._news = asyncio.Event()
 
     def attach(self, host: Host) -> None:
-        """On the node's side: begin."""
+        """On the node's side: start listening."""
         host.register(self, host.log_end_offset)
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """See `pykraft.host.delivery.Listener`; records are of no interest."""
+        """See `pykraft.host.delivery.Listener`; ignores records."""
 
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
         """See `pykraft.host.delivery.Listener`."""
@@ -35,10 +35,10 @@ class LeaderWatch:
         self._place.to_application(self.tell)
 
     def tell(self) -> None:
-        """On the application's side: there is news."""
+        """On the application's side: wake all waiters."""
         news, self._news = self._news, asyncio.Event()
         news.set()
 
     async def wait(self) -> None:
-        """Wait for the next news."""
+        """Wait for the next leader change, or the end of the node."""
         await self._news.wait()

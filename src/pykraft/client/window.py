@@ -1,9 +1,8 @@
-"""Batches that an observer fetched and has not yet given out: from the end of what it gave out to the end of its log.
+"""Batches that an observer has fetched but not returned yet, up to the end of its log.
 
-Owns these batches and the last epoch before them. Invariant: what is given out is below the high watermark, continuous,
-and of epochs that never go back; each batch had the right CRC. A batch that breaks this is not taken, whoever sent it.
-What is not yet committed may be dropped at any time, since a leader may never have had it: it is fetched again. It
-refuses to know who leads and what a batch holds.
+Invariant: returned batches are below the high watermark, without a gap, and their epochs never go back; each batch had
+the right CRC. A batch that breaks this is refused, whoever sent it. Batches that are not yet committed may be dropped
+at any time, since a new leader may never have had them; they are fetched again.
 
 Source: KIP-595 §Fetch; KAFKA-18723 (a replica must check what it fetched).
 """
@@ -18,23 +17,23 @@ from pykraft.types import Buffer, Epoch, Offset
 
 
 class Window:
-    """Begins at ``next_offset``, which may lie within a batch: that batch is then the first one, whole.
+    """Begins at ``next_offset``. If that is within a batch, the whole batch is the first one.
 
-    Not when ``last_epoch`` is given, that of the record before it: then a batch begins there.
+    With ``last_epoch``, the epoch of the record before it, a batch must begin exactly there.
     """
 
     def __init__(self, next_offset: Offset, last_epoch: Epoch | None = None) -> None:
         self.next_offset = next_offset
-        """Where what is given out next begins."""
+        """Offset of the next batch to return."""
         self.high_watermark: Offset | None = None
-        """All below is committed for ever; None until a leader said so."""
+        """Everything below is committed; None until a leader told it."""
         self._last_epoch = last_epoch
         self._held: deque[tuple[BatchHeader, Buffer]] = deque()
         self._held_size_bytes = 0
 
     @property
     def end_offset(self) -> Offset:
-        """Where the next batch to fetch begins."""
+        """Offset of the next batch to fetch."""
         return self._held[-1][0].end_offset if self._held else self.next_offset
 
     @property
@@ -44,16 +43,17 @@ class Window:
 
     @property
     def held_size_bytes(self) -> int:
-        """Bytes that were fetched and not given out."""
+        """Bytes that were fetched but not returned."""
         return self._held_size_bytes
 
     def add(self, header: BatchHeader, data: Buffer, *, leader_epoch: Epoch) -> str | None:
-        """Take the next batch, or say why it cannot be the next one."""
+        """Take the next batch; returns why it cannot be the next one, or None."""
         expected = self.end_offset
         if header.base_offset != expected:
             is_first = self.end_epoch is None and header.base_offset < expected < header.end_offset
             if not is_first:
                 return f"a batch with offsets {header.base_offset} to {header.last_offset} where {expected} comes next"
+        # No CRC covers the epoch, so check it against its neighbours and the leader's.
         if not (self.end_epoch or 0) <= header.epoch <= leader_epoch:
             return (
                 f"the batch at offset {header.base_offset} is of epoch {header.epoch}, "
@@ -64,18 +64,18 @@ class Window:
         return None
 
     def commit_to(self, high_watermark: Offset) -> None:
-        """All below is committed; a leader that knows less changes nothing."""
+        """Raise the high watermark; a new leader may know a lower one, which changes nothing."""
         self.high_watermark = Offset(max(self.high_watermark or 0, high_watermark))
 
     def drop_held(self) -> bool:
-        """Forget what was not given out; False when there was nothing."""
+        """Drop the batches that were not returned; False when there were none."""
         had_some = bool(self._held)
         self._held.clear()
         self._held_size_bytes = 0
         return had_some
 
     def take(self) -> CommittedBatch | None:
-        """The next batch if it is committed."""
+        """The next batch, if it is committed."""
         if not self._held or self.high_watermark is None:
             return None
         header, data = self._held[0]
