@@ -1,1 +1,1 @@
-"""Kafka's bytes: primitives, message schemas, frames, record batches. Pure; knows no rule of Raft."""
+"""Kafka's bytes: primitives, message schemas, frames, record batches. Pure functions, without any rule of Raft."""

@@ -1,16 +1,15 @@
-"""Requests and responses as frames: headers, and which reader or writer a body needs.
+"""Requests and responses as frames: their headers, and the reader or writer for each body.
 
     request header v1    api key int16, api version int16, correlation id int32, client id string? (int16 length)
     request header v2    the same, the client id too, then tagged fields; for flexible versions
     response header v0   correlation id int32
     response header v1   the same, then tagged fields; for flexible versions, but never for ApiVersions
 
-Invariant: a decoded message used up its frame; bytes that are left over are a `ProtocolError`. Frames are given
-and returned without the 4-byte size, which is `frame`'s. Tagged fields of headers are skipped: there are none yet.
-Refuses to know connections and what any message means.
+Invariant: a decoded message uses up its frame; left-over bytes are a `ProtocolError`. Frames here exclude the 4-byte
+size, which `frame` handles. Tagged fields of headers are skipped: none are defined yet.
 
-A request whose key or version we do not have still gets a header: ApiVersions is then answered by
-`encode_unsupported_version`, for anything else there is no answer that the peer could read.
+A request with an unknown key or version still gets a header. If it is ApiVersions, `encode_unsupported_version` answers
+it; for any other there is no answer that the peer could read.
 
 Source: Kafka protocol guide §Protocol; KIP-482; KIP-511.
 """
@@ -46,12 +45,12 @@ __all__ = [
 _REQUEST_HEADER = struct.Struct(">hhih")
 _RESPONSE_HEADER = struct.Struct(">i")
 _COPIED_SIZE_BYTES_MAX = 4096
-"""Frames up to this size are read faster as bytes than through a memoryview, even with the copy."""
+"""Up to this size, copying a frame to bytes and reading that is faster than reading through a memoryview."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestHeader:
-    """What every request begins with; ``body_position`` is where the frame goes on after it."""
+    """The header of every request; ``body_position`` is where the body begins in the frame."""
 
     api_key: int
     api_version: int
@@ -81,7 +80,7 @@ def _response_writer(api_key: int, version: int) -> Write:
 
 
 def decode_request_header(frame: Buffer) -> RequestHeader:
-    """Read the header of a request, of APIs and versions that we do not have too.
+    """Read the header of a request, also for unknown APIs and versions.
 
     Errors: ProtocolError when the frame ends within it, or the client id is not UTF-8.
     """
@@ -104,8 +103,8 @@ def decode_request_header(frame: Buffer) -> RequestHeader:
 def decode_request_body(header: RequestHeader, frame: Buffer) -> Body:
     """Read the body of a request.
 
-    Errors: ProtocolError with UNSUPPORTED_VERSION when we do not have the API or the version, with
-    INVALID_REQUEST when the bytes are not such a request.
+    Errors: ProtocolError with UNSUPPORTED_VERSION when we do not have the API or the version, with INVALID_REQUEST when
+    the bytes are not such a request.
     """
     api = APIS.get(header.api_key)
     if api is None:
@@ -118,9 +117,9 @@ def decode_request_body(header: RequestHeader, frame: Buffer) -> Body:
 
 
 def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, body: Body) -> list[Buffer]:
-    """Write a request; large records are passed on and not copied.
+    """Write a request; large records are passed on without a copy.
 
-    Errors: ProtocolError with UNSUPPORTED_VERSION when the version cannot carry what the body holds.
+    Errors: ProtocolError with UNSUPPORTED_VERSION when the version cannot carry a value in the body.
     """
     name = b"\xff\xff" if client_id is None else encode_string(client_id)
     head = struct.pack(">hhi", api_key, version, correlation_id) + name
@@ -130,9 +129,9 @@ def encode_request(api_key: int, version: int, correlation_id: int, client_id: s
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, body: Body) -> list[Buffer]:
-    """Write a response; large records are passed on and not copied.
+    """Write a response; large records are passed on without a copy.
 
-    Errors: ProtocolError with UNSUPPORTED_VERSION when the version cannot carry what the body holds.
+    Errors: ProtocolError with UNSUPPORTED_VERSION when the version cannot carry a value in the body.
     """
     head = _RESPONSE_HEADER.pack(correlation_id)
     if _response_header_has_tags(api_key, version):
@@ -142,8 +141,6 @@ def encode_response(api_key: int, version: int, correlation_id: int, body: Body)
 
 def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Body]:
     """Read the response to a request of this API and version: the correlation id and the body.
-
-    A peer that lacks our version of ApiVersions answers with version 0; that is read too (KIP-511).
 
     Errors: ProtocolError when the bytes are not such a response.
     """
@@ -158,13 +155,14 @@ def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Bod
     try:
         return correlation_id, _read(_response_reader(api_key, version), frame, position)
     except ProtocolError:
+        # A peer that lacks our version of ApiVersions answers with version 0 (KIP-511): read that below.
         if api_key != ApiKey.API_VERSIONS or version == 0:
             raise
     return correlation_id, _read(_response_reader(api_key, 0), frame, position)
 
 
 def encode_unsupported_version(correlation_id: int, supported: Iterable[tuple[int, Versions]]) -> list[Buffer]:
-    """The answer to an ApiVersions request of a version that we lack: version 0, with what we have (KIP-511)."""
+    """The answer to an ApiVersions request whose version we lack: version 0, with what we support (KIP-511)."""
     api_keys = [
         {"api_key": key, "min_version": versions.min, "max_version": versions.max} for key, versions in supported
     ]

@@ -1,4 +1,4 @@
-"""The record batch, version 2: a 61-byte header, then records. Everything a batch says about itself is known here.
+"""The record batch, version 2: a 61-byte header, then records. This module knows the header and the CRC.
 
 Layout (big-endian; KRaft's own value where it is always the same):
 
@@ -19,9 +19,9 @@ Layout (big-endian; KRaft's own value where it is always the same):
 | 57 | 4 | records count | |
 | 61 | | records, compressed as one stream | not compressed |
 
-The CRC leaves out base offset, length, epoch and magic, so that a leader can set them without touching the rest: those
-four are only as good as their checks here and the checks of offsets and epochs in the log. This module never looks at a
-single record.
+The CRC does not cover base offset, length, epoch and magic, so that a leader can set them without changing the rest.
+Only the checks here, and those of offsets and epochs in the log, protect these four fields. This module never looks at
+single records.
 
 Source: KIP-98 §Message Format; Kafka's ``DefaultRecordBatch``, ``FileLogInputStream``.
 """
@@ -64,7 +64,8 @@ assert _HEADER.size == HEADER_SIZE_BYTES == _BEFORE_CRC.size + _AFTER_CRC.size
 class BatchHeader:
     """The header of one batch, in the order of its bytes.
 
-    Units: ``size_bytes`` is the whole batch, header included; timestamps are wall ms; ``crc`` is what the batch claims.
+    Units: ``size_bytes`` is the whole batch, header included; timestamps are wall ms; ``crc`` is the value in the
+    header.
     """
 
     base_offset: Offset
@@ -83,7 +84,7 @@ class BatchHeader:
 
     @property
     def batch_length(self) -> int:
-        """The length field: bytes after itself."""
+        """The length field: the number of bytes after it."""
         return self.size_bytes - _LENGTH_END
 
     @property
@@ -98,7 +99,7 @@ class BatchHeader:
 
     @property
     def is_control(self) -> bool:
-        """True when the records are for Raft itself (or a transaction's end), not for the application."""
+        """True when the records are Raft's own (or end a transaction), not the application's."""
         return bool(self.attributes & _CONTROL_BIT)
 
     @property
@@ -108,24 +109,24 @@ class BatchHeader:
 
     @property
     def is_log_append_time(self) -> bool:
-        """True when every record's time is ``max_timestamp``, set by a broker at the append."""
+        """True when every record has the time ``max_timestamp``, which a broker set at the append."""
         return bool(self.attributes & _LOG_APPEND_TIME_BIT)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """From when a cleaner may drop tombstones (KIP-534); ``base_timestamp`` holds it then."""
+        """Time from which a cleaner may drop tombstones (KIP-534); it is in ``base_timestamp`` then."""
         return self.base_timestamp if self.attributes & _DELETE_HORIZON_BIT else None
 
     @property
     def compression(self) -> Compression:
-        """Codec of the records. A header from `read_header` always has a known one; else ValueError."""
+        """Codec of the records; ValueError for an unknown one, which a header from `read_header` never has."""
         return Compression(self.attributes & _COMPRESSION_MASK)
 
 
 def unpack_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at this position as it stands, with no more checks than it takes to find the next batch.
+    """The header at this position, with only the checks that are needed to find the next batch.
 
-    For tools that show damaged files; everybody else uses `read_header`.
+    For tools that show damaged files; all other code uses `read_header`.
 
     Errors: CORRUPT_MESSAGE when the header is cut, its length is less than a header's, or its magic is not 2.
     """
@@ -148,7 +149,7 @@ def unpack_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at this position, checked in itself. Neither the CRC nor the presence of all records is checked.
+    """The header at this position, checked for consistency. This checks neither the CRC nor that all records are there.
 
     Errors: as `unpack_header`; INVALID_RECORD when offsets, epoch, codec or count contradict each other or the length.
     """
@@ -176,7 +177,7 @@ def _contradiction(header: BatchHeader) -> str | None:
 
 
 def crc_of(buffer: Buffer, position: int, header: BatchHeader) -> int:
-    """CRC-32C of the batch at this position, computed; the buffer holds the whole batch."""
+    """The computed CRC-32C of the batch at this position; the buffer must contain the whole batch."""
     end = position + header.size_bytes
     assert end <= len(buffer), "a CRC is only taken of a whole batch"
     with memoryview(buffer) as view:
@@ -184,7 +185,7 @@ def crc_of(buffer: Buffer, position: int, header: BatchHeader) -> int:
 
 
 def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
-    """Refuse a batch whose bytes are not those its CRC was taken of.
+    """Refuse a batch whose bytes do not match its CRC.
 
     Errors: CORRUPT_MESSAGE, also when the batch is cut off.
     """
@@ -206,14 +207,14 @@ def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
 def scan(buffer: Buffer, *, verify_crc: bool = True) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of each whole batch, front to back.
 
-    A last batch that is cut off ends the scan silently: a Fetch answer may really end in one. The caller sees it by the
-    end of the last batch it got. Offsets and epochs are not compared between batches; that is the log's business.
+    Offsets and epochs of different batches are not compared; the log does that.
 
-    Errors: those of `read_header` and `check_crc`, at the first bad batch; the good ones before it were yielded.
+    Errors: those of `read_header` and `check_crc`, at the first bad batch, after the good ones before it were yielded.
     """
     position = 0
     while len(buffer) - position >= HEADER_SIZE_BYTES:
         header = read_header(buffer, position)
+        # A Fetch answer may end within a batch; the caller sees that by the end of the last batch it got.
         if header.size_bytes > len(buffer) - position:
             return
         if verify_crc:
@@ -228,7 +229,7 @@ def open_batch(
     """Header and decompressed records of exactly one batch.
 
     Errors: as `read_header`, `check_crc` and `decompress`; INVALID_RECORD when bytes follow the batch or the records
-    cannot be as many as it says.
+    have too few bytes for their count.
     """
     header = read_header(batch)
     if verify_crc:
@@ -247,7 +248,7 @@ def open_batch(
 def seal_batch(
     body: bytes, *, count: int, base_offset: Offset, epoch: Epoch, timestamp_ms: int, is_control: bool = False
 ) -> bytes:
-    """Put KRaft's header with its CRC before these records: not compressed, without a producer, all of one time."""
+    """Put KRaft's header with its CRC before these records: uncompressed, no producer, one timestamp for all."""
     assert count > 0, "KRaft writes no empty batches"
     attributes = _CONTROL_BIT if is_control else 0
     checked = _AFTER_CRC.pack(attributes, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count)

@@ -1,4 +1,4 @@
-"""Undoing what a producer's compression did, without trusting how far the bytes expand.
+"""Decompresses the records of a batch, without trusting how far they expand.
 
 A batch's attributes name one of five codecs; its records (never its header) are compressed as one stream:
 
@@ -10,13 +10,13 @@ A batch's attributes name one of five codecs; its records (never its header) are
 | 3 | lz4 | LZ4 frames |
 | 4 | zstd | RFC 8878 frames, at most `FRAMES_MAX` |
 
-Xerial framing: magic ``82 53 4e 41 50 50 59 00``, int32 version, int32 oldest reader that will do; then per block an
-int32 length and a raw block.
+Xerial framing: magic ``82 53 4e 41 50 50 59 00``, int32 version, int32 oldest compatible reader version; then per block
+an int32 length and a raw block.
 
-Invariant: no codec writes more than ``size_bytes_max`` bytes, however small the input; buffers grow with what was
-really written and not with what a header promises. (The window that a zstd frame asks for is address space, bounded by
-the library to 128 MiB, and touched only as far as it is filled.) KRaft itself writes uncompressed batches only; all of
-this is for reading.
+Invariant: no codec writes more than ``size_bytes_max`` bytes, however small the input. Buffers grow with the bytes
+really written, not with what a header promises. (The window of a zstd frame is address space, limited by the library to
+128 MiB, and touched only as far as it is filled.) KRaft itself writes only uncompressed batches; all of this is for
+reading.
 
 Source: KIP-98, KIP-110; Kafka's ``CompressionType``; the framing of snappy-java's ``SnappyOutputStream``.
 """
@@ -35,18 +35,18 @@ from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.types import Buffer
 
 DECOMPRESSED_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""What a batch may expand to unless the caller says otherwise; Kafka's are 1 MiB (data) and 8 MiB (metadata)."""
+"""Default limit for the expanded size of a batch; Kafka's batches have 1 MiB (data) and 8 MiB (metadata)."""
 
 _FIRST_GUESS_BYTES_MIN: Final = 16 * 1024
 _GROWTH: Final = 8
 _SNAPPY_EXPANSION_MAX: Final = 22
-"""Three bytes of snappy copy at most 64; a block that promises more than this factor lies."""
+"""Three bytes of snappy copy at most 64, so a block cannot expand by more than this factor."""
 _LZ4_EXPANSION_MAX: Final = 255
 """One byte lengthens a match by at most 255."""
 _ZSTD_EXPANSION_MAX: Final = 32_768
 """A block takes at least 4 bytes and gives at most 128 KiB."""
 FRAMES_MAX: Final = 64
-"""Members of gzip or frames of zstd in one batch: producers write one. An empty one costs as much as a full one."""
+"""Most gzip members or zstd frames in one batch: producers write one. An empty one costs as much as a full one."""
 _ZSTD_HEADER: Final = struct.Struct("<II")
 _ZSTD_MAGIC: Final = 0xFD2FB528
 _ZSTD_SKIPPABLE_MAGIC: Final = 0x184D2A50
@@ -68,7 +68,7 @@ class Compression(IntEnum):
 
 
 def decompress(compression: Compression, data: Buffer, *, size_bytes_max: int = DECOMPRESSED_SIZE_BYTES_MAX) -> Buffer:
-    """The records of a batch as they were before compression.
+    """The records of a batch before compression.
 
     Errors: CORRUPT_MESSAGE when the stream is damaged, is cut, or expands beyond ``size_bytes_max``.
     """
@@ -101,7 +101,7 @@ def _gunzip(data: Buffer, size_bytes_max: int) -> bytes:
     room = size_bytes_max
     rest = data
     while rest or not members:
-        if len(members) >= FRAMES_MAX:  # each copies what follows it
+        if len(members) >= FRAMES_MAX:  # each member copies the bytes behind it
             raise _refusal("gzip", f"more than {FRAMES_MAX} members")
         member = zlib.decompressobj(_GZIP_WINDOW_BITS)
         try:
@@ -118,7 +118,7 @@ def _gunzip(data: Buffer, size_bytes_max: int) -> bytes:
 
 
 def _check_zstd_frames(data: memoryview) -> None:
-    """Count frames by their headers and blocks, and nothing inside of them; what is malformed is left to the library.
+    """Count frames by their headers and blocks only; the library finds malformed ones.
 
     Errors: CORRUPT_MESSAGE for more frames than any producer writes.
     """
@@ -132,7 +132,7 @@ def _check_zstd_frames(data: memoryview) -> None:
 
 
 def _zstd_frame_end(data: memoryview, position: int) -> int | None:
-    """Where the frame that begins here ends, by RFC 8878 §3.1; None when it does not end, or is none."""
+    """End of the frame that begins here, by RFC 8878 §3.1; None when it is cut off or not a frame."""
     if position + _ZSTD_HEADER.size > len(data):
         return None
     magic, size_bytes = _ZSTD_HEADER.unpack_from(data, position)
@@ -196,7 +196,7 @@ def _grow(
     expansion_max: int,
     size_bytes_max: int,
 ) -> bytes:
-    """Decompress into ever larger buffers: these two codecs do not reliably say how large their output is."""
+    """Decompress into ever larger buffers: these two codecs do not reliably tell the size of their output."""
     limit_bytes = min(size_bytes_max, expansion_max * len(data))
     guess_bytes = max(_FIRST_GUESS_BYTES_MIN, _GROWTH * len(data))
     while True:

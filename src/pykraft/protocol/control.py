@@ -1,4 +1,4 @@
-"""Control records: what Raft writes into its own log, as the key and value of a record.
+"""Control records: Raft's own records in the log, as the key and value of a record.
 
 A key is two int16: its version (only 0 exists; a higher one is read as 0) and the type of the record:
 
@@ -11,8 +11,8 @@ A key is two int16: its version (only 0 exists; a higher one is read as 0) and t
 | 5 | KRaftVersion | version 0 |
 | 6 | KRaftVoters | version 0 |
 
-A value begins with the version of its own schema, and has no other prefix. Its schema is flexible: compact arrays
-and strings, and a place for tagged fields after each struct; unknown ones are skipped. Nothing here knows batches.
+A value begins with the version of its own schema, and has no other prefix. Its schema is flexible: compact arrays and
+strings, and tagged fields after each struct; unknown ones are skipped. This module does not know batches.
 
 Source: KIP-595, KIP-630, KIP-853; Kafka's ``ControlRecordType`` and its message definitions ``LeaderChangeMessage``,
 ``SnapshotHeaderRecord``, ``SnapshotFooterRecord``, ``KRaftVersionRecord``, ``VotersRecord``.
@@ -66,7 +66,7 @@ _WRITTEN_VERSION: Final = 0
 
 
 class ControlType(IntEnum):
-    """Second number of a control record's key."""
+    """The record type in a control record's key."""
 
     ABORT = 0
     COMMIT = 1
@@ -106,7 +106,7 @@ TABLES: Final = {
         ),
     ),
 }
-"""Schema of each value that belongs into a Raft log."""
+"""The schema of each value that may be in a Raft log."""
 
 _READERS: Final[dict[tuple[int, int], Read]] = {
     (kind, version): compile_reader(table, version)
@@ -117,7 +117,7 @@ _WRITERS: Final = {kind: compile_writer(table, _WRITTEN_VERSION) for kind, table
 
 
 def control_type(key: Buffer | None) -> int:
-    """The type in a control record's key; a number that is not in `ControlType` is returned as it is.
+    """The type in a control record's key; a number outside `ControlType` is returned unchanged.
 
     Errors: INVALID_RECORD when the key is missing, cut, or of a negative version.
     """
@@ -140,17 +140,17 @@ def encode_control(record: ControlRecord) -> tuple[bytes, bytes]:
 def decode_control_value(key: Buffer | None, value: Buffer | None) -> ControlRecord:
     """The control record with this key and value.
 
-    Errors: as `read_control_body`; INVALID_RECORD for an id that cannot be.
+    Errors: as `read_control_body`; INVALID_RECORD for an impossible id.
     """
     kind, body = read_control_body(key, value)
     return _FROM_BODY[kind](body)
 
 
 def read_control_body(key: Buffer | None, value: Buffer | None) -> tuple[ControlType, Body]:
-    """Type and value of a control record as its table has it, before it becomes one of ours.
+    """Type and body of a control record, before it becomes one of our classes.
 
-    Errors: INVALID_RECORD for a type that does not belong into a Raft log, a version that is not known, and a value
-    that is cut or too long.
+    Errors: INVALID_RECORD for a type that does not belong in a Raft log, an unknown version, and a value that is cut or
+    too long.
     """
     number = control_type(key)
     if number not in TABLES:
@@ -219,8 +219,8 @@ def _leader_change(body: Body) -> LeaderChange:
 def _voter(body: Body) -> Voter:
     directory_id = Uuid(body["voter_directory_id"])
     told = ((one["name"].upper(), Endpoint(one["host"], one["port"])) for one in body["endpoints"])
-    # What is committed is read on every node at every start: an endpoint that nobody can dial is left out here, and a
-    # voter without one is not dialed until it tells another.
+    # Every node reads this record at every start, so a bad endpoint must not raise an error here. Leave it out; nobody
+    # dials a voter without an endpoint until it sends another one.
     endpoints = (entry for entry in told if entry[1].can_be_dialed)
     feature = body["k_raft_version_feature"]
     return Voter(
@@ -231,8 +231,9 @@ def _voter(body: Body) -> Voter:
 
 
 def _voters(body: Body) -> KRaftVoters:
-    """A set without voters has no majority: no leader that is right writes one."""
+    """A voter set, which must not be empty."""
     if not body["voters"]:
+        # An empty set has no majority, so no correct leader writes one.
         raise _refusal("its voter set is empty")
     return KRaftVoters(VoterSet.of(map(_voter, body["voters"])))
 

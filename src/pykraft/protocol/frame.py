@@ -2,11 +2,10 @@
 
     size int32 (of what follows), then that many bytes: a request or a response with its header
 
-Owns the bytes of at most one unfinished frame, and of the piece of the stream that frames are taken from. Invariant: of
-an unfinished frame it holds no more than its announced size, which is checked against the bound as soon as it is known,
-and what it holds grows with what arrived, never with what was announced. Frames are cut off one by one, as they are
-taken: a piece may hold thousands. Each byte is copied at most once: a large frame that lies whole in one piece is
-a view of that piece. Refuses to know what is in a frame.
+The reader holds at most one unfinished frame, and the piece of the stream that it takes frames from. Invariant: it
+holds no more of an unfinished frame than the announced size, which it checks against the limit as soon as it knows it.
+Memory grows with the bytes that arrived, never with the announced size. Frames are taken one by one, since a piece may
+contain thousands. Each byte is copied at most once: a large frame that lies whole in one piece is a view of that piece.
 
 Source: Kafka protocol guide §Protocol; Kafka's NetworkReceive.
 """
@@ -21,9 +20,9 @@ from pykraft.types import Buffer
 
 SIZE_PREFIX_SIZE_BYTES = 4
 FRAME_SIZE_BYTES_MAX = 2**31 - 1
-"""What the size prefix can say; the bound that a reader is given is far below."""
+"""Largest size that the prefix can express; the limit of a reader is far below."""
 VIEW_SIZE_BYTES_MIN = 4096
-"""A frame from this size on is a view of the piece it came in; a smaller one is copied and lets the piece go."""
+"""From this size on a frame is a view of its piece; a smaller one is copied, so that the piece can be freed."""
 
 _SIZE = struct.Struct(">i")
 _FOREIGN_STARTS = (
@@ -37,31 +36,31 @@ _FOREIGN_STARTS = (
 
 
 class FrameReader:
-    """Collects the frames of one connection; after an error the connection is to be closed."""
+    """Collects the frames of one connection; after an error, close the connection."""
 
     __slots__ = ("_data", "_held", "_need_bytes", "_position", "size_bytes_max")
 
     def __init__(self, size_bytes_max: int) -> None:
         assert 0 < size_bytes_max <= FRAME_SIZE_BYTES_MAX
         self.size_bytes_max = size_bytes_max
-        """The largest frame that is accepted; may be raised once a peer is known."""
-        self._data = b""  # the newest piece of the stream, not looked at from `_position` on
+        """Largest accepted frame; may be raised once the peer is known."""
+        self._data = b""  # the newest piece of the stream, unread from `_position` on
         self._position = 0
-        self._held = bytearray()  # of a frame, or of its size, that began in an earlier piece
-        self._need_bytes = 0  # of the frame in `_held`; 0 while its size is not known
+        self._held = bytearray()  # bytes of a frame, or of its size, that began in an earlier piece
+        self._need_bytes = 0  # size of the frame in `_held`; 0 while it is unknown
 
     @property
     def held_size_bytes(self) -> int:
-        """How much is held: an unfinished frame, and what was not taken yet."""
+        """Bytes held: of an unfinished frame, and of frames not taken yet."""
         return len(self._held) + len(self._data) - self._position
 
     @property
     def need_size_bytes(self) -> int:
-        """How large the unfinished frame will be; 0 while that is not known, or there is none."""
+        """Full size of the unfinished frame; 0 while it is unknown, or there is none."""
         return self._need_bytes
 
     def feed(self, data: bytes) -> list[Buffer]:
-        """Take the next piece of the stream; returns the frames that are complete now, without their sizes.
+        """Add the next piece of the stream; returns the frames that are complete now, without their sizes.
 
         Errors: see `take`.
         """
@@ -72,13 +71,13 @@ class FrameReader:
         return frames
 
     def put(self, data: bytes) -> None:
-        """The next piece of the stream; frames may be views of it, so it is `bytes` and never filled again."""
+        """Add the next piece of the stream; it must be immutable, since frames may be views of it."""
         left = self._data[self._position :]
         self._data = left + data if left else data
         self._position = 0
 
     def take(self) -> Buffer | None:
-        """The next frame, without its size; None until more comes. What nobody takes costs nothing but its bytes.
+        """The next frame, without its size; None until more arrives. Frames that are not taken cost only their bytes.
 
         Errors: ProtocolError when a size is not positive or above ``size_bytes_max``.
         """
@@ -98,12 +97,12 @@ class FrameReader:
         return data[start:stop] if size_bytes < VIEW_SIZE_BYTES_MIN else memoryview(data)[start:stop]
 
     def _hold(self, data: bytes, position: int) -> None:
-        """Keep what is there of an unfinished frame; the piece that it came in goes."""
+        """Keep the bytes of an unfinished frame, and let its piece be freed."""
         self._held += memoryview(data)[position:]
         self._data, self._position = b"", 0
 
     def _resume(self, data: bytes) -> Buffer | None:
-        """Go on with what is held, first of all with the size."""
+        """Continue the unfinished frame, beginning with its size."""
         position = self._position
         if not self._need_bytes:
             start = position + SIZE_PREFIX_SIZE_BYTES - len(self._held)

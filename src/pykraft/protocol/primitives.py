@@ -1,9 +1,9 @@
-"""Variable-length pieces of Kafka's messages: unsigned varints, strings, counts, tagged fields.
+"""Variable-length parts of Kafka's messages: unsigned varints, strings, counts, tagged fields.
 
-Owns how one such piece is read and written. Reading takes ``end``, the end of the frame, and never looks
-beyond it: a length or count is compared with the bytes that remain before anything is allocated, and each
-failure is a `ProtocolError` that says what was read (``what``: message, version and field) and where.
-Fixed-size integers are read with `struct` by the generated readers. Refuses to know any message.
+This module reads and writes one such part. Reading gets ``end``, the end of the frame, and never looks beyond it. It
+compares a length or count with the remaining bytes before it allocates anything, and each failure is a `ProtocolError`
+that says what was read (``what``: message, version and field) and where. The generated readers use `struct` for
+fixed-size integers.
 
     unsigned varint   7 bits a byte, low bits first, 0x80 = more follow; at most 5 bytes, below 2**32
     length, count     N as int16 (string) or int32; -1 is null
@@ -25,14 +25,14 @@ from pykraft.types import Buffer
 UVARINT_SIZE_BYTES_MAX = 5
 UVARINT_MAX = 2**32 - 1
 STRING_SIZE_BYTES_MAX = 2**15 - 1
-"""Kafka refuses longer strings, compact ones too."""
+"""Kafka refuses longer strings, also compact ones."""
 BYTES_SIZE_BYTES_MAX = 2**31 - 2
-"""Largest size of records: one more would not fit into a compact length."""
+"""Largest size of records: one more byte would not fit into a compact length."""
 TAGGED_FIELDS_MAX = 128
-"""More tagged fields in one struct than any version of Kafka will have: a bound on what a peer makes us keep."""
+"""More tagged fields than any struct of Kafka will have; limits what a peer makes us keep."""
 
 UNKNOWN_TAGS = "_unknown_tags"
-"""Key of a decoded struct under which tagged fields that the schema does not know are kept, by tag."""
+"""Key in a decoded struct for tagged fields that the schema does not know, by tag."""
 
 _SMALL = tuple(bytes((value,)) for value in range(0x80))
 _INT16 = struct.Struct(">h")
@@ -40,7 +40,7 @@ _INT32 = struct.Struct(">i")
 
 
 def cut_off(what: str, position: int, size_bytes: int, end: int) -> ProtocolError:
-    """The error for a piece that does not fit into what is left of the frame."""
+    """The error for a part that does not fit into the rest of the frame."""
     return ProtocolError(f"{what}: needs {size_bytes} bytes at position {position}, {end - position} remain")
 
 
@@ -77,7 +77,7 @@ def read_uvarint(buffer: Buffer, position: int, end: int, what: str) -> tuple[in
 
 
 def read_compact_size(buffer: Buffer, position: int, end: int, what: str) -> tuple[int, int]:
-    """Read a compact length or count; -1 is null. Not yet compared with anything."""
+    """Read a compact length or count, not checked yet; -1 is null."""
     if position < end and (byte := buffer[position]) < 0x80:
         return byte - 1, position + 1
     value, position = read_uvarint(buffer, position, end, what)
@@ -85,14 +85,14 @@ def read_compact_size(buffer: Buffer, position: int, end: int, what: str) -> tup
 
 
 def read_int16(buffer: Buffer, position: int, end: int, what: str) -> tuple[int, int]:
-    """Read the length of a string of a version that is not flexible; -1 is null."""
+    """Read the length of a string in a version that is not flexible; -1 is null."""
     if end - position < 2:
         raise cut_off(what, position, 2, end)
     return _INT16.unpack_from(buffer, position)[0], position + 2
 
 
 def read_int32(buffer: Buffer, position: int, end: int, what: str) -> tuple[int, int]:
-    """Read a count, or the length of records, of a version that is not flexible; -1 is null."""
+    """Read a count, or the length of records, in a version that is not flexible; -1 is null."""
     if end - position < 4:
         raise cut_off(what, position, 4, end)
     return _INT32.unpack_from(buffer, position)[0], position + 4
@@ -126,7 +126,7 @@ def read_view(buffer: Buffer, position: int, end: int, size_bytes: int, what: st
 
 
 def check_count(count: int, position: int, end: int, element_size_bytes_min: int, what: str) -> None:
-    """Compare a count with the bytes that remain, before its elements are read.
+    """Compare a count with the remaining bytes, before its elements are read.
 
     Errors: ProtocolError when it is negative or more than ``end`` leaves room for.
     """
@@ -151,7 +151,7 @@ def read_tags_count(buffer: Buffer, position: int, end: int, what: str) -> tuple
     Errors: ProtocolError when it is more than `TAGGED_FIELDS_MAX` or than the frame leaves room for.
     """
     count, position = read_compact_size(buffer, position, end, what)
-    count += 1  # it is no length, but read the same way
+    count += 1  # `read_compact_size` subtracts 1, which is only right for a length
     if count > TAGGED_FIELDS_MAX:
         raise ProtocolError(f"{what}: {count} tagged fields before position {position}, at most {TAGGED_FIELDS_MAX}")
     check_count(count, position, end, 2, what)
@@ -175,7 +175,7 @@ def read_tag(buffer: Buffer, position: int, end: int, last_tag: int, what: str) 
 
 
 def read_unknown_tags(buffer: Buffer, position: int, end: int, what: str) -> tuple[dict[int, bytes], int]:
-    """Read the tagged fields of a struct that has none in its schema; all are kept."""
+    """Read the tagged fields of a struct whose schema has none, and keep them all."""
     count, position = read_tags_count(buffer, position, end, what)
     unknown: dict[int, bytes] = {}
     tag = -1
@@ -187,7 +187,7 @@ def read_unknown_tags(buffer: Buffer, position: int, end: int, what: str) -> tup
 
 
 def skip_tags(buffer: Buffer, position: int, end: int, what: str) -> int:
-    """Pass over the tagged fields of a struct, checked but not kept; returns the position after them."""
+    """Check the tagged fields of a struct without keeping them; returns the position after them."""
     count, position = read_tags_count(buffer, position, end, what)
     tag = -1
     for _ in range(count):
@@ -209,7 +209,7 @@ def encode_tags(tags: dict[int, bytes]) -> bytes:
 
 
 def encode_compact_string(value: str) -> bytes:
-    """Write a string of a flexible version."""
+    """Write a string in a flexible version."""
     raw = value.encode()
     size = len(raw) + 1
     assert size <= STRING_SIZE_BYTES_MAX + 1, f"a string of {size - 1} bytes is too long"
@@ -217,7 +217,7 @@ def encode_compact_string(value: str) -> bytes:
 
 
 def encode_string(value: str) -> bytes:
-    """Write a string of a version that is not flexible, or of a header."""
+    """Write a string in a version that is not flexible, or in a header."""
     raw = value.encode()
     assert len(raw) <= STRING_SIZE_BYTES_MAX, f"a string of {len(raw)} bytes is too long"
     return _INT16.pack(len(raw)) + raw
@@ -229,5 +229,5 @@ def encode_compact_size(size: int) -> bytes:
 
 
 def encode_size(size: int) -> bytes:
-    """Write a count, or the length of records, of a version that is not flexible; -1 is null."""
+    """Write a count, or the length of records, in a version that is not flexible; -1 is null."""
     return _INT32.pack(size)

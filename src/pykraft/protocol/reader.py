@@ -1,13 +1,12 @@
 """Generates the function that reads one version of one message.
 
-Owns how a schema table becomes straight-line code: runs of fixed-size fields are unpacked at once, the rest
-by `primitives`. The function is ``read(buf, p, end) -> (body, position)``: ``buf`` holds a frame, ``p`` is where
-the body begins and ``end`` the frame's end. Invariants of the code: no byte at or after ``end`` is looked at; each
-length and count is compared with the bytes that remain before anything is allocated; whatever the bytes are,
-only `ProtocolError` is raised, and `TooManyElementsError` before the first element of an array that has more than it
-may. A field that the version lacks is in the body with its default. Tagged fields
-that the schema does not know are kept under `primitives.UNKNOWN_TAGS`, which is absent when there are none, or passed
-over.
+This module turns a schema table into straight-line code: it unpacks runs of fixed-size fields at once and reads the
+rest with `primitives`. The function is ``read(buf, p, end) -> (body, position)``: ``buf`` holds a frame, the body
+begins at ``p``, and ``end`` is the frame's end. Invariants of the code: it looks at no byte at or after ``end``. It
+compares each length and count with the remaining bytes before it allocates anything. Whatever the bytes are, it raises
+only `ProtocolError`; `TooManyElementsError` comes before the first element of an array that is too long. A field that
+the version lacks is in the body with its default. Tagged fields that the schema does not know are kept under
+`primitives.UNKNOWN_TAGS`, which is absent when there are none, or skipped.
 
 Source: Kafka protocol guide; KIP-482.
 """
@@ -42,14 +41,14 @@ Read: TypeAlias = Callable[[Buffer, int, int], tuple[Body, int]]
 def compile_reader(message: Message, version: int, *, keeps_unknown_tags: bool = True) -> Read:
     """The function that reads this version of the message.
 
-    Whoever has no use for tagged fields that the schema does not know need not keep them: a stranger may send many.
+    Callers that do not need unknown tagged fields should not keep them: a stranger may send many.
     """
     assert version in message.versions, f"{message.name} has no version {version}"
     return _ReaderSource(message, version, keeps_unknown_tags=keeps_unknown_tags).build()
 
 
 def _run_cut_off(run: tuple[tuple[str, int], ...], position: int, end: int) -> ProtocolError:
-    """The error for the first field of a run, (what, size in bytes) each, that does not fit."""
+    """The error for the first field of a run, each (what, size in bytes), that does not fit."""
     fields = iter(run)
     what, size_bytes = next(fields)
     while size_bytes <= end - position:
@@ -59,7 +58,7 @@ def _run_cut_off(run: tuple[tuple[str, int], ...], position: int, end: int) -> P
 
 
 def _tag_misfit(what: str, tag: int, position: int, data_end: int) -> ProtocolError:
-    """The error for a tagged field whose size is not that of its value."""
+    """The error for a tagged field whose size differs from its value's."""
     return ProtocolError(f"{what}: tag {tag} ends at position {data_end}, its value at {position}")
 
 
@@ -82,7 +81,7 @@ _NAMES: dict[str, object] = {
 
 
 class _ReaderSource:
-    """Writes the function; ``path`` names a field as in ``topics[].partitions[].leader_id``."""
+    """Writes the function; ``path`` names a field, such as ``topics[].partitions[].leader_id``."""
 
     def __init__(self, message: Message, version: int, *, keeps_unknown_tags: bool) -> None:
         self._message = message
@@ -169,7 +168,7 @@ class _ReaderSource:
             self._source.line(f"n, p = read_size(buf, p, end, {what})")
 
     def _sized(self, kind: Kind | Array, target: str, what: str, path: str) -> None:
-        """Read what has the length or count ``n``, not null."""
+        """Read a value with the length or count ``n``, which is not null."""
         if isinstance(kind, Array):
             self._array(kind, target, what, path)
             return

@@ -1,15 +1,15 @@
-"""Record batches version 2, as the rest of pykraft uses them; and records of any kind, one by one.
+"""Record batches version 2, as the rest of pykraft uses them, and single records of any kind.
 
-The parts: `batch` knows headers and CRCs, `values` data batches of KRaft (the hot path), `control` what stands in
-control records, `compression` the codecs. Here are control batches and the reader for batches of any Kafka client:
-keys, headers, times of their own, gaps left by a cleaner. Nothing here knows files or the wire around a batch.
+The parts: `batch` has headers and CRCs, `values` KRaft's data batches (the hot path), `control` the content of control
+records, `compression` the codecs. This module has control batches, and the reader for batches of any Kafka client:
+keys, headers, individual times, gaps left by a cleaner. It knows neither files nor the wire around a batch.
 
 A record (all integers zigzag varints unless said otherwise):
 
     length of the rest | attributes int8, not used | timestamp delta | offset delta | key length, -1 for null | key
     | value length, -1 for null | value | header count | per header: name length | name UTF-8 | value length | value
 
-Invariant: a length or count is compared with the bytes that are left before anything is made from it.
+Invariant: a length or count is compared with the remaining bytes before anything is made from it.
 
 Source: KIP-98 §Message Format; KIP-82 for headers; Kafka's ``DefaultRecord``.
 """
@@ -77,9 +77,9 @@ class Record:
 def encode_control_batch(
     records: Sequence[ControlRecord], *, base_offset: Offset, epoch: Epoch, timestamp_ms: int
 ) -> bytes:
-    """One control batch with these records at ``base_offset`` and the offsets after it.
+    """One control batch with these records, from ``base_offset`` on.
 
-    Source: KIP-595 §LeaderChangeMessage; Kafka's ``MemoryRecords.withLeaderChangeMessage`` and its sisters.
+    Source: KIP-595 §LeaderChangeMessage; Kafka's ``MemoryRecords.withLeaderChangeMessage`` and similar methods.
     """
     body: list[bytes] = []
     for delta, record in enumerate(records):
@@ -106,15 +106,16 @@ def decode_control(batch: Buffer) -> list[ControlRecord]:
     header = read_header(batch)
     if not header.is_control:
         raise ProtocolError("a data batch holds no control records", ErrorCode.INVALID_RECORD)
-    if header.compression is not Compression.NONE:  # no Kafka writes them, and a small one could take much to read
+    # No Kafka compresses control batches, and a small compressed one could expand into a lot of work.
+    if header.compression is not Compression.NONE:
         raise ProtocolError("a control batch is never compressed", ErrorCode.INVALID_RECORD)
     return [decode_control_value(record.key, record.value) for record in decode_records(batch)]
 
 
 def membership_records(batch: Buffer) -> Iterator[tuple[Offset, MembershipRecord]]:
-    """The records of one control batch that say who votes, with their offsets.
+    """The records about voters in one control batch, with their offsets.
 
-    Errors: those of `decode_control`; INVALID_RECORD when it holds fewer or more records than it has offsets.
+    Errors: those of `decode_control`; INVALID_RECORD when it has fewer or more records than offsets.
     """
     header, records = read_header(batch), decode_control(batch)
     if len(records) != header.last_offset_delta + 1:
@@ -128,7 +129,7 @@ def membership_records(batch: Buffer) -> Iterator[tuple[Offset, MembershipRecord
 def decode_records(
     batch: Buffer, *, verify_crc: bool = True, size_bytes_max: int = DECOMPRESSED_SIZE_BYTES_MAX
 ) -> list[Record]:
-    """The records of one batch, whoever wrote it and with whatever codec.
+    """The records of one batch, from any writer and with any codec.
 
     Units: ``size_bytes_max`` bounds the decompressed records.
     Errors: those of `open_batch` (header, CRC, codec, size); INVALID_RECORD when a record is damaged, offsets do not
@@ -154,7 +155,7 @@ def decode_records(
 
 
 class _Frame:
-    """The bytes of one record after its length, and how far they are read."""
+    """The bytes of one record after its length, and the read position."""
 
     def __init__(self, data: bytes, index: int) -> None:
         self._data = data
@@ -162,7 +163,7 @@ class _Frame:
         self._position = 1  # After the attributes.
 
     def read(self, header: BatchHeader) -> tuple[int, Record]:
-        """Offset delta, and the record as it stands in a batch with this header."""
+        """Offset delta, and the record in a batch with this header."""
         timestamp_delta, self._position = read_varlong(self._data, self._position)
         timestamp_ms = header.max_timestamp if header.is_log_append_time else header.base_timestamp + timestamp_delta
         if not _INT64_MIN <= timestamp_ms <= _INT64_MAX:

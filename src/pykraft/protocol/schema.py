@@ -1,9 +1,8 @@
-"""The tables that describe Kafka's messages: what fields a message has, of which kind, in which versions.
+"""The tables that describe Kafka's messages: the fields of a message, their kinds, and the versions that have them.
 
-Owns the vocabulary of the tables in `messages` and the questions that both code generators ask of them.
-A table is data: it is written once per RPC, all versions in one, and never touched at run time; `reader` and
-`writer` turn one (message, version) into a function. Invariant: names are unique within a struct, tags too.
-Refuses to know bytes and RPCs.
+This module has the vocabulary of the tables in `messages`, and the queries that both code generators need. A table is
+data, written once per RPC with all versions in one, and never used at run time: `reader` and `writer` turn each
+(message, version) into a function. Invariant: names are unique within a struct, and so are tags.
 
 Versions are written as in Kafka's message definitions: ``"0"``, ``"0-14"``, ``"7+"``.
 
@@ -18,13 +17,13 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 Body: TypeAlias = dict[str, Any]
-"""A struct of a message as a plain dict, by snake_case names; uuids are 16 bytes, records a Buffer."""
+"""A struct of a message as a plain dict, by snake_case names; a uuid is 16 bytes, records are a Buffer."""
 
 _SIZES_BYTES = {"?": 1, "b": 1, "h": 2, "H": 2, "i": 4, "q": 8, "16s": 16}
 
 
 class Kind(Enum):
-    """A field of one value; those of fixed size are named by their `struct` format."""
+    """The kind of a single value; fixed-size kinds have their `struct` format as value."""
 
     BOOL = "?"
     INT8 = "b"
@@ -89,7 +88,7 @@ class Versions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Struct:
-    """Fields in their order on the wire; tagged ones may stand anywhere."""
+    """Fields in wire order; tagged ones may be anywhere."""
 
     fields: tuple[Field, ...]
 
@@ -102,9 +101,9 @@ class Struct:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Array:
-    """Elements, at most ``count_max`` of them where that is given: more are refused before any is made.
+    """Elements, at most ``count_max`` of them if given: more are refused before any is made.
 
-    An element of a few bytes becomes a dict of hundreds, so whoever may send many costs many times what they sent.
+    An element of a few bytes becomes a dict of hundreds, so an unbounded array would cost us far more than its sender.
     """
 
     of: Kind | Struct
@@ -116,10 +115,10 @@ _UNSET = object()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:
-    """One field: name, kind, versions that have it, and what it is when left out.
+    """One field: name, kind, versions that have it, and its default.
 
-    ``ignorable``: silently left out of a version that lacks it; otherwise only its default may be.
-    ``tag``: it travels as a tagged field, and only when it differs from its default.
+    ``ignorable``: silently dropped in a version that lacks it; otherwise only the default may be dropped. ``tag``: sent
+    as a tagged field, and only if it differs from its default.
     """
 
     name: str
@@ -145,7 +144,7 @@ class Field:
         return {one.name: one.default for one in self.kind.fields}
 
     def default_source(self) -> str:
-        """Python source of the default, a new list or dict each time it is evaluated."""
+        """Python source of the default; evaluating it makes a new list or dict each time."""
         return repr(self.default)
 
 
@@ -160,7 +159,7 @@ class Message:
 
     @classmethod
     def of(cls, name: str, versions: str, flexible: str, *fields: Field) -> Message:
-        """Build a table; ``versions`` are those that we speak, ``flexible`` those with compact types and tags."""
+        """Build a table; ``versions`` are those that we support, ``flexible`` those with compact types and tags."""
         return cls(name, Versions.parse(versions), Versions.parse(flexible), Struct(fields))
 
 
@@ -196,7 +195,7 @@ def tagged_fields_of(struct: Struct, version: int) -> list[Field]:
 
 
 def size_bytes_min(kind: Kind | Struct | Array, version: int, *, flexible: bool) -> int:
-    """The least that one value takes on the wire."""
+    """Fewest bytes that one value takes on the wire."""
     match kind:
         case Kind(size_bytes=int(size_bytes)):
             return size_bytes

@@ -1,8 +1,7 @@
-"""The text of one generated function while it is written.
+"""The source text of one generated function, while it is written.
 
-Owns indentation, fresh local names and the constants that the function refers to; becomes a function with
-`build`. What is generated comes from our own schema tables only, never from a peer or a file. Refuses to
-know what the function is for.
+This module handles indentation, fresh local names and the constants of the function; `build` compiles it. The generated
+code depends only on our own schema tables, never on a peer or a file.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class FunctionSource:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Add ``head``; what is added within stands below it."""
+        """Add ``head``; lines added within the block are indented below it."""
         self.line(head)
         self._depth += 1
         yield
@@ -39,13 +38,13 @@ class FunctionSource:
         return f"v{self._locals}"
 
     def constant(self, value: object) -> str:
-        """The name of a global of the function that holds ``value``."""
+        """The name of a new global of the function with this value."""
         name = f"K{len(self._constants)}"
         self._constants[name] = value
         return name
 
     def build(self, name: str, origin: str, names: dict[str, object]) -> Callable[..., Any]:
-        """Compile the lines; ``names`` are further globals, ``origin`` stands in tracebacks.
+        """Compile the lines; ``names`` are further globals, ``origin`` appears in tracebacks.
 
         The first line must define ``name``.
         """

@@ -1,17 +1,18 @@
-"""Data batches as KRaft writes them: values and nothing else. The hot path of a node that is appended to and read.
+"""KRaft's data batches: values and nothing else. This is the hot path of appends and reads.
 
 A record is (all integers zigzag varints):
 
     length of rest | attributes 0 | timestamp delta 0 | offset delta | key length -1 | value length | value | headers 0
       1-5 bytes      1 byte         1                   1-5            1               1-5                    1
 
-So everything around a value follows from two numbers, its size and its place in the batch. Encoding is a look-up and
-one ``join`` for the whole batch. Decoding bets that all values have the size of the first: it cuts the batch into
-equal pieces, encodes them again, and has won if that gives the same bytes. Otherwise it reads record by record, which
-also finds the words for what is wrong.
+So two numbers decide all bytes around a value: its size and its place in the batch. Encoding is a look-up and one
+``join`` for the whole batch. Decoding assumes that all values have the size of the first: it cuts the batch into equal
+pieces, encodes them again, and is done if the bytes are the same. Otherwise it reads record by record, which also finds
+out what is wrong.
 
-Places whose offset deltas take equally many bytes form a *run*: within a run, records with values of one size have one
-size. The piece from attributes to key length depends on the place alone; for the first 65,536 places it is kept.
+Places whose offset deltas take the same number of bytes form a *run*: within a run, records with values of one size
+have the same size. The bytes from attributes to key length depend only on the place; they are cached for the first
+65,536 places.
 
 Source: KIP-595; Kafka's ``BatchBuilder`` (what is written) and ``RecordsIterator`` (what is refused when read).
 """
@@ -32,18 +33,18 @@ from pykraft.protocol.varint import encode_varint, read_varint, read_varlong, va
 from pykraft.types import Buffer, Epoch, Offset
 
 KEPT_PLACES_MAX: Final = 65_536
-"""Places whose bytes are kept in memory, about 3 MiB; a batch of more records makes the rest anew."""
+"""Places whose bytes are cached, about 3 MiB; a longer batch computes the rest each time."""
 
 _RUN_ENDS: Final = (64, 1_024, 8_192, 16_384, 32_768, KEPT_PLACES_MAX, 1_048_576, 134_217_728, 2**31)
-"""Where the varint of an offset delta becomes longer (64, 8,192, 1,048,576, ...), and steps of what is kept."""
+"""Where the varint of an offset delta gets longer (64, 8,192, 1,048,576, ...), and steps of the cache."""
 _NO_HEADERS: Final = b"\x00"
 
 
 def encode_batch(values: Sequence[bytes], *, base_offset: Offset, epoch: Epoch, timestamp_ms: int) -> bytes:
-    """One data batch with these values at ``base_offset`` and the offsets after it.
+    """One data batch with these values, from ``base_offset`` on.
 
     Units: timestamp_ms is wall time of the append.
-    Errors: UsageError when there are no values or one of them is empty (readers of KRaft refuse it).
+    Errors: UsageError when there are no values or one of them is empty (KRaft's readers refuse it).
     """
     if not values:
         raise UsageError("a batch needs at least one value")
@@ -52,14 +53,14 @@ def encode_batch(values: Sequence[bytes], *, base_offset: Offset, epoch: Epoch, 
 
 
 def batch_size_bytes(values: Sequence[bytes]) -> int:
-    """Exact size of the batch that `encode_batch` makes of these values."""
+    """Exact size of the batch that `encode_batch` makes from these values."""
     return HEADER_SIZE_BYTES + records_size_bytes(values)
 
 
 def records_size_bytes(values: Sequence[bytes], *, first_delta: int = 0) -> int:
-    """Exact size of these records without a header, when the first has this offset delta.
+    """Exact size of these records without a header, if the first has this offset delta.
 
-    What an open batch grows by when values are appended to it.
+    An open batch grows by this when the values are appended to it.
     """
     size_bytes = 0
     for start, end in _runs(first_delta, first_delta + len(values)):
@@ -71,8 +72,8 @@ def records_size_bytes(values: Sequence[bytes], *, first_delta: int = 0) -> int:
 def decode_values(batch: Buffer) -> list[bytes]:
     """The values of one data batch; the value at index i has offset ``base_offset + i``.
 
-    Errors: those of `open_batch` (header, CRC, codec); INVALID_RECORD for a control batch and for a record that KRaft
-    does not write: with a key, a header or a time of its own, an empty or missing value, a gap in the offsets.
+    Errors: those of `open_batch` (header, CRC, codec); INVALID_RECORD for a control batch, and for a record that KRaft
+    does not write: with a key, a header or its own time, an empty or missing value, a gap in the offsets.
     """
     header, body = open_batch(batch)
     if header.is_control:
@@ -87,7 +88,7 @@ def decode_values(batch: Buffer) -> list[bytes]:
 
 
 def _runs(start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Cut offset deltas ``start`` to ``end`` (exclusive) where a run ends."""
+    """Split offset deltas ``start`` to ``end`` (exclusive) at the ends of runs."""
     while start < end:
         run_end = min(end, _RUN_ENDS[bisect_right(_RUN_ENDS, start)])
         yield start, run_end
@@ -95,7 +96,7 @@ def _runs(start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _place(delta: int) -> bytes:
-    """What stands between a record's length and its value's length: attributes, times, offset delta, no key."""
+    """The bytes between a record's length and its value's length: attributes, times, offset delta, no key."""
     return b"\x00\x00" + encode_varint(delta) + b"\x01"
 
 
@@ -105,7 +106,7 @@ def _kept_places(run_start: int, run_end: int) -> list[bytes]:
 
 
 def _places(start: int, end: int) -> list[bytes]:
-    """`_place` of each offset delta of a run, or of a part of one."""
+    """`_place` of each offset delta in a run, or in a part of one."""
     if end > KEPT_PLACES_MAX:
         return list(map(_place, range(start, end)))
     run = bisect_right(_RUN_ENDS, start)
@@ -114,7 +115,7 @@ def _places(start: int, end: int) -> list[bytes]:
 
 
 def _rest_size_bytes(delta: int, value_size_bytes: int) -> int:
-    """A record's length field: what comes after it."""
+    """The value of a record's length field: the bytes after it."""
     return 4 + varint_size_bytes(delta) + varint_size_bytes(value_size_bytes) + value_size_bytes
 
 
@@ -124,11 +125,12 @@ def _record_size_bytes(delta: int, value_size_bytes: int) -> int:
 
 
 def _encode_records(values: Sequence[bytes]) -> bytes:
-    """Four pieces a record; the zero that ends a record (no headers) is drawn to the next one's length."""
+    """Encode the records, four pieces each."""
     pieces: list[bytes] = []
     for start, end in _runs(0, len(values)):
         chunk = values[start:end]
         sizes = list(map(len, chunk))
+        # The zero that ends a record (no headers) is joined to the length of the next one: one piece less.
         lengths = {size: _NO_HEADERS + encode_varint(_rest_size_bytes(start, size)) for size in set(sizes)}
         if 0 in lengths:
             raise UsageError(f"value {start + sizes.index(0)} of the batch is empty; a value needs at least one byte")
@@ -148,7 +150,7 @@ def _encode_records(values: Sequence[bytes]) -> bytes:
 
 
 def _decode_equal_sizes(body: bytes, count: int) -> list[bytes] | None:
-    """The values if all have the size of the first and all is written the usual way, else None."""
+    """The values if all have the size of the first and every byte is as we would write it, else None."""
     _, position = read_varint(body, 0)
     size, _ = read_varint(body, position + len(_place(0)))
     runs = [(end - start, _record_size_bytes(start, size)) for start, end in _runs(0, count)] if size > 0 else []
@@ -184,7 +186,7 @@ def _decode_each(body: bytes, count: int) -> list[bytes]:
 
 
 def _read_place(body: bytes, position: int, delta: int) -> int:
-    """Read what is not written as `_place` does: say what is wrong with it, or find it legal."""
+    """Read bytes that differ from `_place`: raise what is wrong, or accept another valid encoding."""
     timestamp_delta, position = read_varlong(body, position + 1)
     if timestamp_delta != 0:
         raise _bad(delta, f"has timestamp delta {timestamp_delta}")

@@ -1,11 +1,11 @@
 """Zigzag varints: how a record writes its lengths, deltas and counts.
 
-A signed number n becomes the unsigned ``(n << 1) ^ (n >> 63)`` (small absolute values stay small), which goes out in
-groups of seven bits, lowest group first; the high bit of a byte says that another follows. An int32 takes at most 5
-bytes, an int64 at most 10.
+A signed number n becomes the unsigned ``(n << 1) ^ (n >> 63)``, which keeps small absolute values small. It is written
+in groups of seven bits, lowest group first; the high bit of a byte says that another byte follows. An int32 takes at
+most 5 bytes, an int64 at most 10.
 
-Message schemas use *unsigned* varints instead, which are not here. Reading never goes beyond the buffer and never
-beyond the width asked for; a longer form of the same number than needed is accepted, as Kafka does.
+Message schemas use *unsigned* varints instead, which are in `primitives`. Reading never goes beyond the buffer or the
+requested width; a longer form of a number than needed is accepted, as in Kafka.
 
 Source: KIP-98 §Message Format; Kafka's ``ByteUtils.readVarint``, ``readVarlong``.
 """
@@ -24,7 +24,7 @@ _INT64_MASK: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 
 def encode_varint(value: int) -> bytes:
-    """The zigzag form of an int32 or int64, in as few bytes as it takes."""
+    """The zigzag form of an int32 or int64, in as few bytes as possible."""
     assert -(2**63) <= value < 2**63
     rest = (value << 1) ^ (value >> 63)
     if rest < 0x80:
@@ -49,7 +49,7 @@ def read_varint(data: Buffer, position: int) -> tuple[int, int]:
     Errors: INVALID_RECORD when the data ends first or the number takes more than 5 bytes.
     """
     assert position >= 0
-    try:  # Numbers below 64 and below 8,192 are nearly all there are; everything else goes the long way.
+    try:  # Fast path: nearly all numbers take one byte (below 64) or two (below 8,192).
         first = data[position]
         if first < 0x80:
             return (first >> 1) ^ -(first & 1), position + 1

@@ -1,12 +1,11 @@
 """Generates the function that writes one version of one message.
 
-The function is ``write(body, head) -> buffers``: ``head`` are the bytes to put in front (the header), the
-buffers together are the message. Records of at least `BY_REFERENCE_SIZE_BYTES_MIN` bytes are passed on as
-they are, all else is joined. Invariants of the code: a key that is left out takes its default; a tagged
-field is written only when it differs from its default; tags ascend, unknown ones (`primitives.UNKNOWN_TAGS`)
-among them; a field that the version lacks is dropped when it is ignorable, otherwise any value but the
-default is a `ProtocolError` with UNSUPPORTED_VERSION. A key that no version knows, or a value that does not
-fit, is our own bug: AssertionError.
+The function is ``write(body, head) -> buffers``: ``head`` has the bytes to put in front (the header), and the buffers
+together are the message. Records of at least `BY_REFERENCE_SIZE_BYTES_MIN` bytes are passed on without a copy;
+everything else is joined. Invariants of the code: an absent key takes its default. A tagged field is written only if it
+differs from its default. Tags ascend, including unknown ones (`primitives.UNKNOWN_TAGS`). A field that the version
+lacks is dropped if it is ignorable; otherwise any value but the default is a `ProtocolError` with UNSUPPORTED_VERSION.
+A key that no version has, or a value that does not fit, is our own bug: AssertionError.
 
 Source: Kafka protocol guide; KIP-482; the ``ignorable`` rule of Kafka's message definitions.
 """
@@ -37,7 +36,7 @@ from pykraft.protocol.source import FunctionSource
 from pykraft.types import Buffer
 
 BY_REFERENCE_SIZE_BYTES_MIN = 512
-"""Records from this size on are not copied; below, one more buffer costs more than the copy."""
+"""Records from this size on are not copied; for smaller ones another buffer costs more than the copy."""
 
 Write: TypeAlias = Callable[[Body, bytes], list[Buffer]]
 
@@ -55,7 +54,7 @@ def _unsupported(message: str, version: int, path: str) -> ProtocolError:
 
 
 def _add_records(records: Buffer | Sequence[Buffer], out: list[Buffer], done: list[Buffer], size: _Size) -> None:
-    """Write records, given as one buffer or several: by reference when they are large."""
+    """Write records, given as one buffer or several; large ones by reference."""
     parts = (records,) if isinstance(records, bytes | bytearray | memoryview) else records
     out.append(size(sum(map(len, parts))))
     for part in parts:
@@ -92,7 +91,7 @@ _NAMES: dict[str, object] = {
 
 
 class _WriterSource:
-    """Writes the function; ``of`` is the local name of the dict at hand, ``get{of}`` its ``get``."""
+    """Writes the function; ``of`` is the local name of the current dict, ``get_{of}`` its ``get``."""
 
     def __init__(self, message: Message, version: int) -> None:
         self._message = message
@@ -143,7 +142,7 @@ class _WriterSource:
         layout = struct.Struct(">" + "".join(one.kind.value for one in run if isinstance(one.kind, Kind)))
         values = [_get(one, of) for one in run]
         for index, one in enumerate(run):
-            if one.kind is UUID:  # struct would pad or cut it without a word
+            if one.kind is UUID:  # struct would silently pad or cut it
                 name = self._source.fresh()
                 self._source.line(f"{name} = {values[index]}")
                 self._source.line(f"assert len({name}) == 16, 'the uuid {one.name} has not 16 bytes'")
@@ -226,7 +225,7 @@ def _differs(one: Field, of: str) -> str:
 
 
 def _has_records(schema: Struct) -> bool:
-    """Whether records are anywhere in a struct."""
+    """Whether a struct has records at any depth."""
     kinds = [one.kind for one in schema.fields]
     kinds = [kind.of if isinstance(kind, Array) else kind for kind in kinds]
     return any(kind is RECORDS or (isinstance(kind, Struct) and _has_records(kind)) for kind in kinds)

@@ -1,1 +1,1 @@
-"""Between the core's messages and the wire: one module per RPC, all versions; and which versions to speak."""
+"""Converts the core's messages to and from wire bodies, one module per RPC, all versions; and negotiates versions."""

@@ -1,8 +1,8 @@
-"""ApiVersions: what this node offers, and which version to speak with a peer.
+"""ApiVersions: what this node offers, and which version to use with a peer.
 
-Versions are the host's business; the core asks only which levels of kraft.version a voter to be supports.
-Features whose lowest level is 0, kraft.version among them,
-are shown from version 4 on only, since older clients cannot read them (KAFKA-17011).
+The host negotiates versions; the core asks only which levels of kraft.version a joining voter supports. Features whose
+lowest level is 0, such as kraft.version, appear only from version 4 on, since older clients cannot read them
+(KAFKA-17011).
 
 Source: KIP-35, KIP-511, KIP-584; Kafka's ApiVersionsResponse and NodeApiVersions.
 """
@@ -31,7 +31,7 @@ def request_to_wire(software_version: str) -> Body:
 
 
 def question_to_wire(message: ApiVersionsRequest, version: int, context: RpcContext) -> Body:
-    """The body of the core's question."""
+    """The body of the core's request."""
     del message, version, context
     return request_to_wire(__version__)
 
@@ -50,9 +50,10 @@ def answer_from_wire(body: Body, context: RpcContext) -> ApiVersionsResponse:
 def response_to_wire(
     version: int, served: Mapping[ApiKey, Versions], kraft_version: VersionRange | None, level: int = 0
 ) -> Body:
-    """The body of an answer: the APIs that a listener serves, the levels of kraft.version, and the one in force.
+    """The body of an answer: the APIs that a listener serves, the levels of kraft.version, and the finalized one.
 
-    None for a node that is never to become a voter: a leader adds nobody who does not tell.
+    ``kraft_version`` is None for a node that must never become a voter: a leader adds no node that does not name its
+    levels.
     """
     body: Body = {"api_keys": api_key_bodies(served)}
     if kraft_version is None:
@@ -77,7 +78,7 @@ def api_key_bodies(served: Mapping[ApiKey, Versions]) -> list[Body]:
 def response_from_wire(body: Body) -> dict[int, Versions]:
     """The versions of each API that a peer offers.
 
-    Errors: ProtocolError when the peer answers with an error: it speaks no version of ApiVersions that we have.
+    Errors: ProtocolError when the peer answers with an error: we have no version of ApiVersions in common.
     """
     if body["error_code"]:
         raise ProtocolError(f"ApiVersions was answered with error {body['error_code']}", ErrorCode.UNSUPPORTED_VERSION)
@@ -85,7 +86,7 @@ def response_from_wire(body: Body) -> dict[int, Versions]:
 
 
 def common_version(api_key: ApiKey, offered: Mapping[int, Versions]) -> int:
-    """The highest version of an API that both sides have.
+    """The highest version of an API that both sides support.
 
     Errors: ProtocolError with UNSUPPORTED_VERSION when there is none.
     """

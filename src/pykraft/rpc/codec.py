@@ -1,8 +1,8 @@
 """Messages of the core as whole requests and responses: one table of RPCs, four functions.
 
-Refuses to know connections, versions of peers and bytes of records; those are the host's. A request that a peer got
-wrong above the core's level comes back as a `Refusal` with its answer; bytes that are no request at all are a
-`ProtocolError`, after which the connection is closed.
+The host deals with connections, versions of peers and the bytes of records. A request that is malformed above the
+core's level becomes a `Refusal` with its answer. Bytes that are not a request at all raise a `ProtocolError`, after
+which the connection is closed.
 
 Source: Kafka's ApiKeys and RaftUtil.
 """
@@ -40,7 +40,7 @@ from pykraft.types import Buffer
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The asking half of an RPC: the type of its request, and two conversions."""
+    """The requester's half of an RPC: the type of its request, and two conversions."""
 
     request_type: type[Request]
     request_to_wire: Callable[[Any, int, RpcContext], Body]
@@ -49,7 +49,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Rpc(Question):
-    """One RPC of the core, with the two conversions of who answers."""
+    """One RPC of the core, with the two conversions of the answering side."""
 
     request_from_wire: Callable[[Body, RpcContext], Request | Refusal]
     response_to_wire: Callable[[Any, int, RpcContext], Body]
@@ -57,7 +57,7 @@ class Rpc(Question):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A decoded response; ``records`` are those of Fetch and FetchSnapshot, empty otherwise."""
+    """A decoded response; ``records`` are those of Fetch and FetchSnapshot, otherwise empty."""
 
     correlation_id: int
     message: Response
@@ -95,7 +95,7 @@ QUESTIONS: Mapping[int, Question] = {
         messages.ApiVersionsRequest, api_versions.question_to_wire, api_versions.answer_from_wire
     ),
 }
-"""The APIs that the core asks; the host answers ApiVersions by itself."""
+"""The APIs that the core requests from peers; the host answers ApiVersions by itself."""
 
 _KEYS: Mapping[type[Request], ApiKey] = {each.request_type: ApiKey(key) for key, each in QUESTIONS.items()}
 _WITH_RECORDS = {ApiKey.FETCH: fetch, ApiKey.FETCH_SNAPSHOT: fetch_snapshot}
@@ -111,7 +111,7 @@ def encode_request(
 ) -> list[Buffer]:
     """Write a request, without the size of its frame.
 
-    Errors: ProtocolError with UNSUPPORTED_VERSION when the version cannot carry it, as a pre-vote below Vote 2.
+    Errors: ProtocolError with UNSUPPORTED_VERSION when the version cannot carry it, such as a pre-vote below Vote 2.
     """
     key = api_key_of(message)
     body = QUESTIONS[key].request_to_wire(message, version, context)
@@ -119,11 +119,11 @@ def encode_request(
 
 
 def decode_request(header: RequestHeader, frame: Buffer, context: RpcContext) -> Request | Refusal:
-    """Read a request whose API is among `RPCS`; what is structurally wrong comes back as its answer.
+    """Read a request whose API is in `RPCS`; for a malformed one, return its answer.
 
-    More topics than the one, or more of anything than a request may name, is INVALID_REQUEST above the partition.
+    More than one topic, or too many elements of any array, is INVALID_REQUEST above the partition.
 
-    Errors: ProtocolError for an unknown version or bytes that are no such request.
+    Errors: ProtocolError for an unknown version or bytes that are not such a request.
     """
     try:
         body = api.decode_request_body(header, frame)
@@ -150,7 +150,7 @@ def encode_answer(
 def decode_answer(api_key: ApiKey, version: int, frame: Buffer, context: RpcContext) -> Answer:
     """Read the response to a request of this API and version.
 
-    Errors: ProtocolError for bytes that are no such response, or one that is not about our partition.
+    Errors: ProtocolError for bytes that are not such a response, or for a response that is not about our partition.
     """
     correlation_id, body = api.decode_response(api_key, version, frame)
     message = QUESTIONS[api_key].response_from_wire(body, context)

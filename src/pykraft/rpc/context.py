@@ -1,4 +1,4 @@
-"""What a node must know to speak of its one partition on the wire, and how a request is turned away.
+"""What a node must know to name its one partition on the wire, and how it refuses a request.
 
 Source: KIP-595, KIP-853 (listeners).
 """
@@ -15,8 +15,8 @@ from pykraft.types import Uuid
 class RpcContext:
     """The cluster, the one topic partition, and the listener that voters dial.
 
-    ``default_listener`` is upper case: the leader's endpoints in answers to this node are those of this listener.
-    A node knows its cluster; a client may not (None), and its requests then name none.
+    ``default_listener`` is upper case: in answers to this node, the leader's endpoints belong to this listener. A node
+    knows its cluster id; a client may not (None), and then its requests name none.
     """
 
     cluster_id: str | None
@@ -28,7 +28,7 @@ class RpcContext:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A request that never reaches the core: ``error`` (a Kafka code) and the whole answer."""
+    """The answer to a request that does not reach the core: ``error`` (a Kafka code) and the whole body."""
 
     error: int
     body: Body

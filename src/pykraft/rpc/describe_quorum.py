@@ -1,9 +1,8 @@
 """DescribeQuorum between core and wire.
 
-A request that is not about our partition alone is answered UNKNOWN_TOPIC_OR_PARTITION in every partition that it
-names. Kafka's tools ask for ``__cluster_metadata``, whatever the topic of the quorum is called: that is our partition
-too, and the answer repeats the name. It has no cluster id. An error message is empty rather than null when there is
-none, as Kafka leaves it.
+If a request is not about our partition alone, every partition in it is answered UNKNOWN_TOPIC_OR_PARTITION. Kafka's
+tools ask for ``__cluster_metadata``, whatever the quorum's topic is called: we accept that name for our partition and
+repeat it in the answer. The request has no cluster id. Without an error the message is empty, not null, as in Kafka.
 
 Source: KIP-595 §DescribeQuorum, KIP-836, KIP-853; Kafka's DescribeQuorumRequest and DescribeQuorumResponse.
 """
@@ -63,7 +62,7 @@ def response_to_wire(message: DescribeQuorumResponse, version: int, context: Rpc
 
 
 def response_from_wire(body: Body, context: RpcContext) -> DescribeQuorumResponse | TopLevelError:
-    """An answer as the core has it.
+    """An answer in the core's form.
 
     Errors: ProtocolError when it is not about our partition.
     """
@@ -88,7 +87,7 @@ def response_from_wire(body: Body, context: RpcContext) -> DescribeQuorumRespons
 
 
 def _topics_of(context: RpcContext, asked_as: str | None, partition: Body) -> list[Body]:
-    """The one partition under our name for it or the requester's."""
+    """The one partition, under our topic name or the one in the request."""
     [topic] = parts.topics_of(context, partition)
     return [topic | {"topic_name": asked_as or context.topic_name}]
 

@@ -1,7 +1,7 @@
 """EndQuorumEpoch between core and wire.
 
-Successors are ids in version 0 and replica keys from version 1 on; a body names both ways and the encoder drops the
-one that its version lacks.
+Successors are ids in version 0 and replica keys from version 1 on. A body has both, and the encoder drops the one that
+its version lacks.
 
 Source: KIP-595 §EndQuorumEpoch, KIP-853; Kafka's RaftUtil.
 """

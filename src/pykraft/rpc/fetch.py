@@ -1,11 +1,10 @@
 """Fetch of a replica between core and wire.
 
-The replica id stands in an old field below version 15 and in a tagged struct from then on. The topic is known by
-its id, which requests below version 13 cannot tell: they are refused, as Kafka does. Records are not part of the
-core's message: `put_records` adds them to an answer, `records_of` takes them out.
+The replica id is in an old field below version 15 and in a tagged struct from then on. We identify the topic by its id,
+which requests below version 13 do not have: they are refused, as in Kafka. Records are not part of the core's message:
+`put_records` adds them to an answer, `records_of` takes them out.
 
-Source: KIP-595 §Fetch, KIP-630, KIP-853, KIP-903, KIP-1166; Kafka's RaftUtil and
-``KafkaRaftClient.buildFetchRequest``.
+Source: KIP-595 §Fetch, KIP-630, KIP-853, KIP-903, KIP-1166; Kafka's RaftUtil and ``KafkaRaftClient.buildFetchRequest``.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pykraft.types import Buffer, Epoch, Offset, OffsetAndEpoch
 
 REPLICA_STATE_VERSION = 15
 NODE_ENDPOINTS_VERSION = 17
-"""Kafka names endpoints to replicas from here on, although the field is there one version earlier."""
+"""Kafka sends endpoints to replicas from this version on, although the field exists one version earlier."""
 
 
 def request_to_wire(message: FetchRequest, version: int, context: RpcContext) -> Body:
@@ -100,7 +99,7 @@ def put_records(body: Body, records: Buffer | Sequence[Buffer]) -> None:
 def response_from_wire(body: Body, context: RpcContext) -> FetchResponse | TopLevelError:
     """An answer for the core, without its batches: see `fetched`.
 
-    A diverging epoch or snapshot id is told when either of its numbers is not negative; the core judges the other.
+    A diverging epoch or snapshot id is present if either of its numbers is not negative; the core checks the other.
 
     Errors: ProtocolError when it is not about our partition.
     """

@@ -1,7 +1,7 @@
 """FetchSnapshot between core and wire.
 
-Another partition is answered UNKNOWN_TOPIC_OR_PARTITION within the partition that was asked for. An absent leader
-reads as 0 in epoch 0 on the wire, which no real leader is: None in the core. Bytes of the snapshot are not part of
+A request for another partition is answered UNKNOWN_TOPIC_OR_PARTITION within that partition. On the wire an absent
+leader reads as 0 in epoch 0, which no real leader has; in the core it is None. Bytes of the snapshot are not part of
 the core's message: `put_records` and `records_of`.
 
 Source: KIP-630 §FetchSnapshot, KIP-853; Kafka's RaftUtil and ``KafkaRaftClient.handleFetchSnapshotRequest``.
@@ -40,7 +40,7 @@ def request_to_wire(message: FetchSnapshotRequest, version: int, context: RpcCon
 def request_from_wire(body: Body, context: RpcContext) -> FetchSnapshotRequest | Refusal:
     """A request for the core.
 
-    Refused: INCONSISTENT_CLUSTER_ID, or INVALID_REQUEST when it is not one partition, above the partition;
+    Refused: INCONSISTENT_CLUSTER_ID, or INVALID_REQUEST unless it has exactly one partition, above the partition;
     UNKNOWN_TOPIC_OR_PARTITION within it.
     """
     refusal = parts.wrong_cluster(body, context)

@@ -1,9 +1,8 @@
-"""From the records of a Fetch answer to batches that may be appended.
+"""Checks the records of a Fetch answer and splits them into batches that may be appended.
 
-Nothing that a leader sends is believed before its CRC: the valid batches from the front are kept, with what was wrong
-after them. A last batch that is cut off is no fault: a leader reads a number of bytes, not of batches. But the first
-one comes whole, however large: an answer without a whole batch is as bad as a damaged one, and must not look like one
-that needs no pause before the same question.
+We do not trust a leader's bytes before their CRC: the valid batches at the front are kept, together with what is wrong
+behind them. A last batch that is cut off is not an error, because a leader reads a number of bytes, not of batches. But
+the first batch always comes whole, however large.
 
 Source: KAFKA-18723 (a follower must check what it fetched), KIP-74 (the first batch comes whole).
 """
@@ -22,12 +21,12 @@ from pykraft.types import Buffer, Epoch, MembershipRecord, Offset
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Whole, valid batches in the order in which they came, as views; ``invalid`` says what stands after them."""
+    """Whole, valid batches in their order, as views; ``invalid`` says what is wrong behind them."""
 
     batches: tuple[tuple[BatchHeader, memoryview], ...]
     invalid: str | None
     membership: Mapping[int, tuple[tuple[Offset, MembershipRecord], ...]] = field(default_factory=dict)
-    """Records that say who votes, by the number of their batch."""
+    """Records about voters, by the number of their batch."""
 
 
 def read_batches(records: Buffer) -> Fetched:
@@ -44,6 +43,7 @@ def read_batches(records: Buffer) -> Fetched:
             batches.append((header, data))
     except ProtocolError as error:
         invalid = str(error)
+    # As bad as a damaged answer: if it looked like an empty one, the replica would repeat the fetch without a pause.
     if not batches and view and invalid is None:
         invalid = f"{len(view)} bytes that hold no whole batch"
     return Fetched(tuple(batches), invalid, membership)

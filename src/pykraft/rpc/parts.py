@@ -1,10 +1,10 @@
-"""Pieces of wire bodies that several RPCs have alike: the one partition, replica keys, endpoints.
+"""Parts of wire bodies that several RPCs share: the one partition, replica keys, endpoints.
 
-Invariant: -1, zero and empty of the wire are None or empty in the core, and back. Every RPC of the quorum speaks
-of exactly one topic with exactly one partition. A request that does not is answered INVALID_REQUEST above the
-partition (`open_request`); a response that does not is a `ProtocolError` (`open_response`). A response with an
-error above the partition is not looked at any further. An endpoint that nobody can dial (no port, a host that is
-empty, longer than any or not printable) counts as not told.
+Invariant: -1, zero and empty on the wire are None or empty in the core, and back. Every RPC of the quorum has exactly
+one topic with exactly one partition. A request without that is answered INVALID_REQUEST above the partition
+(`open_request`); a response without it is a `ProtocolError` (`open_response`). The rest of a response with an error
+above the partition is ignored. An endpoint that cannot be dialed (no port, a host that is empty, too long or not
+printable) counts as absent.
 
 Source: KIP-595, KIP-853; Kafka's RaftUtil and ``KafkaRaftClient.hasValidClusterId`` and ``hasValidTopicPartition``.
 """
@@ -36,31 +36,31 @@ LeaderAnswer: TypeAlias = VoteResponse | BeginQuorumEpochResponse | EndQuorumEpo
 
 
 def topics_of(context: RpcContext, partition: Body) -> list[Body]:
-    """The topics of a body that speaks of the one partition by name."""
+    """The topics of a body that names the one partition."""
     partition = {"partition_index": context.partition_index, **partition}
     return [{"topic_name": context.topic_name, "partitions": [partition]}]
 
 
 def refuse(error: ErrorCode) -> Refusal:
-    """An answer with nothing but an error above the partition; every response has room for it."""
+    """An answer with only an error above the partition; every response has a field for it."""
     return Refusal(error, {"error_code": error})
 
 
 def wrong_cluster(body: Body, context: RpcContext) -> Refusal | None:
-    """INCONSISTENT_CLUSTER_ID when the request names another cluster; one that names none is accepted."""
+    """INCONSISTENT_CLUSTER_ID if the request names another cluster; one without a cluster id is accepted."""
     if body["cluster_id"] in (None, context.cluster_id):
         return None
     return refuse(ErrorCode.INCONSISTENT_CLUSTER_ID)
 
 
 def open_request(body: Body, context: RpcContext) -> Body | Refusal:
-    """The one partition of a request that names its topic; or why it is refused: the cluster before the topic."""
+    """The one partition of a request that names its topic, or why it is refused: first the cluster, then the topic."""
     partition = only_partition(body["topics"], topic_name=context.topic_name, partition_index=context.partition_index)
     return wrong_cluster(body, context) or partition or refuse(ErrorCode.INVALID_REQUEST)
 
 
 def open_response(body: Body, context: RpcContext) -> Body | TopLevelError:
-    """The one partition of a response that names its topic, or its error above the partition.
+    """The one partition of a response that names its topic, or the error above the partition.
 
     Errors: ProtocolError when there is neither.
     """
@@ -71,7 +71,7 @@ def open_response(body: Body, context: RpcContext) -> Body | TopLevelError:
 
 
 def answer_body(message: LeaderAnswer, version: int, context: RpcContext, **more: object) -> Body:
-    """The body of an answer that tells error, leader and epoch; the leader's endpoint from version 1 on."""
+    """The body of an answer with error, leader and epoch; with the leader's endpoint from version 1 on."""
     partition = {
         "error_code": message.error,
         "leader_id": wire_id(message.leader_id),
@@ -93,7 +93,7 @@ def shapeless(context: RpcContext) -> Body:
 
 
 def only_partition(topics: list[Body], **expected: object) -> Body | None:
-    """The partition when there is exactly one, in exactly one topic, and both have the expected fields."""
+    """The partition if there is exactly one, in exactly one topic, and both have the expected fields."""
     if len(topics) != 1 or len(topics[0]["partitions"]) != 1:
         return None
     (topic,) = topics
@@ -105,27 +105,27 @@ def only_partition(topics: list[Body], **expected: object) -> Body | None:
 
 
 def wire_id(node_id: NodeId | None) -> int:
-    """An id as the wire has it."""
+    """An id on the wire."""
     return -1 if node_id is None else node_id
 
 
 def node_id_of(value: int) -> NodeId | None:
-    """An id as the core has it: None below 0."""
+    """An id in the core: None if negative."""
     return NodeId(value) if value >= 0 else None
 
 
 def wire_directory(key: ReplicaKey | None) -> Uuid:
-    """A directory id as the wire has it."""
+    """A directory id on the wire."""
     return ZERO_UUID if key is None or key.directory_id is None else key.directory_id
 
 
 def replica_key(node_id: int, directory_id: bytes) -> ReplicaKey:
-    """A replica key with the id as it is, for handlers that refuse a negative one."""
+    """A replica key with its id unchecked, for handlers that refuse a negative one."""
     return ReplicaKey(NodeId(node_id), None if directory_id == ZERO_UUID else Uuid(directory_id))
 
 
 def optional_replica_key(node_id: int, directory_id: bytes) -> ReplicaKey | None:
-    """A replica key, None without an id."""
+    """A replica key; None without an id."""
     return replica_key(node_id, directory_id) if node_id >= 0 else None
 
 
@@ -135,7 +135,7 @@ def snapshot_id_body(snapshot_id: OffsetAndEpoch) -> Body:
 
 
 def snapshot_id_of(body: Body) -> OffsetAndEpoch:
-    """A snapshot id as it was told, not checked."""
+    """A snapshot id, not checked."""
     return OffsetAndEpoch(Offset(body["end_offset"]), Epoch(body["epoch"]))
 
 
@@ -145,13 +145,13 @@ def endpoint_bodies(listeners: Listeners) -> list[Body]:
 
 
 def listeners_of(bodies: Iterable[Body]) -> Listeners:
-    """Listeners from endpoints with names; of two with one name the last counts, as in Kafka."""
+    """Listeners from named endpoints; if two have the same name the last counts, as in Kafka."""
     found = {body["name"].upper(): Endpoint(body["host"], body["port"]) for body in bodies if _can_be_dialed(body)}
     return Listeners(tuple(found.items()))
 
 
 def node_endpoint_bodies(leader_id: NodeId | None, listeners: Listeners) -> list[Body]:
-    """The endpoint of the leader in an answer: one, or none when leader or endpoint are not known."""
+    """The leader's endpoint in an answer; empty if the leader or its endpoint is unknown."""
     if leader_id is None:
         return []
     return [{"node_id": leader_id, "host": endpoint.host, "port": endpoint.port} for _, endpoint in listeners][:1]
@@ -164,7 +164,7 @@ def leader_listeners(leader_id: NodeId | None, bodies: Iterable[Body], context: 
 
 
 def named_endpoint(body: Body, context: RpcContext) -> Listeners:
-    """The endpoint of one body under the name of the listener that voters dial; empty when nobody can dial it."""
+    """The endpoint in this body, under the name of the listener that voters dial; empty if it cannot be dialed."""
     if not _can_be_dialed(body):
         return NO_LISTENERS
     return Listeners(((context.default_listener, Endpoint(body["host"], body["port"])),))

@@ -37,7 +37,7 @@ def response_to_wire(message: TransferLeadershipResponse, version: int, context:
 
 
 def response_from_wire(body: Body, context: RpcContext) -> TransferLeadershipResponse:
-    """An answer for whoever asked."""
+    """An answer for the requester."""
     del context
     return TransferLeadershipResponse(
         error=body["error_code"],

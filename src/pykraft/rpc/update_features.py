@@ -1,8 +1,8 @@
-"""UpdateFeatures between core and wire: the one feature of a quorum is kraft.version, and its level only goes up.
+"""UpdateFeatures between core and wire: a quorum's only feature is kraft.version, and its level only goes up.
 
-A request for anything else never reaches the core: so ``kafka-features upgrade --release-version``, which names all
-features of a release, raises nothing. The results of single features, which the answer has below version
-2, repeat the one above them.
+A request for any other feature does not reach the core. So ``kafka-features upgrade --release-version``, which names
+all features of a release, changes nothing. Below version 2 the answer also has results of single features, which repeat
+the result above them.
 
 Source: KIP-584, KIP-778, KAFKA-16538; Kafka's ``QuorumController.updateFeatures``.
 """
@@ -19,19 +19,19 @@ from pykraft.rpc.context import Refusal, RpcContext
 
 TIMEOUT_MS: Final = 60_000
 UPGRADE: Final = 1
-"""The type of an update that only goes up; 2 and 3 are downgrades, safe and unsafe ones."""
+"""The type of an update that only goes up; 2 and 3 are safe and unsafe downgrades."""
 RESULTS_VERSION_MAX: Final = 1
 
 
 def request_to_wire(message: UpdateFeaturesRequest, version: int, context: RpcContext) -> Body:
-    """The body of a request; version 0 cannot carry one that is to change nothing."""
+    """The body of a request; version 0 cannot express ``validate_only``."""
     del version, context
     update = {"feature": KRAFT_VERSION_FEATURE, "max_version_level": message.kraft_version}
     return {"timeout_ms": TIMEOUT_MS, "feature_updates": [update], "validate_only": message.validate_only}
 
 
 def request_from_wire(body: Body, context: RpcContext) -> UpdateFeaturesRequest | Refusal:
-    """A request for the core; or INVALID_REQUEST without exactly one update, INVALID_UPDATE_VERSION for another one."""
+    """A request for the core; INVALID_REQUEST unless it has one update, INVALID_UPDATE_VERSION for any other change."""
     del context
     updates = body["feature_updates"]
     strange = next((update["feature"] for update in updates if update["feature"] != KRAFT_VERSION_FEATURE), None)
@@ -59,7 +59,7 @@ def response_to_wire(message: ChangeVoterResponse, version: int, context: RpcCon
 
 
 def response_from_wire(body: Body, context: RpcContext) -> ChangeVoterResponse:
-    """An answer for whoever asked: of the errors of feature and request the first that is one."""
+    """An answer for the requester: the first error in the answer or in its features."""
     del context
     answers = (body, *body.get("results", ()))
     worst = next((answer for answer in answers if answer["error_code"]), body)

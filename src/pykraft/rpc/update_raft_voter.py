@@ -1,6 +1,6 @@
 """UpdateRaftVoter between core and wire.
 
-The answer has one error, no partition, and names the leader with its endpoint in one struct.
+The answer has one error and no partition; one struct names the leader and its endpoint.
 
 Source: KIP-853 §UpdateRaftVoter; Kafka's RaftUtil.
 """
@@ -42,7 +42,7 @@ def request_from_wire(body: Body, context: RpcContext) -> UpdateVoterRequest | R
 
 
 def response_to_wire(message: UpdateVoterResponse, version: int, context: RpcContext) -> Body:
-    """The body of an answer; host and port stay empty when the leader's endpoint is not known."""
+    """The body of an answer; host and port stay empty if the leader's endpoint is unknown."""
     del version, context
     leader: Body = {"leader_id": parts.wire_id(message.leader_id), "leader_epoch": message.epoch}
     for endpoint in parts.node_endpoint_bodies(message.leader_id, message.listeners):

@@ -1,7 +1,7 @@
 """Vote and PreVote between core and wire.
 
-The wire has -1 and zero for a voter that is not named. A pre-vote asked in a version below 2 is refused by
-the encoder with UNSUPPORTED_VERSION: the peer must be asked for a standard vote instead (KIP-996).
+On the wire -1 and zero mean that the request names no voter. The encoder refuses a pre-vote below version 2 with
+UNSUPPORTED_VERSION: the sender must request a standard vote from that peer instead (KIP-996).
 
 Source: KIP-595 §Vote, KIP-853, KIP-996; Kafka's RaftUtil.
 """

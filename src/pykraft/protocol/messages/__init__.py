@@ -1,6 +1,6 @@
-"""The registry of the messages that pykraft speaks: API keys, their tables and their versions.
+"""The registry of pykraft's messages: API keys, their tables and their versions.
 
-One module per RPC holds its two tables, REQUEST and RESPONSE. Refuses to know bytes; see `pykraft.protocol.api`.
+One module per RPC has its two tables, REQUEST and RESPONSE; `pykraft.protocol.api` reads and writes them.
 
 Source: Kafka's ApiKeys; the versions are those of Kafka 4.4.
 """
@@ -29,7 +29,7 @@ from pykraft.protocol.messages import (
 from pykraft.protocol.schema import Message, Versions
 
 PRIVATE_KEY_MIN: Final = 30_000
-"""APIs from this key on are pykraft's own, far from any that Kafka will have."""
+"""APIs from this key on are pykraft's own, far above Kafka's."""
 
 
 class ApiKey(IntEnum):

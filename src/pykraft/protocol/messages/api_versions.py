@@ -1,9 +1,9 @@
-"""ApiVersions (18): which APIs and versions a peer speaks; the first request on every connection.
+"""ApiVersions (18): the APIs and versions that a peer supports; the first request on every connection.
 
-Version 3 is flexible and adds the client's name and the features; 4 may show features whose lowest level is 0,
-such as kraft.version (KAFKA-17011); 5 adds whom the client believes to talk to. The answer's *header* stays
-version 0 for ever, and a request of an unknown version is answered with a body of version 0 (KIP-511), so that
-any client can read it.
+Version 3 is flexible and adds the client's name and the features; 4 may show features whose lowest level is 0, such as
+kraft.version (KAFKA-17011); 5 adds the node that the client means to reach. The answer's *header* stays version 0 for
+ever, and a request of an unknown version is answered with a body of version 0 (KIP-511), so that any client can read
+it.
 
 Source: KIP-35, KIP-511, KIP-584; Kafka's ApiVersionsRequest and ApiVersionsResponse definitions.
 """

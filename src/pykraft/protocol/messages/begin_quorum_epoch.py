@@ -1,4 +1,4 @@
-"""BeginQuorumEpoch (53): a new leader announces itself to each voter until it answers or fetches.
+"""BeginQuorumEpoch (53): a new leader announces itself to each voter until that voter answers or fetches.
 
 Version 1 is flexible and adds the voter's key and the endpoints (KIP-853).
 

@@ -1,4 +1,4 @@
-"""Fields that several messages have alike.
+"""Fields that several messages share.
 
 Source: KIP-853; Kafka's message definitions.
 """
@@ -7,11 +7,11 @@ from pykraft.protocol.schema import INT32, STRING, UINT16, Field, array_of
 from pykraft.types import LISTENERS_MAX
 
 NODES_MAX = 64
-"""Nodes whose endpoints an answer may tell; those of Raft tell the leader's."""
+"""Most node endpoints in an answer; Raft's answers have only the leader's."""
 SUCCESSORS_MAX = 100
-"""Successors that a leader may name: a quorum has far fewer voters."""
+"""Most successors that a leader may name: a quorum has far fewer voters."""
 REPLICAS_MAX = 100_000
-"""Replicas or nodes that an answer to an operator may list."""
+"""Most replicas or nodes in an answer to an operator."""
 
 NODE_ENDPOINTS = array_of(
     "node_endpoints",

@@ -1,4 +1,4 @@
-"""DescribeCluster (60): the nodes and the cluster id, which Kafka's tools ask of a controller first.
+"""DescribeCluster (60): the nodes and the cluster id; the first request that Kafka's tools send to a controller.
 
 Version 1 adds the endpoint type, 1 = brokers and 2 = controllers (KIP-919); 2 adds fenced brokers (KIP-1073).
 

@@ -1,7 +1,7 @@
-"""DescribeQuorum (55): an operator asks the leader who votes, who watches and how far each is.
+"""DescribeQuorum (55): an operator asks the leader for voters and observers and how far each one is.
 
-Version 1 adds the two times (KIP-836); 2 adds directory ids, nodes with their listeners and error messages
-(KIP-853), empty rather than null without an error. Unknown offsets and times are -1, an unknown directory id is zero.
+Version 1 adds the two times (KIP-836); 2 adds directory ids, nodes with their listeners and error messages (KIP-853),
+which are empty, not null, without an error. Unknown offsets and times are -1, an unknown directory id is zero.
 
 Source: KIP-595 §DescribeQuorum; Kafka's DescribeQuorumRequest and DescribeQuorumResponse definitions.
 """
@@ -10,7 +10,7 @@ from pykraft.protocol.messages.common import LISTENER, NODES_MAX, REPLICAS_MAX
 from pykraft.protocol.schema import INT16, INT32, INT64, STRING, UUID, Field, Message, array_of
 
 TOPICS_MAX = 4
-"""Topics, and partitions of each, that a request may name: a wrong one has its own error in the answer, as in Kafka."""
+"""Most topics, and partitions of each, in a request: each wrong one gets its own error, as in Kafka."""
 
 _REPLICA = (
     Field("replica_id", INT32),

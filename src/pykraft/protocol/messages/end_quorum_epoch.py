@@ -1,7 +1,7 @@
-"""EndQuorumEpoch (54): a leader that resigns tells the voters, naming the best successors first.
+"""EndQuorumEpoch (54): a resigning leader tells the voters, and names the best successors first.
 
-Version 0 names successors by id; version 1 is flexible and names them by id and directory id, and adds the
-endpoints (KIP-853), which Kafka's own senders leave empty.
+Version 0 names successors by id; version 1 is flexible, names them by id and directory id, and adds the endpoints
+(KIP-853), which Kafka's own senders leave empty.
 
 Source: KIP-595 §EndQuorumEpoch; Kafka's EndQuorumEpochRequest and EndQuorumEpochResponse definitions.
 """

@@ -1,10 +1,10 @@
-"""Fetch (1): records from an offset on, for followers, observers and consumers alike.
+"""Fetch (1): records from an offset on, for followers, observers and consumers.
 
-Versions, as far as the quorum cares: 12 is flexible and adds the epoch of the last fetched record, diverging
-epochs, snapshot ids and the cluster id (KIP-595, KIP-630); 13 names topics by id (KIP-516); 15 moves the replica
-id into a tagged struct (KIP-903); 16 adds endpoints; 17 the directory id (KIP-853); 18 the follower's high
-watermark (KIP-1166), where int64-max means "not told". Traps: a SnapshotId has its end offset *before* its
-epoch, a DivergingEpoch the other way round; the port of an endpoint is int32 here and uint16 elsewhere.
+Versions that matter to the quorum: 12 is flexible and adds the epoch of the last fetched record, diverging epochs,
+snapshot ids and the cluster id (KIP-595, KIP-630); 13 names topics by id (KIP-516); 15 moves the replica id into a
+tagged struct (KIP-903); 16 adds endpoints; 17 the directory id (KIP-853); 18 the follower's high watermark (KIP-1166),
+where int64-max means "not told". Two traps: a SnapshotId has its end offset *before* its epoch, a DivergingEpoch after
+it; and the port of an endpoint is int32 here but uint16 elsewhere.
 
 Source: Kafka's FetchRequest and FetchResponse definitions.
 """
@@ -26,7 +26,7 @@ from pykraft.protocol.schema import (
 )
 
 HIGH_WATERMARK_NOT_TOLD = 2**63 - 1
-"""A request's high watermark when its sender, or its version, does not say."""
+"""A request's high watermark when its sender, or its version, does not tell it."""
 
 _TOPIC = (
     Field("topic", STRING, "0-12", ignorable=True),

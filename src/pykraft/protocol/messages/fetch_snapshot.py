@@ -1,8 +1,8 @@
 """FetchSnapshot (59): bytes of a snapshot file from a position on.
 
-Version 1 adds the replica's directory id and the endpoints (KIP-853). Traps: an absent CurrentLeader reads as
-leader 0 in epoch 0; the records of an error may not be null, which is why Kafka's own leader never gets such an
-answer out. Ours are empty.
+Version 1 adds the replica's directory id and the endpoints (KIP-853). Two traps: an absent CurrentLeader reads as
+leader 0 in epoch 0; and the records of an error may not be null, so Kafka's own leader never manages to send such an
+answer. Ours are empty.
 
 Source: KIP-630 §FetchSnapshot; Kafka's FetchSnapshotRequest and FetchSnapshotResponse definitions.
 """

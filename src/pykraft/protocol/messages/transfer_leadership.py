@@ -1,7 +1,7 @@
-"""TransferLeadership (30001): let a voter of one's choice lead. pykraft's own; Kafka has none.
+"""TransferLeadership (30001): transfer the leadership to a chosen voter. pykraft's own; Kafka has no such API.
 
-Asked of the leader, which answers when it is known who leads the next epoch. It waits ``timeout_ms`` for the target to
-have its whole log. The answer names the leader as far as the answering node knows it.
+The request goes to the leader, which answers when it knows who leads the next epoch. It waits up to ``timeout_ms``
+until the target has its whole log. The answer names the leader that the answering node knows.
 
 Source: Raft dissertation §3.10.
 """

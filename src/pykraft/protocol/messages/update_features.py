@@ -1,7 +1,7 @@
 """UpdateFeatures (57): raise the level of features, here of kraft.version.
 
-Version 1 adds the type of the upgrade, in the place of the flag that allows a downgrade, and a question without effect;
-from 2 on the answer has no results of single features.
+Version 1 replaces the flag that allows a downgrade by the type of the upgrade, and adds ``validate_only``; from 2 on
+the answer has no results of single features.
 
 Source: KIP-584, KIP-778; Kafka's UpdateFeaturesRequest and UpdateFeaturesResponse definitions.
 """

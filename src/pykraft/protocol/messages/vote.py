@@ -1,8 +1,8 @@
-"""Vote (52): a candidate, or with PreVote a prospective one, asks for a vote.
+"""Vote (52): a candidate, or with PreVote a prospective replica, requests a vote.
 
-Version 1 adds directory ids, the voter's id and endpoints (KIP-853). Version 2 adds PreVote (KIP-996), which is
-not ignorable: a pre-vote cannot be asked of a peer that has only version 1. ``last_offset`` is the candidate's
-log end, exclusive. Fields were named candidate_* before version 2; the bytes are the same.
+Version 1 adds directory ids, the voter's id and endpoints (KIP-853). Version 2 adds PreVote (KIP-996), which is not
+ignorable: a peer with only version 1 cannot get a pre-vote request. ``last_offset`` is the candidate's log end,
+exclusive. Fields were named candidate_* before version 2; the bytes are the same.
 
 Source: KIP-595 §Vote; Kafka's VoteRequest and VoteResponse definitions.
 """
