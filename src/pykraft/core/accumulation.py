@@ -68,6 +68,8 @@ class Accumulation:
         assert self.fits(size_bytes)
         assert count >= 1
         begins_hold = is_prepared and self.held_from is None
+        # Close the open batch if it is full. Close it also before the first prepared proposal: the batch before it may
+        # be drained now, the prepared one may not.
         if self._handles and (begins_hold or self._size_bytes + size_bytes > self._fill_size_bytes):
             self._complete()
         if not self._handles:

@@ -42,6 +42,7 @@ class EpochBudget:
     """The budget of one replica since its start."""
 
     def __init__(self) -> None:
+        # Counted in epochs * DAY_MS, so that the refill per millisecond is a whole number.
         self._left = EPOCHS_PER_DAY * DAY_MS
         self._refilled_ms: int | None = None
         self._raises: dict[NodeId, _Raises] = {}

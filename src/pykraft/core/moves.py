@@ -123,6 +123,7 @@ def to_leader(replica: Replica, now: Instant) -> None:
         progress=Progress(replica.voters),
         accumulation=Accumulation(
             epoch=candidate.epoch,
+            # Proposals follow the opening batch.
             base_offset=opening.end_offset,
             linger_ms=replica.config.append_linger_ms,
             size_bytes_max=replica.config.batch_size_bytes_max,
@@ -130,6 +131,7 @@ def to_leader(replica: Replica, now: Instant) -> None:
             fill_size_bytes=replica.config.fetch_size_bytes_max,
         ),
         check_quorum_deadline_ms=check_quorum_deadline_ms(replica, now),
+        # Announce this leader in this step.
         begin_quorum_deadline_ms=now.mono_ms,
         volatile_voters=_volatile_voters(replica),
     )
@@ -236,6 +238,7 @@ def _unattached_deadline_ms(replica: Replica, now: Instant) -> int:
     match state:
         case Candidate() | Unattached() | Resigned():
             deadline_ms = state.election_deadline_ms
+        # After a lost pre-vote, the timer starts anew.
         case Prospective() if not state.tally.is_lost:
             deadline_ms = state.election_deadline_ms
         case Prospective() | Follower() | Leader():

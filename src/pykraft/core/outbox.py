@@ -103,6 +103,7 @@ class Outbox:
         if self._last_io > self._reserved:
             self._unfinished.append((self._last_io, now_ms))
         if self._election is not None or self._last_io > self._reserved:
+            # Reserve the next step's first number for its election write.
             self._reserved = self._last_io = Io(self._last_io + 1)
         self._effects = []
         self._relies = {}

@@ -72,6 +72,7 @@ class ReplicaProgress:
         """Note a valid Fetch at this offset while the leader's log ended at ``leader_end_offset``."""
         if fetch_offset >= leader_end_offset:
             self.caught_up_wall_ms = max(self.caught_up_wall_ms, now.wall_ms)
+        # It now has all that the leader had at its previous Fetch, so it was caught up at that time (KIP-836).
         elif self.leader_end_offset is not None and 0 < self.leader_end_offset <= fetch_offset:
             self.caught_up_wall_ms = max(self.caught_up_wall_ms, self.fetched_wall_ms)
         self.leader_end_offset = leader_end_offset

@@ -41,6 +41,7 @@ def serve(replica: Replica, leader: Leader, request_id: int, listener: str, requ
         listeners=replica.reply_listeners(listener),
     )
     is_other = diverging is not None or snapshot_id is not None
+    # A diverging epoch or a snapshot id comes without records.
     end_offset = request.fetch_offset if is_other else max(request.fetch_offset, served_end_offset(replica))
     size_bytes_max, is_watched = min(request.size_bytes_max, ANSWER_SIZE_BYTES_MAX), False
     if end_offset > request.fetch_offset:

@@ -108,6 +108,7 @@ def become(replica: Replica, new: State) -> None:
     replica.state = new
     if is_durable(old, new):
         write_election(replica)
+    # A response to a request of the old state must not be applied in the new one.
     replica.connections.reset()
     if isinstance(old, Leader):
         _fail_parked(replica)
@@ -121,6 +122,7 @@ def is_durable(old: State, new: State) -> bool:
         case Unattached() | Candidate() | Leader() | Follower():
             return True
         case Prospective():
+            # From Prospective to Prospective only a vote leads (`cast_vote`), and a vote must be durable.
             return isinstance(old, Prospective)
         case Resigned():
             return False

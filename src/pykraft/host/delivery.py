@@ -338,6 +338,7 @@ class Delivery:
             raise UsageError(f"offset {next_offset} is not in the log: it begins at {self.start_offset}")
         is_fresh = from_offset is None
         if is_fresh and loader is not None:
+            # A new listener gets the newest snapshot or the bootstrap checkpoint first.
             next_offset = Offset(0)
         loading = Loading(loader, self.files, is_fresh=is_fresh, on_skipped=on_skipped)
         registration = Registration(self, listener, next_offset, is_held=is_held, loading=loading)

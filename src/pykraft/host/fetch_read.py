@@ -94,6 +94,7 @@ class FetchReads:
         else:
             wanted = _Wanted(
                 offset=offset,
+                # Read files only below the batches in memory, and so never beyond the durable end.
                 end_offset=min(end_offset, self._recent.start_offset),
                 size_bytes_max=size_bytes_max,
                 generation=self._generation,

@@ -194,6 +194,7 @@ def _view(fs: Fs, log: Log, quarantine: Quarantine | None, notes: list[str]) -> 
 
     view = look()
     is_cut = quarantine is None or quarantine.is_cut
+    # While a damaged log is not cut yet, keep its files: they may hold the last copy of a record.
     if not is_cut or not snapshots or not view.is_older_than(snapshots[-1]):
         return view
     newest, end = (f"offset {each.offset} of epoch {each.epoch}" for each in (snapshots[-1], view.end))

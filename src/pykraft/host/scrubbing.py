@@ -70,6 +70,7 @@ class Scrubbing:
     def suspect(self, offset: Offset, retry: Callable[[], None]) -> None:
         """A read failed at this offset: examine it unless that is in progress; ``retry`` if there is no damage."""
         self._retries.append(retry)
+        # An examination is in progress; this retry waits for its result.
         if len(self._retries) > 1:
             return
         generation = self._generation

@@ -77,6 +77,7 @@ class Taking:
             return
         self._under_way.add(snapshot_id)
         level, voters = raft.membership.kraft_version_at(last_offset), raft.membership.voters_at(last_offset)
+        # Look now: the batch may be evicted from memory before the bulk lane runs `create`.
         recent = self._recent_batch(snapshot_id)
 
         def create() -> SnapshotWriter[Any] | Exception:

@@ -61,6 +61,7 @@ def give_up_leader(replica: Replica, state: Follower, reason: str, now: Instant)
     replica.given_up = (state.epoch, state.leader_id)
     replica.state = replace(
         state,
+        # It no longer counts as alive: grant pre-votes, and campaign after one random election timeout at the latest.
         has_fetched=False,
         download=None,
         fetch_deadline_ms=min(state.fetch_deadline_ms, replica.draw_election_deadline_ms(now)),

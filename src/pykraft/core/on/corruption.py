@@ -64,6 +64,7 @@ def on_corruption_found(replica: Replica, event: CorruptionFound, now: Instant) 
 def lose_from(replica: Replica, end_offset: Offset) -> None:
     """End the log of a replica in quarantine at this offset, and lower its high watermark to it."""
     replica.log.lose_from(end_offset)
+    # A snapshot beyond the new log end still says who votes.
     beyond = next((each.offset for each in replica.log.snapshots if each.offset > end_offset), end_offset)
     replica.membership.lose_from(end_offset, beyond)
     state = replica.state

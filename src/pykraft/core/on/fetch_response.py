@@ -43,6 +43,7 @@ def on_fetch_response(replica: Replica, event: ResponseReceived, message: FetchR
     if replica.has_given_up_leader:
         replica.connections.back_off(event.peer_id, now.mono_ms)
         return
+    # The response to a probe brings no records; its diverging epoch only tells the leader's log end.
     if on_probe_answer(replica, event.correlation_id, message):
         hear(replica, now, has_progress=False)
         return
@@ -76,6 +77,7 @@ def _follow(
     elif cut_to is not None:
         _truncate(replica, cut_to)
     else:
+        # Both judge the log as it is before this append, because the new records are not durable yet.
         leave_if_whole(replica, message)
         prove_if_caught_up(replica, message, now)
         _append(replica, event, message, now)
@@ -184,6 +186,7 @@ def _raise_high_watermark(replica: Replica, told: Offset | None) -> bool:
         return False
     replica.state = replace(state, high_watermark=high_watermark)
     replica.log.commit_to(high_watermark)
+    # A record committed under this leader, so it raised the epoch for a reason.
     replica.epoch_budget.won(state.leader_id)
     replica.outbox.add(NotifyHighWatermark(high_watermark=high_watermark))
     return True

@@ -73,6 +73,7 @@ def ask_others(replica: Replica, now: Instant) -> None:
     survey = replica.survey
     if survey is None or not survey.unheard or replica.is_shutting_down:
         return
+    # A new round asks every voter again that has not told, because requests and responses may be lost.
     if survey.round_deadline_ms is None or survey.round_deadline_ms <= now.mono_ms:
         is_first = survey.round_deadline_ms is None
         deadline_ms = now.mono_ms + max(1, replica.config.election_timeout_ms // ROUNDS_PER_ELECTION_TIMEOUT)
@@ -88,6 +89,7 @@ def ask_others(replica: Replica, now: Instant) -> None:
             last=EMPTY_LOG,
             pre_vote=True,
         )
+        # Sent aside, so that the Fetch that looks for the leader does not wait for these answers.
         if send_to_voter(replica, node_id, message, now, is_aside=True):
             survey = replace(survey, asked=survey.asked | {node_id})
     replica.survey = survey

@@ -30,6 +30,7 @@ def on_remove_voter_request(
     Source: KIP-853; RemoveVoterHandler.handleRemoveVoterRequest.
     """
     error, text = refusal_of(replica, message.voter, None)
+    # None for an unknown id, for another directory id, and for the last voter.
     voters = None if error else replica.voters.without(message.voter)
     if not error and voters is None:
         error, text = ErrorCode.VOTER_NOT_FOUND, _why_not_found(replica, message)

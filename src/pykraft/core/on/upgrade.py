@@ -55,6 +55,7 @@ def on_update_features_request(
         reply(replica, event.request_id, answer)
         return
     refusal = _refusal(replica, leader, level)
+    # The level is in force from its append on; do not confirm it before it commits.
     if refusal is None and level == replica.kraft_version > 0 and (in_doubt := why_in_doubt(replica, leader))[0]:
         answer = ChangeVoterResponse(error=in_doubt[0], error_message=in_doubt[1])
     elif refusal is not None:
