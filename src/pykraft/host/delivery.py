@@ -17,8 +17,8 @@ Records lost to damage are delivered once they are fetched again: the high water
 
 Below the log start, only a snapshot has the records. A listener with a `Loader` gets the newest snapshot instead of
 everything before its end, at first and whenever it falls behind the log start. A listener without one skips to the log
-start. A listener that asks for it gets the formatted bootstrap checkpoint before the first record of a log without
-snapshots. A listener that saves its state is asked to between two pieces.
+start. Before the first record of a log without snapshots, a listener can get the bootstrap checkpoint that formatting
+wrote. A listener that saves its state is asked to between two pieces.
 
 Source: Kafka's ``RaftClient.Listener`` and ``KafkaRaftClient.ListenerContext``.
 """

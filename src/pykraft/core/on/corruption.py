@@ -13,8 +13,8 @@ All acknowledgements were made in the epoch of the quarantine or before. So quar
 current epoch has confirmed, by a response that is not diverging, a log that ends in that epoch, and one of these holds:
 
 (a) The epoch is newer than the quarantine's. That leader was elected without this replica's vote, so by a majority in
-which some voter holds whatever is committed (Leader Completeness). All of it lies before the leader's first record,
-which is here now. Fetches of older epochs are fenced, however late they arrive.
+    which some voter holds whatever is committed (Leader Completeness). All of it lies before the leader's first record,
+    which is here now. Fetches of older epochs are fenced, however late they arrive.
 (b) The log reaches beyond everything that was acknowledged in the epoch.
 (c) The leader had nothing more to send. What was acknowledged to it is a prefix of its log, which is here now.
 

@@ -4,11 +4,11 @@ It cannot know what its voter promised before the directory was emptied: votes, 
 every other voter a PreVote for an empty log in its current epoch, and takes part when one of these holds:
 
 (a) All of them grant: all logs are empty, so nothing was ever committed, and any candidate that could still use a
-forgotten vote has an epoch that is not higher. From then on this replica votes in later epochs only.
+    forgotten vote has an epoch that is not higher. From then on this replica votes in later epochs only.
 (b) Enough voters deny, and so tell their epoch, that every majority with this replica contains one of them, and its log
-holds everything that it may have acknowledged. In the epoch that all of them told, that means all the records that the
-leader had when they told it. In a later epoch, whose leader was elected without this replica, one record of that epoch
-is enough.
+    holds everything that it may have acknowledged. In the epoch that all of them told, that means all the records that
+    the leader had when they told it. In a later epoch, whose leader was elected without this replica, one record of
+    that epoch is enough.
 (c) An operator formatted the directory: then the replica is not unproven at all.
 
 A replica with a fresh directory id, which no voter set can contain yet, needs no proof once it knows that the voter set
