@@ -151,6 +151,7 @@ class Connection:
             if not data:
                 raise ConnectionResetError(errno.ECONNRESET, "end of the stream")
             frames = self._frames.feed(data)
+            # One request at a time, so a second frame answers nothing.
             if len(frames) > 1:
                 raise ProtocolError("more than one answer to one request")
             if frames:

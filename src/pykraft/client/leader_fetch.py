@@ -193,6 +193,7 @@ class LeaderFetch:
         if epoch > EPOCH_MAX:
             raise UnreachableError(node, f"it speaks of epoch {epoch}, which no quorum reaches")
         self._was_heard = True
+        # Every error answer names the epoch and, if known, the leader with its endpoint (KIP-595, KIP-853).
         if message.error in _NOT_THE_LEADER:
             known = "no leader" if message.leader_id is None else f"node {message.leader_id} as the leader"
             problem = f"it knows {known} in epoch {epoch} ({error_name(message.error)})"
@@ -214,6 +215,7 @@ class LeaderFetch:
             raise ForeignClusterError(f"{node} belongs to another cluster than {self._cluster_id}")
         if code != ErrorCode.INVALID_REQUEST:
             raise UnreachableError(node, f"it answers Fetch with {error_name(code)}")
+        # INVALID_REQUEST may mean that the node does not have this topic: try the next one.
         self._topics_left -= 1
         names = ", ".join(name for name, _ in self._topics)
         self._topics.append(self._topics.pop(0))

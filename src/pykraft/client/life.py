@@ -189,6 +189,7 @@ class Life:
         finally:
             self._unbind()
             self.is_over = True
+            # Whatever ended the node, each waiting call gets its one answer.
             for future, error_of_call in self._waiting.items():
                 _settle(future, error_of_call())
 

@@ -175,11 +175,12 @@ class Observer:
     async def _fetch(self, window: Window) -> None:
         """Send one fetch for what follows. Errors: as `__anext__`."""
         if window.held_size_bytes >= self._limits.held_size_bytes_max:
-            # The high watermark does not move; fetch these batches again when it does.
+            # Too many uncommitted bytes: drop them and, after a pause, fetch them again.
             window.drop_held()
             await self._leader.pause()
         known = window.end_offset, window.high_watermark
         begun_s = asyncio.get_running_loop().time()
+        # 2. Like a follower: the leader answers when it has records or its high watermark moved.
         answer, records = await self._leader.ask(lambda epoch: self._request(window, epoch))
         if answer.snapshot_id is not None:
             await self._instead_of_records(window, answer, answer.snapshot_id)
@@ -267,6 +268,8 @@ class Observer:
             replica=None,
             epoch=epoch,
             fetch_offset=window.end_offset,
+            # In the middle of a log the epoch of the record before is unknown; the leader's own epoch covers all its
+            # offsets.
             last_fetched_epoch=epoch if window.end_epoch is None else window.end_epoch,
             wait_ms_max=self._limits.wait_ms_max,
             size_bytes_max=self._limits.size_bytes_max,

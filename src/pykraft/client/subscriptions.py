@@ -81,6 +81,7 @@ class Subscriptions(Generic[T]):
             self._owner.call_host(subscription.detach)
         task = subscription.task
         if task is not None and not task.done():
+            # If the listener is registered again, its first call must wait for this one.
             self._former[id(listener)] = task
             task.add_done_callback(lambda done: self._forget(id(listener), done))
 

@@ -74,6 +74,7 @@ class SegmentIndex:
     def observe(self, header: BatchHeader, position: int) -> None:
         """Count a batch at this position, appended now or found by recovery, and add its entry if one is due."""
         self.observe_time(header)
+        # Kafka adds the entry for the batch after the interval, not for the one that fills it.
         if self._bytes_since_entry > self._interval_bytes:
             self.lookup.positions.append(position)
             self.lookup.last_deltas.append(header.last_offset - self._base_offset)

@@ -201,6 +201,7 @@ class OrderedLane:
             raise
 
     def _refuse_failed(self) -> None:
+        # A repeated fsync would report success for pages that the kernel has dropped.
         if self._failure is not None:
             raise StorageError(
                 self._log.path,

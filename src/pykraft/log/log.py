@@ -183,7 +183,7 @@ class Log:
             return
         kept = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset)
         position, end_offset = self._views[kept - 1].find_end(offset)
-        # 1. The new generation tells a reader with an old view why it finds other bytes.
+        # 1. The new generation tells a reader that still has the old view why it finds other bytes.
         cut = replace(self._views[kept - 1], size_bytes=position, end_offset=end_offset)
         self._views = (*self._views[: kept - 1], cut)
         self._generation += 1

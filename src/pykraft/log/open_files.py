@@ -52,6 +52,7 @@ class OpenFiles:
         self._files[path] = file
         self._files.move_to_end(path)
         while len(self._files) > self._count_max:
+            # The file closes when the last call on it returns, because nothing else refers to it then.
             self._files.popitem(last=False)
 
     def _open(self, path: Path) -> File:
@@ -134,5 +135,6 @@ class SegmentFile:
         self._held = None
 
     def _file(self) -> File:
+        # A held file is never reopened: a new descriptor might miss the error of a write in the background.
         held = self._held  # another thread may release it meanwhile
         return held if held is not None else self._files.get(self._path)

@@ -107,7 +107,7 @@ class ElectionStore:
             self.read()
         if self._check is None:
             before = self._fs.read(self._path) if self._fs.exists(self._path) else b""
-            # The first write of ours: copy what Java wrote, so that a crash in step 2 finds the old content in a slot.
+            # Our first write: keep what is there (Java's file or nothing), so that a slot has it after a crash in 2.
             self._check = SlotFile.create(self._fs, self._check_path, before)
         content = encode_quorum_state(election, voters=voters, kraft_version=kraft_version)
         # 1. The new content reaches a slot, durably, before quorum-state changes.

@@ -139,6 +139,7 @@ def _decode(data: bytes, index: int) -> Slot | None:
         return None
     generation, size_bytes = int(fields[2]), int(fields[3])
     start = len(head) + 1
+    # A slot in the wrong place was not written by this module.
     if start + size_bytes > len(data) or _index(generation) != index:
         return None
     slot = Slot(generation=generation, payload=data[start : start + size_bytes])

@@ -179,6 +179,7 @@ def _unsnappy_block(block: memoryview, room: int, size_bytes_max: int) -> bytes:
         size_bytes = cramjam.snappy.decompress_raw_len(block)
         if size_bytes > room:
             raise _too_large("snappy", size_bytes_max)
+        # Do not allocate what the header promises without checking that the block can expand that far.
         if size_bytes > _SNAPPY_EXPANSION_MAX * len(block):
             raise _refusal("snappy", f"a block of {len(block)} bytes promises {size_bytes}")
         output = bytearray(size_bytes)

@@ -126,6 +126,7 @@ class FrameReader:
 
     def _check_size(self, data: Buffer, position: int) -> int:
         (size_bytes,) = _SIZE.unpack_from(data, position)
+        # Check the announced size before any byte of the frame is kept for it.
         if 0 < size_bytes <= self.size_bytes_max:
             return int(size_bytes)
         start = bytes(data[position : position + SIZE_PREFIX_SIZE_BYTES])

@@ -178,6 +178,7 @@ class _ReaderSource:
 
     def _array(self, kind: Array, target: str, what: str, path: str) -> None:
         element_size = size_bytes_min(kind.of, self._version, flexible=self._flexible)
+        # Compare the count with the remaining bytes before any element is made.
         with self._source.block(f"if n < 0 or n * {element_size} > end - p:"):
             self._source.line(f"check_count(n, p, end, {element_size}, {what})")
         if kind.count_max is not None:

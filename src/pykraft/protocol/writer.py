@@ -119,6 +119,7 @@ class _WriterSource:
         self._source.line(f"assert {of}.keys() <= {names}, f'{where}: unknown keys {{{of}.keys() - {names}}}'")
         self._source.line(f"get_{of} = {of}.get")
         for one in schema.fields:
+            # A version that lacks the field must not silently lose its value.
             if self._version not in one.present and not one.ignorable:
                 with self._source.block(f"if {_differs(one, of)}:"):
                     arguments = (self._message.name, self._version, _join(path, one.name))

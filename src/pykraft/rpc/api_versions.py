@@ -58,6 +58,7 @@ def response_to_wire(
     body: Body = {"api_keys": api_key_bodies(served)}
     if kraft_version is None:
         return body
+    # Older clients cannot read a feature whose lowest level is 0 (KAFKA-17011).
     if version >= FEATURES_FROM_ZERO_VERSION or kraft_version.min_version > 0:
         low, high = kraft_version.min_version, kraft_version.max_version
         body["supported_features"] = [{"name": KRAFT_VERSION_FEATURE, "min_version": low, "max_version": high}]

@@ -27,6 +27,7 @@ def request_to_wire(message: DescribeQuorumRequest, version: int, context: RpcCo
 def request_from_wire(body: Body, context: RpcContext) -> DescribeQuorumRequest | Refusal:
     """A request for the core, or UNKNOWN_TOPIC_OR_PARTITION in each partition."""
     topics = body["topics"]
+    # Kafka's tools always ask for __cluster_metadata, so accept that name for our topic, too.
     for other_name in (None, METADATA_TOPIC_NAME):
         name = other_name or context.topic_name
         if parts.only_partition(topics, topic_name=name, partition_index=context.partition_index):

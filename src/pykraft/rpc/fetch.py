@@ -42,6 +42,7 @@ def request_to_wire(message: FetchRequest, version: int, context: RpcContext) ->
         "topics": [{"topic": context.topic_name, "topic_id": context.topic_id, "partitions": [partition]}],
     }
     replica_id = parts.wire_id(message.replica.id if message.replica else None)
+    # KIP-903 moved the replica id into a tagged struct.
     if version < REPLICA_STATE_VERSION:
         body["replica_id"] = replica_id
     else:
@@ -57,6 +58,7 @@ def request_from_wire(body: Body, context: RpcContext) -> FetchRequest | Refusal
     partition = parts.only_partition(body["topics"], topic_id=context.topic_id, partition=context.partition_index)
     if partition is None:
         return parts.refuse(ErrorCode.INVALID_REQUEST)
+    # Only one of the two fields exists in a version; the other has its default, -1.
     old_id, new_id = body["replica_id"], body["replica_state"]["replica_id"]
     high_watermark = partition["high_watermark"]
     return FetchRequest(

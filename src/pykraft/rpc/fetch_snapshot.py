@@ -99,6 +99,7 @@ def response_from_wire(body: Body, context: RpcContext) -> FetchSnapshotResponse
         return TopLevelError(error=body["error_code"])
     partition = _partition_of(body, context)
     leader = partition["current_leader"]
+    # The struct is tagged, so an absent one reads as 0 and 0, which no real leader has.
     is_told = any(leader[name] for name in ("leader_id", "leader_epoch"))
     leader_id = parts.node_id_of(leader["leader_id"]) if is_told else None
     return FetchSnapshotResponse(

@@ -53,6 +53,7 @@ def response_to_wire(message: ChangeVoterResponse, version: int, context: RpcCon
     """The body of an answer."""
     del context
     body: Body = {"error_code": message.error, "error_message": message.error_message}
+    # Later versions have no results of single features.
     if version <= RESULTS_VERSION_MAX and not message.error:
         body["results"] = [{"feature": KRAFT_VERSION_FEATURE}]
     return body

@@ -262,6 +262,7 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
         closed: asyncio.Future[BaseException | None] = self._loop.create_future()
+        # Both lanes may wait for the disk, and the loop must not.
         threading.Thread(target=self._close_files, args=(closed,), name="pykraft-closing", daemon=True).start()
         done, _ = await asyncio.wait([closed], timeout=LANE_STOP_TIMEOUT_S)
         if not done:
@@ -321,6 +322,7 @@ class Driver:
         now_s = self._loop.time()
         lag_ms = (now_s - expected_s) * 1_000
         self._loop_watch.ticked(lag_ms, now_s * 1_000, thread_time() * 1_000)
+        # A follower starts an election after the fetch timeout, so warn well before that.
         if lag_ms > self._config.raft.fetch_timeout_ms / 4:
             logger.warning("the event loop was held up for %.0f ms; elections come at the fetch timeout", lag_ms)
         if not self._ended.done():

@@ -137,6 +137,7 @@ class BulkThread:
 
     def stop(self, timeout_s: float | None = None) -> bool:
         """Finish the current read and start no other; False when it did not end in time. Blocks."""
+        # The thread checks this before it starts the next read.
         self._is_stopping = True
         self._tasks.put(None)
         self._thread.join(timeout_s)

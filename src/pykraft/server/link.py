@@ -126,6 +126,7 @@ class Link(asyncio.Protocol):
         found, self._next = self._next, None
         if found is None or not self.is_open:
             return
+        # A client's next request waits for this answer; a peer's answers need not wait.
         self._is_awaited = self.listener is not None
         self._owner.link_received(self, found)
         self._look()
@@ -138,6 +139,7 @@ class Link(asyncio.Protocol):
             return
         self._transport.close()
         if self._transport.get_write_buffer_size():
+            # A peer that does not read must not keep a closed connection open for ever.
             self._loop.call_later(LAST_WORDS_TIMEOUT_S, self._transport.abort)
 
     def abort(self) -> None:

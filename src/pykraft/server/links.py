@@ -232,6 +232,7 @@ class Links:
         """See `pykraft.server.link.LinkOwner`."""
         self._held_size_bytes += change_bytes
         if self._held_size_bytes > self._limits.held_size_bytes_max:
+            # Close the largest holder: it is the likely cause, and the other connections stay open.
             largest = max(self._links.values(), key=lambda each: each.held_size_bytes)
             self._end(largest, f"unfinished frames take {self._held_size_bytes} bytes, and most of them are its own")
 
@@ -310,6 +311,7 @@ class Links:
         for connection in list(self._unsent):
             self._note_unsent(self._accepted[connection])
         while self._unsent_size_bytes > self._limits.unsent_size_bytes_max:
+            # The client that has not read for longest goes first.
             slowest = min((self._accepted[each] for each in self._unsent), key=lambda each: each.unsent_since_s)
             reason = f"answers of {self._unsent_size_bytes} bytes are not read, and its own waits for the longest time"
             self._forget(slowest.connection)
@@ -366,6 +368,7 @@ class Links:
 
     def _sweep(self) -> None:
         """Close clients that have been silent for too long."""
+        # Only clients: on a dialed connection this node itself decides when to send.
         oldest_s = self._loop.time() - self._limits.idle_ms_max / 1_000
         for link in [link for link in self._accepted.values() if link.heard_s < oldest_s]:
             self._forget(link.connection)

@@ -86,6 +86,7 @@ class PrometheusEndpoint:
 
     def begun(self, exchange: _Exchange) -> bool:
         """Add a connection; False when there are too many, or it was being accepted when the endpoint closed."""
+        # The limit keeps scrapes from using the descriptors that the node needs.
         if self._is_closed or len(self._exchanges) >= CONNECTIONS_MAX:
             return False
         self._exchanges.add(exchange)

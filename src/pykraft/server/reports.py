@@ -29,6 +29,7 @@ class BoundedReports:
 
     def tell(self, text: str, now_s: float) -> None:
         """Write this line, unless it is about connections and above the rate."""
+        # Only peers can cause lines about connections at any rate; other lines are always written.
         if not text.startswith(ABOUT_CONNECTIONS):
             self._write(text)
             return

@@ -85,6 +85,7 @@ class Catalog:
         """
         if snapshot_id not in self.ids:
             return None
+        # Keep the file open between requests: a replica fetches it slice by slice.
         served = self._served.get(snapshot_id)
         if served is None:
             served = _Served(RawReader(self._fs, self._directory, snapshot_id), mono_ms)

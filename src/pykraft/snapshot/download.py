@@ -92,7 +92,7 @@ class Download:
         `RawWriter.append`.
         """
         assert self._is_caught_up
-        # Check first: bytes that are already on disk would survive a restart as part of the download.
+        # Check before writing: if the bytes cannot belong to a snapshot, none of them reaches the part.
         with _blaming_the_peer(self.snapshot_id):
             self._stream.feed(data)
         self._raw.append([data])
