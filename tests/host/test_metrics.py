@@ -8,14 +8,18 @@ from math import isnan
 import pytest
 
 from pykraft.core.effects import PlannedBatch
+from pykraft.core.state import Leader
+from pykraft.core.voter_change import Addition, Removal, Upgrade, VoterChange
 from pykraft.host.metrics import HOST_METRICS, STATES, Kind, Measurements, Metrics
-from pykraft.types import ZERO_UUID, Epoch, Io, NodeId, Offset, Uuid, uuid_text
+from pykraft.types import NO_LISTENERS, ZERO_UUID, Epoch, Io, NodeId, Offset, Uuid, Voter, uuid_text
+from tests.core.replicas import key
 from tests.host.cluster import Cluster, Machine
 from tests.host.fakes import at, config
 
 pytestmark = pytest.mark.conformance(54)
 
 OF_LEADERS = {"number-of-observers", "uncommitted-voter-change"}
+NEWCOMER = Voter(key=key(4), listeners=NO_LISTENERS)
 NAMES = {metric.name for metric in HOST_METRICS}
 
 
@@ -60,6 +64,32 @@ def test_a_node_that_just_started_knows_nobody() -> None:
         assert isnan(number(told, f"{name}-latency-avg"))
         assert isnan(number(told, f"{name}-latency-max"))
     assert (told["append-records-rate"], told["fetch-records-rate"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (None, 0),
+        (
+            Addition(
+                request_id=1,
+                voter=Voter(key=key(4), listeners=NO_LISTENERS),
+                ack_when_committed=True,
+                deadline_ms=9_000,
+            ),
+            1,
+        ),
+        (Removal(request_id=1, deadline_ms=9_000, offset=Offset(4)), 1),
+        (Upgrade(request_id=1, deadline_ms=9_000, offset=Offset(4)), 0),
+    ],
+)
+def test_a_leader_tells_that_a_voter_is_being_added_or_removed(change: VoterChange | None, expected: int) -> None:
+    leader = Cluster().leader()
+    raft = leader.running.raft
+    assert raft is not None
+    assert isinstance(raft.state, Leader)
+    raft.state.change = change
+    assert metrics(leader)["uncommitted-voter-change"] == expected
 
 
 def test_a_leader_and_a_follower_tell_the_same_epoch_and_leader() -> None:

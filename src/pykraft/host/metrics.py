@@ -22,6 +22,7 @@ from typing import Final, TypeAlias
 from pykraft.core.effects import PlannedBatch
 from pykraft.core.raft import Raft
 from pykraft.core.state import Leader
+from pykraft.core.voter_change import Addition, Removal
 from pykraft.host.sensors import Sensor
 from pykraft.types import ZERO_UUID, Instant, Io, NodeId, Offset, Uuid, uuid_text
 
@@ -210,7 +211,7 @@ def read_metrics(
     }
     if isinstance(state, Leader):
         values["number-of-observers"] = state.progress.observers_count(now)
-        values["uncommitted-voter-change"] = 0
+        values["uncommitted-voter-change"] = int(isinstance(state.change, Addition | Removal))  # an upgrade adds nobody
     sensors = {
         "commit-latency": measured.commit_per_record,
         "election-latency": measured.election,
