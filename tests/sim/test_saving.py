@@ -37,7 +37,7 @@ def test_snapshots_are_asked_for_and_are_what_their_names_say() -> None:
 
 
 def test_some_are_asked_and_others_take_them_by_themselves() -> None:
-    world = lived(replace(ASKED, asked_probability=0.6))
+    world = lived(replace(ASKED, asked_probability=0.4))
     asked = sum("was asked for a snapshot" in line for line in world.trace.lines)
     assert 0 < asked < world.faults.counts["snapshot taken"]
 

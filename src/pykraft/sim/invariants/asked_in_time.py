@@ -7,6 +7,7 @@ Source: KIP-630 §When to Snapshot (``metadata.log.max.record.bytes.between.snap
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -38,7 +39,7 @@ class SaveIsAskedInTime(Invariant):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._given: dict[int, _Given] = {}
+        self._given: defaultdict[int, _Given] = defaultdict(_Given)
 
     def started(self, node: Node) -> None:
         """A new application."""
@@ -66,8 +67,8 @@ class SaveIsAskedInTime(Invariant):
     def after_event(self, node: Node, now: View) -> None:
         """Look whether the time is over."""
         del now
-        given = self._given.get(int(node.node_id))
-        if given is None or given.due is None or node.process is None:
+        given = self._given[int(node.node_id)]
+        if given.due is None or node.process is None:
             return
         until_offset, since_us = given.due
         late_us = self.world.clock.now_us - since_us
