@@ -82,9 +82,10 @@ def test_old_requests_have_answers_of_their_own_kind() -> None:
 def test_planted_bugs_are_planted(tmp_path: Path) -> None:
     for bug in PLANTED:
         assert bug.seed in SEEDS, "the stage would see it"
-        assert bug.planted in (plant(bug, tmp_path) / bug.file).read_text()
-    with pytest.raises(ValueError, match="its text is 0 times"):
-        plant(replace(PLANTED[1], name="gone", sound="no such text"), tmp_path)
+        assert bug.edit.after in (plant(bug, tmp_path) / "pykraft" / bug.edit.path).read_text()
+    gone = replace(PLANTED[1].edit, name="gone", before="no such text")
+    with pytest.raises(ValueError, match="holds 'no such text' 0 times, expected once"):
+        plant(replace(PLANTED[1], edit=gone), tmp_path)
 
 
 def test_differences_are_told_by_their_place() -> None:

@@ -113,12 +113,18 @@ def plant(edit: Edit, package: Path) -> None:
     ast.parse(target.read_text())
 
 
+def planted_copy(edit: Edit, folder: Path) -> Path:
+    """Copy the package into ``folder`` and plant this bug there; the copy. Errors: as `plant`."""
+    package = folder / PACKAGE.name
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    plant(edit, package)
+    return package
+
+
 def judge(edit: Edit, worlds: int, faults: str = "all") -> Verdict:
     """Run worlds 0 to ``worlds`` - 1 of a copy with this bug, until the first one fails."""
     with tempfile.TemporaryDirectory(prefix="strength-") as folder:
-        package = Path(folder) / PACKAGE.name
-        shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-        plant(edit, package)
+        planted_copy(edit, Path(folder))
         command = [sys.executable, "-P", "-m", PACKAGE.name, "sim", "run"]
         command += ["--seeds", f"0:{worlds}", "--faults", faults, "--workers", "1", "--json"]
         with subprocess.Popen(

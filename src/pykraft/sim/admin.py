@@ -13,14 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pykraft.config import METADATA_TOPIC_ID
 from pykraft.core.messages import AddVoterRequest, ChangeVoterResponse, RemoveVoterRequest
 from pykraft.errors import ErrorCode
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.frame import frame as framed
 from pykraft.rpc import codec
-from pykraft.rpc.context import RpcContext
-from pykraft.sim.settings import LISTENER
+from pykraft.sim.settings import LISTENER, rpc_context
 
 if TYPE_CHECKING:
     from pykraft.sim.node import Process
@@ -56,13 +54,7 @@ class Admin:
     def __init__(self, world: World) -> None:
         self._world = world
         self._asked: dict[ConnectionId, Asked] = {}
-        node = next(iter(world.nodes.values()))
-        self._context = RpcContext(
-            cluster_id=node.config.cluster_id,
-            topic_name=node.config.topic_name,
-            topic_id=METADATA_TOPIC_ID,
-            default_listener=LISTENER,
-        )
+        self._context = rpc_context(next(iter(world.nodes.values())).config)
         world.network.attach(self)
 
     def ask(

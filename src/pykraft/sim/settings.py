@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 
 from pykraft.config import LogSettings, NodeConfig, RaftConfig
+from pykraft.rpc.context import RpcContext
 from pykraft.sim.scenario import Quorum, Snapshots
 from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Uuid, Voter, VoterSet
 
@@ -103,6 +104,16 @@ def with_snapshots(
 def listeners_of(node_id: int, moves: int = 0) -> Listeners:
     """Where a node listens in the virtual network when it has moved so often."""
     return Listeners(((LISTENER, Endpoint(f"node-{node_id}", node_id + moves * PORTS_APART)),))
+
+
+def rpc_context(config: NodeConfig) -> RpcContext:
+    """What a client of this node has to know to speak to it."""
+    return RpcContext(
+        cluster_id=config.cluster_id,
+        topic_name=config.topic_name,
+        topic_id=config.topic_id,
+        default_listener=LISTENER,
+    )
 
 
 def node_at(port: int) -> int:

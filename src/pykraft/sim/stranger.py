@@ -24,9 +24,9 @@ from pykraft.protocol.api import decode_request_header, encode_response
 from pykraft.protocol.frame import frame as framed
 from pykraft.protocol.messages import API_VERSIONS, ApiKey
 from pykraft.rpc import api_versions, codec
-from pykraft.rpc.context import Refusal, RpcContext
+from pykraft.rpc.context import Refusal
 from pykraft.sim.claims import STRANGER_ID
-from pykraft.sim.settings import LISTENER
+from pykraft.sim.settings import LISTENER, rpc_context
 from pykraft.types import Endpoint, Listeners
 
 if TYPE_CHECKING:
@@ -64,13 +64,7 @@ class Stranger:
         self._answer = answer
         self._asked: dict[ConnectionId, Request] = {}
         self._accepted: set[ConnectionId] = set()
-        node = next(iter(world.nodes.values()))
-        self._context = RpcContext(
-            cluster_id=node.config.cluster_id,
-            topic_name=node.config.topic_name,
-            topic_id=node.config.topic_id,
-            default_listener=LISTENER,
-        )
+        self._context = rpc_context(next(iter(world.nodes.values())).config)
         world.network.attach(self)
 
     def ask(self, node: Node, message: Request) -> ConnectionId:

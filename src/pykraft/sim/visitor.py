@@ -15,7 +15,6 @@ from enum import Enum
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from pykraft.config import METADATA_TOPIC_ID
 from pykraft.core.messages import AddVoterRequest, DescribeQuorumRequest
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol import api
@@ -23,8 +22,7 @@ from pykraft.protocol.api import decode_response
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.schema import Body
 from pykraft.rpc import codec
-from pykraft.rpc.context import RpcContext
-from pykraft.sim.settings import LISTENER, listeners_of
+from pykraft.sim.settings import listeners_of, rpc_context
 from pykraft.types import NO_LISTENERS, ZERO_UUID, Buffer, NodeId, ReplicaKey, Uuid
 
 if TYPE_CHECKING:
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from pykraft.sim.world import World
 
 PERIOD_US: Final = 120_000
-STRANGER_ID: Final = NodeId(77)
+NOBODY_ID: Final = NodeId(77)
 """No node of a world has this id."""
 TIMEOUT_MS: Final = 500
 _FRAME_LENGTH_SIZE_BYTES: Final = 4
@@ -77,13 +75,7 @@ class Visitor:
         self._rng = rng
         self._is_there = rng.random() < world.scenario.work.visitor_probability
         self._asked = 0
-        node = next(iter(world.nodes.values()))
-        self._context = RpcContext(
-            cluster_id=node.config.cluster_id,
-            topic_name=node.config.topic_name,
-            topic_id=METADATA_TOPIC_ID,
-            default_listener=LISTENER,
-        )
+        self._context = rpc_context(next(iter(world.nodes.values())).config)
 
     def begin(self) -> None:
         """Plan the first question, if anybody asks."""
@@ -124,7 +116,7 @@ class Visitor:
         """Without a directory id, or without an address on the quorum's listener."""
         has_id = self._rng.random() < 0.5
         return AddVoterRequest(
-            voter=ReplicaKey(STRANGER_ID, Uuid(self._rng.randbytes(16)) if has_id else ZERO_UUID),
-            listeners=NO_LISTENERS if has_id else listeners_of(STRANGER_ID),
+            voter=ReplicaKey(NOBODY_ID, Uuid(self._rng.randbytes(16)) if has_id else ZERO_UUID),
+            listeners=NO_LISTENERS if has_id else listeners_of(NOBODY_ID),
             timeout_ms=TIMEOUT_MS,
         )

@@ -6,39 +6,45 @@ they are; a bug whose text is no longer there is an error.
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pykraft.local.cluster import SOURCES
+from tests.sim.strength import Edit, planted_copy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
-    """One bug: a piece of one file, and what stands there instead."""
+    """One bug, and the seed of a sequence that sees it."""
 
-    name: str
-    file: str
-    sound: str
-    planted: str
+    edit: Edit
     seed: int
-    """Of a sequence that sees it."""
+
+    @property
+    def name(self) -> str:
+        """As the command line has it."""
+        return self.edit.name
 
 
 PLANTED: Final = (
     Planted(
-        name="a_cut_inside_a_batch_is_believed",
-        file="pykraft/core/on/fetch_response.py",
-        sound="        point = batch_start\n",
-        planted="        pass\n",
+        edit=Edit(
+            name="a_cut_inside_a_batch_is_believed",
+            path="core/on/fetch_response.py",
+            before="        point = batch_start\n",
+            after="        pass\n",
+            story="A follower that is told to cut inside a batch believes that it holds the batch up to there.",
+        ),
         seed=5,
     ),
     Planted(
-        name="a_leader_that_means_another_voter_is_not_told",
-        file="pykraft/core/on/begin_epoch.py",
-        sound="if not is_addressed_to(replica, message.voter) or replica.survey is not None:",
-        planted="if replica.survey is not None:",
+        edit=Edit(
+            name="a_leader_that_means_another_voter_is_not_told",
+            path="core/on/begin_epoch.py",
+            before="if not is_addressed_to(replica, message.voter) or replica.survey is not None:",
+            after="if replica.survey is not None:",
+            story="BeginQuorumEpoch for another voter key is answered as if it were for this one.",
+        ),
         seed=2,
     ),
 )
@@ -47,10 +53,5 @@ PLANTED: Final = (
 def plant(bug: Planted, folder: Path) -> Path:
     """Copy the sources into ``folder`` with this bug; the copy. Errors: ValueError when its text is not there once."""
     copy = folder / bug.name
-    shutil.copytree(SOURCES, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    file = copy / bug.file
-    text = file.read_text()
-    if text.count(bug.sound) != 1:
-        raise ValueError(f"{bug.name}: its text is {text.count(bug.sound)} times in {bug.file}")
-    file.write_text(text.replace(bug.sound, bug.planted))
+    planted_copy(bug.edit, copy)
     return copy

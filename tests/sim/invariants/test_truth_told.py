@@ -85,7 +85,7 @@ def test_the_truth_is_accepted_and_so_is_an_error() -> None:
     case.nodes[1].is_damaged = True
     case.answers(Question.DESCRIBE_CLUSTER, cluster(controller_id=9))
     case.nodes[1].is_damaged = False
-    case.world.faults.counts["forged fetch"] += 1
+    case.world.claims.epochs.add(3)
     case.answers(Question.DESCRIBE_CLUSTER, cluster(controller_id=9))
 
 

@@ -107,8 +107,8 @@ class StrangerFaults:
                 lambda node: self._vote(node, sender, epoch, pre_vote=False),
                 lambda _: self._begin(epoch, NodeId(STRANGER_ID)),
                 lambda _: self._end(epoch, NodeId(STRANGER_ID)),
-                lambda node: self._fetch(node, sender, epoch),
-                lambda node: self._fetch_snapshot(node, sender, epoch),
+                lambda _: self._fetch(sender, epoch),
+                lambda _: self._fetch_snapshot(sender, epoch),
             )
         )
         return self._tell_some("far epoch", message, f"is told of epoch {epoch} by {sender.id}")
@@ -181,7 +181,7 @@ class StrangerFaults:
         """Each claims to hold all that the leader has by then."""
         if node.host is not None and node.host.raft is not None and fetches:
             end = node.host.raft.log.end
-            self._present.ask(node, self._fetch(node, key, node.host.epoch, at=end))
+            self._present.ask(node, self._fetch(key, node.host.epoch, at=end))
             self._harm.later(FORGED_FETCH_US, lambda: self._fetch_on(node, key, fetches - 1))
 
     def _forge_endpoint(self) -> bool:
@@ -222,7 +222,7 @@ class StrangerFaults:
         for _ in range(self.rng.randint(1, 20)):
             key = ReplicaKey(NodeId(self.rng.randrange(1_000, 2**31)), Uuid(self.rng.randbytes(16)))
             stranger = self._present
-            connection = stranger.ask(node, self._fetch(node, key, epoch, at=end, wait_ms=WAIT_MS))
+            connection = stranger.ask(node, self._fetch(key, epoch, at=end, wait_ms=WAIT_MS))
             self._harm.later(ABANDONED_US, partial(stranger.hang_up, connection))
         return True
 
@@ -283,9 +283,8 @@ class StrangerFaults:
         return EndQuorumEpochRequest(epoch=epoch, leader_id=leader_id, successors=(), listeners=STRANGER_LISTENERS)
 
     def _fetch(
-        self, node: Node, key: ReplicaKey, epoch: Epoch, *, at: OffsetAndEpoch | None = None, wait_ms: int = 0
+        self, key: ReplicaKey, epoch: Epoch, *, at: OffsetAndEpoch | None = None, wait_ms: int = 0
     ) -> FetchRequest:
-        del node
         self._harm.world.claims.epochs.add(epoch)
         place = at or OffsetAndEpoch(Offset(0), Epoch(0))
         return FetchRequest(
@@ -298,8 +297,7 @@ class StrangerFaults:
             high_watermark=None,
         )
 
-    def _fetch_snapshot(self, node: Node, key: ReplicaKey, epoch: Epoch) -> FetchSnapshotRequest:
-        del node
+    def _fetch_snapshot(self, key: ReplicaKey, epoch: Epoch) -> FetchSnapshotRequest:
         self._harm.world.claims.epochs.add(epoch)
         snapshot_id = OffsetAndEpoch(Offset(1), Epoch(1))
         return FetchSnapshotRequest(

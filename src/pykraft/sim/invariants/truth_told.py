@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykraft.errors import ErrorCode
-from pykraft.sim.faults.kinds import STRANGER
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.visitor import Question, Visit
 
@@ -67,7 +66,7 @@ class ClientsAreToldTheTruth(Invariant):
         moments = (self._asked.pop(visit), self._known(node))
         if node.is_damaged:
             return  # what a snapshot says may stand for what was lost
-        if any(self.world.faults.counts[kind] for kind in STRANGER):
+        if self.world.claims.is_any:
             return  # who leads and how far a replica is may be what a stranger has said
         match visit.question:
             case Question.DESCRIBE_QUORUM:
