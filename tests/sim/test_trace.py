@@ -34,3 +34,17 @@ def test_the_digest_covers_every_line_and_every_frame() -> None:
 
     assert digest() == digest()
     assert len({digest(), digest(text="c"), digest(frame=b"c")}) == 3
+
+
+def test_the_wordless_digest_covers_all_but_the_words() -> None:
+    def digest(*, text: str = "a", node_id: int | None = 1, at_us: int = 0, frame: bytes = b"b") -> str:
+        clock = Clock()
+        clock.after(at_us, lambda: None)
+        clock.advance()
+        trace = Trace(clock)
+        trace.note(node_id, text)
+        trace.absorb(frame)
+        return trace.wordless_digest
+
+    assert digest() == digest(text="other words")
+    assert len({digest(), digest(node_id=2), digest(node_id=None), digest(at_us=1), digest(frame=b"c")}) == 5

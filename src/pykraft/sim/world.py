@@ -52,11 +52,14 @@ class Outcome:
     epochs: int
     faults: dict[str, int]
     digest: str
+    """Of all lines of the trace and all frames that arrived."""
     virtual_ms: int
     states: dict[str, dict[str, int]] = field(default_factory=dict)
     """By kind of fault: the roles of the nodes that it happened to."""
     events: int = 0
     """What happened in all: frames, turns of disks, alarms, calls of clients, decisions to do harm."""
+    wordless_digest: str = ""
+    """As the digest, without what the lines say: a change that only rewords the trace keeps it."""
 
 
 class World:
@@ -179,6 +182,7 @@ class World:
             digest=self.trace.digest,
             virtual_ms=self.clock.now_us // 1_000,
             events=self.clock.happened,
+            wordless_digest=self.trace.wordless_digest,
         )
 
     def hosts(self) -> list[Host]:
