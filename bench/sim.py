@@ -12,10 +12,10 @@ import sys
 import time
 from statistics import median
 
-from pykraft.sim.recorder import Arrived, Recorder
-from pykraft.sim.run import Failure, simulate
-from pykraft.sim.scenario import Scenario
-from pykraft.sim.scenario_file import load
+from pykraft.sim.machine.recorder import Arrived, Recorder
+from pykraft.sim.run.simulation import Failure, simulate
+from pykraft.sim.scenario.file import load
+from pykraft.sim.scenario.scenario import Scenario
 
 SEEDS = range(5)
 

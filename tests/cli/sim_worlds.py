@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pykraft.sim.run import Failure
-from pykraft.sim.world import Outcome
+from pykraft.sim.run.simulation import Failure
+from pykraft.sim.run.world import Outcome
 
 FAILING = 13
 
@@ -41,7 +41,7 @@ def failed(seed: int) -> Failure:
 
 
 def live(seed: int, *, tell: Callable[[str], None] | None = None, **given: Any) -> Outcome | Failure:
-    """In place of `pykraft.sim.run.simulate`."""
+    """In place of `pykraft.sim.run.simulation.simulate`."""
     if tell is not None:
         tell(f"a line of seed {seed}")
     return failed(seed) if seed == FAILING else passed(seed)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from pykraft.cli.sim_failure import draw, shrink_and_draw, tell_failure
-from pykraft.sim.recorder import Recorder
-from pykraft.sim.run import Failure
-from pykraft.sim.scenario import DEFAULT
-from pykraft.sim.scenario_file import load
-from pykraft.sim.world import Outcome
+from pykraft.sim.machine.recorder import Recorder
+from pykraft.sim.run.simulation import Failure
+from pykraft.sim.run.world import Outcome
+from pykraft.sim.scenario.file import load
+from pykraft.sim.scenario.scenario import DEFAULT
 from tests.cli.sim_worlds import failed, passed
 
 
@@ -31,7 +31,7 @@ def fails_with_three_voters(seed: int, *, scenario: Any, recorder: Recorder | No
 
 def test_the_smaller_run_is_a_page_and_a_scenario(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("pykraft.cli.sim_failure.simulate", fails_with_three_voters)
-    monkeypatch.setattr("pykraft.sim.shrink.simulate", fails_with_three_voters)
+    monkeypatch.setattr("pykraft.sim.run.shrink.simulate", fails_with_three_voters)
     page, said = tmp_path / "pages" / "seed-13.html", list[str]()
     shrink_and_draw(failed(13), DEFAULT, page, say=said.append)
     assert said[0] == "shrinking: 4 nodes, 3 faults of 2 kinds, 2.000 s"

@@ -8,7 +8,7 @@ import pytest
 
 from pykraft.cli.sim_options import SEEDS_MAX, choose, parse_seed, parse_seeds
 from pykraft.errors import UsageError
-from pykraft.sim.scenario import DEFAULT
+from pykraft.sim.scenario.scenario import DEFAULT
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from click.testing import CliRunner, Result
 from pykraft.cli.errors import exit_code
 from pykraft.cli.sim import sim
 from pykraft.errors import UsageError
-from pykraft.sim.campaign import Identity, Results, row_of
-from pykraft.sim.run import Failure
-from pykraft.sim.world import Outcome
+from pykraft.sim.run.campaign import Identity, Results, row_of
+from pykraft.sim.run.simulation import Failure
+from pykraft.sim.run.world import Outcome
 from tests.cli.sim_worlds import failed, passed
 
 IDENTITY = Identity(scenario="s", version="1", source="c")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from pykraft.cli.sim_table import WIDTH, lines_of, table
-from pykraft.sim.totals import Totals
+from pykraft.sim.run.totals import Totals
 
 
 def test_columns_are_as_wide_as_they_must_be() -> None:

@@ -16,7 +16,7 @@ UNIT = {
     "tests/core/test_raft.py::test_votes[c]": {"lines": [1], "outcome": "passed"},
     "tests/scenarios/test_scenarios.py::test_scenario[hand_over]": {"lines": [3], "outcome": "passed"},
 }
-SIM = {"tests/sim/test_world.py::test_heals": {"lines": [2], "outcome": "failed"}}
+SIM = {"tests/sim/run/test_world.py::test_heals": {"lines": [2], "outcome": "failed"}}
 
 
 def part(folder: Path, name: str, tests: Mapping[str, object]) -> Path:

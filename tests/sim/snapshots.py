@@ -7,9 +7,9 @@ from pathlib import Path
 from random import Random
 
 from pykraft.log.fs import make_directory
-from pykraft.sim.disk import VirtualDisk
-from pykraft.sim.ledger import Entry
-from pykraft.sim.state import ENTRY, Plain
+from pykraft.sim.facts.application_state import ENTRY, Plain
+from pykraft.sim.machine.disk import VirtualDisk
+from pykraft.sim.machine.ledger import Entry
 from pykraft.snapshot.files import checkpoint_path
 from pykraft.snapshot.writer import SnapshotWriter
 from tests.sim.invariants.fakes import snapshot_id

@@ -13,9 +13,9 @@ from itertools import permutations
 
 import pytest
 
-from pykraft.sim.node import Node, Process
-from pykraft.sim.scenario import Cluster, Membership, Pace, Scenario
-from pykraft.sim.world import World
+from pykraft.sim.machine.node import Node, Process
+from pykraft.sim.run.world import World
+from pykraft.sim.scenario.scenario import Cluster, Membership, Pace, Scenario
 from tests.sim.worlds import run_for, run_until
 
 pytestmark = pytest.mark.sim

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from pykraft.sim.node import Node, Process
-from pykraft.sim.scenario import Cluster, Membership, Quorum, Scenario
-from pykraft.sim.world import World
+from pykraft.sim.machine.node import Node, Process
+from pykraft.sim.run.world import World
+from pykraft.sim.scenario.scenario import Cluster, Membership, Quorum, Scenario
 
 SEED_OF_THREE = 8
 THREE = Scenario(

@@ -9,7 +9,7 @@ from random import Random
 from pykraft.client.serde import bytes_serde
 from pykraft.log.fs import Fs, make_directory
 from pykraft.protocol.records import decode_control, decode_values, encode_batch, encode_control_batch, scan
-from pykraft.sim.disk import VirtualDisk
+from pykraft.sim.machine.disk import VirtualDisk
 from pykraft.snapshot.files import checkpoint_path
 from pykraft.snapshot.writer import SnapshotWriter
 from pykraft.types import (

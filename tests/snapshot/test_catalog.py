@@ -8,7 +8,7 @@ import pytest
 
 from pykraft.errors import ErrorCode, ProtocolError, StorageError
 from pykraft.log.os_fs import OsFs
-from pykraft.sim.disk import VirtualDisk
+from pykraft.sim.machine.disk import VirtualDisk
 from pykraft.snapshot.catalog import Catalog, Slice
 from pykraft.snapshot.files import FileKind, checkpoint_path, list_snapshots, parse_snapshot_file
 from pykraft.snapshot.retention import KeptSegment, Retention

@@ -16,8 +16,8 @@ from pykraft.log.os_fs import OsFs
 from pykraft.protocol.api import ApiKey
 from pykraft.rpc.codec import decode_answer
 from pykraft.rpc.context import RpcContext
-from pykraft.sim.disk import Interrupted, VirtualDisk
-from pykraft.sim.trouble import SYNC_ERROR
+from pykraft.sim.machine.disk import Interrupted, VirtualDisk
+from pykraft.sim.machine.io_errors import SYNC_ERROR
 from pykraft.snapshot import download
 from pykraft.snapshot.download import Download
 from pykraft.snapshot.files import checkpoint_path, clean_at_start, list_snapshots, part_path
@@ -66,10 +66,10 @@ def test_what_a_failed_sync_left_in_the_page_cache_is_written_again(size_bytes: 
         make_directory(fs, DIRECTORY)
         found = begin(fs)
         found.append(SERVED[:size_bytes])
-        fs.trouble.plan(SYNC_ERROR, 0)
+        fs.io_errors.plan(SYNC_ERROR, 0)
         with pytest.raises(StorageError):
             found._raw._file.sync()
-        fs.trouble.mend()
+        fs.io_errors.mend()
         fs.drop_handles()
         again = caught_up(begin(fs))
         fetch_all(again)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pykraft.errors import StorageError, UsageError
 from pykraft.log.fs import make_directory
 from pykraft.log.os_fs import OsFs
-from pykraft.sim.disk import Interrupted
+from pykraft.sim.machine.disk import Interrupted
 from pykraft.snapshot import raw_writer
 from pykraft.snapshot.files import checkpoint_path, part_path
 from pykraft.snapshot.raw_writer import RawWriter

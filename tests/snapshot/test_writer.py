@@ -15,7 +15,7 @@ from pykraft.log.verify_files import check_snapshot
 from pykraft.log.verify_findings import Findings
 from pykraft.log.verify_log import LogSummary
 from pykraft.protocol.records import scan
-from pykraft.sim.disk import Interrupted
+from pykraft.sim.machine.disk import Interrupted
 from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path, clean_at_start, list_snapshots
 from pykraft.snapshot.writer import BATCH_SIZE_BYTES, RECORD_SIZE_BYTES_MAX, SnapshotWriter
 from pykraft.types import (

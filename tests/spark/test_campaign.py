@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykraft.sim.campaign import Identity, row_of
-from pykraft.sim.run import simulate
-from pykraft.sim.scenario import DEFAULT
+from pykraft.sim.run.campaign import Identity, row_of
+from pykraft.sim.run.simulation import simulate
+from pykraft.sim.scenario.scenario import DEFAULT
 from pykraft.spark.campaign import run_seeds
 
 if TYPE_CHECKING:

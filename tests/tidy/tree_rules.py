@@ -31,8 +31,8 @@ JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.log.dump": (13, "the table of all files of a node"),
     "pykraft.server.driver": (13, "one host and all that it runs on"),
     "pykraft.sim.invariants": (80, "the table of all invariants"),
-    "pykraft.sim.watch": (14, "whatever oracles are told of"),
-    "pykraft.sim.world": (23, "all parts of a world, put together"),
+    "pykraft.sim.invariants.watch": (14, "whatever oracles are told of"),
+    "pykraft.sim.run.world": (23, "all parts of a world, put together"),
 }
 """Modules whose one idea is to join many: how many, and why."""
 

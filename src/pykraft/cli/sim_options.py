@@ -14,8 +14,8 @@ from typing import Any
 import click
 
 from pykraft.errors import UsageError
-from pykraft.sim.scenario import Scenario
-from pykraft.sim.scenario_file import load
+from pykraft.sim.scenario.file import load
+from pykraft.sim.scenario.scenario import Scenario
 
 SEEDS_MAX = 10_000_000
 """Seeds of one call; more are for more calls."""

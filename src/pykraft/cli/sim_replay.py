@@ -11,7 +11,7 @@ import click
 
 from pykraft.cli.sim_failure import draw, shrink_and_draw, tell_failure
 from pykraft.cli.sim_options import Choice, parse_seed, scenario_options
-from pykraft.sim.run import Failure, simulate
+from pykraft.sim.run.simulation import Failure, simulate
 
 
 @click.command(short_help="Run one seed again, as a trace or a page.")

@@ -1,6 +1,6 @@
 """`pykraft sim report`: what the machines of a campaign found, added up.
 
-Owns the arguments and the exit status; `pykraft.sim.campaign` refuses files that do not belong together.
+Owns the arguments and the exit status; `pykraft.sim.run.campaign` refuses files that do not belong together.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 
 from pykraft.cli.sim_table import lines_of
-from pykraft.sim.campaign import merge
-from pykraft.sim.totals import Totals
+from pykraft.sim.run.campaign import merge
+from pykraft.sim.run.totals import Totals
 
 FAILURES_SHOWN = 20
 

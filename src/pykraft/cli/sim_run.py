@@ -21,11 +21,11 @@ from pykraft.cli.sim_failure import shrink_and_draw, tell_failure
 from pykraft.cli.sim_options import Choice, scenario_options, seed_options
 from pykraft.cli.sim_table import lines_of
 from pykraft.errors import UsageError
-from pykraft.sim.campaign import Identity, Results, Row, row_of
 from pykraft.sim.invariants import ALL
-from pykraft.sim.run import Failure, replay_command, simulate, simulate_all
-from pykraft.sim.totals import Totals
-from pykraft.sim.world import Outcome
+from pykraft.sim.run.campaign import Identity, Results, Row, row_of
+from pykraft.sim.run.simulation import Failure, replay_command, simulate, simulate_all
+from pykraft.sim.run.totals import Totals
+from pykraft.sim.run.world import Outcome
 
 STORIES_MAX = 3
 """Failures that one call tells at length, shrinks and draws; of the others it tells the replay command."""

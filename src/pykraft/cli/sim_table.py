@@ -1,6 +1,6 @@
 """What many worlds add up to, as lines for a person.
 
-Owns the tables of `pykraft sim run` and `pykraft sim report`. It refuses to count (`pykraft.sim.totals`).
+Owns the tables of `pykraft sim run` and `pykraft sim report`. It refuses to count (`pykraft.sim.run.totals`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from textwrap import wrap
 
-from pykraft.sim.totals import Totals
+from pykraft.sim.run.totals import Totals
 
 WIDTH = 100
 """Of lines that are broken where they are too long."""

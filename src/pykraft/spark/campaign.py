@@ -1,4 +1,4 @@
-"""A campaign of the simulator on Spark: seeds in, rows of `pykraft.sim.campaign` out, as many worlds at once as cores.
+"""A campaign of the simulator on Spark: seeds in, rows of `pykraft.sim.run.campaign` out, a world on each core.
 
 Seeds go out in rounds: each is one job of a few tasks for every core, and its rows are handed over before the next
 begins, so that a campaign that is stopped has lost one round. A task lives through several worlds, which takes a
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pykraft.sim.campaign import Identity, Row, row_of
-from pykraft.sim.run import simulate
-from pykraft.sim.scenario import Scenario
+from pykraft.sim.run.campaign import Identity, Row, row_of
+from pykraft.sim.run.simulation import simulate
+from pykraft.sim.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

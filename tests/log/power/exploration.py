@@ -17,7 +17,7 @@ from pykraft.config import NodeConfig
 from pykraft.errors import PykraftError
 from pykraft.host.open import open_node
 from pykraft.log.fs import Fs
-from pykraft.sim.disk import VirtualDisk
+from pykraft.sim.machine.disk import VirtualDisk
 from tests.log.power.platter import BYTES, KEPT, LOST, NAMES, SIZES, Platter, Tree, drawn
 from tests.log.power.replica import Promises, Told
 from tests.log.power.stories import STORIES

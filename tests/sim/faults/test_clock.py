@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pykraft.sim.clock import WALL_START_MS
 from pykraft.sim.faults.clock import ClockFaults
+from pykraft.sim.machine.clock import WALL_START_MS
 from tests.sim.faults.worlds import harm_to
 from tests.sim.worlds import calm_world, run_for, started_world
 

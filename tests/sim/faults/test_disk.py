@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pykraft.sim.faults.disk import PART_SYNC_ERROR, DiskFaults
-from pykraft.sim.scenario import Cluster, Scenario, Snapshots
-from pykraft.sim.trouble import DISK_FULL, READ_ERROR, SYNC_ERROR, WRITE_ERROR, DiskError
-from pykraft.sim.world import World
+from pykraft.sim.machine.io_errors import DISK_FULL, READ_ERROR, SYNC_ERROR, WRITE_ERROR, DiskError
+from pykraft.sim.run.world import World
+from pykraft.sim.scenario.scenario import Cluster, Scenario, Snapshots
 from tests.sim.faults.worlds import harm_to, told
 from tests.sim.worlds import led_world, run_until
 
@@ -46,20 +46,20 @@ def test_what_is_asked_of_a_disk_that_stalls_is_done_later() -> None:
     for _ in range(20):
         assert family.kinds["disk stalled"]()
     node = world.nodes[leader.node_id]
-    until_us = node.disk.trouble.stalled_until_us
+    until_us = node.disk.io_errors.stalled_until_us
     assert until_us > world.clock.now_us
     end_offset = world.durable_end_offset(node)
     leader.host.propose([b"value"], epoch=leader.host.epoch, now=node.clock.instant, on_outcome=lambda _: None)
     run_until(world, lambda: world.durable_end_offset(node) > end_offset)
     assert world.clock.now_us >= until_us
     family.stop()
-    assert node.disk.trouble.stalled_until_us == 0
+    assert node.disk.io_errors.stalled_until_us == 0
 
 
 def test_a_node_with_a_stalled_disk_starts_later() -> None:
     world, leader = led_world()
     node = world.nodes[leader.node_id]
-    node.disk.trouble.stalled_until_us = until_us = world.clock.now_us + 400_000
+    node.disk.io_errors.stalled_until_us = until_us = world.clock.now_us + 400_000
     node.kill()
     run_until(world, lambda: node.process is not None)
     assert world.clock.now_us >= until_us
@@ -74,13 +74,13 @@ def test_a_sync_of_a_fetched_snapshot_fails_once_and_no_other_sync_does() -> Non
     family = DiskFaults(harm)
     assert family.kinds[PART_SYNC_ERROR]()
     assert not all(family.kinds[PART_SYNC_ERROR]() for _ in range(20))
-    (node,) = [node for node in world.nodes.values() if node.disk.trouble.is_planned][:1]
+    (node,) = [node for node in world.nodes.values() if node.disk.io_errors.is_planned][:1]
     for name in ("quorum-state", f"{5:020}-{1:010}.checkpoint.part", f"{5:020}-{1:010}.checkpoint"):
-        node.disk.trouble.before_sync(Path("/disk") / name)
+        node.disk.io_errors.before_sync(Path("/disk") / name)
     with pytest.raises(DiskError):
-        node.disk.trouble.before_sync(Path(f"/disk/{5:020}-{1:010}-{1:010}.checkpoint.part"))
+        node.disk.io_errors.before_sync(Path(f"/disk/{5:020}-{1:010}-{1:010}.checkpoint.part"))
     assert harm.counts[PART_SYNC_ERROR] == 1
-    run_until(world, lambda: not node.disk.trouble.is_planned)
+    run_until(world, lambda: not node.disk.io_errors.is_planned)
 
 
 def test_without_snapshots_no_part_is_synced() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random
 
 from pykraft.core.messages import FetchRequest
+from pykraft.sim.clients.stranger import Answer
 from pykraft.sim.faults.false_leader import ANSWERS, FalseLeader
-from pykraft.sim.stranger import Answer
-from pykraft.sim.world import World
+from pykraft.sim.run.world import World
 from pykraft.types import Epoch, NodeId, Offset
 from tests.sim.worlds import led_world
 

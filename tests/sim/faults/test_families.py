@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pykraft.sim.faults.families import acts_of, families_of
-from pykraft.sim.faults.kinds import CLOCK, LOUD_DISK, NETWORK, RESTORED, SILENT_DISK, VERSION
+from pykraft.sim.scenario.fault_kinds import CLOCK, LOUD_DISK, NETWORK, RESTORED, SILENT_DISK, VERSION
 from tests.sim.faults.worlds import harm_to
 from tests.sim.worlds import calm_world
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from random import Random
 
 from pykraft.sim.faults import Faults
-from pykraft.sim.scenario import Pace
-from pykraft.sim.scenario_file import load
-from pykraft.sim.world import World
+from pykraft.sim.run.world import World
+from pykraft.sim.scenario.file import load
+from pykraft.sim.scenario.scenario import Pace
 from tests.sim.worlds import THREE, calm_world, run_for, run_until, started_world
 
 

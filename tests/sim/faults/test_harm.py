@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pykraft.sim.faults.harm import DOWN, role_of
-from pykraft.sim.recorder import Fault, Recorder
-from pykraft.sim.world import World
+from pykraft.sim.machine.recorder import Fault, Recorder
+from pykraft.sim.run.world import World
 from tests.sim.faults.worlds import harm_to
 from tests.sim.worlds import THREE, calm_world, led_world, run_for, started_world
 

@@ -8,9 +8,9 @@ import pytest
 
 from pykraft.sim.faults.harm import Harm
 from pykraft.sim.faults.membership import MembershipFaults
-from pykraft.sim.scenario import Cluster, Membership
-from pykraft.sim.settings import PORTS_APART, port_of
-from pykraft.sim.world import World
+from pykraft.sim.run.world import World
+from pykraft.sim.scenario.scenario import Cluster, Membership
+from pykraft.sim.scenario.settings import PORTS_APART, port_of
 from tests.sim.faults.worlds import harm_to, told
 from tests.sim.worlds import THREE, calm_world, dynamic_world, led, led_world, run_for, run_until
 

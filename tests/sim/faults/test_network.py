@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.sim.faults.kinds import NETWORK
 from pykraft.sim.faults.network import NetworkFaults
-from pykraft.sim.scenario import Cluster, Scenario
-from pykraft.sim.world import World
+from pykraft.sim.run.world import World
+from pykraft.sim.scenario.fault_kinds import NETWORK
+from pykraft.sim.scenario.scenario import Cluster, Scenario
 from tests.sim.faults.worlds import harm_to, told
 from tests.sim.worlds import led_world, run_for, run_until, started_world
 

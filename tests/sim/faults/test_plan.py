@@ -6,8 +6,8 @@ from dataclasses import replace
 from random import Random
 
 from pykraft.sim.faults.plan import NUMBERS_PER_PLAN, Plan
-from pykraft.sim.scenario import Pace
-from pykraft.sim.world import World
+from pykraft.sim.run.world import World
+from pykraft.sim.scenario.scenario import Pace
 from tests.sim.faults.worlds import harm_to
 from tests.sim.worlds import THREE, run_for, started
 

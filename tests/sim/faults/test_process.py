@@ -6,7 +6,7 @@ import pytest
 
 from pykraft.sim.faults import Faults
 from pykraft.sim.faults.process import ProcessFaults
-from pykraft.sim.world import World
+from pykraft.sim.run.world import World
 from tests.sim.faults.worlds import harm_to, told
 from tests.sim.worlds import calm_world, led_world, run_for, run_until, started_world
 

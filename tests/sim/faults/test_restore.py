@@ -7,9 +7,9 @@ from random import Random
 from pykraft.log.fs import make_directory
 from pykraft.log.quorum_state import parse_quorum_state
 from pykraft.sim.faults.restore import OLDER, RestoreFaults
-from pykraft.sim.inode import Inode
-from pykraft.sim.scenario import Cluster, Scenario
-from pykraft.sim.world import World
+from pykraft.sim.machine.inode import Inode
+from pykraft.sim.run.world import World
+from pykraft.sim.scenario.scenario import Cluster, Scenario
 from tests.sim.faults.worlds import harm_to, told
 from tests.sim.worlds import calm_world, led_world, run_until
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pykraft.sim.faults.silent import SilentFaults
-from pykraft.sim.node import Node, Process
-from pykraft.sim.scenario import Cluster, Scenario
-from pykraft.sim.world import World
+from pykraft.sim.machine.node import Node, Process
+from pykraft.sim.run.world import World
+from pykraft.sim.scenario.scenario import Cluster, Scenario
 from tests.sim.faults.worlds import harm_to, told
 from tests.sim.worlds import led_world, run_for, run_until
 

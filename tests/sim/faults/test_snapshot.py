@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from pykraft.sim.faults.kinds import SNAPSHOT
 from pykraft.sim.faults.snapshot import SnapshotFaults
-from pykraft.sim.scenario import Snapshots
-from pykraft.sim.world import World
+from pykraft.sim.run.world import World
+from pykraft.sim.scenario.fault_kinds import SNAPSHOT
+from pykraft.sim.scenario.scenario import Snapshots
 from tests.sim.faults.worlds import harm_to
 from tests.sim.worlds import THREE, calm_world, run_until
 

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from pykraft.sim.claims import STRANGER_ID
-from pykraft.sim.faults.kinds import STRANGER
+from pykraft.sim.facts.claims import STRANGER_ID
 from pykraft.sim.faults.stranger import StrangerFaults
-from pykraft.sim.world import World
+from pykraft.sim.run.world import World
+from pykraft.sim.scenario.fault_kinds import STRANGER
 from tests.sim.faults.worlds import harm_to, told
 from tests.sim.worlds import calm_world, dynamic_world, led, led_world, run_for, run_until
 

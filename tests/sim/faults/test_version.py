@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import decode_request_header
 from pykraft.protocol.messages import ApiKey
-from pykraft.sim.dialect import KAFKA_3_8, KAFKA_3_9
 from pykraft.sim.faults.version import VersionFaults
-from pykraft.sim.network import FRAME_LENGTH_SIZE_BYTES
+from pykraft.sim.machine.dialect import KAFKA_3_8, KAFKA_3_9
+from pykraft.sim.machine.network import FRAME_LENGTH_SIZE_BYTES
 from pykraft.types import Buffer
 from tests.sim.faults.worlds import harm_to, told
 from tests.sim.worlds import calm_world, run_until, started_world

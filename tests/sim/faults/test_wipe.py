@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pykraft.errors import CorruptionError, StorageError
 from pykraft.sim.faults.wipe import WipeFaults
-from pykraft.sim.scenario import Cluster, Scenario
-from pykraft.sim.world import World
+from pykraft.sim.run.world import World
+from pykraft.sim.scenario.scenario import Cluster, Scenario
 from tests.sim.faults.worlds import harm_to, told
 from tests.sim.worlds import calm_world, led_world, run_until
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from pykraft.sim.faults.harm import Harm
-from pykraft.sim.world import World
+from pykraft.sim.run.world import World
 
 
 def harm_to(world: World, seed: int = 1) -> Harm:

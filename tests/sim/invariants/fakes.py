@@ -12,14 +12,14 @@ from pykraft.host.delivery import CommittedBatch
 from pykraft.log.lane import AppendBatches, BeginAnew, DeleteBefore, Truncate
 from pykraft.protocol.batch import read_header
 from pykraft.protocol.records import encode_batch, encode_control_batch
-from pykraft.sim.claims import Claims
-from pykraft.sim.electorate import VoterRecord
-from pykraft.sim.history import Operation
-from pykraft.sim.ledger import Entry, Ledger
-from pykraft.sim.oracle import DurableElection
-from pykraft.sim.scenario import DEFAULT
-from pykraft.sim.settings import listeners_of
-from pykraft.sim.view import DOWN, View
+from pykraft.sim.facts.claims import Claims
+from pykraft.sim.facts.electorate import VoterRecord
+from pykraft.sim.facts.history import Operation
+from pykraft.sim.facts.platter import DurableElection
+from pykraft.sim.facts.view import DOWN, View
+from pykraft.sim.machine.ledger import Entry, Ledger
+from pykraft.sim.scenario.scenario import DEFAULT
+from pykraft.sim.scenario.settings import listeners_of
 from pykraft.types import (
     Epoch,
     Instant,

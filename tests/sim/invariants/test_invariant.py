@@ -6,7 +6,7 @@ import sys
 
 from pykraft.sim.invariants import ALL
 from pykraft.sim.invariants.invariant import Invariant, ViolationError
-from pykraft.sim.spoken import Spoken
+from pykraft.sim.machine.spoken import Spoken
 from tests.sim.invariants.fakes import BEFORE, appends, node, operation, view, world
 
 

@@ -71,7 +71,7 @@ def failed_sync_is_tried_again(patch: Patch) -> None:
         try:
             sync(self)
         except StorageError:
-            self._fs.trouble.mend()  # type: ignore[attr-defined]
+            self._fs.io_errors.mend()  # type: ignore[attr-defined]
             sync(self)
 
     patch.setattr(Segment, "sync", stubborn)

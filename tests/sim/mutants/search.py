@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from pykraft.sim.invariants import ALL
-from pykraft.sim.run import Failure, simulate
-from pykraft.sim.scenario import Scenario
-from pykraft.sim.scenario_file import load, shipped_names
-from pykraft.sim.world import Outcome
+from pykraft.sim.run.simulation import Failure, simulate
+from pykraft.sim.run.world import Outcome
+from pykraft.sim.scenario.file import load, shipped_names
+from pykraft.sim.scenario.scenario import Scenario
 from tests.sim.mutants import MUTANTS, Mutant, planted
 from tests.sim.mutants.alone import ALONE
 

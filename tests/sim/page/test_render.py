@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from pykraft.sim.machine.recorder import NodeState, Recorder
 from pykraft.sim.page.render import render
-from pykraft.sim.recorder import NodeState, Recorder
-from pykraft.sim.run import Failure, simulate
-from pykraft.sim.scenario import Cluster, Scenario
+from pykraft.sim.run.simulation import Failure, simulate
+from pykraft.sim.scenario.scenario import Cluster, Scenario
 from tests.browser import OpenPage
 from tests.sim.mutants import MUTANTS, planted
 

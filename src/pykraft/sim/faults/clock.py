@@ -5,8 +5,8 @@ Source: Jepsen's clock nemesis; NTP steps and slews. Monotonic clocks never go b
 
 from __future__ import annotations
 
-from pykraft.sim.clock import TRUE_RATE_PPM
 from pykraft.sim.faults.harm import Act, Harm
+from pykraft.sim.machine.clock import TRUE_RATE_PPM
 
 
 class ClockFaults:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from pykraft.sim.faults.harm import RECOVERING, Act, Harm
-from pykraft.sim.trouble import DISK_FULL, READ_ERROR, SYNC_ERROR, WRITE_ERROR
+from pykraft.sim.machine.io_errors import DISK_FULL, READ_ERROR, SYNC_ERROR, WRITE_ERROR
 from pykraft.snapshot.files import FileKind, parse_snapshot_file
 
 PART_SYNC_ERROR: Final = "part fsync error"
@@ -33,7 +33,7 @@ class DiskFaults:
     def stop(self) -> None:
         """All disks work."""
         for node in self._harm.world.nodes.values():
-            node.disk.trouble.mend()
+            node.disk.io_errors.mend()
 
     def _fail(self, kind: str) -> bool:
         node, operations = self._harm.any_node(), self._harm.rng.randrange(self._harm.pace.operations_max)
@@ -44,9 +44,9 @@ class DiskFaults:
                 seen.add(given)
                 self._harm.happened(given, node, role=None if node.process is not None else RECOVERING)
 
-        node.disk.trouble.on_error = tell
-        node.disk.trouble.plan(kind, operations)
-        self._harm.later(self._harm.within(self._harm.pace.repair_us_max), node.disk.trouble.mend)
+        node.disk.io_errors.on_error = tell
+        node.disk.io_errors.plan(kind, operations)
+        self._harm.later(self._harm.within(self._harm.pace.repair_us_max), node.disk.io_errors.mend)
         return True
 
     def _fail_part(self) -> bool:
@@ -55,16 +55,16 @@ class DiskFaults:
         What the kernel forgets of it then is seen only if the download goes on after a restart and the power goes.
         """
         node = self._harm.any_node()
-        trouble = node.disk.trouble
-        if not self._harm.world.records_between or trouble.is_planned:
+        io_errors = node.disk.io_errors
+        if not self._harm.world.records_between or io_errors.is_planned:
             return False
 
         def fails(_: str) -> None:
             self._harm.happened(PART_SYNC_ERROR, node, role=None if node.process is not None else RECOVERING)
-            self._harm.world.clock.after(0, trouble.mend)
+            self._harm.world.clock.after(0, io_errors.mend)
 
-        trouble.on_error = fails
-        trouble.plan(SYNC_ERROR, 0, concerns=_is_fetched_part)
+        io_errors.on_error = fails
+        io_errors.plan(SYNC_ERROR, 0, concerns=_is_fetched_part)
         return True
 
     def _stall(self) -> bool:
@@ -72,7 +72,7 @@ class DiskFaults:
         duration_us = self._harm.within(self._harm.pace.stall_us_max)
         self._harm.happened("disk stalled", node)
         self._harm.note(node, f"has a disk that does nothing for {duration_us / 1e3:.0f} ms")
-        node.disk.trouble.stalled_until_us = self._harm.world.clock.now_us + duration_us
+        node.disk.io_errors.stalled_until_us = self._harm.world.clock.now_us + duration_us
         return True
 
 

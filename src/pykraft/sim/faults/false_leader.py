@@ -17,12 +17,12 @@ from pykraft.core.state import Follower
 from pykraft.errors import ErrorCode
 from pykraft.protocol.batch import read_header
 from pykraft.protocol.values import encode_batch
-from pykraft.sim.claims import STRANGER_ID
-from pykraft.sim.stranger import STRANGER_LISTENERS, Answer
+from pykraft.sim.clients.stranger import STRANGER_LISTENERS, Answer
+from pykraft.sim.facts.claims import STRANGER_ID
 from pykraft.types import Buffer, Epoch, NodeId, Offset, OffsetAndEpoch
 
 if TYPE_CHECKING:
-    from pykraft.sim.world import World
+    from pykraft.sim.run.world import World
 
 ANSWERS: Final = (
     "nothing",

@@ -17,21 +17,21 @@ from typing import TYPE_CHECKING
 
 from pykraft.sim.faults.families import Family, acts_of, families_of
 from pykraft.sim.faults.harm import Harm
-from pykraft.sim.faults.kinds import KINDS, STRANGER
 from pykraft.sim.faults.membership import MembershipFaults
 from pykraft.sim.faults.plan import NUMBERS_PER_PLAN, Plan
 from pykraft.sim.faults.process import ProcessFaults
 from pykraft.sim.faults.snapshot import SnapshotFaults
 from pykraft.sim.faults.stranger import StrangerFaults
 from pykraft.sim.faults.wipe import WipeFaults
+from pykraft.sim.scenario.fault_kinds import KINDS, STRANGER
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Collection
 
-    from pykraft.sim.disk import Interrupted
-    from pykraft.sim.node import Node
-    from pykraft.sim.world import World
+    from pykraft.sim.machine.disk import Interrupted
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
     from pykraft.types import VoterSet
 
 ORDINARY = tuple(kind for kind in KINDS if kind not in STRANGER)

@@ -12,9 +12,9 @@ from random import Random
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from pykraft.sim.node import Node
-    from pykraft.sim.scenario import Pace
-    from pykraft.sim.world import World
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+    from pykraft.sim.scenario.scenario import Pace
 
 Act: TypeAlias = Callable[[], bool]
 """Does harm, or prepares it; False when there was nothing to do harm to."""

@@ -28,14 +28,14 @@ from typing import TYPE_CHECKING, Final
 
 from pykraft.core.messages import AddVoterRequest, RemoveVoterRequest
 from pykraft.errors import ErrorCode
-from pykraft.sim.admin import Admin, Asked
+from pykraft.sim.clients.admin import Admin, Asked
 from pykraft.sim.faults.harm import Act, Harm
-from pykraft.sim.format import replace_disk
-from pykraft.sim.settings import moved
+from pykraft.sim.machine.format import replace_disk
+from pykraft.sim.scenario.settings import moved
 from pykraft.types import ReplicaKey, VoterSet
 
 if TYPE_CHECKING:
-    from pykraft.sim.node import Node, Process
+    from pykraft.sim.machine.node import Node, Process
 
 RETRY_US: Final = 150_000
 CORRECTION_US: Final = 1_000_000

@@ -1,7 +1,7 @@
 """Links that are cut, flap or are slow; connections that break in the worst moment; frames that come late.
 
-What loss, duplication and reordering are on streams says `pykraft.sim.network`. An old Fetch is one that lay in a
-buffer while its sender voted in a newer epoch, and arrives after that: the leader that it was meant for is cut off
+What loss, duplication and reordering are on streams says `pykraft.sim.machine.network`. An old Fetch is one that lay in
+a buffer while its sender voted in a newer epoch, and arrives after that: the leader that it was meant for is cut off
 from everybody else meanwhile, and so still believes that it leads.
 
 Source: FoundationDB's swizzle-clogging; Kafka ``RaftEventSimulationTest`` (star partition); KIP-996.
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from pykraft.protocol.messages import ApiKey
 from pykraft.sim.faults.harm import Act, Harm
-from pykraft.sim.network import NOT_SLOW, End, Network, Slowness
+from pykraft.sim.machine.network import NOT_SLOW, End, Network, Slowness
 
 if TYPE_CHECKING:
-    from pykraft.sim.node import Node
+    from pykraft.sim.machine.node import Node
 
 FLAP_US_MAX = 60_000
 LINGER_US_MAX = 200_000

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from pykraft.sim.faults.harm import RECOVERING, Act, Harm
 
 if TYPE_CHECKING:
-    from pykraft.sim.disk import Interrupted
-    from pykraft.sim.node import Node
+    from pykraft.sim.machine.disk import Interrupted
+    from pykraft.sim.machine.node import Node
 
 STORM_US_MAX = 60_000
 CHAIN_US_MAX = 30_000

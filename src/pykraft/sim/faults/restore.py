@@ -19,12 +19,12 @@ from pykraft.log.epoch_checkpoint import FILE_NAME as EPOCHS
 from pykraft.log.quorum_state import CHECK_NAME, FILE_NAME, encode_quorum_state, parse_quorum_state
 from pykraft.log.recovery_point import FILE_NAME as RECOVERY_POINT
 from pykraft.sim.faults.harm import Act, Harm
-from pykraft.sim.inode import Inode
+from pykraft.sim.machine.inode import Inode
 from pykraft.types import Election, Epoch
 
 if TYPE_CHECKING:
-    from pykraft.sim.inode import Directory
-    from pykraft.sim.node import Node
+    from pykraft.sim.machine.inode import Directory
+    from pykraft.sim.machine.node import Node
 
 OLDER: Final = "older quorum-state"
 LEFT_OUT: Final = ((RECOVERY_POINT, 0.5), (EPOCHS, 0.25))

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Final
 from pykraft.errors import ProtocolError
 from pykraft.log.epoch_checkpoint import FILE_NAME as EPOCHS
 from pykraft.protocol.batch import scan
+from pykraft.sim.facts.platter import LOG_SUFFIX
 from pykraft.sim.faults.harm import RECOVERING, Act, Harm
 from pykraft.sim.faults.wipe import is_replica_of_its_own
-from pykraft.sim.inode import PAGE_SIZE_BYTES, Inode
-from pykraft.sim.oracle import LOG_SUFFIX
+from pykraft.sim.machine.inode import PAGE_SIZE_BYTES, Inode
 from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path
 
 if TYPE_CHECKING:
-    from pykraft.sim.node import Node
+    from pykraft.sim.machine.node import Node
 
 LOG_PROBABILITY: Final = 0.8
 EVICTED_PROBABILITY: Final = 0.5

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Final
 
 from pykraft.log.lane import BeginAnew, DeleteBefore
 from pykraft.sim.faults.harm import Act, Harm
-from pykraft.sim.faults.kinds import SNAPSHOT
+from pykraft.sim.scenario.fault_kinds import SNAPSHOT
 from pykraft.snapshot.files import FileKind, parse_snapshot_file
 
 if TYPE_CHECKING:
     from pykraft.log.lane import Job
-    from pykraft.sim.node import Node
+    from pykraft.sim.machine.node import Node
 
 TAKING, DOWNLOAD, INSTALL, CLEANING = SNAPSHOT
 OPERATIONS_MAX: Final = {TAKING: 6, DOWNLOAD: 12, INSTALL: 16, CLEANING: 8}

@@ -27,10 +27,10 @@ from pykraft.core.messages import (
     UpdateVoterRequest,
     VoteRequest,
 )
-from pykraft.sim.claims import STRANGER_ID
+from pykraft.sim.clients.stranger import STRANGER_LISTENERS, Stranger
+from pykraft.sim.facts.claims import STRANGER_ID
 from pykraft.sim.faults.false_leader import FalseLeader
-from pykraft.sim.settings import LISTENER
-from pykraft.sim.stranger import STRANGER_LISTENERS, Stranger
+from pykraft.sim.scenario.settings import LISTENER
 from pykraft.types import (
     EPOCH_MAX,
     KRAFT_VERSIONS,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pykraft.sim.faults.harm import Act, Harm
-    from pykraft.sim.node import Node
+    from pykraft.sim.machine.node import Node
 
 JUMP: Final = 1_000
 """A false leader is at least so many epochs ahead: nobody gets there by elections."""

@@ -8,8 +8,8 @@ Source: KIP-996 (Vote version 2), KIP-853 (version 1 of the quorum's requests), 
 
 from __future__ import annotations
 
-from pykraft.sim.dialect import KAFKA_3_8, KAFKA_3_9
 from pykraft.sim.faults.harm import Act, Harm
+from pykraft.sim.machine.dialect import KAFKA_3_8, KAFKA_3_9
 
 
 class VersionFaults:

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING
 
 from pykraft.errors import CorruptionError
 from pykraft.sim.faults.harm import Act, Harm
-from pykraft.sim.format import format_directory, replace_disk, wipe_disk
+from pykraft.sim.machine.format import format_directory, replace_disk, wipe_disk
 from pykraft.snapshot.files import parse_snapshot_file
 
 if TYPE_CHECKING:
     from pykraft.errors import StorageError
-    from pykraft.sim.node import Node
-    from pykraft.sim.world import World
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
 
 
 class WipeFaults:

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pykraft.host.delivery import CommittedBatch
     from pykraft.log.lane import Job
-    from pykraft.sim.admin import Asked
-    from pykraft.sim.electorate import VoterRecord
-    from pykraft.sim.history import Operation
-    from pykraft.sim.node import Node
-    from pykraft.sim.spoken import Spoken
-    from pykraft.sim.view import View
-    from pykraft.sim.visitor import Visit
-    from pykraft.sim.world import World
+    from pykraft.sim.clients.admin import Asked
+    from pykraft.sim.clients.visitor import Visit
+    from pykraft.sim.facts.electorate import VoterRecord
+    from pykraft.sim.facts.history import Operation
+    from pykraft.sim.facts.view import View
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.machine.spoken import Spoken
+    from pykraft.sim.run.world import World
     from pykraft.types import OffsetAndEpoch
 
 

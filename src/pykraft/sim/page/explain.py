@@ -43,7 +43,7 @@ class Explanation:
 
 
 def explain(reason: str) -> Explanation:
-    """Read the reason of a `pykraft.sim.run.Failure`: error class, then oracle, then what was seen."""
+    """Read the reason of a `pykraft.sim.run.simulation.Failure`: error class, then oracle, then what was seen."""
     error, _, rest = reason.partition(": ")
     name, _, seen = rest.partition(": ")
     rule, why, source = _UNKNOWN

@@ -11,9 +11,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from pykraft.sim.machine.recorder import Arrived, Changed, Event, Fault, NodeState, Note, Recorder, Sent
 from pykraft.sim.page.explain import explain
 from pykraft.sim.page.words import Words
-from pykraft.sim.recorder import Arrived, Changed, Event, Fault, NodeState, Note, Recorder, Sent
 
 FOLDER = Path(__file__).parent
 UNDER_WAY, LOST = -1, -2

@@ -1,0 +1,1 @@
+"""What clients and applications do in a world."""

@@ -1,0 +1,111 @@
+"""The application of one process: a few registers, fed by everything that is committed.
+
+It is given the batches like any listener, applies their values in order, and answers the reads that clients asked of
+this process: a read is a value of its own in the log, and finds what was written before it. Where the world has
+snapshots it takes them of its state, by itself or when the host asks, and loads one in the place of what it stands for.
+
+Source: Raft dissertation §6.3 and §6.4 (a read through the log is linearizable); KIP-630.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from pykraft.host.delivery import CommittedBatch, Registration
+from pykraft.host.loading import Loader
+from pykraft.sim.clients.snapshot_generator import SnapshotGenerator
+from pykraft.sim.clients.snapshot_saver import SnapshotSaver
+from pykraft.sim.facts.application_state import Plain, State
+from pykraft.sim.facts.history import Operation
+from pykraft.snapshot.reader import SnapshotReader
+from pykraft.types import Epoch, NodeId, OffsetAndEpoch
+
+if TYPE_CHECKING:
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+
+
+class Application:
+    """Listener of one process."""
+
+    def __init__(self, world: World, node: Node) -> None:
+        self.reads: dict[bytes, Operation] = {}
+        """Reads that were asked of this process, by their values."""
+        self._world = world
+        self._node = node
+        self._taker = SnapshotGenerator(world, node, world.snapshot_dice(node)) if world.records_between else None
+        self._saver = _saver(world, node) if self._taker is not None else None
+        self._state = State(keeps_entries=self._taker is not None)
+        self._registration: Registration | None = None
+
+    @property
+    def is_asked(self) -> bool:
+        """True when the host asks for its snapshots."""
+        return self._saver is not None
+
+    def listen(self) -> None:
+        """Hear of everything from the newest snapshot on, or from the first record."""
+        assert self._node.host is not None
+        save = self._save if self._saver is not None else None
+        loader = Loader(deserializer=Plain(), load=self._load, save=save) if self._taker is not None else None
+        self._registration = self._node.host.register(self, loader=loader)
+
+    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        """Committed batches, in order."""
+        registers = self._state.registers
+        for batch, values in zip(batches, self._world.watch.delivered(self._node, batches), strict=True):
+            self._state.note(batch)
+            for value in values:
+                found = registers.apply(value)
+                operation = self.reads.pop(value, None)
+                if operation is not None:
+                    operation.read, operation.read_us = found, self._world.clock.now_us
+        self._world.delivered(self._node, batches[-1].end_offset)
+        if self._taker is not None and self._saver is None:
+            self._taker.committed(OffsetAndEpoch(batches[-1].end_offset, batches[-1].epoch), self._state)
+
+    def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
+        """News of a leader."""
+        news = f"epoch {epoch}" if leader_id is None else f"leader {leader_id} of epoch {epoch}"
+        self._world.trace.note(self._node.node_id, f"hears of {news}")
+        self._world.watch.told_leader(self._node, epoch, leader_id)
+
+    def _load(self, reader: SnapshotReader[bytes]) -> None:
+        """A snapshot takes the place of the state: it is read on the bulk lane, and nothing is heard meanwhile."""
+        process, registration = self._node.process, self._registration
+        assert process is not None
+        assert registration is not None
+        registration.hold()
+        process.submit_read(lambda: _records(reader), lambda records: self._loaded(reader.snapshot_id, records))
+
+    def _save(self, snapshot_id: OffsetAndEpoch) -> None:
+        """The host asks for the state: it is written, and nothing is heard meanwhile."""
+        assert self._registration is not None
+        assert self._saver is not None
+        self._registration.hold()
+        self._saver.save(snapshot_id, self._state, self._registration.release)
+
+    def _loaded(self, snapshot_id: OffsetAndEpoch, records: Sequence[bytes]) -> None:
+        assert self._registration is not None
+        assert self._taker is not None
+        self._state = State.of(records)
+        self._taker.loaded(snapshot_id.offset)
+        self._world.faults.happened("snapshot loaded", self._node)
+        self._world.watch.loaded(self._node, snapshot_id)
+        self._world.delivered(self._node, snapshot_id.offset)
+        self._registration.release()
+
+
+def _saver(world: World, node: Node) -> SnapshotSaver | None:
+    """None for an application that takes its snapshots by itself; most worlds have no other, and draw nothing."""
+    probability = world.scenario.snapshots.asked_probability
+    is_asked = probability and world.asking_dice(node).random() < probability
+    return SnapshotSaver(world, node, world.snapshot_dice(node)) if is_asked else None
+
+
+def _records(reader: SnapshotReader[bytes]) -> list[bytes]:
+    """All records of a snapshot, which is closed then."""
+    with closing(reader):
+        return [record for batch in reader for record in batch.records]

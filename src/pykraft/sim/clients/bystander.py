@@ -1,0 +1,61 @@
+"""A second listener of one process, plain and often slow: it loads no snapshots, and may fall behind the log start.
+
+It only says what it is given and what it misses. It is held for a while now and then, as an application holds a
+listener that is at work; meanwhile logs are cleaned.
+
+Source: Kafka's ``RaftClient.register``, of which there may be several listeners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import TYPE_CHECKING
+
+from pykraft.host.delivery import CommittedBatch, Registration
+from pykraft.types import Epoch, NodeId, Offset
+
+if TYPE_CHECKING:
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+
+HOLD_PROBABILITY = 0.1
+"""Of each delivery: that the listener is at work for some time then."""
+HOLD_US_MAX = (1_000, 100_000, 1_500_000)
+
+
+class Bystander:
+    """One process's; ``listen`` begins."""
+
+    def __init__(self, world: World, node: Node, rng: Random) -> None:
+        self.end_offset = 0
+        """Where what it was given ends, or what it has missed."""
+        self._world = world
+        self._node = node
+        self._rng = rng
+        self._registration: Registration | None = None
+
+    def listen(self) -> None:
+        """Hear of everything from the log start on."""
+        host = self._node.host
+        assert host is not None
+        self._world.watch.listens(self._node, host.log_start_offset)
+        self._registration = host.register(self, is_held=True, on_skipped=self._skipped)
+        self._registration.release()
+
+    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        """See `pykraft.host.delivery.Listener`."""
+        self._world.watch.overheard(self._node, batches)
+        self.end_offset = batches[-1].end_offset
+        process, registration = self._node.process, self._registration
+        if self._rng.random() < HOLD_PROBABILITY and process is not None and registration is not None:
+            registration.hold()
+            process.later(self._rng.randrange(self._rng.choice(HOLD_US_MAX)), registration.release)
+
+    def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
+        """See `pykraft.host.delivery.Listener`: of no interest."""
+
+    def _skipped(self, next_offset: Offset, start_offset: Offset) -> None:
+        self._world.watch.skipped(self._node, next_offset, start_offset)
+        self._world.faults.happened("listener fell behind", self._node)
+        self.end_offset = start_offset

@@ -1,0 +1,65 @@
+"""Snapshots that the host asks the application of one process for: written piece by piece out of the living state.
+
+The counterpart of `pykraft.sim.clients.snapshot_generator`, where the application decides by itself and writes what it
+had copied. Here it copies nothing: each piece is what the state says in that moment, and the registration is held until
+all are written. So a state that went on meanwhile, or is of another place than the snapshot's name says, would be in
+the file.
+
+Source: KIP-630 §When to Snapshot; `pykraft.host.saving`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+from pykraft.host.taking import TakenSnapshot
+from pykraft.sim.clients.snapshot_pieces import starts_of, write_pieces
+from pykraft.sim.facts.application_state import Plain, State
+from pykraft.types import OffsetAndEpoch
+
+if TYPE_CHECKING:
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+
+
+class SnapshotSaver:
+    """Writes the snapshots of one process."""
+
+    def __init__(self, world: World, node: Node, rng: Random) -> None:
+        self._world = world
+        self._node = node
+        self._rng = rng
+
+    def save(self, snapshot_id: OffsetAndEpoch, state: State, then: Callable[[], None]) -> None:
+        """Write this state under this name; ``then`` is called when nobody writes any more."""
+        assert self._node.host is not None
+        self._node.host.create_snapshot(snapshot_id, Plain(), partial(self._begun, state, then))
+
+    def _begun(self, state: State, then: Callable[[], None], begun: TakenSnapshot | Exception | None) -> None:
+        if not isinstance(begun, TakenSnapshot):
+            self._over(then, begun)
+            return
+        starts = starts_of(len(state.records()), self._rng.randint(1, self._world.scenario.snapshots.pieces_max))
+        pieces = (state.records()[start : start + starts.step] for start in starts)
+        write_pieces(begun, pieces, partial(self._written, begun.snapshot_id, then))
+
+    def _written(
+        self, snapshot_id: OffsetAndEpoch, then: Callable[[], None], size_bytes: int | Exception | None
+    ) -> None:
+        if not isinstance(size_bytes, int):
+            self._over(then, size_bytes)
+            return
+        self._world.faults.happened("snapshot taken", self._node)
+        self._world.trace.note(
+            self._node.node_id,
+            f"was asked for a snapshot, and has saved it at {snapshot_id.offset} of epoch {snapshot_id.epoch}",
+        )
+        then()
+
+    def _over(self, then: Callable[[], None], problem: Exception | None) -> None:
+        if problem is not None:
+            self._world.trace.note(self._node.node_id, f"saves no snapshot: {problem}")
+        then()

@@ -1,0 +1,127 @@
+"""Somebody who reaches the port and is no replica: asks what it likes, and answers whoever takes it for a leader.
+
+Its links are never cut. It speaks the protocol as it should; what it says is for `pykraft.sim.faults.stranger`.
+
+Source: ours; docs/trust.md says what whoever reaches the port can do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from pykraft.core.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    Request,
+    UpdateVoterRequest,
+    VoteRequest,
+)
+from pykraft.protocol.api import decode_request_header, encode_response
+from pykraft.protocol.frame import frame as framed
+from pykraft.protocol.messages import API_VERSIONS, ApiKey
+from pykraft.rpc import api_versions, codec
+from pykraft.rpc.context import Refusal
+from pykraft.sim.facts.claims import STRANGER_ID
+from pykraft.sim.scenario.settings import LISTENER, rpc_context
+from pykraft.types import Endpoint, Listeners
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pykraft.host.ports import ConnectionId
+    from pykraft.protocol.api import RequestHeader
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+    from pykraft.types import Buffer
+
+_VERSIONS: Final[Mapping[type[Request], int]] = {
+    VoteRequest: 2,
+    BeginQuorumEpochRequest: 1,
+    EndQuorumEpochRequest: 1,
+    FetchRequest: 17,
+    FetchSnapshotRequest: 1,
+    UpdateVoterRequest: 0,
+}
+STRANGER_LISTENERS: Final = Listeners(((LISTENER, Endpoint("stranger", STRANGER_ID)),))
+"""Where a stranger says that it is, and where it is."""
+
+Answer: TypeAlias = tuple[FetchResponse, "Buffer"]
+"""To a Fetch, with its records."""
+
+
+class Stranger:
+    """A station of the network that is no node. ``answer`` says what it answers to a Fetch; None: nothing."""
+
+    node_id = STRANGER_ID
+    port = STRANGER_ID
+
+    def __init__(self, world: World, answer: Callable[[FetchRequest], Answer | None]) -> None:
+        self._world = world
+        self._answer = answer
+        self._asked: dict[ConnectionId, Request] = {}
+        self._accepted: set[ConnectionId] = set()
+        self._context = rpc_context(next(iter(world.nodes.values())).config)
+        world.network.attach(self)
+
+    def ask(self, node: Node, message: Request) -> ConnectionId:
+        """Send this to a node, wherever it is now; what it answers is of no interest."""
+        endpoint = node.config.advertised_listeners.get(LISTENER)
+        assert endpoint is not None
+        connection = self._world.network.dial(self, endpoint)
+        self._asked[connection] = message
+        return connection
+
+    def hang_up(self, connection: ConnectionId) -> None:
+        """Wait for no answer on this connection."""
+        self._asked.pop(connection, None)
+        self._world.network.close(connection)
+
+    def leave(self) -> None:
+        """Close all connections; nobody is at this address any more."""
+        for connection in (*self._asked, *sorted(self._accepted)):
+            self._world.network.close(connection)
+        self._asked.clear()
+        self._accepted.clear()
+        self._world.network.detach(self)
+
+    def accepted(self, connection: ConnectionId) -> None:
+        """Somebody takes it for a leader."""
+        self._accepted.add(connection)
+
+    def connected(self, connection: ConnectionId) -> None:
+        """Ask, unless it has hung up already."""
+        message = self._asked.get(connection)
+        if message is not None:
+            request = codec.encode_request(message, _VERSIONS[type(message)], 1, "stranger", self._context)
+            self._world.network.send(connection, framed(request))
+
+    def closed(self, connection: ConnectionId) -> None:
+        """Nothing comes on it any more."""
+        self._asked.pop(connection, None)
+        self._accepted.discard(connection)
+
+    def received(self, connection: ConnectionId, frame: bytes) -> None:
+        """An answer, or a request of somebody who takes it for a leader."""
+        self._world.trace.absorb(frame)
+        if connection not in self._accepted:
+            self.hang_up(connection)
+            return
+        header = decode_request_header(frame)
+        if header.api_key == ApiKey.API_VERSIONS:
+            body = api_versions.response_to_wire(header.api_version, API_VERSIONS, None)
+            answer = encode_response(ApiKey.API_VERSIONS, header.api_version, header.correlation_id, body)
+            self._world.network.send(connection, framed(answer))
+        elif header.api_key == ApiKey.FETCH:
+            self._answer_fetch(connection, header, frame)
+
+    def _answer_fetch(self, connection: ConnectionId, header: RequestHeader, frame: bytes) -> None:
+        message = codec.decode_request(header, frame, self._context)
+        assert not isinstance(message, Refusal)
+        assert isinstance(message, FetchRequest)
+        found = self._answer(message)
+        if found is not None:
+            self._world.network.send(connection, framed(codec.encode_answer(header, found[0], self._context, found[1])))

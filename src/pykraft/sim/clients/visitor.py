@@ -1,0 +1,122 @@
+"""A client of the quorum that asks each node now and then what any tool would ask, and for what nobody may have.
+
+It calls the host of a running process directly: no network is between them, so nothing is lost, and nothing else in the
+world gets other dice. It describes the quorum and the cluster, and asks for voters that no leader may accept: one
+without a directory id, and one that nobody can dial. What it is told goes to the oracles.
+
+Source: KIP-595 §DescribeQuorum, KIP-919 (DescribeCluster), KIP-853 §AddRaftVoter; ``kafka-metadata-quorum describe``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from pykraft.core.messages import AddVoterRequest, DescribeQuorumRequest
+from pykraft.host.ports import ConnectionId
+from pykraft.protocol import api
+from pykraft.protocol.api import decode_response
+from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.schema import Body
+from pykraft.rpc import codec
+from pykraft.sim.scenario.settings import listeners_of, rpc_context
+from pykraft.types import NO_LISTENERS, ZERO_UUID, Buffer, NodeId, ReplicaKey, Uuid
+
+if TYPE_CHECKING:
+    from pykraft.sim.machine.node import Node, Process
+    from pykraft.sim.run.world import World
+
+PERIOD_US: Final = 120_000
+NOBODY_ID: Final = NodeId(77)
+"""No node of a world has this id."""
+TIMEOUT_MS: Final = 500
+_FRAME_LENGTH_SIZE_BYTES: Final = 4
+_CONTROLLERS: Final = 2
+
+
+class Question(Enum):
+    """What is asked."""
+
+    DESCRIBE_QUORUM = ApiKey.DESCRIBE_QUORUM
+    DESCRIBE_CLUSTER = ApiKey.DESCRIBE_CLUSTER
+    ADD_IMPOSSIBLE_VOTER = ApiKey.ADD_RAFT_VOTER
+
+
+_VERSIONS: Final[Mapping[Question, int]] = {
+    Question.DESCRIBE_QUORUM: 2,
+    Question.DESCRIBE_CLUSTER: 1,
+    Question.ADD_IMPOSSIBLE_VOTER: 1,
+}
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Visit:
+    """One question to one process, and what it said; ``answer`` is the body, None until there is one."""
+
+    question: Question
+    process: Process
+    asked_us: int
+    answer: Body | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """True while somebody waits for an answer that may still come."""
+        return self.answer is None and self.process.is_running
+
+
+class Visitor:
+    """The client of one world, if it is drawn that it has one."""
+
+    def __init__(self, world: World, rng: Random) -> None:
+        self._world = world
+        self._rng = rng
+        self._is_there = rng.random() < world.scenario.work.visitor_probability
+        self._asked = 0
+        self._context = rpc_context(next(iter(world.nodes.values())).config)
+
+    def begin(self) -> None:
+        """Plan the first question, if anybody asks."""
+        if self._is_there:
+            self._world.clock.after(self._rng.randrange(PERIOD_US), self._turn)
+
+    def _turn(self) -> None:
+        self._world.clock.after(self._rng.randint(PERIOD_US // 2, PERIOD_US * 2), self._turn)
+        awake = [node for node in self._world.nodes.values() if node.process and not node.process.is_paused]
+        leading = [node for node in awake if node.host is not None and node.host.role == "leader"]
+        choice = leading if leading and self._rng.random() < 0.5 else awake
+        question = self._rng.choice(list(Question))
+        if choice:
+            self._ask(self._rng.choice(choice), question)
+
+    def _ask(self, node: Node, question: Question) -> None:
+        assert node.process is not None
+        self._asked += 1
+        visit = Visit(question=question, process=node.process, asked_us=self._world.clock.now_us)
+        self._world.watch.visited(node, visit)
+
+        def told(parts: Sequence[Buffer]) -> None:
+            frame = b"".join(parts)[_FRAME_LENGTH_SIZE_BYTES:]
+            _, visit.answer = decode_response(ApiKey(question.value), _VERSIONS[question], frame)
+            self._world.watch.visited(node, visit)
+
+        node.process.visit(ConnectionId(-self._asked), self._request(question), told)
+
+    def _request(self, question: Question) -> bytes:
+        version = _VERSIONS[question]
+        if question is Question.DESCRIBE_CLUSTER:
+            body = {"include_cluster_authorized_operations": False, "endpoint_type": _CONTROLLERS}
+            return b"".join(api.encode_request(ApiKey.DESCRIBE_CLUSTER, version, 1, "visitor", body))
+        message = DescribeQuorumRequest() if question is Question.DESCRIBE_QUORUM else self._impossible_voter()
+        return b"".join(codec.encode_request(message, version, 1, "visitor", self._context))
+
+    def _impossible_voter(self) -> AddVoterRequest:
+        """Without a directory id, or without an address on the quorum's listener."""
+        has_id = self._rng.random() < 0.5
+        return AddVoterRequest(
+            voter=ReplicaKey(NOBODY_ID, Uuid(self._rng.randbytes(16)) if has_id else ZERO_UUID),
+            listeners=NO_LISTENERS if has_id else listeners_of(NOBODY_ID),
+            timeout_ms=TIMEOUT_MS,
+        )

@@ -1,0 +1,118 @@
+"""What clients do in a world: write registers and read them at every node that leads, and keep what they were told.
+
+A client calls the node that leads as far as that node knows; so a leader that is none any more gets calls, too. What
+was asked and answered is in the history; oracles hear of each call and each answer.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from pykraft.errors import BufferFullError
+from pykraft.host.producers import Committed, Outcome, Rejected
+from pykraft.sim.clients.application import Application
+from pykraft.sim.clients.prepared_appends import PreparedAppends
+from pykraft.sim.facts.history import READ, WRITE, Answer, History, Operation, value_of
+from pykraft.types import Offset
+
+if TYPE_CHECKING:
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+
+READ_PROBABILITY = 0.1
+
+
+class Workload:
+    """Calls every node that leads, again and again."""
+
+    def __init__(self, world: World, rng: Random, prepared: PreparedAppends) -> None:
+        self.history = History()
+        self.acknowledged = 0
+        """Values that were acknowledged."""
+        self.acknowledged_end_offset = 0
+        self.proposed = 0
+        self._world = world
+        self._rng = rng
+        self._prepared = prepared
+        self._work = world.scenario.work
+        self._applications: dict[int, Application] = {}
+
+    def begin(self) -> None:
+        """Plan the first turn."""
+        self._world.clock.after(self._work.period_us, self._turn)
+
+    def serve(self, node: Node, application: Application) -> None:
+        """A process begins: this is its application."""
+        self._applications[int(node.node_id)] = application
+
+    def is_asked(self, node: Node) -> bool:
+        """Whether the application of this process waits to be asked for its snapshots."""
+        return self._applications[int(node.node_id)].is_asked
+
+    def _turn(self) -> None:
+        for node in self._world.nodes.values():
+            process = node.process
+            if process is not None and process.host.role == "leader" and not process.is_paused:
+                self._world.touch(node)
+                for _ in range(self._proposals_in_a_row()):
+                    self._call(node)
+        period_us = self._work.period_us
+        self._world.clock.after(self._rng.randint(period_us // 2, period_us * 2), self._turn)
+
+    def _call(self, node: Node) -> None:
+        process, application = node.process, self._applications[int(node.node_id)]
+        assert process is not None
+        is_prepared = self._prepared.is_next(node)
+        operation = Operation(
+            number=len(self.history.operations),
+            node_id=int(node.node_id),
+            epoch=process.host.epoch,
+            values=self._next_values(),
+            invoked_us=self._world.clock.now_us,
+            invoked_mono_ms=node.clock.instant.mono_ms,
+            is_alive=lambda: process.is_running,
+            is_prepared=is_prepared,
+        )
+        self.history.operations.append(operation)
+        if operation.is_read:
+            application.reads[operation.values[0]] = operation
+        self._world.watch.proposed(operation)
+
+        def accepted(base_offset: Offset) -> None:
+            operation.base_offset = base_offset
+            self._world.watch.accepted(operation)
+
+        process.host.propose(
+            operation.values,
+            epoch=process.host.epoch,
+            now=node.clock.instant,
+            on_outcome=lambda outcome: self._decided(operation, outcome),
+            on_accepted=accepted,
+            is_prepared=is_prepared,
+        )
+
+    def _proposals_in_a_row(self) -> int:
+        most = self._work.proposals_max
+        return 1 if most == 1 else self._rng.randint(1, most)
+
+    def _decided(self, operation: Operation, outcome: Outcome) -> None:
+        operation.answered_us = self._world.clock.now_us
+        if isinstance(outcome, Committed):
+            operation.answer, operation.base_offset = Answer.COMMITTED, outcome.base_offset
+            self.acknowledged += len(operation.values)
+            self.acknowledged_end_offset = max(self.acknowledged_end_offset, operation.end_offset)
+        else:
+            operation.answer = Answer.REJECTED if isinstance(outcome, Rejected) else Answer.UNKNOWN
+            # Not for a transfer of the leadership, which is an error of the same family.
+            operation.lacked_room = isinstance(outcome, Rejected) and type(outcome.error) is BufferFullError
+        self._world.watch.decided(operation)
+
+    def _next_values(self) -> tuple[bytes, ...]:
+        if self._rng.random() < READ_PROBABILITY:
+            return (self._next_value(READ),)
+        return tuple(self._next_value(WRITE) for _ in range(self._rng.randint(1, self._work.values_max)))
+
+    def _next_value(self, kind: bytes) -> bytes:
+        self.proposed += 1
+        return value_of(self.proposed, kind, self._rng.randrange(0, self._work.value_size_bytes_max))

@@ -1,0 +1,72 @@
+"""The state of one listener: what each register holds, and which batches led to it; written to snapshots and read back.
+
+Invariant: a state is decided by the committed batches that it was given, or a snapshot stood for, and by nothing else.
+A snapshot of it names every one of these batches. So an oracle can tell what a snapshot is of, and two replicas that
+take one at the same place write the same records.
+
+| record | what it is |
+|---|---|
+| ``E``, base offset int64, end offset int64, epoch int32, CRC uint32 | one committed batch, in order |
+| ``R``, register uint8, number int64 | what a register holds |
+
+Source: KIP-630 (a snapshot stands for all records before its end); Kafka's ``ReplicatedCounter`` has one record only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import Final
+
+from pykraft.errors import UsageError
+from pykraft.host.delivery import CommittedBatch
+from pykraft.protocol.records import read_header
+from pykraft.sim.facts.history import Registers
+from pykraft.sim.machine.ledger import Entry
+
+ENTRY: Final = Struct(">cqqiI")
+REGISTER: Final = Struct(">cBq")
+
+
+class State:
+    """Registers, and if it is to be written to snapshots the batches."""
+
+    def __init__(self, *, keeps_entries: bool) -> None:
+        self.registers = Registers()
+        self.entries: list[Entry] = []
+        self._keeps_entries = keeps_entries
+
+    def note(self, batch: CommittedBatch) -> None:
+        """This batch is part of it from now on; its values are for the registers."""
+        if self._keeps_entries:
+            self.entries.append(Entry.of(read_header(batch.data)))
+
+    def records(self) -> list[bytes]:
+        """The records of a snapshot of it, as it is now."""
+        found = [ENTRY.pack(b"E", each.base_offset, each.end_offset, each.epoch, each.crc) for each in self.entries]
+        return found + [REGISTER.pack(b"R", key, number) for key, number in self.registers.numbers()]
+
+    @classmethod
+    def of(cls, records: Iterable[bytes]) -> State:
+        """The state that these are the records of. Errors: UsageError for what is none."""
+        state = cls(keeps_entries=True)
+        for record in records:
+            if record[:1] == b"E" and len(record) == ENTRY.size:
+                state.entries.append(Entry(*ENTRY.unpack(record)[1:]))
+            elif record[:1] == b"R" and len(record) == REGISTER.size:
+                state.registers.put(*REGISTER.unpack(record)[1:])
+            else:
+                raise UsageError(f"{record!r} is no record of a snapshot of the simulated application")
+        return state
+
+
+class Plain:
+    """A serde of records that are bytes already."""
+
+    def serialize(self, record: bytes) -> bytes:
+        """See `pykraft.snapshot.writer.Serializer`."""
+        return record
+
+    def deserialize(self, data: bytes) -> bytes:
+        """See `pykraft.snapshot.reader.Deserializer`."""
+        return data

@@ -1,0 +1,208 @@
+"""The fault atlas: which copies of a log may still be harmed in silence, so that something remains to be promised.
+
+Raft with n voters survives as long as a majority of the copies of each record that is committed, or may be, is
+whole or known to be lost. The atlas counts copies on the platters as they really are, and allows four things:
+
+- *damage* below a voter's durable recovery point will be noticed, and puts it into quarantine until it is mended:
+  allowed while the voters that are harmed or in quarantine, or wait for their return, are a minority with this one.
+  A majority that can vote remains, and it holds every committed record: of its copies, at least a majority, only a
+  minority is harmed.
+- *loss* above the recovery point looks like a torn tail and will not be noticed: allowed only if, besides, a
+  majority of the other voters holds everything on its platters that this one ever promised to hold.
+- an *emptied* disk has forgotten epoch, votes and records, and its node starts at once: it has to find out by itself
+  when it may take part (ADR 022), and counts as harmed until its disk says that it may. The same holds for a voter that
+  nobody formatted.
+- a *wiped* voter has forgotten its votes as well. It may come back only when the others have committed a record of
+  an epoch in which it had no part: then none of its votes and none of its copies counts for anything any more.
+
+Where voters change, all this must hold for every voter set that is in force in some log, and for those that will be
+when what is asked for is done: without the voters that are to leave, and with those that are to join. A voter counts as
+harmed, too, when its entry in the set is not it any more: another directory id since its disk was replaced, or another
+address since it moved. A disk that was replaced needs no rule of its own: its node is another replica, and comes back
+at once.
+
+Observers promise nothing. What a disk did not promise (no sync, or a failed one) is no copy and is not counted; so
+a loss of power takes away no copy that counts, except those that a disk had lied about, which counted as lost before.
+
+Source: TigerBeetle's fault atlas (ClusterFaultAtlas); Alagappan et al., Protocol-Aware Recovery for Consensus-Based
+Storage (FAST 2018); Vanlightly, KAFKA-14077 (a voter that lost its disk).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.core.quorum import majority_of
+from pykraft.errors import CorruptionError
+from pykraft.log.proof_file import FILE_NAME as PROOF
+from pykraft.log.proof_file import parse_proof
+from pykraft.log.quarantine_file import FILE_NAME as QUARANTINE
+from pykraft.log.recovery_point import FILE_NAME as RECOVERY_POINT
+from pykraft.log.slots import parse_slots
+from pykraft.sim.facts.platter import Platter
+from pykraft.sim.machine.inode import Inode
+from pykraft.types import Voter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pykraft.sim.machine.inode import Directory
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+
+
+class Atlas:
+    """What is left of the copies of one world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._wiped: dict[int, int] = {}
+        """Voters whose disk is new and that may not come back yet, and the highest epoch that they knew."""
+        self._emptied: set[int] = set()
+        """Voters whose disk was emptied, and that have not started since."""
+        self._lossy: set[int] = set()
+        self._untrusted: set[int] = set()
+        """Nodes whose disks have lied: who leads may believe that they hold what they do not."""
+        self._standing = {node_id: _standing(node) for node_id, node in world.nodes.items()}
+
+    def joined(self, node: Node) -> None:
+        """A machine that was not there before."""
+        self._standing[int(node.node_id)] = _standing(node)
+
+    def may_damage(self, node: Node) -> bool:
+        """Whether this node may be harmed where it will notice."""
+        return self._is_bearable(harmed=node)
+
+    def may_lose(self, node: Node) -> bool:
+        """Whether copies of this node may vanish without its notice."""
+        members = self._world.members
+        for voters in members.in_force():
+            if int(node.node_id) not in voters.ids and not self._may_join(node):
+                continue
+            others = [each for each in members.nodes_of(voters) if each is not node]
+            holding = sum(self._holds(other, node) for other in others if int(other.node_id) not in self._wiped)
+            if holding < majority_of(len(voters)):
+                return False
+        return self.may_damage(node)
+
+    def may_join(self, node: Node) -> bool:
+        """Whether an operator may ask for this node to be a voter: never one that lost copies without notice."""
+        return int(node.node_id) not in self._untrusted and self._is_bearable(joining=node)
+
+    def may_leave(self, node: Node) -> bool:
+        """Whether an operator may ask for this voter to be removed."""
+        return self._is_bearable(leaving=node)
+
+    def lossy(self, node: Node) -> None:
+        """Something above the recovery point of this node is not there."""
+        self._lossy.add(int(node.node_id))
+        self._untrusted.add(int(node.node_id))
+
+    def has_lost(self, node: Node) -> bool:
+        """Asked when a node starts: whether it may have forgotten what it promised; once the harm is gone, no more."""
+        is_lossy = int(node.node_id) in self._lossy
+        if not node.disk.is_rotten:
+            self._lossy.discard(int(node.node_id))
+        return is_lossy
+
+    def wiped(self, node: Node, epoch: int) -> None:
+        """This node has a new disk, and knew this epoch; an observer comes back at once."""
+        if any(int(node.node_id) in voters.ids for voters in self._world.members.in_force()):
+            self._wiped[int(node.node_id)] = epoch
+
+    def emptied(self, node: Node) -> None:
+        """This node has an empty disk, and starts whenever it likes."""
+        self._emptied.add(int(node.node_id))
+
+    def started(self, node: Node) -> None:
+        """Its disk says by now what it may have lost."""
+        self._emptied.discard(int(node.node_id))
+
+    def may_return(self, node: Node) -> bool:
+        """Whether a node that is down may start."""
+        epoch = self._wiped.get(int(node.node_id))
+        if epoch is None:
+            return True
+        has_moved_on = self._world.committed.last_epoch > epoch
+        if has_moved_on:
+            del self._wiped[int(node.node_id)]
+        return has_moved_on
+
+    @property
+    def waiting(self) -> Mapping[int, int]:
+        """Wiped voters that may not come back yet, and the epoch that must be over first."""
+        return self._wiped
+
+    def durable_point(self, node: Node) -> int:
+        """Where the recovery point of this node is even after a loss of power; 0 when there is none."""
+        directory = self._partition(node)
+        inode = directory.synced.get(RECOVERY_POINT) if directory is not None else None
+        slots = parse_slots(bytes(inode.synced)) if inode is not None else ()
+        return int(slots[-1].payload) if slots else 0
+
+    def _is_bearable(
+        self, *, harmed: Node | None = None, joining: Node | None = None, leaving: Node | None = None
+    ) -> bool:
+        """Whether a majority of each set is whole if this is done, besides all that is under way."""
+        world = self._world
+        bad = {int(node.node_id) for node in world.nodes.values() if node is harmed or self._is_harmed(node)}
+        joining_ids = {node_id for node_id, node in world.nodes.items() if node is joining or self._may_join(node)}
+        leaving_ids = {node_id for node_id, node in world.nodes.items() if node is leaving or self._may_leave(node)}
+        concerned = int((harmed or joining or leaving or next(iter(world.nodes.values()))).node_id)
+        for voters in world.members.in_force():
+            lost = {int(voter.key.id) for voter in voters.voters if self._is_lost(voter)} | (bad & set(voters.ids))
+            left = set(voters.ids) - (leaving_ids - lost)
+            joined = (joining_ids & bad) - set(voters.ids)
+            if harmed is not None and concerned not in left | joined:
+                continue
+            if 2 * len(lost & left | joined) >= len(left | joined):
+                return False
+        return True
+
+    def _is_lost(self, voter: Voter) -> bool:
+        """Whether the node of this entry is another replica by now, or is not where the entry says."""
+        node = self._world.nodes[int(voter.key.id)]
+        return not voter.key.matches(node.key) or voter.listeners != node.config.advertised_listeners
+
+    def _may_join(self, node: Node) -> bool:
+        """Whether somebody may ask, or has asked, for this node to be a voter."""
+        return node.config.raft.auto_join or node in self._world.faults.joining
+
+    def _may_leave(self, node: Node) -> bool:
+        return node in self._world.faults.leaving
+
+    def _is_harmed(self, voter: Node) -> bool:
+        directory = self._partition(voter)
+        is_quarantined = directory is not None and QUARANTINE in directory.cached.keys() | directory.synced.keys()
+        node_id = int(voter.node_id)
+        is_away = node_id in self._wiped or node_id in self._world.absent or self._is_unproven(voter)
+        return is_quarantined or voter.is_damaged or voter.disk.is_rotten or is_away
+
+    def _is_unproven(self, voter: Node) -> bool:
+        """Whether its disk says that it may have been emptied; or was, a moment ago."""
+        if int(voter.node_id) in self._emptied:
+            return True
+        directory = voter.disk.directory(voter.config.log_dir)
+        inode = directory.synced.get(PROOF) if directory is not None else None
+        try:
+            return inode is not None and not parse_proof(voter.config.log_dir / PROOF, inode.promised()).is_complete
+        except CorruptionError:
+            return True
+
+    def _holds(self, other: Node, node: Node) -> bool:
+        """Whether the other one's platter has all that this one promised: the same last batch, or a later snapshot."""
+        end, platter = self._world.durable_end(node), self._standing[int(other.node_id)]
+        if not end.offset or any(each.offset >= end.offset for each in platter.snapshots()):
+            return True
+        promised, held = self._world.durable_entry(node, end.offset - 1), platter.entry_at(end.offset - 1)
+        if promised is None:  # the end of a snapshot, which stands for what is committed
+            return held is not None and (held.end_offset, held.epoch) == (end.offset, end.epoch)
+        return held == promised
+
+    def _partition(self, node: Node) -> Directory | None:
+        return node.disk.directory(node.config.partition_directory)
+
+
+def _standing(node: Node) -> Platter:
+    """What really stands on the platter of this node."""
+    return Platter(node.disk, node.config.partition_directory, read=Inode.standing)

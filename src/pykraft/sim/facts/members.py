@@ -1,0 +1,160 @@
+"""Who votes in a world: how its nodes were told in the beginning, and which voter sets count now.
+
+A world is static, with voters that every node is configured with, or dynamic: the disks of its voters are formatted
+with a checkpoint that names them, those of the others with one that names nobody. Which sets count is a question with
+several answers at a time: a node takes the newest one in its log, committed or not, and logs differ. So whoever asks
+what may be harmed has to ask it of each set (`Members.in_force`).
+
+Source: KIP-853; Raft dissertation §4.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+from pykraft.config import NodeConfig
+from pykraft.sim.facts.electorate import Electorate, VoterRecord
+from pykraft.sim.machine.format import format_directory, format_voters
+from pykraft.sim.machine.ledger import Entry
+from pykraft.sim.machine.node import Node
+from pykraft.sim.scenario.fault_kinds import MEMBERSHIP
+from pykraft.sim.scenario.settings import LISTENER, newcomer
+from pykraft.types import KRAFT_VERSIONS, Endpoint, NodeId, ReplicaKey, Voter, VoterSet
+
+if TYPE_CHECKING:
+    from pykraft.sim.run.world import World
+
+
+class Members:
+    """Voter sets and nodes of one world."""
+
+    def __init__(self, world: World, rng: Random) -> None:
+        scenario = world.scenario
+        self._world = world
+        self._rng = rng
+        self.is_dynamic = rng.random() < scenario.membership.dynamic_probability
+        """True when the world began at kraft.version 1."""
+        self.may_change = self.is_dynamic or any(scenario.faults.get(kind, 0) for kind in MEMBERSHIP)
+        """False where the configured voters vote for ever."""
+        if self.may_change:
+            for node in world.nodes.values():
+                node.config = self._able_to_join(node.config)
+        first = next(iter(world.nodes.values())).first_voters
+        if self.is_dynamic:
+            first = self._format(first)
+        elif world.is_formatted:
+            for node in world.nodes.values():
+                format_directory(node)
+        self.electorate = Electorate(first)
+        self.committed = first
+        """The newest voter set that is committed."""
+        self.committed_record: VoterRecord | None = None
+
+    @property
+    def is_at_level_one(self) -> bool:
+        """True when it is certain that the voters are in the log."""
+        return self.is_dynamic or self.committed_record is not None
+
+    def nodes_of(self, voters: VoterSet) -> list[Node]:
+        """Nodes that vote by this set: a replaced disk is not the one that the set names."""
+        found = (self._world.nodes[int(voter.key.id)] for voter in voters.voters)
+        return [node for node, voter in zip(found, voters.voters, strict=True) if voter.key.matches(node.key)]
+
+    def replaced_in(self, voters: VoterSet) -> list[ReplicaKey]:
+        """Voters of this set whose disk is another one by now."""
+        keys = (voter.key for voter in voters.voters)
+        return [key for key in keys if not key.matches(self._world.nodes[int(key.id)].key)]
+
+    def voters_of(self, node: Node) -> VoterSet:
+        """The set in force in the log of a node as its process sees it, or the one that it began with."""
+        newest = self.record_of(node)
+        return newest.voters if newest is not None else node.first_voters
+
+    def record_of(self, node: Node) -> VoterRecord | None:
+        """The newest voter set in that log, or in the snapshot that it begins with."""
+        return self.electorate.newest(partial(self._is_in_ledger, node)) if self.electorate.records else None
+
+    def former_voters_of(self, node: Node) -> VoterSet:
+        """The set before the one in force in that log."""
+        held = [one for one in self.electorate.records if self._is_in_ledger(node, one.entry)]
+        return held[-2].voters if len(held) > 1 else node.first_voters
+
+    def in_force(self) -> list[VoterSet]:
+        """Every set that counts for some node, as it runs or as it would if the power went; the committed one first."""
+        if not self.may_change:
+            return [self.committed]
+        found = {self.committed: None}
+        for node in self._world.nodes.values():
+            for holds in (self._is_in_ledger, self._is_durable):
+                newest = self.electorate.newest(partial(holds, node))
+                found[newest.voters if newest is not None else node.first_voters] = None
+        return [voters for voters in found if len(voters)]
+
+    def committed_more(self) -> None:
+        """More is committed: perhaps another voter set."""
+        newest = self.electorate.newest(self.is_committed)
+        if newest is not None and newest is not self.committed_record:
+            was, self.committed, self.committed_record = self.committed, newest.voters, newest
+            self._world.faults.voters_committed(was, newest.voters)
+
+    def is_committed(self, entry: Entry) -> bool:
+        """Whether this batch is one that some leader has counted as committed."""
+        return self._world.committed.at(entry.base_offset) == entry
+
+    def newcomer(self) -> Node:
+        """A machine that was not there before: formatted to join the others, or configured with their static voters."""
+        node_id = max(self._world.nodes) + 1
+        like = next(iter(self._world.nodes.values())).config
+        config = self._able_to_join(newcomer(like, node_id))
+        if not self.is_at_level_one:
+            config = replace(config, voters=self.electorate.initial)
+        node = Node(self._world, config, Random(self._rng.random()))
+        self._world.join(node)
+        format_directory(node)
+        if self.is_at_level_one:
+            format_voters(node, None)
+        return node
+
+    def with_bootstrap(self, config: NodeConfig) -> NodeConfig:
+        """What a process is started with: where voters may change, it is told where everybody is just now."""
+        return replace(config, bootstrap_servers=self.addresses()) if self.may_change else config
+
+    def addresses(self) -> tuple[Endpoint, ...]:
+        """Where all nodes are just now."""
+        found = (node.config.advertised_listeners.get(LISTENER) for node in self._world.nodes.values())
+        return tuple(endpoint for endpoint in found if endpoint is not None)
+
+    def voter(self, node: Node) -> Voter:
+        """A node as an entry of a voter set."""
+        return Voter(key=node.key, listeners=node.config.advertised_listeners, kraft_version=KRAFT_VERSIONS)
+
+    def _is_in_ledger(self, node: Node, entry: Entry) -> bool:
+        """Whether the process of a node holds this batch; what lies before its log is committed."""
+        ledger = self._world.ledger(node)
+        is_before = entry.end_offset <= ledger.begin.offset
+        return self.is_committed(entry) if is_before else ledger.at(entry.base_offset) == entry
+
+    def _is_durable(self, node: Node, entry: Entry) -> bool:
+        """Whether its platter does."""
+        if self._world.durable_entry(node, entry.base_offset) == entry:
+            return True
+        return self.is_committed(entry) and self._world.durably_holds(node, entry)
+
+    def _able_to_join(self, config: NodeConfig) -> NodeConfig:
+        auto_join = self._rng.random() < self._world.scenario.membership.auto_join_probability
+        return replace(config, raft=replace(config.raft, auto_join=auto_join))
+
+    def _format(self, configured: VoterSet) -> VoterSet:
+        """Voters that were configured are formatted instead; returns their set."""
+        nodes: Mapping[int, Node] = self._world.nodes
+        for node in nodes.values():
+            node.config = replace(node.config, voters=VoterSet(), directory_id=None)
+            format_directory(node)
+        voters = VoterSet.of(self.voter(nodes[int(node_id)]) for node_id in configured.ids)
+        for node in nodes.values():
+            format_voters(node, voters if NodeId(node.node_id) in configured.ids else None)
+        return voters

@@ -1,0 +1,239 @@
+"""What a power loss now could not take away from a node: read from the platter of its virtual disk.
+
+Reads the same files that recovery would, and only their synced bytes, as the disk promised them: what it then lies
+about is the disk's fault. What was read is kept, and read on from there when a file has grown. A snapshot that holds
+more than the log takes its place at the next start, so it does here. It shares no code with recovery but the reading of
+a batch, and of names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pykraft.errors import ProtocolError
+from pykraft.host.sound_snapshots import DAMAGED
+from pykraft.protocol.batch import check_crc, read_header
+from pykraft.sim.machine.disk import Directory, Inode, VirtualDisk
+from pykraft.sim.machine.ledger import BEGINNING, Entry, Ledger, entry_at
+from pykraft.snapshot.files import BOOTSTRAP_ID, FileKind, checkpoint_path, parse_snapshot_file
+from pykraft.types import Epoch, Offset, OffsetAndEpoch
+
+LOG_SUFFIX = ".log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DurableElection:
+    """What a ``quorum-state`` remembers."""
+
+    epoch: int = 0
+    voted_id: int | None = None
+    leader_id: int | None = None
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Extent:
+    """The sound batches at the beginning of a segment, and the bytes that they were read from."""
+
+    base_offset: int
+    inode: Inode
+    read: Callable[[Inode], bytes]
+    version: int = -1
+    entries: list[Entry] = field(default_factory=list)
+    sound: bytes = b""
+    is_whole: bool = True
+    """True when nothing follows them."""
+
+    @property
+    def end_offset(self) -> int:
+        return self.entries[-1].end_offset if self.entries else self.base_offset
+
+    @property
+    def end(self) -> OffsetAndEpoch | None:
+        """End and epoch of the last batch; None without one."""
+        if not self.entries:
+            return None
+        return OffsetAndEpoch(Offset(self.entries[-1].end_offset), Epoch(self.entries[-1].epoch))
+
+    def renew(self) -> None:
+        """Look again if the file was synced since; what stands there unchanged is not read twice."""
+        if self.version == self.inode.version:
+            return
+        self.version = self.inode.version
+        content = self.read(self.inode)
+        if not content.startswith(self.sound):
+            self.entries, self.sound = [], b""
+        position = len(self.sound)
+        while position < len(content):
+            entry, size_bytes = _sound_batch(content, position)
+            last_epoch = self.entries[-1].epoch if self.entries else 0
+            if entry is None or entry.base_offset != self.end_offset or entry.epoch < last_epoch:
+                break
+            self.entries.append(entry)
+            position += size_bytes
+        self.sound = content[:position]
+        self.is_whole = position == len(content)
+
+
+class Platter:
+    """Durable election and durable log of one node."""
+
+    def __init__(self, disk: VirtualDisk, partition: Path, read: Callable[[Inode], bytes] = Inode.promised) -> None:
+        """``read`` says which bytes of a file count: what the disk promised, or what stands there."""
+        self._disk = disk
+        self._read = read
+        self._partition = partition
+        self._directory: Directory | None = None
+        self._extents: dict[str, _Extent] = {}
+        self._segments_of: dict[str, Inode] = {}
+        self._segments: list[str] = []
+        """Names of the log among the former, in order."""
+        self._snapshots: list[OffsetAndEpoch] = []
+        """Whole snapshots among them, oldest first."""
+        self._election: tuple[Inode, int, DurableElection] | None = None
+
+    def election(self) -> DurableElection:
+        """The durable ``quorum-state``; epoch 0 without one."""
+        inode = self._names().get("quorum-state")
+        if inode is None:
+            return DurableElection()
+        known = self._election
+        if known is None or known[0] is not inode or known[1] != inode.version:
+            known = self._election = (inode, inode.version, _election_in(inode.promised()))
+        return known[2]
+
+    def snapshots(self) -> Sequence[OffsetAndEpoch]:
+        """The snapshots that have a durable name which says that they are whole, oldest first."""
+        self._look()
+        return self._snapshots
+
+    def snapshot(self, snapshot_id: OffsetAndEpoch) -> bytes | None:
+        """The durable bytes of a snapshot; None when it has no durable name."""
+        inode = self._names().get(checkpoint_path(self._partition, snapshot_id).name)
+        return None if inode is None else self._read(inode)
+
+    def is_set_aside(self, snapshot_id: OffsetAndEpoch) -> bool:
+        """Whether a start put this snapshot aside, and it is damaged indeed."""
+        inode = self._names().get(checkpoint_path(self._partition, snapshot_id).name + DAMAGED)
+        return inode is not None and inode.is_rotten
+
+    def end(self) -> OffsetAndEpoch:
+        """Where the log ends (exclusive), and the epoch of its last record, in a batch or in a snapshot."""
+        return _end_of(self._standing()) or self.begin()
+
+    def end_offset(self) -> int:
+        """That end alone."""
+        return self.end().offset
+
+    def begin(self) -> OffsetAndEpoch:
+        """Where the log begins, and the epoch of the record before as far as a snapshot tells."""
+        return self._begin_of(self._standing())
+
+    def _begin_of(self, extents: Sequence[_Extent]) -> OffsetAndEpoch:
+        if not extents:
+            return self._snapshots[-1] if self._snapshots else BEGINNING
+        begin = OffsetAndEpoch(Offset(extents[0].base_offset), Epoch(0))
+        return next((each for each in self._snapshots if each.offset == begin.offset), begin)
+
+    def entries(self) -> list[Entry]:
+        """The batches on the platter that stand without a gap from the beginning on."""
+        return [entry for extent in self._standing() for entry in extent.entries]
+
+    def recovered(self, *, keeps_damage: bool) -> Ledger:
+        """What a start finds; a log whose damage is not cut off yet is not replaced by a newer snapshot."""
+        extents = self._held() if keeps_damage else self._standing()
+        return Ledger((entry for extent in extents for entry in extent.entries), self._begin_of(extents))
+
+    def entry_at(self, offset: int) -> Entry | None:
+        """The one of them that holds this offset."""
+        for extent in reversed(self._standing()):
+            if extent.base_offset <= offset:
+                return entry_at(extent.entries, offset)
+        return None
+
+    def _look(self) -> dict[str, Inode]:
+        """The durable names; what they say is read when they have changed."""
+        names = self._names()
+        if names != self._segments_of:
+            self._segments_of = dict(names)
+            self._segments = sorted(name for name in names if name.endswith(LOG_SUFFIX))
+            self._snapshots = _snapshots_among(names)
+        return names
+
+    def _standing(self) -> list[_Extent]:
+        """Segments that count: those that are held, or none behind a newer snapshot."""
+        standing = self._held()
+        if self._snapshots and standing:
+            newest, last = self._snapshots[-1], _end_of(standing)
+            if last is None or (newest.epoch, newest.offset) > (last.epoch, last.offset):
+                return []
+        return standing
+
+    def _held(self) -> list[_Extent]:
+        """Segments without a gap; none without what lies before them."""
+        held: list[_Extent] = []
+        names = self._look()
+        end_offset = int(self._segments[0].removesuffix(LOG_SUFFIX)) if self._segments else 0
+        if end_offset and not any(each.offset >= end_offset for each in self._snapshots):
+            return []
+        for name in self._segments:
+            if int(name.removesuffix(LOG_SUFFIX)) != end_offset:
+                break
+            extent = self._extent(name, names[name], end_offset)
+            held.append(extent)
+            end_offset = extent.end_offset
+            if not extent.is_whole:
+                break
+        return held
+
+    def _names(self) -> dict[str, Inode]:
+        """Durable names of the partition directory; none before it is made."""
+        if self._directory is None:
+            self._directory = self._disk.directory(self._partition)
+        return self._directory.synced if self._directory is not None else {}
+
+    def _extent(self, name: str, inode: Inode, base_offset: int) -> _Extent:
+        known = self._extents.get(name)
+        if known is None or known.inode is not inode:
+            known = self._extents[name] = _Extent(base_offset=base_offset, inode=inode, read=self._read)
+        known.renew()
+        return known
+
+
+def _end_of(extents: Sequence[_Extent]) -> OffsetAndEpoch | None:
+    """End and epoch of the last batch in these segments; None without one."""
+    return next((extent.end for extent in reversed(extents) if extent.end is not None), None)
+
+
+def _snapshots_among(names: Iterable[str]) -> list[OffsetAndEpoch]:
+    """Ids of the whole snapshots, oldest first: by epoch, then by offset; not the bootstrap checkpoint."""
+    found = (file for file in map(parse_snapshot_file, names) if file is not None and file.kind is FileKind.WHOLE)
+    ids = (file.snapshot_id for file in found if file.snapshot_id != BOOTSTRAP_ID)
+    return sorted(ids, key=lambda each: (each.epoch, each.offset))
+
+
+def _election_in(content: bytes) -> DurableElection:
+    if not content:
+        return DurableElection()
+    try:
+        fields = json.loads(content)
+    except ValueError:  # torn: a node that reads it remembers nothing
+        return DurableElection()
+    voted_id, leader_id = int(fields["votedId"]), int(fields["leaderId"])
+    return DurableElection(
+        epoch=int(fields["leaderEpoch"]),
+        voted_id=None if voted_id < 0 else voted_id,
+        leader_id=None if leader_id < 0 else leader_id,
+    )
+
+
+def _sound_batch(content: bytes, position: int) -> tuple[Entry | None, int]:
+    """The batch at this position and its size; None where the bytes stop making sense."""
+    try:
+        header = read_header(content, position)
+        check_crc(content, position, header)
+    except ProtocolError:
+        return None, 0
+    return Entry.of(header), header.size_bytes

@@ -1,0 +1,59 @@
+"""What the bytes of a snapshot say, for oracles: whether they are one, and of which state.
+
+Shares nothing with the program under test but the reading of a batch: the program reads snapshots as a stream.
+
+Source: KIP-630 §Snapshot Format.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pykraft.errors import ProtocolError, UsageError
+from pykraft.protocol.batch import check_crc, read_header
+from pykraft.protocol.records import decode_control, decode_values
+from pykraft.sim.facts.application_state import State
+from pykraft.types import ControlRecord, KRaftVoters, SnapshotFooter, SnapshotHeader, VoterSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotContent:
+    """``is_whole``: it begins with a header and ends with a footer; ``epoch`` is that of all its batches."""
+
+    state: State
+    epoch: int
+    is_whole: bool
+    voters: VoterSet | None = None
+    """What it says of the voters; None when it says nothing."""
+
+
+@lru_cache(maxsize=64)
+def read_snapshot(content: bytes) -> SnapshotContent | None:
+    """What these bytes say; None when they are no sequence of sound batches, of one epoch and without a gap."""
+    values: list[bytes] = []
+    controls: list[ControlRecord] = []
+    epochs: set[int] = set()
+    position = next_offset = 0
+    try:
+        while position < len(content):
+            header = read_header(content, position)
+            check_crc(content, position, header)
+            if header.base_offset != next_offset:
+                return None
+            batch = content[position : position + header.size_bytes]
+            if header.is_control:
+                controls += decode_control(batch)
+            else:
+                values += decode_values(batch)
+            epochs.add(header.epoch)
+            position, next_offset = position + header.size_bytes, header.end_offset
+        state = State.of(values)
+    except (ProtocolError, UsageError):
+        return None
+    if len(epochs) != 1:
+        return None
+    kinds = [type(record) for record in controls]
+    voters = next((record.voters for record in controls if isinstance(record, KRaftVoters)), None)
+    is_whole = kinds[:1] == [SnapshotHeader] and kinds[-1:] == [SnapshotFooter]
+    return SnapshotContent(state=state, epoch=epochs.pop(), is_whole=is_whole, voters=voters)

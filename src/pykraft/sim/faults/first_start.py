@@ -1,0 +1,34 @@
+"""Nodes that are killed in their very first start, somewhere between two changes of their disks, and lose power later.
+
+What a start creates has to be durable before it is relied on, also by the next one: that finds what a killed process
+made, and cannot know whether it was synced. Afterwards nothing makes it durable by chance.
+
+Source: ALICE (OSDI 2014): directories that were created and not synced; `pykraft.log.fs.make_directory`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+
+OPERATIONS_MAX: Final = 10
+LATER_US_MAX: Final = 1_500_000
+
+
+def plan(world: World, dice: Random) -> None:
+    """Draw which nodes this happens to."""
+    for node in world.nodes.values():
+        if dice.random() < world.scenario.course.first_kill_probability and int(node.node_id) not in world.absent:
+            node.disk.interrupt_within(dice.randrange(OPERATIONS_MAX), loses_power=False)
+            world.clock.after(dice.randrange(LATER_US_MAX), partial(_lose_power, world, node))
+
+
+def _lose_power(world: World, node: Node) -> None:
+    world.faults.happened("kill then power loss", node)
+    world.trace.note(node.node_id, "loses power after it was killed in its first start")
+    node.lose_power()

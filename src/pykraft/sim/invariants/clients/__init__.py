@@ -1,0 +1,1 @@
+"""Oracles of what clients, listeners and operators are told."""

@@ -1,0 +1,58 @@
+"""Nothing that was acknowledged is lost: it is committed where the client was told that it is.
+
+Looked at whenever a batch is delivered for the first time, and once more when the run is over and every node has been
+given everything.
+
+Source: Raft paper §8; Durability of Vanlightly's specification of KRaft; Jepsen's checker for sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pykraft.sim.facts.history import Answer
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.facts.history import Operation
+    from pykraft.sim.run.world import World
+
+
+class AcknowledgedIsCommitted(Invariant):
+    """Every acknowledged value is the committed one at the offset that was acknowledged."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._acknowledged: dict[int, bytes] = {}
+        self._committed: dict[int, bytes] = {}
+
+    def decided(self, operation: Operation) -> None:
+        """Remember an acknowledgment, and compare it with what was delivered already."""
+        if operation.answer is not Answer.COMMITTED:
+            return
+        assert operation.base_offset is not None
+        for offset, value in enumerate(operation.values, start=operation.base_offset):
+            self._acknowledged[offset] = value
+            self._compare(offset, self._committed.get(offset, value))
+
+    def committed(self, base_offset: int, values: Sequence[bytes]) -> None:
+        """Compare what is delivered with what was acknowledged."""
+        for offset, value in enumerate(values, start=base_offset):
+            self._committed[offset] = value
+            self._compare(offset, value)
+
+    def ended(self) -> None:
+        """Everything that was acknowledged was delivered."""
+        for offset in self._acknowledged.keys() - self._committed.keys():
+            raise self.violated(f"the value acknowledged at offset {offset} is not there")
+
+    def _compare(self, offset: int, committed: bytes) -> None:
+        acknowledged = self._acknowledged.get(offset, committed)
+        if acknowledged != committed:
+            seen = f"the value {_shown(acknowledged)} was acknowledged at offset {offset}"
+            raise self.violated(f"{seen}, {_shown(committed)} is committed there")
+
+
+def _shown(value: bytes) -> str:
+    return value[:13].decode("ascii", "replace")

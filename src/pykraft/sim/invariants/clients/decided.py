@@ -1,0 +1,79 @@
+"""Every proposal gets its outcome, as long as the process lives that took it.
+
+A leader without a majority resigns, and then knows no more than its client: that is an outcome, too. A follower
+fetches in the order of the log, so a proposal waits for everything before it: behind a disk that reads slower than
+clients propose, for as long as the leader goes on to commit.
+
+Source: ValuesEventuallyAcked of Vanlightly's specification of KRaft; `pykraft.host.producers` (exactly one outcome).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.facts.calm import transfer_us
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.facts.history import Operation
+    from pykraft.sim.facts.view import View
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+
+TIMEOUTS = 6
+"""Within so many fetch timeouts something is committed: a leader is given up after three, and its disk may be slow."""
+
+
+class EveryProposalIsDecided(Invariant):
+    """At the end no client waits for what its node knows, or longer than a leader can go on that commits nothing."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._open: dict[int, Operation] = {}
+        self._rose_us: dict[int, int] = {}
+        """By node: when the high watermark that it has as a leader rose last."""
+
+    def proposed(self, operation: Operation) -> None:
+        """Somebody waits."""
+        self._open[operation.number] = operation
+
+    def decided(self, operation: Operation) -> None:
+        """Nobody waits for this one. Errors: ViolationError for a second answer."""
+        if self._open.pop(operation.number, None) is None:
+            raise self.violated(f"operation {operation.number} of node {operation.node_id} is answered twice")
+
+    def changed(self, node: Node, was: View, now: View) -> None:
+        """Note when a leader commits."""
+        if now.leads and now.high_watermark != was.high_watermark:
+            self._rose_us[int(node.node_id)] = self.world.clock.now_us
+
+    def ended(self) -> None:
+        """Look for who waits too long."""
+        for operation in self._open.values():
+            reason = self._overdue(operation) if operation.is_alive() else None
+            if reason is not None:
+                asked, now = operation.invoked_us / 1_000, self.world.clock.now_us / 1_000
+                seen = f"operation {operation.number}, proposed at node {operation.node_id} at {asked:.3f} ms"
+                raise self.violated(f"{seen}, has no answer at {now:.3f} ms: {reason}")
+
+    def _overdue(self, operation: Operation) -> str | None:
+        """Why an operation without an answer should have one, or None. The process that took it still runs."""
+        scenario, host = self.world.scenario, self.world.nodes[operation.node_id].host
+        assert host is not None
+        if host.role != "leader" or host.epoch != operation.epoch:
+            # The step that ends a leadership tells everybody who waits.
+            return f"the node does not lead epoch {operation.epoch} any more"
+        since_us, seen = operation.invoked_us, "it has had no offset"
+        if operation.base_offset is not None:
+            if operation.end_offset <= (host.high_watermark or 0):
+                # The step that raises the high watermark tells everybody who waits below it.
+                return f"the high watermark is {host.high_watermark}, beyond its end {operation.end_offset}"
+            # While the high watermark rises, the log before this operation gets shorter. How fast is for disks,
+            # links and clients to say, not for the protocol: the leader's log has no bound above what is committed.
+            since_us = max(since_us, self._rose_us.get(operation.node_id, 0))
+            seen = "its leader has committed nothing"
+        # A leader that commits nothing is one whose majority fetches nothing, and resigns.
+        waits_us = transfer_us(scenario, self.world.network.byte_us)
+        limit_us = TIMEOUTS * scenario.quorum.fetch_timeout_ms * 1_000 + waits_us
+        waited_us = self.world.clock.now_us - since_us
+        return f"{seen} for {waited_us / 1_000:.3f} ms" if waited_us > limit_us else None

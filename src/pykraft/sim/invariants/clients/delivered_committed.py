@@ -1,0 +1,44 @@
+"""A listener is given only what is committed.
+
+What is committed is what a leader counted on a majority: its high watermark at some time.
+
+Source: Raft paper §5.3 (a committed entry is applied); Kafka's ``KafkaRaftClient.updateListenersProgress``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.host.delivery import CommittedBatch
+    from pykraft.sim.facts.view import View
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+    from pykraft.types import OffsetAndEpoch
+
+
+class DeliveredIsCommitted(Invariant):
+    """No listener is given anything at or above the highest high watermark that a leader ever had."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._given: dict[int, int] = {}
+
+    def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
+        """Remember what was given until the event is over; a leader may have committed it in the same one."""
+        self._given[int(node.node_id)] = batches[-1].end_offset
+
+    def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
+        """The same for a snapshot."""
+        self._given[int(node.node_id)] = snapshot_id.offset
+
+    def after_event(self, node: Node, now: View) -> None:
+        """Compare it with what leaders committed."""
+        del now
+        given = self._given.pop(int(node.node_id), 0)
+        committed = self.world.committed.end_offset
+        if given > committed:
+            raise self.violated(f"node {node.node_id} is given what is below {given}, committed is {committed}")

@@ -1,0 +1,32 @@
+"""No value is committed twice.
+
+Clients of a world never propose a value twice; so whoever doubles it is the node.
+
+Source: ours; Jepsen's checker for sets (duplicates); KIP-98 for the story (a retried append).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.run.world import World
+
+
+class NoDuplicates(Invariant):
+    """Each value has one offset."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._offsets: dict[bytes, int] = {}
+
+    def committed(self, base_offset: int, values: Sequence[bytes]) -> None:
+        """Compare with where the value stood before."""
+        for offset, value in enumerate(values, start=base_offset):
+            known = self._offsets.setdefault(value, offset)
+            if known != offset:
+                shown = value[:13].decode("ascii", "replace")
+                raise self.violated(f"the value {shown} is committed at offset {known}, and at {offset} again")

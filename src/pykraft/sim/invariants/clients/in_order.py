@@ -1,0 +1,50 @@
+"""A listener is given each committed record once, in order, or a snapshot that stands for it.
+
+Source: Kafka's ``RaftClient.Listener`` and its ``handleLoadSnapshot`` (KIP-630); ``RaftEventSimulationTest`` (the
+counter of a listener grows in steps of 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.host.delivery import CommittedBatch
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+    from pykraft.types import OffsetAndEpoch
+
+
+class DeliveredOnceInOrder(Invariant):
+    """Each batch that a listener is given begins where what it was given before ended; the first of a process at 0.
+
+    A snapshot stands for the records before its end, and brings some that the listener was not given.
+    """
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._next: dict[int, int] = {}
+
+    def started(self, node: Node) -> None:
+        """A new process has new listeners."""
+        self._next[int(node.node_id)] = 0
+
+    def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
+        """Go on where it ends, which is not before."""
+        node_id = int(node.node_id)
+        expected = self._next.get(node_id, 0)
+        if snapshot_id.offset <= expected:
+            raise self.violated(f"node {node_id} is given a snapshot up to {snapshot_id.offset}, {expected} is next")
+        self._next[node_id] = snapshot_id.offset
+
+    def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
+        """Compare with where the one before ended."""
+        node_id = int(node.node_id)
+        for batch in batches:
+            expected = self._next.get(node_id, 0)
+            if batch.base_offset != expected:
+                raise self.violated(f"node {node_id} is given offset {batch.base_offset}, {expected} is next")
+            self._next[node_id] = batch.end_offset

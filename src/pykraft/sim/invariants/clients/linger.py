@@ -1,0 +1,68 @@
+"""A proposal lingers as long as it was told to, and no longer.
+
+Nothing else need happen at the leader meanwhile: it has to wake up for it.
+
+Source: KIP-595 (``quorum.append.linger.ms``); Kafka ``KafkaRaftClient.poll``, which must wake when the linger is over.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from pykraft.log.lane import AppendBatches
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.log.lane import Job
+    from pykraft.sim.facts.history import Operation
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+
+SLACK_MS = 3
+"""Clocks of hosts tick in milliseconds, and a wake-up may come one late."""
+
+
+class LingerIsBounded(Invariant):
+    """What was accepted is on its way to the disk when its linger time is over, unless the disk is far behind."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._lingering: defaultdict[int, dict[int, Operation]] = defaultdict(dict)
+        self._idle_since_ms: dict[int, int] = {}
+        """Since when the disk of a node has nothing to do, by the node's clock."""
+
+    def started(self, node: Node) -> None:
+        """What lingered at the former process is gone."""
+        self._lingering[int(node.node_id)].clear()
+
+    def persisted(self, node: Node) -> None:
+        """The disk is not behind."""
+        self._idle_since_ms[int(node.node_id)] = node.clock.instant.mono_ms
+
+    def accepted(self, operation: Operation) -> None:
+        """It has its offset, and lingers, unless it waits for its schedule."""
+        assert operation.base_offset is not None
+        if operation.is_prepared:
+            return
+        self._lingering[operation.node_id][operation.base_offset] = operation
+
+    def submitted(self, node: Node, job: Job) -> None:
+        """See how long the operations lingered that this job writes."""
+        lingering = self._lingering[int(node.node_id)]
+        idle_since_ms = self._idle_since_ms.pop(int(node.node_id), None)
+        if not isinstance(job, AppendBatches) or not lingering:
+            return
+        linger_ms, now_ms = node.config.raft.append_linger_ms, node.clock.instant.mono_ms
+        for header, _ in job.batches:
+            for offset in [offset for offset in lingering if offset < header.end_offset]:
+                operation = lingering.pop(offset)
+                if operation.epoch != header.epoch or idle_since_ms is None:
+                    continue
+                lingered_ms = (self.world.clock.now_us - operation.invoked_us) // 1_000
+                late_ms = min(
+                    now_ms - max(operation.invoked_mono_ms + linger_ms, idle_since_ms), lingered_ms - linger_ms
+                )
+                if late_ms > SLACK_MS and not node.was_paused_since(operation.invoked_us):
+                    seen = f"node {node.node_id} let operation {operation.number} linger for {linger_ms} ms"
+                    raise self.violated(f"{seen} and {late_ms} more, and its disk had nothing to do")

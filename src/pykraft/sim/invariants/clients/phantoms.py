@@ -1,0 +1,33 @@
+"""Every committed value was proposed by somebody.
+
+Source: ours; Jepsen's checker for sets (unexpected elements).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.facts.history import Operation
+    from pykraft.sim.run.world import World
+
+
+class NoPhantoms(Invariant):
+    """Nothing is delivered that no client ever proposed."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._proposed: set[bytes] = set()
+
+    def proposed(self, operation: Operation) -> None:
+        """Remember the values."""
+        self._proposed.update(operation.values)
+
+    def committed(self, base_offset: int, values: Sequence[bytes]) -> None:
+        """Compare what is delivered with what was proposed."""
+        for offset, value in enumerate(values, start=base_offset):
+            if value not in self._proposed:
+                raise self.violated(f"offset {offset} holds {value[:24]!r}, which nobody proposed")

@@ -1,0 +1,48 @@
+"""A listener that loads no snapshots is given what the log holds, in order, and told what it misses.
+
+It begins at the log start. When the log is cleaned above where it is, it goes on at the new log start, and not further
+on: what the log holds it is given.
+
+Source: ours; KIP-630 (what is below the log start is in a snapshot only).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.host.delivery import CommittedBatch
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+
+
+class PlainListenerMissesOnlyTheCleaned(Invariant):
+    """What a plain listener is given begins where the last ended, or at the log start; it is told of each gap."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._next: dict[int, int] = {}
+
+    def listens(self, node: Node, start_offset: int) -> None:
+        """The listener of a new process begins here."""
+        self._next[int(node.node_id)] = start_offset
+
+    def overheard(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
+        """Compare with where the one before ended."""
+        for batch in batches:
+            expected = self._next[int(node.node_id)]
+            if batch.base_offset != expected:
+                raise self.violated(f"node {node.node_id} gives offset {batch.base_offset}, {expected} is next")
+            self._next[int(node.node_id)] = batch.end_offset
+
+    def skipped(self, node: Node, next_offset: int, start_offset: int) -> None:
+        """Compare with where it was, and with where the log begins."""
+        expected = self._next[int(node.node_id)]
+        log_start_offset = node.host.log_start_offset if node.host is not None else start_offset
+        if next_offset != expected or not expected < start_offset <= log_start_offset:
+            seen = f"node {node.node_id} tells of a gap from {next_offset} to {start_offset}"
+            raise self.violated(f"{seen}; {expected} is next, and the log begins at {log_start_offset}")
+        self._next[int(node.node_id)] = start_offset

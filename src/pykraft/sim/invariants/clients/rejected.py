@@ -1,0 +1,44 @@
+"""What was rejected is never in the log: the client may propose it again.
+
+An outcome that is not known must be called so. A client that takes it for a rejection proposes twice.
+
+Source: ours (`pykraft.host.producers.Rejected`); the story is that of every database driver that retried a timeout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pykraft.sim.facts.history import Answer
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.facts.history import Operation
+    from pykraft.sim.run.world import World
+
+
+class RejectedStaysOut(Invariant):
+    """No value is both rejected and committed, in either order."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._rejected: set[bytes] = set()
+        self._committed: set[bytes] = set()
+
+    def decided(self, operation: Operation) -> None:
+        """Remember a rejection."""
+        if operation.answer is Answer.REJECTED:
+            self._rejected.update(operation.values)
+            self._compare(operation.values)
+
+    def committed(self, base_offset: int, values: Sequence[bytes]) -> None:
+        """Compare what is delivered with what was rejected."""
+        del base_offset
+        self._committed.update(values)
+        self._compare(values)
+
+    def _compare(self, values: Sequence[bytes]) -> None:
+        for value in values:
+            if value in self._rejected and value in self._committed:
+                raise self.violated(f"the value {value[:13].decode('ascii', 'replace')} was rejected and is committed")

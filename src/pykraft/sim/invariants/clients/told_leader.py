@@ -1,0 +1,56 @@
+"""A listener hears that its own node leads only when it has caught up, and never hears of older news.
+
+An application that leads decides by what it knows: it must have been given all that was committed before, and the
+first record of its own epoch, before it is told.
+
+Source: Kafka's ``RaftClient.Listener.handleLeaderChange`` and ``KafkaRaftClient.ListenerContext``; KIP-595.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.host.delivery import CommittedBatch
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+    from pykraft.types import OffsetAndEpoch
+
+
+class LeaderIsToldInTime(Invariant):
+    """Whoever is told that it leads an epoch was given a record of that epoch; and told epochs never fall."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._given_epoch: dict[int, int] = {}
+        self._told: dict[int, tuple[int, int | None]] = {}
+
+    def started(self, node: Node) -> None:
+        """A new process has new listeners."""
+        self._given_epoch[int(node.node_id)] = 0
+        self._told[int(node.node_id)] = (0, None)
+
+    def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
+        """Remember how far the listener is."""
+        self._given_epoch[int(node.node_id)] = batches[-1].epoch
+
+    def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
+        """A snapshot stands for the records before its end, too."""
+        self._given_epoch[int(node.node_id)] = snapshot_id.epoch
+
+    def told_leader(self, node: Node, epoch: int, leader_id: int | None) -> None:
+        """Compare the news with what the listener was given, and told before."""
+        node_id = int(node.node_id)
+        given = self._given_epoch.get(node_id, 0)
+        if leader_id == node_id and given != epoch:
+            seen = f"node {node_id} is told that it leads epoch {epoch}"
+            raise self.violated(f"{seen}, and was given records up to epoch {given} only")
+        before, leader_before = self._told.get(node_id, (0, None))
+        if epoch < before or (epoch == before and leader_before not in (None, leader_id)):
+            raise self.violated(
+                f"node {node_id} is told of epoch {epoch} after epoch {before} of leader {leader_before}"
+            )
+        self._told[node_id] = (epoch, leader_id)

@@ -1,0 +1,147 @@
+"""Whoever asks a node what it knows of the quorum is told how it is, soon, and gets nothing that nobody may have.
+
+Tools and operators act on these answers: which voters there are and how far each is, who leads, where to ask. They are
+compared with the logs, and with what each replica has said of itself.
+
+Source: KIP-595 §DescribeQuorum, KIP-836, KIP-919 (DescribeCluster), KIP-853 §AddRaftVoter.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pykraft.errors import ErrorCode
+from pykraft.sim.clients.visitor import Question, Visit
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.protocol.schema import Body
+    from pykraft.sim.facts.view import View
+    from pykraft.sim.machine.node import Node, Process
+    from pykraft.sim.machine.spoken import Spoken
+    from pykraft.sim.run.world import World
+    from pykraft.types import NodeId
+
+ANSWER_US: Final = 2_000_000
+"""An answer waits for the disk at most, which may be slow; a disk that stalls has its own time."""
+OTHER_ANSWERS: Final = 3
+"""Those that say where the logs part, or that it does not lead yet, come first."""
+REFUSALS: Final = (ErrorCode.INVALID_REQUEST, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.BROKER_NOT_AVAILABLE)
+
+
+class _Known(NamedTuple):
+    """What an answer is about, as it is at one moment."""
+
+    epoch: int
+    voters: tuple[NodeId, ...]
+    leader_id: int | None
+    end_offset: int
+
+
+class ClientsAreToldTheTruth(Invariant):
+    """Answers name the voters of the log, the leader, and offsets that replicas have; the impossible is refused."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._asked: dict[Visit, _Known] = {}
+        self._fetched: dict[tuple[int, int], int] = {}
+        """By node and epoch: the highest offset that it has ever fetched from."""
+        self._first: dict[tuple[int, int, int | None], tuple[Process, int]] = {}
+        """By node, epoch and who is asked: the process that began to, and how many answers it had from there then."""
+
+    def before_send(self, node: Node, spoken: Spoken) -> None:
+        """Note what a replica says of itself."""
+        if spoken.fetched is not None:
+            key = (int(node.node_id), spoken.epoch)
+            self._fetched[key] = max(self._fetched.get(key, 0), spoken.fetched.offset)
+            asked = (*key, spoken.target_id)
+            if node.process is not None and self._first.get(asked, (None, 0))[0] is not node.process:
+                self._first[asked] = (node.process, node.process.wiretap.answers[spoken.target_id or 0])
+
+    def visited(self, node: Node, visit: Visit) -> None:
+        """Compare an answer with how it was when it was asked for, and with how it is now."""
+        if visit.answer is None:
+            self._asked[visit] = self._known(node)
+            return
+        moments = (self._asked.pop(visit), self._known(node))
+        if node.is_damaged:
+            return  # what a snapshot says may stand for what was lost
+        if self.world.claims.is_any:
+            return  # who leads and how far a replica is may be what a stranger has said
+        match visit.question:
+            case Question.DESCRIBE_QUORUM:
+                self._look_at_quorum(node, visit.answer, moments)
+            case Question.DESCRIBE_CLUSTER:
+                self._look_at_cluster(node, visit.answer, moments)
+            case Question.ADD_IMPOSSIBLE_VOTER:
+                error = ErrorCode(visit.answer["error_code"])
+                if error not in REFUSALS:
+                    raise self.violated(f"node {node.node_id} answers {error.name} to a voter that nobody may add")
+
+    def after_event(self, node: Node, now: View) -> None:
+        """Look for a question that waits too long."""
+        del now
+        now_us = self.world.clock.now_us
+        for visit in [each for each in self._asked if now_us - each.asked_us > ANSWER_US]:
+            waited_us = now_us - max(visit.asked_us, node.disk.io_errors.stalled_until_us)
+            if not visit.is_open:
+                del self._asked[visit]
+            elif visit.process is node.process and waited_us > ANSWER_US and not node.was_paused_since(visit.asked_us):
+                raise self.violated(f"node {node.node_id} has not answered {visit.question.name} in {waited_us} us")
+
+    def _known(self, node: Node) -> _Known:
+        host = node.host
+        assert host is not None
+        return _Known(host.epoch, self.world.members.voters_of(node).ids, host.leader_id, host.log_end_offset)
+
+    def _look_at_quorum(self, node: Node, answer: Body, moments: tuple[_Known, _Known]) -> None:
+        partition = answer["topics"][0]["partitions"][0]
+        if answer["error_code"] or partition["error_code"]:
+            return
+        node_id, (before, after) = int(node.node_id), moments
+        epoch, voters = partition["leader_epoch"], partition["current_voters"]
+        told = tuple(row["replica_id"] for row in voters)
+        said = f"node {node_id} says of epoch {epoch}"
+        if partition["leader_id"] != node_id or epoch not in (before.epoch, after.epoch):
+            raise self.violated(f"{said} that {partition['leader_id']} leads; it is itself in epoch {after.epoch}")
+        if told not in (before.voters, after.voters):
+            raise self.violated(f"{said} that the voters are {[*told]}, its log says {[*after.voters]}")
+        if partition["high_watermark"] > self.world.committed.end_offset:
+            raise self.violated(f"{said} that all below {partition['high_watermark']} is committed")
+        for row in (*voters, *partition["observers"]):
+            self._look_at_row(node_id, epoch, row, moments, said)
+        listed = {row["replica_id"] for row in (*voters, *partition["observers"])}
+        nodes = self.world.nodes.values()
+        missing = [int(other.node_id) for other in nodes if self._must_be_listed(other, node, listed)]
+        if missing:
+            raise self.violated(f"{said} that the replicas are {sorted(listed)}; {missing} fetch from it as well")
+
+    def _look_at_row(self, node_id: int, epoch: int, row: Body, moments: tuple[_Known, _Known], said: str) -> None:
+        """How far one replica is: as far as it said, and the leader as far as its log goes."""
+        replica_id, end_offset = row["replica_id"], row["log_end_offset"]
+        if replica_id == node_id:
+            least, most = sorted(each.end_offset for each in moments)
+        else:
+            least, most = -1, self._fetched.get((replica_id, epoch), -1)
+        if not least <= end_offset <= most:
+            raise self.violated(f"{said} that replica {replica_id} is at {end_offset}; it is at {least} to {most}")
+
+    def _must_be_listed(self, other: Node, leader: Node, listed: set[int]) -> bool:
+        """True for a follower whose Fetches with its id this leader has answered, and that is not in the list."""
+        host, other_id = other.host, int(other.node_id)
+        assert leader.host is not None
+        process, answered = self._first.get((other_id, leader.host.epoch, int(leader.node_id)), (None, 0))
+        if host is None or process is None or process is not other.process or other_id in listed:
+            return False
+        is_its = (host.epoch, host.leader_id) == (leader.host.epoch, leader.node_id)
+        return is_its and process.wiretap.answers[int(leader.node_id)] > answered + OTHER_ANSWERS
+
+    def _look_at_cluster(self, node: Node, answer: Body, moments: tuple[_Known, _Known]) -> None:
+        if answer["error_code"]:
+            return
+        told = {broker["broker_id"] for broker in answer["brokers"]}
+        expected = [{*each.voters, each.leader_id} for each in moments]
+        leaders = [each.leader_id for each in moments]
+        if answer["controller_id"] not in leaders or told not in expected:
+            seen = f"node {node.node_id} says that {answer['controller_id']} leads the nodes {sorted(told)}"
+            raise self.violated(f"{seen}; it follows {leaders[-1]}, and its log names {[*moments[-1].voters]}")

@@ -1,0 +1,1 @@
+"""Oracles of what disks hold, lose and damage."""

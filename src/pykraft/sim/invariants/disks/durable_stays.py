@@ -1,0 +1,60 @@
+"""What a node has told to be durable is still there when it starts again.
+
+An acknowledgment counts for the high watermark even if its sender dies a moment later. So recovery may only take away
+what was never acknowledged: a torn tail; a damaged record that was is no tail.
+
+Source: KIP-595 §Fetch; Raft paper §5.1 (log[] is persistent); the line between torn and damaged is ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pykraft.log.lane import Truncate
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.log.lane import Job
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.machine.spoken import LogEnd, Spoken
+    from pykraft.sim.run.world import World
+
+
+class AcknowledgedSurvivesRestart(Invariant):
+    """A recovered log is at least as long as its node's last Fetch said, or its last truncation left.
+
+    Unless the node says that it is damaged, or a snapshot of a later epoch took the place of its log.
+    """
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._told: dict[int, LogEnd] = {}
+
+    def lost(self, node: Node) -> None:
+        """What its disk had lied about it cannot know."""
+        self._told.pop(int(node.node_id), None)
+
+    def wiped(self, node: Node) -> None:
+        """It had told nothing with this disk."""
+        self._told.pop(int(node.node_id), None)
+
+    def before_send(self, node: Node, spoken: Spoken) -> None:
+        """Remember what is acknowledged."""
+        if spoken.fetched is not None:
+            self._told[int(node.node_id)] = spoken.fetched
+
+    def submitted(self, node: Node, job: Job) -> None:
+        """A truncation takes back what was told."""
+        told = self._told.get(int(node.node_id))
+        if isinstance(job, Truncate) and told is not None:
+            self._told[int(node.node_id)] = replace(told, offset=min(told.offset, job.offset))
+
+    def started(self, node: Node) -> None:
+        """Compare what recovery found."""
+        told, host = self._told.get(int(node.node_id)), node.host
+        if told is None or host is None or node.is_damaged or self.world.ledger(node).last_epoch > told.epoch:
+            return
+        if host.log_end_offset < told.offset:
+            seen = f"node {node.node_id} had told that it holds {told.offset}"
+            raise self.violated(f"{seen}, it begins at {host.log_end_offset}")

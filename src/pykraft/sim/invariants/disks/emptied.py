@@ -1,0 +1,60 @@
+"""A voter whose disk was emptied takes part again only when it holds whatever is committed and was on that disk.
+
+It takes part when it votes, fetches with its id, or answers an announcement of its leader without an error: then it
+counts for an election, for the high watermark, and for a read.
+
+Source: ADR 022; KAFKA-14077; Raft dissertation §11.2.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.machine.ledger import Entry
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.machine.spoken import Spoken
+    from pykraft.sim.run.world import World
+
+
+class EmptiedReturnsWhole(Invariant):
+    """Nobody whose disk was emptied votes or counts without all that is committed and that it had."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._owed: dict[int, dict[int, Entry]] = {}
+        """By node: the batches that its disk held, by their base offsets."""
+
+    def wiped(self, node: Node) -> None:
+        """It may come back when its former copies count for nothing any more."""
+        self._owed.pop(int(node.node_id), None)
+
+    def emptied(self, node: Node) -> None:
+        """Note what its platter holds."""
+        owed = self._owed.setdefault(int(node.node_id), {})
+        offset, end_offset = 0, self.world.durable_end_offset(node)
+        while offset < end_offset:
+            entry = self.world.durable_entry(node, offset)
+            if entry is None:
+                entry = self.world.committed.at(offset)  # it stands in a snapshot
+            if entry is None:
+                return
+            owed[entry.base_offset] = entry
+            offset = entry.end_offset
+
+    def before_send(self, node: Node, spoken: Spoken) -> None:
+        """Look whether it takes part, and what it has."""
+        node_id = int(node.node_id)
+        if node_id not in self._owed:
+            return
+        has_voted = spoken.candidate_id is not None or (spoken.granted is not None and not spoken.granted.is_pre_vote)
+        if spoken.fetched is None and not has_voted and not spoken.confirms_leader:
+            return
+        ledger, does = self.world.ledger(node), "votes" if has_voted else "counts"
+        for offset, entry in self._owed.pop(node_id).items():
+            is_missing = ledger.at(offset) != entry and ledger.begin.offset < entry.end_offset
+            if is_missing and self.world.committed.at(offset) == entry:
+                seen = f"node {node.node_id} {does} with a log that ends at {ledger.end_offset}, its disk was emptied"
+                raise self.violated(f"{seen}, and had held what is committed from {offset} to {entry.end_offset}")

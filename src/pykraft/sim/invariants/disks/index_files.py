@@ -1,0 +1,73 @@
+"""Index files say of the log beside them what is there.
+
+Kafka opens a log without reading it when its indexes are there, and finds by them; so does whoever copies a directory
+for its tools. An entry that points elsewhere sends a reader into the middle of a batch.
+
+Source: Kafka ``OffsetIndex`` and ``TimeIndex`` (entries, their order, and what they point to).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from pykraft.protocol.batch import scan
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.machine.disk import Directory
+    from pykraft.sim.machine.node import Node
+
+LOG: Final = ".log"
+OFFSETS: Final = (".index", struct.Struct(">ii"))
+TIMES: Final = (".timeindex", struct.Struct(">qi"))
+
+
+class IndexesAreOfTheirLogs(Invariant):
+    """Each entry of an index is of a batch that stands where it says, ends where it says, and is as old as it says."""
+
+    def started(self, node: Node) -> None:
+        """Recovery has written them anew."""
+        self._look(node)
+
+    def ended(self) -> None:
+        """Look at what is there at the end; who has jobs to do is in the midst of it."""
+        for node in self.world.nodes.values():
+            if node.process is not None and node.process.is_lane_idle:
+                self._look(node)
+
+    def _look(self, node: Node) -> None:
+        directory = node.disk.directory(node.config.partition_directory)
+        if directory is None or node.is_damaged or node.disk.is_rotten:
+            return
+        for name in directory.cached:
+            if name.endswith(LOG):
+                self._compare(node, directory, name.removesuffix(LOG))
+
+    def _compare(self, node: Node, directory: Directory, stem: str) -> None:
+        """One segment."""
+        positions: dict[int, int] = {}
+        times: set[tuple[int, int]] = set()
+        for position, header in scan(bytes(directory.cached[stem + LOG].cached), verify_crc=False):
+            last_delta = header.last_offset - int(stem)
+            positions[last_delta] = position
+            times.add((header.max_timestamp, last_delta))
+        offset_entries, time_entries = (list(_entries(directory, stem, *kind)) for kind in (OFFSETS, TIMES))
+        wrong = [entry for entry in offset_entries if positions.get(entry[0]) != entry[1]]
+        wrong += [entry for entry in time_entries if entry not in times]
+        if wrong:
+            raise self.violated(f"node {node.node_id} has entries of segment {stem} that nothing stands for: {wrong}")
+        if offset_entries != sorted(set(offset_entries)) or time_entries != sorted(set(time_entries)):
+            raise self.violated(f"node {node.node_id} has entries of segment {stem} out of order")
+
+
+def _entries(directory: Directory, stem: str, suffix: str, layout: struct.Struct) -> Iterator[tuple[int, int]]:
+    """Up to the zeros that a file ends with that still grows."""
+    inode = directory.cached.get(stem + suffix)
+    content = bytes(inode.cached) if inode is not None else b""
+    whole = content[: len(content) - len(content) % layout.size]
+    for first, second in layout.iter_unpack(whole):
+        if not (first or second):
+            return
+        yield first, second

@@ -1,0 +1,36 @@
+"""A node that knows that part of its log is lost takes no part in elections.
+
+It may have acknowledged what it lost, and a majority that counts it could elect a leader without a committed record.
+It neither grants votes and pre-votes, nor campaigns, nor leads.
+
+Source: ours; Protocol-Aware Recovery for Consensus-Based Storage (FAST 2018): safe and unsafe reactions to corruption.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.facts.view import View
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.machine.spoken import Spoken
+
+
+class DamagedTakesNoPart(Invariant):
+    """Whoever is in quarantine grants nothing, is no candidate and no leader."""
+
+    def before_send(self, node: Node, spoken: Spoken) -> None:
+        """Look at what was granted, by the state in which it was asked for."""
+        asked = spoken.granted
+        if asked is not None and asked.is_voter_damaged:
+            what = "pre-vote" if asked.is_pre_vote else "vote"
+            seen = f"node {node.node_id} gives {asked.candidate_id} its {what} in epoch {asked.epoch}"
+            raise self.violated(f"{seen}, and part of its log is lost")
+
+    def changed(self, node: Node, was: View, now: View) -> None:
+        """Look at what the node is."""
+        del was
+        if node.is_damaged and (now.leads or now.is_prospective or now.role == "candidate"):
+            raise self.violated(f"node {node.node_id} is {now.role} in epoch {now.epoch}, and part of its log is lost")

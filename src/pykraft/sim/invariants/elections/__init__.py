@@ -1,0 +1,1 @@
+"""Oracles of elections: epochs, votes, and who leads."""

@@ -1,0 +1,70 @@
+"""A leader goes on telling voters that are silent that it leads, for as long as it does.
+
+Whoever was down or cut off when it was elected may know no other way to find it, and does not vote meanwhile.
+
+Source: KIP-595 §BeginQuorumEpoch (sent again to voters that have not fetched); KIP-853.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pykraft.core.state import Leader
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.facts.view import View
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.machine.spoken import Spoken
+    from pykraft.sim.run.world import World
+
+FETCH_TIMEOUTS: Final = 4
+"""Half of one is the period; a request that nobody answers, and the pause after it, take more."""
+LOOK_US: Final = 50_000
+US_PER_MS: Final = 1_000
+
+
+class SilentVotersAreTold(Invariant):
+    """Within some fetch timeouts a leader has tried to reach each voter that does not fetch from it."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._tried_us: dict[tuple[int, int], int] = {}
+        self._led_since_us: dict[int, int] = {}
+        self._next_us: dict[int, int] = {}
+
+    def changed(self, node: Node, was: View, now: View) -> None:
+        """Note when a leadership begins, and when other voters come."""
+        if now.leads and (not was.leads or was.epoch != now.epoch or was.voters != now.voters):
+            self._led_since_us[int(node.node_id)] = self.world.clock.now_us
+
+    def dialed(self, node: Node, target_id: int) -> None:
+        """It tries to reach another one."""
+        self._tried_us[int(node.node_id), target_id] = self.world.clock.now_us
+
+    def before_send(self, node: Node, spoken: Spoken) -> None:
+        """It asks another one."""
+        if spoken.target_id is not None:
+            self._tried_us[int(node.node_id), spoken.target_id] = self.world.clock.now_us
+
+    def after_event(self, node: Node, now: View) -> None:
+        """Look at the voters that do not fetch."""
+        now_us, node_id = self.world.clock.now_us, int(node.node_id)
+        if not now.leads or now_us < self._next_us.get(node_id, 0):
+            return
+        self._next_us[node_id] = now_us + LOOK_US
+        bound_ms = FETCH_TIMEOUTS * node.config.raft.fetch_timeout_ms
+        since_us = now_us - bound_ms * US_PER_MS
+        is_new = self._led_since_us[node_id] > since_us
+        if is_new or node.was_paused_since(since_us) or node.disk.io_errors.stalled_until_us > since_us:
+            return
+        assert node.host is not None
+        assert node.host.raft is not None
+        state = node.host.raft.state
+        assert isinstance(state, Leader)
+        for voter_id, voter in state.progress.voters.items():
+            heard_ms = voter.fetched_mono_ms
+            is_silent = heard_ms is None or node.clock.instant.mono_ms - heard_ms > bound_ms
+            if voter_id != node_id and is_silent and self._tried_us.get((node_id, int(voter_id)), 0) < since_us:
+                seen = f"leader {node_id} of epoch {now.epoch} has not tried to reach voter {voter_id}"
+                raise self.violated(f"{seen} for {bound_ms} ms, which is silent")

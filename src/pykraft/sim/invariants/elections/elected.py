@@ -1,0 +1,45 @@
+"""A leader has the votes of a majority of the voters: of those that its own log names, and of the disks that it names.
+
+Its own vote counts when it is one of them.
+
+Source: Raft paper §5.2; KIP-853 (voter keys, the set in force); Kafka ``CandidateState.isVoteGranted``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from pykraft.core.quorum import majority_of
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.facts.view import View
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.machine.spoken import Spoken
+    from pykraft.sim.run.world import World
+    from pykraft.types import ReplicaKey
+
+
+class LeaderHasItsVotes(Invariant):
+    """Whoever begins to lead was given the votes of a majority of its voter set."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._votes: defaultdict[tuple[int, int], set[ReplicaKey]] = defaultdict(set)
+        """By epoch and candidate."""
+
+    def before_send(self, node: Node, spoken: Spoken) -> None:
+        """Remember who has voted for whom; candidates vote for themselves."""
+        if spoken.candidate_id is not None:
+            self._votes[spoken.epoch, spoken.candidate_id].add(node.key)
+
+    def changed(self, node: Node, was: View, now: View) -> None:
+        """Count the votes of a new leader."""
+        if not now.leads or (was.leads and was.epoch == now.epoch):
+            return
+        votes = self._votes[now.epoch, int(node.node_id)] | {node.key}
+        granted = [int(voter.key.id) for voter in now.voters.voters if any(voter.key.matches(key) for key in votes)]
+        if len(granted) < majority_of(len(now.voters)):
+            seen = f"node {node.node_id} leads epoch {now.epoch} with the votes of {granted}"
+            raise self.violated(f"{seen}, the voters are {[*map(int, now.voters.ids)]}")

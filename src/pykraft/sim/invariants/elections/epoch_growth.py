@@ -1,0 +1,42 @@
+"""Epochs grow by elections, and by what strangers name no faster than each node's budget allows.
+
+An epoch is a number of 31 bits that never falls: a quorum that reaches the last one elects nobody any more. Each
+process has the budget of a day in hand when it starts; elections need hardly any.
+
+Source: ADR 029; Raft dissertation §6.2 (disruptive servers).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.core.epoch_budget import EPOCHS_PER_DAY
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.facts.view import View
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+
+ELECTIONS_MAX = 2**16
+"""Far more than a world has, with what a budget gains in its time."""
+
+
+class EpochsGrowWithinBudget(Invariant):
+    """No epoch is above the elections of a world and a day's budget of each process that ever started."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._starts = 0
+
+    def started(self, node: Node) -> None:
+        """Another budget."""
+        del node
+        self._starts += 1
+
+    def changed(self, node: Node, was: View, now: View) -> None:
+        """Compare the epoch of a node with what all of them may have spent."""
+        bound = ELECTIONS_MAX + self._starts * EPOCHS_PER_DAY
+        if now.epoch > bound:
+            seen = f"node {node.node_id} is in epoch {now.epoch}, it was in {was.epoch}"
+            raise self.violated(f"{seen}; {self._starts} processes may have brought it to {bound}")

@@ -1,0 +1,30 @@
+"""No node calls itself the leader of an epoch before its disk knows.
+
+A leader that loses its power before its election is durable is a candidate of the same epoch again, and may win it
+again: whoever heard of it and follows it then follows two leaders of one epoch.
+
+Source: Raft paper §5.1 (stable storage before responding); KIP-595 §Vote (the answer names the leader).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.machine.spoken import Spoken
+
+
+class LeaderIsDurableFirst(Invariant):
+    """No answer to a Vote names its sender as the leader of an epoch that a power loss now would not leave it."""
+
+    def before_send(self, node: Node, spoken: Spoken) -> None:
+        """Compare what a node says of itself with its platter."""
+        if spoken.leader_id != int(node.node_id):
+            return
+        durable = self.world.durable_election(node)
+        if (durable.epoch, durable.leader_id) != (spoken.epoch, spoken.leader_id):
+            seen = f"node {node.node_id} says that it leads epoch {spoken.epoch}"
+            raise self.violated(f"{seen}, its disk knows leader {durable.leader_id} of epoch {durable.epoch}")

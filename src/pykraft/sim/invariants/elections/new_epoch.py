@@ -1,0 +1,36 @@
+"""An epoch begins with a candidate, or with a leader that resigned from the one before; never with a question.
+
+Whoever asks for pre-votes stays in its epoch, in memory and on disk, however often it asks: a node that is cut off
+would otherwise come back with an epoch that unseats a healthy leader.
+
+Source: KIP-996 (a prospective replica raises no epoch and persists nothing); Raft dissertation §9.6.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.facts.view import View
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+
+
+class EpochBeginsWithCandidate(Invariant):
+    """Whoever is the first to be in an epoch is a candidate in it, or led the epoch before, or a stranger named it."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._highest = 0
+
+    def changed(self, node: Node, was: View, now: View) -> None:
+        """Look at epochs that nobody was in before."""
+        if not now.is_up or now.epoch <= self._highest:
+            return
+        self._highest = now.epoch
+        has_resigned = was.role == "resigned" and now.epoch == was.epoch + 1
+        is_claimed = now.epoch in self.world.claims.epochs
+        if now.role not in {"candidate", "leader"} and not has_resigned and not is_claimed:
+            raise self.violated(f"node {node.node_id} opened epoch {now.epoch} as {now.role}, it was {was.role} before")

@@ -1,0 +1,49 @@
+"""Nobody goes on asking for pre-votes for ever.
+
+When the network is whole, a round of pre-votes ends with a candidate, or with a leader that is heard of. Two nodes that
+deny each other and both wait are a deadlock that no timer ends.
+
+Source: NotStuckInProspective of Vanlightly's specification of KIP-996; KIP-996.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.facts.view import View
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+
+ELECTION_TIMEOUTS = 25
+"""So many rounds of pre-votes may be lost to chance, and to nodes that catch up."""
+
+
+class NoLastingProspective(Invariant):
+    """After the faults no voter goes without a leader, and without a candidacy, for long."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._is_quiet = False
+        self._since_us: dict[int, int] = {}
+
+    def faults_ended(self) -> None:
+        """From now on time counts."""
+        self._is_quiet = True
+
+    def changed(self, node: Node, was: View, now: View) -> None:
+        """Whoever hears a leader, leads, or is a candidate, is not stuck."""
+        del was
+        if not now.is_up or not (now.is_prospective or now.role.startswith("unattached")):
+            self._since_us.pop(int(node.node_id), None)
+
+    def after_event(self, node: Node, now: View) -> None:
+        """See how long it has been."""
+        node_id = int(node.node_id)
+        if not self._is_quiet or not now.is_prospective or node_id not in now.voters.ids:
+            return
+        lasted_us = self.world.clock.now_us - self._since_us.setdefault(node_id, self.world.clock.now_us)
+        if lasted_us > ELECTION_TIMEOUTS * self.world.scenario.quorum.election_timeout_ms * 1_000:
+            raise self.violated(f"node {node_id} has asked for pre-votes in vain for {lasted_us} us")

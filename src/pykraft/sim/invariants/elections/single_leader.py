@@ -1,0 +1,34 @@
+"""At most one leader per epoch, for ever.
+
+Source: Raft paper §5.2 (Election Safety); Kafka ``RaftEventSimulationTest.SingleLeader``; ElectionSafety of
+Vanlightly's specification of KRaft.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.facts.view import View
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+
+
+class SingleLeader(Invariant):
+    """Who was seen leading each epoch, by any node's memory or disk; two nodes never for the same."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._leaders: dict[int, int] = {}
+
+    def changed(self, node: Node, was: View, now: View) -> None:
+        """Compare what the node knows with what was seen before."""
+        del node, was
+        for epoch, leader_id in ((now.epoch, now.leader_id), (now.disk.epoch, now.disk.leader_id)):
+            if leader_id is None:
+                continue
+            known = self._leaders.setdefault(epoch, leader_id)
+            if known != leader_id:
+                raise self.violated(f"epoch {epoch} has leaders {known} and {leader_id}")

@@ -1,0 +1,26 @@
+"""No epoch is spoken before it is durable.
+
+A node that speaks of an epoch and forgets it with the power may later do in that epoch what it had promised not to.
+
+Source: Raft paper §5.1 (currentTerm is updated on stable storage before responding to RPCs); etcd ``raft/doc.go``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.machine.spoken import Spoken
+
+
+class EpochIsDurableFirst(Invariant):
+    """No frame leaves with an epoch above the one that a power loss now would leave behind."""
+
+    def before_send(self, node: Node, spoken: Spoken) -> None:
+        """Compare the frame with the platter."""
+        durable = self.world.durable_election(node).epoch
+        if spoken.epoch > durable:
+            raise self.violated(f"node {node.node_id} speaks of epoch {spoken.epoch}, its disk knows {durable}")

@@ -1,0 +1,54 @@
+"""A leader that a majority hears is not replaced, whatever the rest of the network does.
+
+The nodes that have fetched from the leader of an epoch, and the leader itself, deny pre-votes; while they are a
+majority of whom somebody asks, nobody can win one, so nobody campaigns. What counts is the time since the candidate
+began to ask, and the voters that it knew then.
+
+Source: KIP-996; Kafka ``RaftEventSimulationTest.StableLeadership`` (star partitions), made general as KAFKA-18439 asks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.core.quorum import majority_of
+from pykraft.sim.invariants.invariant import Invariant
+from pykraft.types import VoterSet
+
+if TYPE_CHECKING:
+    from pykraft.sim.facts.view import View
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+
+
+class StableLeadership(Invariant):
+    """Nobody becomes a candidate while a majority heard its leader all the time since the asking began."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._news = 0
+        self._hearing: dict[int, tuple[int, int]] = {}
+        """Nodes that would deny pre-votes: their epoch, and since which change."""
+        self._asking: dict[int, tuple[int, VoterSet]] = {}
+        """Who asks for pre-votes: since which change, and whom."""
+
+    def changed(self, node: Node, was: View, now: View) -> None:
+        """Note who hears and who asks; then look at candidates."""
+        self._news += 1
+        node_id = int(node.node_id)
+        if not (now.leads or now.has_fetched):
+            self._hearing.pop(node_id, None)
+        elif self._hearing.get(node_id, (-1, 0))[0] != now.epoch:
+            self._hearing[node_id] = (now.epoch, self._news)
+        if now.is_prospective and not was.is_prospective:
+            self._asking[node_id] = self._news, now.voters
+        if now.role == "candidate" and was.is_prospective and self.world.has_pre_votes:
+            self._look(node_id, now.epoch)
+
+    def _look(self, candidate_id: int, epoch: int) -> None:
+        began, voters = self._asking[candidate_id]
+        hearing = [node_id for node_id, (heard, since) in self._hearing.items() if heard == epoch - 1 and since < began]
+        deniers = [node_id for node_id in hearing if node_id in voters.ids]
+        if len(deniers) >= majority_of(len(voters)):
+            seen = f"node {candidate_id} became a candidate of epoch {epoch}"
+            raise self.violated(f"{seen}, while the majority {sorted(deniers)} heard the leader of epoch {epoch - 1}")

@@ -1,0 +1,51 @@
+"""A leader resigns in favor of another voter only when that one has its whole log, and all of it is committed.
+
+Then the other one wins any election, and nobody who proposed something is left in doubt by the transfer. A leader says
+for whom it resigns; what the other one has is what it has asked for behind.
+
+Source: Raft dissertation §3.10 (leadership transfer extension).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.machine.spoken import Spoken
+    from pykraft.sim.run.world import World
+    from pykraft.types import ReplicaKey
+
+SAID: Final = re.compile(r"resigning from epoch (\d+): node (\d+) is to lead")
+
+
+class TransferLeavesNothing(Invariant):
+    """Whoever resigns for another one has asked for nothing that is in doubt, and the other one lacks nothing."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._asked: dict[ReplicaKey, tuple[int, int]] = {}
+        """Epoch and offset of the last Fetch of each disk."""
+
+    def before_send(self, node: Node, spoken: Spoken) -> None:
+        """Remember how far each one is."""
+        if spoken.fetched is not None:
+            self._asked[node.key] = (spoken.epoch, spoken.fetched.offset)
+
+    def reported(self, node: Node, text: str) -> None:
+        """Look at the target's last Fetch, and at what is committed."""
+        said = SAID.match(text)
+        if said is None or node.host is None or node.host.raft is None:
+            return
+        epoch, target_id = int(said[1]), int(said[2])
+        voter = self.world.members.voters_of(node).voters
+        keys = [each.key for each in voter if each.key.id == target_id]
+        known = next((offset for key, offset in self._asked.items() if any(each.matches(key) for each in keys)), (0, 0))
+        end_offset = self.world.ledger(node).end_offset
+        committed = node.host.raft.log.committed_end_offset
+        if known != (epoch, end_offset) or committed != end_offset:
+            seen = f"leader {node.node_id} of epoch {epoch} resigns for {target_id} at {end_offset}"
+            raise self.violated(f"{seen}, of which that one has {known[1]}, and {committed} is committed")

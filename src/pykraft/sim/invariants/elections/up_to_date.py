@@ -1,0 +1,63 @@
+"""Votes and pre-votes go only to a log that is at least as long as the voter's own.
+
+Every committed record is in the log of some voter of each majority; so whoever wins holds all of them.
+
+A vote that was given is given again to whoever asks again in that epoch. By then the voter may have followed the one
+that was elected, and have records of the epoch: its log is longer than when it voted, and the vote is no other one.
+
+Source: Raft paper §5.4.1 (the later last term wins, then the longer log); KIP-996 for pre-votes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.facts.view import View
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.machine.spoken import LogEnd, Spoken
+    from pykraft.sim.run.world import World
+
+
+class CandidateIsUpToDate(Invariant):
+    """Nobody grants a vote or a pre-vote to a candidate whose log is shorter than its own."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._votes: dict[int, tuple[int, int]] = {}
+        """Of each node epoch and candidate of its newest vote, if it was given before any record of that epoch."""
+
+    def wiped(self, node: Node) -> None:
+        """It knows of no vote."""
+        self._votes.pop(int(node.node_id), None)
+
+    def forgot_votes(self, node: Node) -> None:
+        """It knows of no vote."""
+        self.wiped(node)
+
+    def changed(self, node: Node, was: View, now: View) -> None:
+        """Remember a vote that is new on the disk."""
+        epoch, voted_id = now.disk.epoch, now.disk.voted_id
+        if was.disk == now.disk or voted_id is None:
+            return
+        if self.world.durable_end(node).epoch < epoch:
+            self._votes[int(node.node_id)] = (epoch, voted_id)
+
+    def before_send(self, node: Node, spoken: Spoken) -> None:
+        """Compare the logs as they were when the question came."""
+        asked = spoken.granted
+        if asked is None or asked.voter_log is None or asked.candidate_log.is_at_least(asked.voter_log):
+            return
+        is_repeated = asked.voter_log.epoch == asked.epoch and not asked.is_pre_vote
+        if is_repeated and self._votes.get(int(node.node_id)) == (asked.epoch, asked.candidate_id):
+            return
+        what = "pre-vote" if asked.is_pre_vote else "vote"
+        seen = f"node {node.node_id} gives {asked.candidate_id} its {what} in epoch {asked.epoch}"
+        ends = f"whose log ends at {_shown(asked.candidate_log)}, its own at {_shown(asked.voter_log)}"
+        raise self.violated(f"{seen}, {ends}")
+
+
+def _shown(log: LogEnd) -> str:
+    return f"offset {log.offset} of epoch {log.epoch}"

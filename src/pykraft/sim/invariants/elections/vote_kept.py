@@ -1,0 +1,38 @@
+"""A disk remembers a vote only for somebody who was a candidate in that epoch.
+
+A pre-vote is a forecast and no vote: whoever stores one has given its vote away, and may refuse the candidate that
+comes of it.
+
+Source: KIP-996 (nothing of a pre-vote is persisted); Raft dissertation §9.6.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.facts.view import View
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+
+
+class VotesAreForCandidates(Invariant):
+    """Who is voted for on disk was seen as a candidate of that epoch before."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._candidates: set[tuple[int, int]] = set()
+
+    def changed(self, node: Node, was: View, now: View) -> None:
+        """Note candidates; look at votes."""
+        if now.role in {"candidate", "leader"}:
+            self._candidates.add((now.epoch, int(node.node_id)))
+        voted_id = now.disk.voted_id
+        if voted_id is None or was.disk == now.disk:
+            return
+        if (now.disk.epoch, voted_id) in self._candidates | self.world.claims.candidates:
+            return
+        seen = f"node {node.node_id} keeps a vote for {voted_id} in epoch {now.disk.epoch}"
+        raise self.violated(f"{seen}, who was no candidate then")

@@ -1,0 +1,1 @@
+"""Oracles of progress: what must go on, come back, or stop in time."""

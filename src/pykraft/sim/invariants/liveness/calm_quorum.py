@@ -1,0 +1,63 @@
+"""A majority that nothing disturbs has a leader in time, and goes on to commit, as fast as its links allow.
+
+Safety alone is kept by a quorum that elects for ever. Elections end within some timeouts when a majority is connected;
+and whatever is proposed, the high watermark moves as long as the size of a batch over the bandwidth of the links is
+finite: an answer that takes longer than a timeout must arrive all the same.
+
+Source: KIP-595 §Leader election (randomized timeouts); EventuallyLeaderElected of Vanlightly's specification of KRaft;
+the bounds are ours (ADR 036).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.facts.calm import Calm, transfer_us
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.facts.view import View
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+
+ELECTION_TIMEOUTS = 25
+"""Within so many election timeouts a calm majority has elected a leader, with all that chance does to votes."""
+FETCH_TIMEOUTS = 6
+"""And so many fetch timeouts for noticing that the former leader is gone, and for the first Fetches."""
+US_PER_MS = 1_000
+
+
+class CalmQuorumCommits(Invariant):
+    """Within a bound, a calm majority of the voters has a leader and raises its high watermark."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._calm = Calm(world)
+        self._moved_us = 0
+        self._end_offset = -1
+        quorum, work = world.scenario.quorum, world.scenario.work
+        timeouts_ms = ELECTION_TIMEOUTS * quorum.election_timeout_ms + FETCH_TIMEOUTS * quorum.fetch_timeout_ms
+        self.bound_us = (
+            timeouts_ms * US_PER_MS + transfer_us(world.scenario, world.network.byte_us) + 4 * work.period_us
+        )
+
+    def after_event(self, node: Node, now: View) -> None:
+        """Look whether anything was committed lately."""
+        del node, now
+        if not self._calm.is_due():
+            return
+        now_us, end_offset = self.world.clock.now_us, self.world.committed.end_offset
+        calm_us = self._calm.lasts_us()
+        if end_offset != self._end_offset:
+            self._end_offset, self._moved_us = end_offset, now_us
+        still_us = min(calm_us, now_us - self._moved_us)
+        if still_us > self.bound_us:
+            leader = self.world.newest_leader()
+            if leader is not None and leader.host.log_end_offset <= end_offset:
+                self._moved_us = now_us  # there is nothing to commit
+                return
+            who = "nobody leads" if leader is None else f"node {leader.node_id} leads epoch {leader.host.epoch}"
+            seen = (
+                f"nothing was committed beyond {end_offset} for {still_us} us, though nothing stood in the way: {who}"
+            )
+            raise self.violated(seen)

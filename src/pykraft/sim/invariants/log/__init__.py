@@ -1,0 +1,1 @@
+"""Oracles of the replicated log: append, commit, and what logs have in common."""

@@ -1,0 +1,32 @@
+"""A replica appends no batch of an epoch that it has not reached; a leader only batches of its own epoch.
+
+A batch of a higher epoch comes from a leader that lost its place between the question and the answer: its answer
+speaks for an epoch whose log it is not.
+
+Source: KAFKA-18723 (batches of a higher partition leader epoch were appended); Raft paper §5.3.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.log.lane import AppendBatches
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.log.lane import Job
+    from pykraft.sim.machine.node import Node
+
+
+class AppendedEpochIsKnown(Invariant):
+    """The epoch of an appended batch is at most the node's own, and that one for a leader."""
+
+    def submitted(self, node: Node, job: Job) -> None:
+        """Compare the batches with the node's epoch."""
+        host = node.host
+        if not isinstance(job, AppendBatches) or host is None:
+            return
+        for header, _ in job.batches:
+            if header.epoch > host.epoch or (host.role == "leader" and header.epoch != host.epoch):
+                seen = f"node {node.node_id}, {host.role} in epoch {host.epoch}, appends at offset {header.base_offset}"
+                raise self.violated(f"{seen} a batch of epoch {header.epoch}")

@@ -1,0 +1,35 @@
+"""Every listener of every node is given the same committed batches.
+
+Source: Raft paper §5.4.3 (State Machine Safety); Kafka ``RaftEventSimulationTest`` (ConsistentCommittedData).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.host.delivery import CommittedBatch
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+
+
+class CommittedAlike(Invariant):
+    """The first delivery of an offset says what is committed there; all others must agree."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._batches: dict[int, tuple[int, int, bytes]] = {}
+
+    def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
+        """Compare with the first delivery of each batch."""
+        for batch in batches:
+            found = (batch.end_offset, batch.epoch, bytes(batch.data))
+            known = self._batches.setdefault(batch.base_offset, found)
+            if known != found:
+                seen = (
+                    f"node {node.node_id} is given another batch of epoch {batch.epoch} at offset {batch.base_offset}"
+                )
+                raise self.violated(f"{seen} than was committed there in epoch {known[1]}")

@@ -1,0 +1,34 @@
+"""Nobody cuts off a record that it holds and that is committed.
+
+A follower truncates only what no majority holds; what it is told otherwise is a bug of the leader or its own, and
+going on would lose what was acknowledged. A snapshot takes the place of committed records only where it holds them.
+
+Source: Raft paper §5.3–5.4; Kafka ``KafkaRaftLog.truncateToEndOffset`` (refuses below the high watermark).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.log.lane import BeginAnew, Truncate
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.log.lane import Job
+    from pykraft.sim.machine.node import Node
+
+
+class CommittedIsNeverCut(Invariant):
+    """No truncation, and no snapshot that ends before it, takes away a batch that some leader counted as committed."""
+
+    def submitted(self, node: Node, job: Job) -> None:
+        """Look at what a truncation, or a snapshot in the place of the log, takes away."""
+        if not isinstance(job, Truncate | BeginAnew):
+            return
+        committed = self.world.committed
+        for entry in reversed(self.world.ledger(node).entries):
+            if entry.end_offset <= job.offset:
+                return
+            if committed.at(entry.base_offset) == entry:
+                seen = f"node {node.node_id} cuts its log to {job.offset}, and with it"
+                raise self.violated(f"{seen} the committed batch at {entry.base_offset} of epoch {entry.epoch}")

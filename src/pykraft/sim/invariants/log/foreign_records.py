@@ -1,0 +1,31 @@
+"""No replica appends what only a stranger has written, in an answer that no leader gives.
+
+Batches below the log end, behind a hole or of a later epoch than the leader's, and batches in an answer that names
+somebody else as the leader of the epoch, are not the log of the leader that the replica follows.
+
+Source: KIP-595 §Fetch; KAFKA-18723; ADR 028. Kafka appends the records of an answer that names another leader.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.log.lane import AppendBatches
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.log.lane import Job
+    from pykraft.sim.machine.node import Node
+
+
+class StrangersAddNothing(Invariant):
+    """No batch that a stranger sent is appended to a log."""
+
+    def submitted(self, node: Node, job: Job) -> None:
+        """Look for its batches among those that are to be appended."""
+        if not isinstance(job, AppendBatches) or not self.world.claims.batches:
+            return
+        for header, _ in job.batches:
+            if (int(header.base_offset), header.crc) in self.world.claims.batches:
+                seen = f"node {node.node_id} appends the batch of a stranger at {header.base_offset}"
+                raise self.violated(f"{seen} of epoch {header.epoch}")

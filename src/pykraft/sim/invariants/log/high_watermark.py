@@ -1,0 +1,35 @@
+"""What is committed stays committed: the high watermark never goes back.
+
+Source: Raft paper §5.3–5.4; Kafka ``RaftEventSimulationTest.MonotonicHighWatermark``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.facts.view import View
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+
+
+class MonotonicHighWatermark(Invariant):
+    """The high watermark of the leader with the highest epoch never decreases."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._highest = 0
+        self._epoch = 0
+
+    def changed(self, node: Node, was: View, now: View) -> None:
+        """Look at the newest leader there ever was only: an older one may still live and not know."""
+        del was
+        if not now.leads or now.epoch < self._epoch or now.high_watermark is None:
+            return
+        self._epoch = now.epoch
+        if now.high_watermark < self._highest:
+            seen = f"leader {node.node_id} of epoch {now.epoch} is at {now.high_watermark}"
+            raise self.violated(f"{seen}, but {self._highest} was reached before")
+        self._highest = now.high_watermark

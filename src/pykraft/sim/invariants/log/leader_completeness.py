@@ -1,0 +1,50 @@
+"""A leader holds every record that was committed before it was elected.
+
+Also what an older leader learns to be committed later on: it was on a majority by then, so the new leader has it.
+
+Source: Raft paper §5.4.3 (Leader Completeness); LeaderCompleteness of Vanlightly's specification of KRaft.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.facts.view import View
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+
+
+class LeaderCompleteness(Invariant):
+    """The log of each new leader, or the snapshot before it, holds the last batch that is known to be committed."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._newest: tuple[int, Node] | None = None
+
+    def changed(self, node: Node, was: View, now: View) -> None:
+        """Look at a new leader; and at the newest one when an older one commits."""
+        if not now.leads:
+            return
+        is_new = not was.leads or was.epoch != now.epoch
+        if is_new and (self._newest is None or now.epoch > self._newest[0]):
+            self._newest = (now.epoch, node)
+            self._look(now.epoch, node)
+        elif self._newest is not None and now.epoch < self._newest[0] and now.high_watermark != was.high_watermark:
+            epoch, newest = self._newest
+            host = newest.host
+            if host is not None and host.role == "leader" and host.epoch == epoch:
+                self._look(epoch, newest)
+
+    def _look(self, epoch: int, leader: Node) -> None:
+        committed = self.world.committed.entries
+        if not committed:
+            return
+        last = committed[-1]
+        ledger = self.world.ledger(leader)
+        held = ledger.at(last.base_offset)
+        if held != last and ledger.begin.offset < last.end_offset:
+            seen = f"leader {leader.node_id} of epoch {epoch} does not hold what is committed up to {last.end_offset}"
+            raise self.violated(f"{seen} in epoch {last.epoch}: {held}")

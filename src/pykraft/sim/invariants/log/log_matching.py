@@ -1,0 +1,60 @@
+"""Two logs that hold a batch of the same offset and epoch are the same up to it.
+
+Each batch is remembered with its checksum and the one before it, when it is first appended anywhere; whoever appends
+a batch of that offset and epoch must have the same, after the same. By induction all that is before is the same. What
+only one node ever had, and lost again before it told anybody, may come anew: a leader that lost its power before its
+first record was durable is a candidate of the same epoch again, and has told nobody that it led. Where a log begins
+at a snapshot, the batch before is the one that is committed there.
+
+Source: Raft paper §5.3 (Log Matching); LogMatching of Vanlightly's specification of KRaft.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.log.lane import AppendBatches
+from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.machine.ledger import Entry
+
+if TYPE_CHECKING:
+    from pykraft.log.lane import Job
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+
+
+class LogMatching(Invariant):
+    """No offset and epoch stands for two batches, or for one batch after two different ones."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._known: dict[tuple[int, int], tuple[Entry, Entry | None]] = {}
+        self._only: dict[tuple[int, int], int] = {}
+        """The one node that ever appended this batch."""
+
+    def submitted(self, node: Node, job: Job) -> None:
+        """Compare what is appended with its first appearance."""
+        if not isinstance(job, AppendBatches):
+            return
+        ledger = self.world.ledger(node)
+        before = ledger.entries[-1] if ledger.entries else self.world.committed.at(ledger.begin.offset - 1)
+        for header, _ in job.batches:
+            entry = Entry.of(header)
+            key = (entry.base_offset, entry.epoch)
+            self._note(key, int(node.node_id), (entry, before))
+            known, known_before = self._known[key]
+            where = f"at offset {entry.base_offset} of epoch {entry.epoch}"
+            if known != entry:
+                raise self.violated(f"node {node.node_id} appends another batch than was seen before {where}")
+            if known_before != before:
+                raise self.violated(
+                    f"node {node.node_id} appends the batch {where} to another log than was seen before"
+                )
+            before = entry
+
+    def _note(self, key: tuple[int, int], node_id: int, found: tuple[Entry, Entry | None]) -> None:
+        if key not in self._known or self._only.get(key) == node_id:
+            self._known[key] = found
+            self._only[key] = node_id
+        else:
+            self._only.pop(key, None)

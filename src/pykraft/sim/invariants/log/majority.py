@@ -1,0 +1,77 @@
+"""What is below the high watermark is durable on a majority: the same records, not just as many.
+
+What counts is what a power loss now could not take away, on voters that run and on voters that do not, and the voter
+set that the leader's log holds at that time, whether that is committed or not: a leader that it does not name has no
+copy that counts. A voter whose disk was replaced counts, where no directory id tells the new one from the old, until it
+may come back: its word may still be on its way, and it has no vote without it. Where one does, the last word of the
+old disk counts for what it says.
+
+Source: Raft paper §5.3 (committed entries); KIP-853; Kafka ``RaftEventSimulationTest.MajorityReachedHighWatermark``,
+made stricter: Kafka compares log ends in memory. KIP-630: a snapshot stands for the records before its end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.core.quorum import majority_of
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.facts.view import View
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.machine.spoken import Spoken
+    from pykraft.sim.run.world import World
+    from pykraft.types import ReplicaKey
+
+
+class MajorityHoldsHighWatermark(Invariant):
+    """A majority of the voters has the leader's last committed batch on disk when the high watermark reaches it."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._checked = 0
+        self._told: dict[ReplicaKey, tuple[int, int]] = {}
+        """Epoch and offset of the last Fetch of each disk."""
+        self._former: dict[int, tuple[int, int]] = {}
+        """The same for disks that were wiped since."""
+
+    def wiped(self, node: Node) -> None:
+        """What it had told may still be counted, or be on its way."""
+        if node.key in self._told:
+            self._former[int(node.node_id)] = self._told.pop(node.key)
+
+    def before_send(self, node: Node, spoken: Spoken) -> None:
+        """Remember what is acknowledged."""
+        if spoken.fetched is not None:
+            self._told[node.key] = (spoken.epoch, spoken.fetched.offset)
+
+    def changed(self, node: Node, was: View, now: View) -> None:
+        """Look when a leader's high watermark moved beyond all before it."""
+        del was
+        high_watermark = now.high_watermark
+        if not now.has_led or high_watermark is None or high_watermark <= self._checked:
+            return
+        self._checked = high_watermark
+        last = self.world.ledger(node).at(high_watermark - 1)
+        voters = self.world.members.voters_of(node)
+        holding = [
+            int(voter.node_id)
+            for voter in self.world.members.nodes_of(voters)
+            if self._has_reached(self._former.get(int(voter.node_id)), now)
+            or (last is not None and self.world.durably_holds(voter, last))
+        ]
+        holding += [
+            int(key.id) for key in self.world.members.replaced_in(voters) if self._has_reached(self._told.get(key), now)
+        ]
+        if last is None or len(holding) < majority_of(len(voters)):
+            seen = f"leader {node.node_id} of epoch {now.epoch} calls {high_watermark} committed"
+            raise self.violated(
+                f"{seen}, of the voters {[*map(int, voters.ids)]} only {holding} have its last batch on disk"
+            )
+
+    @staticmethod
+    def _has_reached(told: tuple[int, int] | None, leader: View) -> bool:
+        """Whether a disk that is there no more has acknowledged as much to this leader."""
+        epoch, offset = told or (0, 0)
+        return epoch == leader.epoch and offset >= (leader.high_watermark or 0)

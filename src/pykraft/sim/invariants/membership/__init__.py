@@ -1,0 +1,1 @@
+"""Oracles of voter sets and of those who change them."""

@@ -1,0 +1,48 @@
+"""A leader makes nobody a voter that has not had all of its log at some time.
+
+A voter that is far behind is no help for long: nothing may be committed while it catches up, if the majority needs it.
+
+Source: KIP-853 §AddRaftVoter; Raft dissertation §4.2.1 (catching up new servers); Kafka
+``LeaderState.isReplicaCaughtUp``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.facts.electorate import VoterRecord
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.machine.spoken import Spoken
+    from pykraft.sim.run.world import World
+    from pykraft.types import ReplicaKey
+
+
+class NewVoterHasCaughtUp(Invariant):
+    """Whoever is added has asked its leader for what comes after the first record of the epoch, at least."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._asked: dict[tuple[ReplicaKey, int], int] = {}
+        """Highest offset of a Fetch, by replica and epoch."""
+
+    def before_send(self, node: Node, spoken: Spoken) -> None:
+        """Remember how far each one is."""
+        if spoken.fetched is not None:
+            key = (node.key, spoken.epoch)
+            self._asked[key] = max(self._asked.get(key, 0), spoken.fetched.offset)
+
+    def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
+        """Look at who is new."""
+        del committed_end
+        epoch, before = record.entry.epoch, self.world.members.voters_of(node)
+        ledger = self.world.ledger(node)
+        begins = (each.base_offset for each in ledger.entries if each.epoch == epoch)
+        begin = next(begins, None) if ledger.begin.epoch < epoch else 0  # cleaned: any Fetch of this epoch will do
+        for voter in record.voters.voters:
+            is_new = before.get(voter.key.id) is None
+            if is_new and begin is not None and self._asked.get((voter.key, epoch), 0) <= begin:
+                seen = f"leader {node.node_id} of epoch {epoch}, which began at {begin}, adds voter {voter.key.id}"
+                raise self.violated(f"{seen}, which has {self._asked.get((voter.key, epoch), 0)}")

@@ -1,0 +1,33 @@
+"""Whoever is told that a voter was added, or removed, can rely on it: it is committed.
+
+The only answers without that are those that were asked for before the commit (KIP-1186), which no operator does here.
+
+Source: KIP-853 §AddRaftVoter, §RemoveRaftVoter; Kafka ``AddVoterHandler.highWatermarkUpdated``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.core.messages import AddVoterRequest
+from pykraft.errors import ErrorCode
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.clients.admin import Asked
+
+
+class ChangeIsCommittedWhenTold(Invariant):
+    """What an operator asked for and was told to be done is in a voter set that was committed since."""
+
+    def answered(self, asked: Asked) -> None:
+        """Look for a set that does what was asked."""
+        if asked.answer != ErrorCode.NONE:
+            return
+        key, is_addition = asked.message.voter, isinstance(asked.message, AddVoterRequest)
+        for record in self.world.electorate.records:
+            is_done = any(voter.key == key for voter in record.voters.voters) is is_addition
+            if is_done and record.offset >= asked.since and self.world.members.is_committed(record.entry):
+                return
+        what = "added" if is_addition else "removed"
+        raise self.violated(f"the operator is told that voter {key.id} was {what}, and no committed voter set says so")

@@ -1,0 +1,29 @@
+"""A voter set names only endpoints that can be dialed.
+
+Once it is committed, every node dials them at every start; an endpoint that no resolver takes would end them.
+
+Source: KIP-853 §UpdateVoter; ours: Kafka commits any string as a host.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.facts.electorate import VoterRecord
+    from pykraft.sim.machine.node import Node
+
+
+class VotersCanBeDialed(Invariant):
+    """No leader writes a voter set with a host that is no host."""
+
+    def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
+        """Look at its hosts."""
+        del committed_end
+        for voter in record.voters.voters:
+            for _, endpoint in voter.listeners:
+                if not endpoint.host.isprintable():
+                    seen = f"leader {node.node_id} writes voters at {record.offset} of whom {voter.key.id}"
+                    raise self.violated(f"{seen} is at {endpoint.host!r}")

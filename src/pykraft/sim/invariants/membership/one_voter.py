@@ -1,0 +1,38 @@
+"""Two voter sets that follow each other differ by one voter at most.
+
+Then any majority of the one and any majority of the other have a member in common. An upgrade of kraft.version changes
+nobody: it gives the configured voters their directory ids, all of them. The first batch of a leader repeats what the
+checkpoint of a formatted quorum says, or tells where the leader is by now.
+
+Source: KIP-853; Raft dissertation §4.1; Kafka ``VoterSet.hasOverlappingMajority``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.facts.electorate import VoterRecord
+    from pykraft.sim.machine.node import Node
+    from pykraft.types import VoterSet
+
+
+class VotersChangeByOne(Invariant):
+    """A new voter set adds one voter, or lacks one, or tells something else of the same ones."""
+
+    def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
+        """Compare it with the set in force."""
+        del committed_end
+        before, after = self.world.members.voters_of(node), record.voters
+        keys_before, keys_after = ({voter.key for voter in voters.voters} for voters in (before, after))
+        is_upgrade = record.level is not None and not record.is_opening
+        is_right = before.ids == after.ids if is_upgrade else len(keys_before ^ keys_after) <= (not record.is_opening)
+        if not is_right or any(key.directory_id is None for key in keys_after):
+            seen = f"leader {node.node_id} of epoch {record.entry.epoch} writes the voters {_told(after)}"
+            raise self.violated(f"{seen} after {_told(before)}")
+
+
+def _told(voters: VoterSet) -> str:
+    return ", ".join(f"{voter.key.id}:{(voter.key.directory_id or b'?').hex()[:4]}" for voter in voters.voters)

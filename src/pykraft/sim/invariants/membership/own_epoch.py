@@ -1,0 +1,32 @@
+"""A leader writes no voter set before a record of its own epoch is committed.
+
+A former leader may have written another one, which is in fewer logs than a majority and may still be committed: two
+sets would follow the same one, and differ by two voters (the flaw that was found in the dissertation's rule).
+
+Source: Diego Ongaro, "bug in single-server membership changes" (raft-dev, July 2015); KIP-853; Kafka
+``AddVoterHandler`` (the high watermark must be known).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.facts.electorate import VoterRecord
+    from pykraft.sim.machine.node import Node
+
+
+class OwnEpochBeforeVoters(Invariant):
+    """What is committed when a leader writes a voter set ends with a record of its epoch."""
+
+    def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
+        """Look at the last committed record, perhaps in a snapshot; the first batch of a leader says nothing new."""
+        ledger = self.world.ledger(node)
+        last = ledger.at(committed_end - 1)
+        last_epoch = last.epoch if last is not None else ledger.begin.epoch
+        epoch = record.entry.epoch
+        if not record.is_opening and last_epoch != epoch:
+            seen = f"leader {node.node_id} of epoch {epoch} writes a voter set at {record.offset}"
+            raise self.violated(f"{seen}, nothing of its epoch is committed: {committed_end} is")

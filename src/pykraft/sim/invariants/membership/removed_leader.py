@@ -1,0 +1,32 @@
+"""A leader that has removed itself goes when that is committed.
+
+Until then it has to lead, for somebody must commit it; from then on the others would have a leader that no vote of
+theirs can take away, and that cannot count its own log.
+
+Source: Raft dissertation §4.2.2; KIP-853 §RemoveRaftVoter; Kafka ``KafkaRaftClient.maybeResignLeadershipAfterRemoval``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.facts.view import View
+    from pykraft.sim.machine.node import Node
+
+
+class RemovedLeaderResigns(Invariant):
+    """Nobody leads on when a voter set without it is committed."""
+
+    def changed(self, node: Node, was: View, now: View) -> None:
+        """Look at the newest set in the log of a leader."""
+        del was
+        if not now.leads or now.high_watermark is None:
+            return
+        newest = self.world.members.record_of(node)
+        is_voter = newest is None or newest.voters.is_voter(node.key)
+        if newest is not None and not is_voter and newest.offset < now.high_watermark:
+            seen = f"leader {node.node_id} of epoch {now.epoch} leads on at {now.high_watermark}"
+            raise self.violated(f"{seen}, it is no voter since {newest.offset}")

@@ -1,0 +1,69 @@
+"""A snapshot that somebody is fetching stays until that is done, however long it takes.
+
+Source: ours; Kafka deletes a snapshot that is being fetched (``KafkaRaftLog.maybeClean``); the follower begins anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pykraft.log.lane import DeleteBefore, Job
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.machine.spoken import Spoken
+    from pykraft.sim.run.world import World
+    from pykraft.types import OffsetAndEpoch
+
+PERIODS = 2
+LAG_US = 300_000
+"""From the look for old snapshots to the job that removes one."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Download:
+    """Slices of one snapshot that one node asks another for, one after the other."""
+
+    began_us: int
+    asked_us: int
+    position: int
+
+
+class SnapshotInUseStays(Invariant):
+    """No node lets go of a snapshot that another one has been fetching from it, without a break, for some periods."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._downloads: dict[tuple[int, int, OffsetAndEpoch], _Download] = {}
+
+    def before_send(self, node: Node, spoken: Spoken) -> None:
+        """Note a slice that is asked for: it follows the one before, or a download begins."""
+        asked, target_id = spoken.sliced, spoken.target_id
+        if asked is None or target_id is None:
+            return
+        now_us, key = self.world.clock.now_us, (int(node.node_id), target_id, asked.snapshot_id)
+        known = self._downloads.get(key)
+        break_us = node.config.log.clean_interval_ms * 1_000 // 2
+        if known is None or asked.position <= known.position or now_us - known.asked_us > break_us:
+            self._downloads[key] = _Download(began_us=now_us, asked_us=now_us, position=asked.position)
+        else:
+            known.asked_us, known.position = now_us, asked.position
+
+    def submitted(self, node: Node, job: Job) -> None:
+        """Look at what is in use when the log is to begin later."""
+        if not isinstance(job, DeleteBefore):
+            return
+        now_us, period_us = self.world.clock.now_us, node.config.log.clean_interval_ms * 1_000
+        for (asker_id, target_id, snapshot_id), known in self._downloads.items():
+            if target_id != int(node.node_id) or snapshot_id.offset >= job.offset:
+                continue
+            is_fetched = now_us - known.asked_us <= period_us // 2
+            lasts_us = now_us - known.began_us
+            is_undisturbed = not node.was_paused_since(known.began_us) and (
+                node.disk.io_errors.stalled_until_us < known.began_us
+            )
+            if is_fetched and is_undisturbed and lasts_us > PERIODS * period_us + LAG_US:
+                seen = f"node {node.node_id} lets go of the snapshot {snapshot_id}"
+                raise self.violated(f"{seen}, which node {asker_id} has been fetching for {lasts_us} us")

@@ -1,0 +1,39 @@
+"""Whoever leads never loads a snapshot: its state holds everything already.
+
+Source: Kafka ``RaftEventSimulationTest.LeaderNeverLoadSnapshot``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+    from pykraft.types import OffsetAndEpoch
+
+
+class LeaderNeverLoadsSnapshot(Invariant):
+    """A listener that was told that its node leads is given no snapshot as long as it leads."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._leads: dict[int, int] = {}
+
+    def started(self, node: Node) -> None:
+        """A new process has new listeners."""
+        self._leads.pop(int(node.node_id), None)
+
+    def told_leader(self, node: Node, epoch: int, leader_id: int | None) -> None:
+        """Remember the news."""
+        self._leads.pop(int(node.node_id), None)
+        if leader_id == node.node_id:
+            self._leads[int(node.node_id)] = epoch
+
+    def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
+        """Look what the listener was told last, and whether it is still so."""
+        epoch, host = self._leads.get(int(node.node_id)), node.host
+        if epoch is not None and host is not None and (host.role, host.epoch) == ("leader", epoch):
+            raise self.violated(f"node {node.node_id} leads epoch {epoch}, and is given the snapshot {snapshot_id}")

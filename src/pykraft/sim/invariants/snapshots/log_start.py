@@ -1,0 +1,43 @@
+"""A log that does not start at 0 starts at a snapshot.
+
+Source: Kafka ``RaftEventSimulationTest.SnapshotAtLogStart``; KIP-630 §When to Delete Snapshots.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.facts.view import View
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+
+
+class LogStartIsSnapshot(Invariant):
+    """A log that does not start at 0 starts where the oldest snapshot ends; after a start perhaps a little before.
+
+    Segments are removed as a whole, so a node that starts finds records that it had cleaned away.
+    """
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._found: dict[int, int] = {}
+
+    def started(self, node: Node) -> None:
+        """Look at what recovery found."""
+        assert node.host is not None
+        start_offset = self._found[int(node.node_id)] = node.host.log_start_offset
+        if start_offset and not any(each.offset >= start_offset for each in self.world.durable_snapshots(node)):
+            raise self.violated(f"the log of node {node.node_id} starts at {start_offset}, without a snapshot")
+
+    def changed(self, node: Node, was: View, now: View) -> None:
+        """Look at a log start or snapshots that are not as before."""
+        start_offset, snapshots = now.log_start_offset, now.snapshots
+        if not start_offset or (start_offset, snapshots) == (was.log_start_offset, was.snapshots):
+            return
+        oldest = snapshots[0].offset if snapshots else 0
+        if oldest < start_offset or (oldest > start_offset and start_offset != self._found.get(int(node.node_id))):
+            seen = f"the log of node {node.node_id} starts at {start_offset}"
+            raise self.violated(f"{seen}, its oldest snapshot ends at {oldest or 'none'}")

@@ -1,0 +1,27 @@
+"""Oracles that judge each snapshot once, when a node begins to count on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.facts.view import View
+    from pykraft.sim.machine.node import Node
+    from pykraft.types import OffsetAndEpoch
+
+
+class NewSnapshotInvariant(Invariant):
+    """Calls ``judge`` with each snapshot that a node has now and had not before."""
+
+    def changed(self, node: Node, was: View, now: View) -> None:
+        """Judge the snapshots that are new on this node."""
+        if now.snapshots == was.snapshots:
+            return
+        for snapshot_id in now.snapshots:
+            if snapshot_id not in was.snapshots:
+                self.judge(node, snapshot_id, self.world.durable_snapshot(node, snapshot_id))
+
+    def judge(self, node: Node, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
+        """Look at one new snapshot; ``content`` is what a power loss would leave of it, None if nothing."""

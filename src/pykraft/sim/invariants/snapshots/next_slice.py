@@ -1,0 +1,36 @@
+"""A download goes on where its bytes end: none is left out, and none comes twice.
+
+The part of a snapshot is on the disk, or at least in the page cache; who asks for its next bytes asks for those behind
+it. A position that was read before a crash, or belongs to another download, would put a hole into the file.
+
+Source: KIP-630 §FetchSnapshot (Position is the size of what was fetched); Kafka's ``RawSnapshotWriter.sizeInBytes``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.invariant import Invariant
+from pykraft.snapshot.files import part_path
+from pykraft.types import Epoch
+
+if TYPE_CHECKING:
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.machine.spoken import Spoken
+
+
+class NextSliceFollows(Invariant):
+    """A FetchSnapshot asks its leader for the byte behind those that its node has of this leader's snapshot."""
+
+    def before_send(self, node: Node, spoken: Spoken) -> None:
+        """Compare the position with the size of the part; of a state that is over nothing is asked."""
+        asked, host = spoken.sliced, node.host
+        if asked is None or host is None or (spoken.epoch, spoken.target_id) != (host.epoch, host.leader_id):
+            return
+        path = part_path(node.config.partition_directory, asked.snapshot_id, leader_epoch=Epoch(spoken.epoch))
+        directory = node.disk.directory(path.parent)
+        part = directory.cached.get(path.name) if directory is not None else None
+        size_bytes = len(part.cached) if part is not None else None
+        if size_bytes != asked.position:
+            seen = f"node {node.node_id} asks for byte {asked.position} of the snapshot {asked.snapshot_id}"
+            raise self.violated(f"{seen}, and has {'none' if size_bytes is None else size_bytes} of them")

@@ -1,0 +1,32 @@
+"""Two replicas that have a snapshot of one id have the same bytes, whoever took it and however it came.
+
+Applications of a world write the same records in the same order, and all batches carry the time of the last record of
+the log; so a difference is a mistake of somebody: of another state, of a time of day, of bytes that were mixed.
+
+Source: ours; KIP-630 promises the same records and not the same bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.invariants.snapshots.new_snapshots import NewSnapshotInvariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+    from pykraft.types import OffsetAndEpoch
+
+
+class SnapshotsAlike(NewSnapshotInvariant):
+    """The first snapshot of an id says which bytes it has; all others must agree."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._known: dict[OffsetAndEpoch, bytes] = {}
+
+    def judge(self, node: Node, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
+        """Compare it with the first of its id."""
+        if content is not None and self._known.setdefault(snapshot_id, content) != content:
+            seen = f"node {node.node_id} has another snapshot up to {snapshot_id.offset}"
+            raise self.violated(f"{seen} of epoch {snapshot_id.epoch} than was seen before")

@@ -1,0 +1,44 @@
+"""A snapshot is of the committed log up to its end, and of nothing else.
+
+Its records name every batch that led to it; so one that was taken too early, too late, of another history, or under
+another place's name is told from what is committed.
+
+Source: KIP-630 §Design (a snapshot holds committed records only, and its id is the end offset and epoch of the last of
+them); Kafka ``RaftEventSimulationTest`` (ConsistentCommittedData).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.facts.snapshot_bytes import read_snapshot
+from pykraft.sim.invariants.snapshots.new_snapshots import NewSnapshotInvariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.machine.node import Node
+    from pykraft.sim.run.world import World
+    from pykraft.types import OffsetAndEpoch
+
+
+class SnapshotIsCommitted(NewSnapshotInvariant):
+    """The batches that a snapshot stands for are the committed ones before its end, and the last has its epoch."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._sound: set[tuple[OffsetAndEpoch, bytes]] = set()
+
+    def judge(self, node: Node, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
+        """Compare what it stands for with what is committed."""
+        found = None if content is None else read_snapshot(content)
+        if content is None or found is None or (snapshot_id, content) in self._sound:
+            return
+        batches = found.state.entries
+        committed = self.world.committed.entries[: len(batches)]
+        seen = f"node {node.node_id} has a snapshot up to {snapshot_id.offset} of epoch {snapshot_id.epoch}"
+        last = batches[-1] if batches else None
+        if last is None or (last.end_offset, last.epoch) != (snapshot_id.offset, snapshot_id.epoch):
+            raise self.violated(f"{seen}, its last batch is {last}")
+        if batches != committed:
+            other = next((each for each in zip(batches, committed, strict=False) if each[0] != each[1]), "less")
+            raise self.violated(f"{seen}; held and committed is {other}")
+        self._sound.add((snapshot_id, content))

@@ -1,0 +1,34 @@
+"""A snapshot names the voters that are in force at its end in the committed log.
+
+Not those of a record that stands where it ends, or behind: that one may be cut off again. And not older ones: who
+installs the snapshot has nothing else to know them from.
+
+Source: KIP-853 §Snapshots; Kafka ``KRaftControlRecordStateMachine.voterSetAtOffset``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykraft.sim.facts.snapshot_bytes import read_snapshot
+from pykraft.sim.invariants.snapshots.new_snapshots import NewSnapshotInvariant
+
+if TYPE_CHECKING:
+    from pykraft.sim.machine.node import Node
+    from pykraft.types import OffsetAndEpoch
+
+
+class SnapshotNamesItsVoters(NewSnapshotInvariant):
+    """The voters in a frozen snapshot are those of the newest committed record before its end."""
+
+    def judge(self, node: Node, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
+        """Compare its voters with those that are committed."""
+        found = None if content is None else read_snapshot(content)
+        if found is None:
+            return
+        before = [each for each in self.world.electorate.records if each.offset < snapshot_id.offset]
+        newest = next((each for each in reversed(before) if self.world.members.is_committed(each.entry)), None)
+        if newest is not None and found.voters != newest.voters:
+            named = None if found.voters is None else [*found.voters.ids]
+            seen = f"node {node.node_id} has a snapshot up to {snapshot_id.offset} that names the voters {named}"
+            raise self.violated(f"{seen}; at {newest.offset} they are {[*newest.voters.ids]}, and that is committed")

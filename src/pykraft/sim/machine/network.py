@@ -1,0 +1,383 @@
+"""A virtual network of TCP connections: each direction is in order and whole, or broken.
+
+A frame is never lost, doubled or overtaken within a connection; what these words mean on a stream is this:
+
+- *delay, slow link*: frames come late. A lost segment is sent again by the kernel, and is a delay.
+- *bandwidth*: a frame takes time for each of its bytes, and each end can be asked how much of it is through.
+- *cut*: what is sent is kept back, and comes when the link heals, unless the connection breaks meanwhile.
+- *loss*: the connection breaks, with what was under way in either direction.
+- *duplication*: the connection breaks after a request was taken and before its answer came. The request is sent
+  again on a new connection, and taken twice.
+- *reordering*: between connections only. A connection breaks for its sender, and what it had sent still arrives,
+  after frames of the next connection: nobody takes bytes back out of the receiver's kernel.
+
+So an old Fetch can arrive long after its sender moved on. A process that closes a connection, or ends, may or may
+not get its last frames across; the other end learns of it after them. Frames are delivered whole, without their
+length; cutting them into pieces is the server's business.
+
+Source: RFC 9293; TigerBeetle's packet simulator; FoundationDB's clogging.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final, Protocol, TypeAlias
+
+from pykraft.host.ports import ConnectionId
+from pykraft.sim.machine.clock import Clock
+from pykraft.sim.machine.recorder import Recorder
+from pykraft.sim.machine.weather import Weather
+from pykraft.sim.scenario.settings import node_at
+from pykraft.types import Buffer, Endpoint
+
+FRAME_LENGTH_SIZE_BYTES: Final = 4
+BREAK_PROBABILITY: Final = 0.5
+"""Of a connection that had to wait for its link to heal: that it breaks instead."""
+HALF_OPEN_US_MAX: Final = 3_000_000
+"""How long the other end of a machine without power may take to learn of it."""
+ABRUPT_PROBABILITY: Final = 0.5
+"""Of an end that closes: that what it sent last does not arrive."""
+
+
+class Station(Protocol):
+    """One process on the network."""
+
+    node_id: int
+    """0 for one that is no node, and has no place in a recording."""
+    port: int
+    """Where it is dialed."""
+
+    def accepted(self, connection: ConnectionId) -> None:
+        """Somebody connected."""
+        ...
+
+    def connected(self, connection: ConnectionId) -> None:
+        """An own dial succeeded."""
+        ...
+
+    def closed(self, connection: ConnectionId) -> None:
+        """A connection broke or the other end closed it."""
+        ...
+
+    def received(self, connection: ConnectionId, frame: bytes) -> None:
+        """A whole frame came."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A frame on its way: its first byte arrives at ``begun_us``, its last one at ``due_us``.
+
+    ``number`` is what the recorder calls it.
+    """
+
+    begun_us: int
+    due_us: int
+    frame: bytes
+    number: int
+
+    def arrived_size_bytes(self, now_us: int) -> int:
+        """How much of it is there; the last byte comes with the frame."""
+        if now_us <= self.begun_us or self.due_us == self.begun_us:
+            return 0
+        most = len(self.frame) - 1
+        return min(most, len(self.frame) * (now_us - self.begun_us) // (self.due_us - self.begun_us))
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class End:
+    """One end of a connection: whose it is, the other end, and what waits to go out."""
+
+    connection: ConnectionId
+    station: Station
+    is_dialed: bool
+    peer: End | None = None
+    is_closed: bool = False
+    """This end is gone; what it sent before is still under way, and then the other end learns of it."""
+    is_held: bool = False
+    """What it sent lies in some buffer, until somebody lets it go."""
+    is_arrived: bool = False
+    """What it sent is beyond the links already: no cut stops it."""
+    outgoing: list[Sent] = field(default_factory=list)
+    free_us: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slowness:
+    """What a slow direction adds: microseconds for a frame, and for each of its bytes."""
+
+    delay_us: int
+    byte_us: int
+
+
+Snag: TypeAlias = Callable[[End, bytes], bool]
+"""Sees each frame before it goes out; True: it is done with, and the snag is used up."""
+NOT_SLOW: Final = Slowness(delay_us=0, byte_us=0)
+
+
+class Network:
+    """All connections of a world."""
+
+    def __init__(self, clock: Clock, rng: Random, weather: Weather, recorder: Recorder | None = None) -> None:
+        self._clock = clock
+        self._recorder = recorder
+        self._rng = rng
+        self._weather = weather
+        self._silence = Random(weather.dice)
+        self._ends: dict[ConnectionId, End] = {}
+        self._closing: list[End] = []
+        self._abandoned: set[ConnectionId] = set()
+        self._stations: dict[int, Station] = {}
+        self._cut: set[tuple[int, int]] = set()
+        self._slow: dict[tuple[int, int], Slowness] = {}
+        self._snags: dict[str, Snag] = {}
+        self._next = 1
+
+    def attach(self, station: Station) -> None:
+        """A process listens on its node's address from now on."""
+        self._stations[station.node_id] = station
+
+    def detach(self, station: Station, *, is_silent: bool = False) -> None:
+        """The process is gone; whoever it was connected to learns of it after a while.
+
+        Silent: the whole machine is, and what it sent but lately is lost.
+        """
+        del self._stations[station.node_id]
+        for end in [end for end in self._ends.values() if end.station is station]:
+            is_half_open = is_silent and self._silence.random() < self._weather.half_open_probability
+            self._close(end, is_abrupt=is_silent, unnoticed_us=self._silence.randrange(HALF_OPEN_US_MAX) * is_half_open)
+
+    def cut(self, source: int, target: int) -> None:
+        """Hold back what goes in this direction."""
+        self._cut.add((source, target))
+
+    def mend(self, source: int, target: int) -> None:
+        """This direction works again."""
+        self._cut.discard((source, target))
+        self._resume(lambda end: _direction(end) == (source, target))
+
+    def heal(self) -> None:
+        """All links work again: half of the connections that had to wait break, the rest go on."""
+        self._cut.clear()
+        self._resume(lambda _: True)
+
+    def slow(self, source: int, target: int, slowness: Slowness) -> None:
+        """From now on frames of this direction take longer."""
+        self._slow[source, target] = slowness
+
+    def snag(self, kind: str, snag: Snag) -> None:
+        """Let something happen to a frame to come; replaces an unused one of the same kind."""
+        self._snags[kind] = snag
+
+    def calm(self) -> None:
+        """No snags, nothing slow, nothing held back any more."""
+        self._snags.clear()
+        self._slow.clear()
+        for end in [*self._ends.values(), *self._closing]:
+            if end.is_held:
+                self.release(end)
+
+    def release(self, end: End) -> None:
+        """What is held back arrives, whatever became of the links since."""
+        end.is_held, end.is_arrived = False, True
+        self._flow(end)
+
+    def sever(self, end: End) -> None:
+        """The connection breaks in the midst of things: both ends learn of it, and nothing under way arrives."""
+        peer = end.peer
+        for each in (end, peer):
+            if each is not None:
+                each.outgoing.clear()
+        self._clock.after(self._latency_us(), lambda: self._learn(end))
+        if peer is not None:
+            self._clock.after(self._latency_us(), lambda: self._learn(peer))
+
+    def abandon(self, end: End) -> None:
+        """The connection breaks for this end only; what it sent is held back, and can still be released."""
+        self._ends.pop(end.connection, None)
+        self._abandoned.add(end.connection)
+        end.is_closed = end.is_held = True
+        self._closing.append(end)
+        self._clock.after(self._latency_us(), lambda: self._tell_abandoned(end))
+
+    @property
+    def is_usual(self) -> bool:
+        """True when no direction is cut, or slower than it always is."""
+        return not self._cut and all(slowness == NOT_SLOW for slowness in self._slow.values())
+
+    @property
+    def byte_us(self) -> int:
+        """Microseconds that each byte takes on every link."""
+        return self._weather.byte_us
+
+    @property
+    def cut_links(self) -> int:
+        """How many directions are held back now."""
+        return len(self._cut)
+
+    def under_way(self) -> frozenset[int]:
+        """What the recorder calls the frames that can still arrive."""
+        ends = [
+            end for end in (*self._ends.values(), *self._closing) if end.peer is not None and not end.peer.is_closed
+        ]
+        return frozenset(sent.number for end in ends for sent in end.outgoing)
+
+    def received_size_bytes(self, connection: ConnectionId) -> tuple[int, int]:
+        """How much of an unfinished frame has come to this end, and how much it will be; see `Ports`."""
+        end = self._ends.get(connection)
+        source = end.peer if end is not None else None
+        if source is None or source.peer is None or not source.outgoing or self._is_stuck(source):
+            return 0, 0
+        sent = source.outgoing[0]
+        arrived_bytes = sent.arrived_size_bytes(self._clock.now_us)
+        return (arrived_bytes, len(sent.frame)) if arrived_bytes else (0, 0)
+
+    def unsent_size_bytes(self, connection: ConnectionId) -> int:
+        """What this end sent and what is not at the other one; see `Ports`."""
+        end = self._ends.get(connection)
+        now_us = self._clock.now_us
+        return sum(len(sent.frame) - sent.arrived_size_bytes(now_us) for sent in end.outgoing) if end else 0
+
+    def dial(self, station: Station, endpoint: Endpoint) -> ConnectionId:
+        """Begin to connect: the port says to which node, and whether it is still there."""
+        near = self._end(station, is_dialed=True)
+        self._clock.after(self._latency_us(), lambda: self._establish(near, endpoint.port))
+        return near.connection
+
+    def send(self, connection: ConnectionId, parts: Sequence[Buffer]) -> None:
+        """Put one frame on the wire, if the connection still stands."""
+        end = self._ends.get(connection)
+        if end is None or end.peer is None:
+            return
+        frame, number = b"".join(parts)[FRAME_LENGTH_SIZE_BYTES:], 0
+        source_id, target_id = end.station.node_id, end.peer.station.node_id
+        if self._recorder is not None and {source_id, target_id} <= self._recorder.nodes.keys():
+            number = self._recorder.sent(self._clock.now_us, source_id, target_id, frame)
+        slowness = self._slow.get(_direction(end), NOT_SLOW) if self._slow else NOT_SLOW
+        latency_us = self._latency_us() + slowness.delay_us
+        begun_us = max(end.free_us, self._clock.now_us + latency_us)
+        end.free_us = begun_us + len(frame) * max(slowness.byte_us, self._weather.byte_us)
+        end.outgoing.append(Sent(begun_us, end.free_us, frame, number))
+        self._clock.after(end.free_us - self._clock.now_us, lambda: self._flow(end))
+        for kind, snag in list(self._snags.items()) if self._snags else ():
+            if snag(end, frame):
+                self._snags.pop(kind, None)
+                break
+
+    def unsent_between(self, source: int, target: int) -> int:
+        """The same of all answers from one node to another."""
+        ends = [end for end in self._ends.values() if end.peer is not None and not end.is_dialed]
+        return sum(self.unsent_size_bytes(end.connection) for end in ends if _direction(end) == (source, target))
+
+    def close(self, connection: ConnectionId) -> None:
+        """Close an own end; the other learns of it after a while."""
+        self._abandoned.discard(connection)
+        end = self._ends.get(connection)
+        if end is not None:
+            self._close(end, is_abrupt=self._rng.random() < ABRUPT_PROBABILITY)
+
+    def _establish(self, near: End, port: int) -> None:
+        if near.connection not in self._ends:
+            return
+        target_id, source_id = node_at(port), near.station.node_id
+        target = self._stations.get(target_id)
+        is_there = target is not None and target.port == port
+        if target is None or not is_there or {(source_id, target_id), (target_id, source_id)} & self._cut:
+            if self._silence.random() < self._weather.unanswered_probability:
+                return  # whoever dialed has to give it up
+            del self._ends[near.connection]
+            near.station.closed(near.connection)
+            return
+        far = self._end(target, is_dialed=False)
+        near.peer, far.peer = far, near
+        target.accepted(far.connection)
+        near.station.connected(near.connection)
+
+    def _flow(self, end: End) -> None:
+        """Deliver the next frame of this direction, unless it is kept back or nobody is there to take it."""
+        peer = end.peer
+        if peer is None or self._is_stuck(end):
+            return
+        if peer.is_closed or not end.outgoing:
+            self._end_of_stream(end)
+            return
+        sent = end.outgoing[0]
+        if sent.due_us > self._clock.now_us and not end.is_arrived:
+            return
+        del end.outgoing[0]
+        if end.outgoing or end.is_closed:
+            self._clock.after(self._weather.latency_us_min, lambda: self._flow(end))
+        if self._recorder is not None and sent.number:
+            self._recorder.arrived(self._clock.now_us, peer.station.node_id, sent.number)
+        peer.station.received(peer.connection, sent.frame)
+
+    def _close(self, end: End, *, is_abrupt: bool, unnoticed_us: int = 0) -> None:
+        """This end is gone, and the other learns of it after so long. Abruptly: with everything it sent."""
+        self._ends.pop(end.connection, None)
+        end.is_closed = True
+        if is_abrupt and not end.is_held:
+            end.outgoing.clear()
+        if end.peer is not None:
+            self._closing.append(end)
+            delay_us = max(self._latency_us(), end.free_us - self._clock.now_us)
+            self._clock.after(delay_us + unnoticed_us, lambda: self._flow(end))
+
+    def _end_of_stream(self, end: End) -> None:
+        """Everything that was sent has arrived, or nobody is there: if this end is closed, the other learns of it."""
+        if end.is_closed:
+            if end in self._closing:
+                self._closing.remove(end)
+            if end.peer is not None:
+                self._learn(end.peer)
+                end.peer = None
+
+    def _resume(self, is_meant: Callable[[End], bool]) -> None:
+        """Connections go on that had to wait, or they break."""
+        waiting = [end for end in (*self._ends.values(), *self._closing) if end.outgoing or end.is_closed]
+        for end in waiting:
+            if end.peer is None or not is_meant(end) or self._is_stuck(end):
+                continue
+            if self._rng.random() < BREAK_PROBABILITY and not end.is_closed:
+                self._close(end, is_abrupt=True)
+                self._tell(end)
+            else:
+                self._clock.after(self._latency_us(), lambda end=end: self._flow(end))  # type: ignore[misc]
+
+    def _is_stuck(self, end: End) -> bool:
+        return end.is_held or (not end.is_arrived and _direction(end) in self._cut)
+
+    def _learn(self, end: End) -> None:
+        """This end hears that the connection is no more."""
+        if self._ends.pop(end.connection, None) is not None:
+            end.is_closed = True
+            end.peer = None
+            end.outgoing.clear()
+            self._tell(end)
+
+    def _tell_abandoned(self, end: End) -> None:
+        if end.connection in self._abandoned:
+            self._abandoned.discard(end.connection)
+            self._tell(end)
+
+    def _tell(self, end: End) -> None:
+        if self._stations.get(end.station.node_id) is end.station:
+            end.station.closed(end.connection)
+
+    def _end(self, station: Station, *, is_dialed: bool) -> End:
+        end = End(connection=ConnectionId(self._next), station=station, is_dialed=is_dialed)
+        self._next += 1
+        self._ends[end.connection] = end
+        return end
+
+    def _latency_us(self) -> int:
+        weather = self._weather
+        latency_us = self._rng.randint(weather.latency_us_min, weather.latency_us_max)
+        return latency_us * 10 if self._rng.random() < weather.slow_probability else latency_us
+
+
+def _direction(end: End) -> tuple[int, int]:
+    """Source and target of what this end sends."""
+    assert end.peer is not None
+    return end.station.node_id, end.peer.station.node_id

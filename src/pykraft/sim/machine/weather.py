@@ -1,0 +1,39 @@
+"""How fast a world's network is on a good day, and what becomes of packets that nobody answers.
+
+Source: `pykraft.sim.scenario.scenario.Links`, of which this is one draw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from pykraft.sim.scenario.scenario import Links
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weather:
+    """Latency of one hop in microseconds, and how often a frame takes ten times as long."""
+
+    latency_us_min: int = 100
+    latency_us_max: int = 2_000
+    slow_probability: float = 0.01
+    byte_us: int = 0
+    """Microseconds that each byte takes: a million over the bandwidth."""
+    unanswered_probability: float = 0.0
+    half_open_probability: float = 0.0
+    dice: float = 0.0
+    """What becomes of packets that nobody answers is drawn from these alone."""
+
+    @classmethod
+    def draw(cls, links: Links, rng: Random) -> Weather:
+        """The weather of one world."""
+        return cls(
+            latency_us_min=links.latency_us_min,
+            latency_us_max=rng.choice(links.latency_us_max),
+            slow_probability=links.slow_probability,
+            byte_us=rng.choice(links.byte_us),
+            unanswered_probability=links.unanswered_probability,
+            half_open_probability=links.half_open_probability,
+            dice=rng.random(),
+        )

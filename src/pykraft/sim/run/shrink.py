@@ -1,0 +1,205 @@
+"""A failing run made smaller, as long as it still fails in the same way.
+
+Tried in turns, until nothing helps any more or the work is used up: 1. fewer nodes, 2. only the last decisions to do
+harm, or none, 3. whole kinds of harm left out, 4. single decisions left out, half of them first, then a quarter and
+so on, 5. the time left out that passed before decisions that are not carried out any more, 6. less load, 7. a shorter
+time of harm. A try is given up when it lasts twice as long as the best run so far, and when the harm is over if that
+was enough before. Each decision has its own dice (`pykraft.sim.faults`), so what is left stays what it was.
+
+But a world is chaos: with a fault less, every message after it takes another time, and a bug that needs two things in
+the same millisecond is not met. So when nothing helps any more the turns begin again, with several tries of each: the
+same plan of harm under other dice for network, machines and work (`Course.variant`).
+
+What counts is nodes first, then decisions to do harm, then events. Bounded are tries and the events in all of them,
+no clock is read, and nothing here is random: the same failure shrinks to the same run anywhere.
+
+Source: Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input (ddmin, 2002); Claessen et al.,
+Finding Race Conditions in Erlang with QuickCheck and PULSE (ICFP 2009), for trying each candidate more than once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import product
+
+from pykraft.sim.run.simulation import Failure, simulate
+from pykraft.sim.scenario.scenario import Cluster, Scenario, Work
+
+TRIES_MAX = 1_000
+EVENTS_MAX = 3_000_000
+"""In all tries: about a minute or two of one core."""
+VARIANTS = 4
+"""Other dice that each candidate is tried with when it does not fail with those of the best run."""
+SKIPS = (1.0, 0.9, 0.5)
+LAST = (0, 1, 2, 4, 8, 16, 32)
+"""How many of the last decisions are tried alone: what helps most, so it is tried most often."""
+VARIANTS_OF_LAST = 4 * VARIANTS
+LIGHTEST = {"values_max": 1, "value_size_bytes_max": 1}
+PERIOD_US_MAX = 1_000_000
+"""Between two proposals of the lightest load."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Small:
+    """A failing run: the scenario that it takes, with the decisions to do harm in it, and how it fails."""
+
+    scenario: Scenario
+    failure: Failure
+
+    @property
+    def only(self) -> tuple[int, ...]:
+        """Numbers of the decisions to do harm that are left."""
+        return tuple(number for number, _ in self.failure.harm)
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """What is compared: nodes, decisions to do harm, events."""
+        return self.failure.voters + self.failure.observers, len(self.failure.harm), self.failure.events
+
+
+class Shrinking:
+    """One search. ``tell`` is given the tries so far and the smallest run after each."""
+
+    def __init__(
+        self,
+        failure: Failure,
+        scenario: Scenario,
+        *,
+        tries_max: int = TRIES_MAX,
+        events_max: int = EVENTS_MAX,
+        tell: Callable[[int, Small], None] | None = None,
+    ) -> None:
+        cluster = Cluster(voters=(failure.voters,), observers=(failure.observers,))
+        self.best = Small(scenario=_keeping(replace(scenario, cluster=cluster), failure), failure=failure)
+        self.tries = 0
+        self.events = 0
+        """In all tries so far."""
+        self._tries_max = tries_max
+        self._events_max = events_max
+        self._variants = 0
+        self._tell = tell
+
+    def search(self) -> Small:
+        """The smallest failing run that was found; the given one when none is smaller."""
+        for self._variants in (0, VARIANTS):
+            before = None
+            while self.best.size != before and not self._is_over:
+                before = self.best.size
+                self._turn()
+        return self.best
+
+    @property
+    def _is_over(self) -> bool:
+        return self.tries >= self._tries_max or self.events >= self._events_max
+
+    def _turn(self) -> None:
+        self._fewer_nodes()
+        self._last_decisions()
+        self._fewer_kinds()
+        self._fewer_decisions()
+        self._less_waiting()
+        self._less_load()
+        self._shorter()
+
+    def _fewer_nodes(self) -> None:
+        was = self.best.failure
+        sizes = sorted(product(range(1, was.voters + 1), range(was.observers + 1)), key=lambda size: (sum(size), size))
+        for voters, observers in sizes[:-1]:
+            cluster = Cluster(voters=(voters,), observers=(observers,))
+            if self._fails(scenario=replace(self.best.scenario, cluster=cluster)):
+                return
+
+    def _last_decisions(self) -> None:
+        """Often the end is enough, also when it comes at once."""
+        was = self.best
+        at_once = replace(was.scenario, pace=replace(was.scenario.pace, skip=1.0))
+        variants = VARIANTS_OF_LAST if self._variants else 0
+        for count in LAST:
+            if count > len(was.only) // 2:
+                return
+            only = was.only[len(was.only) - count :]
+            if any(self._fails(scenario=each, only=only, variants=variants) for each in (at_once, was.scenario)):
+                return
+
+    def _fewer_kinds(self) -> None:
+        for kind in sorted({kind for _, kind in self.best.failure.harm}):
+            self._fails(only=tuple(number for number, name in self.best.failure.harm if name != kind))
+
+    def _fewer_decisions(self) -> None:
+        """Leave out one part after the other, of ever smaller parts."""
+        size = (len(self.best.only) + 1) // 2
+        while size and self.best.only:
+            start = 0
+            while start < len(self.best.only):
+                if not self._fails(only=self.best.only[:start] + self.best.only[start + size :]):
+                    start += size
+            size //= 2
+
+    def _less_waiting(self) -> None:
+        pace = self.best.scenario.pace
+        for skip in SKIPS:
+            if skip > pace.skip and self._fails(scenario=replace(self.best.scenario, pace=replace(pace, skip=skip))):
+                return
+
+    def _less_load(self) -> None:
+        """Fewer calls of clients save the most."""
+        work = self.best.scenario.work
+        while work.period_us * 4 <= PERIOD_US_MAX and self._has_work(replace(work, period_us=work.period_us * 4)):
+            work = self.best.scenario.work
+        for name, value in LIGHTEST.items():
+            work = self.best.scenario.work
+            if getattr(work, name) > value:
+                self._has_work(replace(work, **{name: value}))
+
+    def _has_work(self, work: Work) -> bool:
+        return self._fails(scenario=replace(self.best.scenario, work=work))
+
+    def _shorter(self) -> None:
+        """Harm ends with the last that was done; where healing fails this saves the most."""
+        course = self.best.scenario.course
+        if self.best.failure.at_us <= course.faults_us:
+            return
+        for part in (8, 4, 2):
+            shorter = replace(self.best.scenario, course=replace(course, faults_us=course.faults_us // part))
+            if self._fails(scenario=shorter):
+                return
+
+    def _fails(
+        self, *, scenario: Scenario | None = None, only: tuple[int, ...] | None = None, variants: int | None = None
+    ) -> bool:
+        """Try a candidate; when it fails in the same way, and is no larger, it is the best run from now on."""
+        variants = self._variants if variants is None else variants
+        scenario = scenario or self.best.scenario
+        if only is not None:
+            scenario = replace(scenario, pace=replace(scenario.pace, only=only))
+        course = scenario.course
+        others = [variant for variant in range(variants + 1) if variant != course.variant]
+        return any(
+            self._fails_with(replace(scenario, course=replace(course, variant=variant)))
+            for variant in (course.variant, *others[:variants])
+        )
+
+    def _fails_with(self, scenario: Scenario) -> bool:
+        if self._is_over:
+            return False
+        self.tries += 1
+        former = self.best.failure
+        faults_us = scenario.course.faults_us
+        until_us = min(former.at_us * 2, faults_us) if former.at_us <= faults_us else None
+        result = simulate(former.seed, scenario=scenario, until_us=until_us)
+        self.events += result.events
+        is_smaller = False
+        if isinstance(result, Failure) and result.finding == former.finding:
+            found = Small(scenario=_keeping(scenario, result), failure=result)
+            is_smaller = found.size <= self.best.size
+            self.best = found if is_smaller else self.best
+        if self._tell is not None:
+            self._tell(self.tries, self.best)
+        return is_smaller
+
+
+def _keeping(scenario: Scenario, failure: Failure) -> Scenario:
+    """The same scenario with nothing but the harm that was done before the failure."""
+    only = tuple(number for number, _ in failure.harm)
+    return replace(scenario, pace=replace(scenario.pace, only=only))

@@ -1,0 +1,209 @@
+"""Scenarios as TOML files: strict reading, and several that compose.
+
+A file has the tables of `pykraft.sim.scenario.scenario.Scenario` and in them only what differs. Where several files are
+given, the later one wins, field by field; their tables of ``faults`` are one union, and where no file has such a
+table, the kinds of the default scenario remain. Invariant: a scenario that was read can be run. Whatever is
+misspelled, of another type or impossible is a UsageError that names the file and the key.
+
+Source: FoundationDB's ``tests/fast/*.toml``; the TOML 1.0 specification.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final, get_type_hints
+
+from pykraft.errors import UsageError
+from pykraft.sim.scenario.fault_kinds import KINDS
+from pykraft.sim.scenario.scenario import DEFAULT, Scenario
+
+FILE_SIZE_BYTES_MAX: Final = 64 * 1024
+VOTERS_MAX: Final = 9
+_SUFFIX: Final = ".toml"
+_FAULTS: Final = "faults"
+
+
+def shipped_names() -> list[str]:
+    """Names of the scenarios in the package, sorted."""
+    entries = files("pykraft.sim.scenario.shipped").iterdir()
+    return sorted(entry.name.removesuffix(_SUFFIX) for entry in entries if entry.name.endswith(_SUFFIX))
+
+
+def load(shipped: Sequence[str] = (), paths: Sequence[Path] = ()) -> Scenario:
+    """The scenario of these shipped names and then these files; of none: the default one.
+
+    Errors: UsageError.
+    """
+    scenario = replace(DEFAULT, name="+".join((*shipped, *(path.stem for path in paths))) or DEFAULT.name)
+    faults: dict[str, float] | None = None
+    for what, text in (*map(_shipped, shipped), *map(_file, paths)):
+        tables = _parse(what, text)
+        if _FAULTS in tables:
+            faults = {**(faults or {}), **_faults(what, tables.pop(_FAULTS))}
+        scenario = _with_tables(what, scenario, tables)
+    return scenario if faults is None else replace(scenario, faults=faults)
+
+
+def _shipped(name: str) -> tuple[str, str]:
+    if name not in shipped_names():
+        raise UsageError(f"there is no scenario {name!r}: choose of {', '.join(shipped_names())}")
+    return f"scenario {name}", files("pykraft.sim.scenario.shipped").joinpath(name + _SUFFIX).read_text("utf-8")
+
+
+def _file(path: Path) -> tuple[str, str]:
+    try:
+        with path.open("rb") as file:
+            content = file.read(FILE_SIZE_BYTES_MAX + 1)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    if len(content) > FILE_SIZE_BYTES_MAX:
+        raise UsageError(f"{path}: a scenario has at most {FILE_SIZE_BYTES_MAX} bytes")
+    try:
+        return str(path), content.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: is not UTF-8 text") from error
+
+
+def _parse(what: str, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{what}: is not TOML: {error}") from error
+
+
+def _faults(what: str, table: object) -> dict[str, float]:
+    for kind, weight in _table(what, _FAULTS, table).items():
+        key = f"{_FAULTS}.{kind}"
+        if kind not in KINDS:
+            raise UsageError(f"{what}: {key} is no kind of fault: choose of {', '.join(sorted(KINDS))}")
+        if not _is_number(weight) or not 0 <= weight <= 1_000:
+            raise UsageError(f"{what}: {key} = {weight!r}: a weight is a number from 0 to 1000")
+    assert isinstance(table, dict)
+    return {kind: float(weight) for kind, weight in table.items()}
+
+
+def _with_tables(what: str, scenario: Scenario, tables: Mapping[str, object]) -> Scenario:
+    known = {field.name for field in fields(Scenario)} - {"name", _FAULTS}
+    changed: dict[str, Any] = {}
+    for name, table in tables.items():
+        if name not in known:
+            raise UsageError(f"{what}: there is no table {name!r}: choose of {', '.join(sorted({*known, _FAULTS}))}")
+        changed[name] = _with_values(what, name, getattr(scenario, name), _table(what, name, table))
+    return replace(scenario, **changed)
+
+
+def _with_values(what: str, name: str, former: Any, table: Mapping[str, object]) -> Any:  # noqa: ANN401
+    """One table with these values; ``former`` is whichever class has this table."""
+    hints = get_type_hints(type(former))
+    values = {}
+    for field, value in table.items():
+        key = f"{name}.{field}"
+        if field not in hints:
+            raise UsageError(f"{what}: there is no {key}: choose of {', '.join(sorted(hints))}")
+        values[field] = _value(what, key, hints[field], value)
+    made = replace(former, **values)
+    for low, high in _PAIRS:
+        if low in hints and high in hints and getattr(made, low) > _least(getattr(made, high)):
+            raise UsageError(f"{what}: {name}.{low} is greater than {name}.{high}")
+    return made
+
+
+_PAIRS: Final = (
+    ("turn_us_min", "turn_us_max"),
+    ("slow_turn_us_min", "slow_turn_us_max"),
+    ("latency_us_min", "latency_us_max"),
+    ("period_us_min", "period_us_max"),
+)
+"""Fields of one table that are the ends of a range."""
+
+
+def _least(value: int | tuple[int, ...]) -> int:
+    return min(value) if isinstance(value, tuple) else value
+
+
+def _table(what: str, name: str, table: object) -> Mapping[str, Any]:
+    if not isinstance(table, dict):
+        raise UsageError(f"{what}: {name} is a table: write [{name}] and its keys below it")
+    return table
+
+
+def _value(what: str, key: str, hint: object, value: object) -> object:
+    """One value as its field wants it."""
+    expected, is_right = _EXPECTED[hint]
+    is_list = isinstance(value, list)
+    least, most = _LEAST.get(key, 0), _MOST.get(key, _MOST_OF[hint])
+    numbers: list[Any] = value if isinstance(value, list) else [value]
+    if (
+        is_list != (hint not in (int, float))
+        or not all(map(is_right, numbers))
+        or not (numbers or key in _MAY_BE_EMPTY)
+    ):
+        raise UsageError(f"{what}: {key} = {value!r}: give {expected}")
+    if not all(least <= number <= most for number in numbers):
+        raise UsageError(f"{what}: {key} = {value!r}: from {least} to {most} is possible")
+    return tuple(numbers) if is_list else numbers[0]
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return _is_whole(value) or isinstance(value, float)
+
+
+_EXPECTED: Final[Mapping[object, tuple[str, Callable[[object], bool]]]] = {
+    int: ("a whole number", _is_whole),
+    float: ("a number", _is_number),
+    tuple[int, ...]: ("a list of whole numbers, of which one is drawn", _is_whole),
+    tuple[int, ...] | None: ("a list of whole numbers", _is_whole),
+}
+_MAY_BE_EMPTY: Final = frozenset({"pace.only"})
+_MOST_OF: Final[Mapping[object, float]] = {
+    int: 900_000_000,
+    float: 1,
+    tuple[int, ...]: 900_000_000,
+    tuple[int, ...] | None: 900_000_000,
+}
+"""A quarter of an hour in microseconds; a number with a point is a probability, or a part of something."""
+_MOST: Final[Mapping[str, float]] = {
+    "cluster.voters": VOTERS_MAX,
+    "cluster.observers": VOTERS_MAX,
+    "membership.newcomers_max": VOTERS_MAX,
+    "pace.skew_max": 0.9,
+    "work.values_max": 1_000,
+    "work.value_size_bytes_max": 100_000,
+}
+_LEAST: Final[Mapping[str, int]] = {
+    "quorum.segment_size_bytes": 1_024,
+    "quorum.index_size_bytes_max": 24,
+    **dict.fromkeys(
+        (
+            "cluster.voters",
+            "course.start_us_max",
+            "course.heal_us",
+            "quorum.election_timeout_ms",
+            "quorum.fetch_timeout_ms",
+            "quorum.election_backoff_max_ms",
+            "quorum.request_timeout_ms",
+            "quorum.fetch_size_bytes_max",
+            "quorum.scrub_interval_ms",
+            "storage.turn_us_min",
+            "work.period_us",
+            "snapshots.pieces_max",
+            "snapshots.slice_size_bytes_max",
+            "snapshots.clean_interval_ms",
+            "work.values_max",
+            "work.value_size_bytes_max",
+            "pace.period_us_min",
+            "pace.operations_max",
+            "pace.storm_restarts_max",
+        ),
+        1,
+    ),
+}
+"""What must not be 0."""

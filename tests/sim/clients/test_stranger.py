@@ -1,0 +1,54 @@
+"""A stranger asks, is taken for a leader, and answers."""
+
+from __future__ import annotations
+
+from pykraft.core.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse
+from pykraft.host.ports import ConnectionId
+from pykraft.sim.clients.stranger import STRANGER_LISTENERS, Answer, Stranger
+from pykraft.sim.facts.claims import STRANGER_ID
+from pykraft.types import Epoch, NodeId, Offset
+from tests.sim.worlds import led_world, run_for, run_until
+
+EPOCH = Epoch(1_000)
+
+
+def test_whoever_takes_it_for_a_leader_asks_it_and_gets_its_answer() -> None:
+    world, _ = led_world()
+    asked: list[FetchRequest] = []
+
+    def answer(request: FetchRequest) -> Answer | None:
+        asked.append(request)
+        if len(asked) > 1:
+            return None
+        empty = FetchResponse(
+            error=0, epoch=EPOCH, leader_id=NodeId(STRANGER_ID), high_watermark=None, log_start_offset=Offset(0)
+        )
+        return empty, b""
+
+    stranger = Stranger(world, answer)
+    world.claims.epochs.add(EPOCH)
+    node = world.nodes[1]
+    message = BeginQuorumEpochRequest(
+        epoch=EPOCH, leader_id=NodeId(STRANGER_ID), voter=None, listeners=STRANGER_LISTENERS
+    )
+    stranger.ask(node, message)
+    run_until(world, lambda: bool(asked))
+    assert node.host is not None
+    assert (asked[0].epoch, node.host.epoch) == (EPOCH, EPOCH)
+    run_until(world, lambda: any("is given up as the leader of epoch 1000" in line for line in world.trace.lines))
+    stranger.leave()
+    run_until(world, lambda: world.newest_leader() is not None and len({host.epoch for host in world.hosts()}) == 1)
+
+
+def test_a_stranger_that_hung_up_asks_nothing_and_waits_for_nothing() -> None:
+    world, _ = led_world()
+    stranger = Stranger(world, lambda _: None)
+    message = BeginQuorumEpochRequest(
+        epoch=EPOCH, leader_id=NodeId(STRANGER_ID), voter=None, listeners=STRANGER_LISTENERS
+    )
+    stranger.hang_up(stranger.ask(world.nodes[1], message))
+    stranger.connected(ConnectionId(10_000))
+    stranger.closed(ConnectionId(10_000))
+    run_for(world, 200_000)
+    assert all(host.epoch < EPOCH for host in world.hosts())
+    stranger.leave()

@@ -1,0 +1,66 @@
+"""What was acknowledged is remembered where it was acknowledged; what was not, is not."""
+
+from __future__ import annotations
+
+from random import Random
+
+from pykraft.sim.clients.prepared_appends import PreparedAppends
+from pykraft.sim.clients.workload import Workload
+from pykraft.sim.facts.history import Answer, number_of
+from tests.sim.worlds import calm_world, led_world, run_for, run_until
+
+
+def test_clients_call_the_leader_and_what_they_are_told_is_kept() -> None:
+    world, leader = led_world()
+    world.workload.begin()
+    run_until(world, lambda: world.workload.acknowledged >= 40)
+    history = world.workload.history.operations
+    numbers = [number_of(value) for operation in history for value in operation.values]
+    assert numbers == list(range(1, world.workload.proposed + 1))
+    committed = [operation for operation in history if operation.answer is Answer.COMMITTED]
+    assert sum(len(operation.values) for operation in committed) == world.workload.acknowledged
+    assert {operation.node_id for operation in history} == {leader.node_id}
+    assert all(operation.answered_us is not None and operation.is_alive() for operation in committed)
+    assert world.workload.acknowledged_end_offset == max(operation.end_offset for operation in committed)
+    assert world.workload.acknowledged_end_offset <= (leader.host.high_watermark or 0)
+    assert any(operation.is_read and operation.read for operation in committed)
+
+
+def test_a_leader_that_loses_its_place_leaves_outcomes_open() -> None:
+    world, leader = led_world()
+    for other in world.nodes:
+        world.network.cut(leader.node_id, other)
+        world.network.cut(other, leader.node_id)
+    world.workload.begin()
+    run_until(world, lambda: leader.host.role != "leader")
+    answers = {operation.answer for operation in world.workload.history.operations}
+    assert answers == {Answer.UNKNOWN}
+
+
+def test_a_paused_leader_is_not_called() -> None:
+    world, leader = led_world()
+    leader.pause(300_000)
+    world.workload.begin()
+    run_for(world, 200_000)
+    assert world.workload.proposed == 0
+
+
+def test_nothing_is_acknowledged_without_a_majority() -> None:
+    world, leader = led_world()
+    for node in world.nodes.values():
+        if node.node_id != leader.node_id:
+            world.network.cut(leader.node_id, int(node.node_id))
+            world.network.cut(int(node.node_id), leader.node_id)
+    world.workload.begin()
+    run_for(world, 300_000)
+    assert leader.host.role == "leader"
+    assert world.workload.proposed > 0
+    assert not world.workload.acknowledged
+
+
+def test_without_a_leader_nothing_is_proposed() -> None:
+    world = calm_world()
+    workload = Workload(world, Random(1), PreparedAppends(None))
+    workload.begin()
+    run_for(world, 100_000)
+    assert workload.proposed == 0

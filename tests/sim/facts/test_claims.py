@@ -1,0 +1,12 @@
+"""What strangers have claimed is any once they have named an epoch."""
+
+from __future__ import annotations
+
+from pykraft.sim.facts.claims import Claims
+
+
+def test_a_stranger_that_names_an_epoch_has_spoken() -> None:
+    claims = Claims()
+    assert not claims.is_any
+    claims.epochs.add(7)
+    assert claims.is_any

@@ -1,0 +1,143 @@
+"""Answers that do not say how it is are found, and questions that nobody answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from pykraft.errors import ErrorCode
+from pykraft.sim.clients.visitor import Question, Visit
+from pykraft.sim.invariants import ViolationError
+from pykraft.sim.invariants.clients.truth_told import ANSWER_US, OTHER_ANSWERS, ClientsAreToldTheTruth
+from pykraft.sim.machine.spoken import LogEnd, Spoken
+from tests.sim.invariants.fakes import entry, node, view, world
+
+
+def quorum(**changed: Any) -> dict[str, Any]:
+    """What leader 1 of epoch 3 says; 2 and 3 vote as well, and 4 observes."""
+    rows = [{"replica_id": replica_id, "log_end_offset": end} for replica_id, end in ((1, 9), (2, 7), (3, -1))]
+    partition = {
+        "error_code": 0,
+        "leader_id": 1,
+        "leader_epoch": 3,
+        "high_watermark": 7,
+        "current_voters": rows,
+        "observers": [{"replica_id": 4, "log_end_offset": 5}],
+        **changed,
+    }
+    return {"error_code": 0, "topics": [{"partitions": [partition]}]}
+
+
+def cluster(**changed: Any) -> dict[str, Any]:
+    brokers = [{"broker_id": node_id} for node_id in (1, 2, 3)]
+    return {"error_code": 0, "controller_id": 1, "brokers": brokers, **changed}
+
+
+class Case:
+    """Nodes 1 to 4, of which 1 leads and the others have fetched."""
+
+    def __init__(self) -> None:
+        self.world = world()
+        self.world.committed.entries += [entry(offset) for offset in range(7)]
+        self.nodes = {number: self._node(number) for number in (1, 2, 3, 4)}
+        self.world.nodes = self.nodes
+        self.made = ClientsAreToldTheTruth(self.world)
+        for number, offset in ((2, 7), (4, 5)):
+            self.fetches(number, offset)
+        self.nodes[4].process.wiretap.answers[1] = OTHER_ANSWERS + 1
+
+    @staticmethod
+    def _node(number: int) -> Any:
+        made = node(number, epoch=3, leader_id=1, role="follower", log_end_offset=9)
+        made.process.wiretap.answers = Counter()
+        made.process.is_running = True
+        made.disk.io_errors = SimpleNamespace(stalled_until_us=0)
+        return made
+
+    def fetches(self, number: int, offset: int) -> None:
+        for at in (offset, offset - 1):
+            fetched = LogEnd(epoch=3, offset=at)
+            self.made.before_send(self.nodes[number], Spoken(epoch=3, fetched=fetched, target_id=1))
+        self.made.before_send(self.nodes[number], Spoken(epoch=3, target_id=1))
+
+    def asked(self, question: Question) -> Visit:
+        visit = Visit(question=question, process=self.nodes[1].process, asked_us=self.world.clock.now_us)
+        self.made.visited(self.nodes[1], visit)
+        return visit
+
+    def answers(self, question: Question, answer: dict[str, Any]) -> None:
+        visit = self.asked(question)
+        visit.answer = cast(Any, answer)
+        self.made.visited(self.nodes[1], visit)
+
+
+def test_the_truth_is_accepted_and_so_is_an_error() -> None:
+    case = Case()
+    case.answers(Question.DESCRIBE_QUORUM, quorum())
+    case.answers(Question.DESCRIBE_QUORUM, quorum(error_code=6))
+    case.answers(Question.DESCRIBE_CLUSTER, cluster())
+    case.answers(Question.DESCRIBE_CLUSTER, cluster(error_code=5, brokers=[]))
+    for error in (ErrorCode.INVALID_REQUEST, ErrorCode.NOT_LEADER_OR_FOLLOWER):
+        case.answers(Question.ADD_IMPOSSIBLE_VOTER, {"error_code": error})
+    case.nodes[1].is_damaged = True
+    case.answers(Question.DESCRIBE_CLUSTER, cluster(controller_id=9))
+    case.nodes[1].is_damaged = False
+    case.world.claims.epochs.add(3)
+    case.answers(Question.DESCRIBE_CLUSTER, cluster(controller_id=9))
+
+
+@pytest.mark.parametrize(
+    ("changed", "seen"),
+    [
+        ({"leader_id": 2}, "says of epoch 3 that 2 leads; it is itself in epoch 3"),
+        ({"leader_epoch": 2}, "says of epoch 2 that 1 leads"),
+        ({"current_voters": []}, "the voters are \\[\\], its log says \\[1, 2, 3\\]"),
+        ({"high_watermark": 8}, "that all below 8 is committed"),
+        ({"observers": []}, "\\[4\\] fetch from it as well"),
+        ({"observers": [{"replica_id": 4, "log_end_offset": 6}]}, "replica 4 is at 6; it is at -1 to 5"),
+    ],
+)
+def test_what_is_not_so_of_the_quorum_is_found(changed: dict[str, Any], seen: str) -> None:
+    with pytest.raises(ViolationError, match=seen):
+        Case().answers(Question.DESCRIBE_QUORUM, quorum(**changed))
+
+
+def test_who_has_had_no_answer_need_not_be_listed() -> None:
+    case = Case()
+    case.nodes[4].process.wiretap.answers[1] = OTHER_ANSWERS
+    case.answers(Question.DESCRIBE_QUORUM, quorum(observers=[]))
+    case.nodes[4].host = None
+    case.answers(Question.DESCRIBE_QUORUM, quorum(observers=[]))
+
+
+@pytest.mark.parametrize("changed", [{"controller_id": 2}, {"brokers": [{"broker_id": 1}]}])
+def test_what_is_not_so_of_the_cluster_is_found(changed: dict[str, Any]) -> None:
+    with pytest.raises(ViolationError, match="leads the nodes"):
+        Case().answers(Question.DESCRIBE_CLUSTER, cluster(**changed))
+
+
+def test_a_voter_that_nobody_may_add_is_refused() -> None:
+    with pytest.raises(ViolationError, match="answers REQUEST_TIMED_OUT to a voter"):
+        Case().answers(Question.ADD_IMPOSSIBLE_VOTER, {"error_code": ErrorCode.REQUEST_TIMED_OUT})
+
+
+def test_who_waits_for_who_is_gone_or_stands_still_waits_no_more() -> None:
+    case = Case()
+    case.asked(Question.DESCRIBE_QUORUM)
+    case.nodes[1].disk.io_errors.stalled_until_us = ANSWER_US
+    case.world.clock.now_us = ANSWER_US + 1
+    case.made.after_event(case.nodes[1], view("leader"))
+    case.made.after_event(case.nodes[2], view())
+    case.nodes[1].process.is_running = False
+    case.made.after_event(case.nodes[1], view("leader"))
+
+
+def test_a_question_without_an_answer_is_found() -> None:
+    case = Case()
+    case.asked(Question.DESCRIBE_CLUSTER)
+    case.world.clock.now_us = ANSWER_US + 1
+    with pytest.raises(ViolationError, match="node 1 has not answered DESCRIBE_CLUSTER"):
+        case.made.after_event(case.nodes[1], view("leader"))

@@ -1,0 +1,34 @@
+"""A batch of several proposals that no Fetch brings is found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykraft.sim.invariants import ViolationError
+from pykraft.sim.invariants.log.batch_size import BatchesFitAnswers
+from tests.sim.invariants.fakes import appends, encoded, node, operation, truncates, world
+
+LARGE = b"x" * 600_000
+
+
+def looked(role: str, *bases: int | None) -> None:
+    where = world()
+    for number, base in enumerate(bases):
+        where.workload.history.operations.append(operation(number, b"v", base_offset=base))
+    where.workload.history.operations.append(operation(9, b"v", base_offset=5, epoch=2))
+    at: Any = node(1, role=role)
+    made = BatchesFitAnswers(where)
+    made.submitted(at, appends(encoded(3, b"small"), encoded(4, LARGE, LARGE), encoded(6)))
+    made.submitted(at, truncates(3))
+
+
+def test_one_proposal_may_be_as_large_as_it_is_and_who_does_not_lead_appends_what_it_gets() -> None:
+    looked("leader", 4, 6, None)
+    looked("follower", 4, 5)
+
+
+def test_several_are_one_too_many() -> None:
+    with pytest.raises(ViolationError, match="for 2 proposals, and a Fetch brings 1048576"):
+        looked("leader", 4, 5)

@@ -1,0 +1,334 @@
+"""The virtual disk never loses what was synced, and is able to lose each kind of thing that was not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykraft.errors import StorageError
+from pykraft.log.fs import make_directory, write_atomically
+from pykraft.sim.machine.disk import PAGE_SIZE_BYTES, SECTOR_SIZE_BYTES, Interrupted, VirtualDisk
+
+DIRECTORY = Path("/disk/log")
+PATH = DIRECTORY / "a"
+SEEDS = range(60)
+
+
+def disk(seed: int = 1) -> VirtualDisk:
+    made = VirtualDisk(Random(seed))
+    make_directory(made, DIRECTORY)
+    return made
+
+
+def write(made: VirtualDisk, data: bytes, *, position: int = 0, path: Path = PATH) -> None:
+    made.open(path, create=True).pwrite([data], position)
+
+
+def write_durably(made: VirtualDisk, data: bytes, path: Path = PATH) -> None:
+    file = made.open(path, create=True)
+    file.pwrite([data], 0)
+    file.sync()
+    made.sync_dir(DIRECTORY)
+
+
+def fates(*acts: Callable[[VirtualDisk], object]) -> set[bytes | None]:
+    """What a power loss can make of the file; None: no file."""
+    found = set()
+    for seed in SEEDS:
+        made = disk(seed)
+        for act in acts:
+            act(made)
+        made.lose_power()
+        found.add(made.read(PATH) if made.exists(PATH) else None)
+    return found
+
+
+def durably(data: bytes) -> Callable[[VirtualDisk], object]:
+    return lambda made: write_durably(made, data)
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), st.integers(0, 3 * PAGE_SIZE_BYTES), st.binary(min_size=1, max_size=300)),
+        st.tuples(st.just("truncate"), st.integers(0, 3 * PAGE_SIZE_BYTES), st.just(b"")),
+        st.tuples(st.just("sync"), st.just(0), st.just(b"")),
+    ),
+    max_size=12,
+)
+
+
+@given(steps, steps, st.integers(0, 2**16))
+def test_what_was_synced_is_kept_wherever_it_was_not_touched_again(
+    before: list[tuple[str, int, bytes]], after: list[tuple[str, int, bytes]], seed: int
+) -> None:
+    made = disk(seed)
+    file = made.open(PATH, create=True)
+    made.sync_dir(DIRECTORY)
+    content = bytearray()
+    touched: set[int] = set()
+    size_bytes_min = 0
+    for number, (what, position, data) in enumerate([*before, ("sync", 0, b""), *after]):
+        if what == "sync":
+            file.sync()
+            touched.clear()
+            size_bytes_min = len(content)
+        elif what == "write":
+            file.pwrite([data], position)
+            content.extend(bytes(max(0, position - len(content))))
+            content[position : position + len(data)] = data
+            touched.update(range(position // PAGE_SIZE_BYTES, (position + len(data)) // PAGE_SIZE_BYTES + 1))
+        else:
+            file.truncate(position)
+            low, high = sorted((position, len(content)))
+            touched.update(range(low // PAGE_SIZE_BYTES, high // PAGE_SIZE_BYTES + 1))
+            size_bytes_min = min(size_bytes_min, position)
+            content = content[:position] + bytes(max(0, position - len(content)))
+        assert made.read(PATH) == content, number
+    made.lose_power()
+    kept = made.read(PATH)
+    assert len(kept) >= size_bytes_min
+    for page in range(size_bytes_min // PAGE_SIZE_BYTES):
+        if page not in touched:
+            start = page * PAGE_SIZE_BYTES
+            assert kept[start : start + PAGE_SIZE_BYTES] == content[start : start + PAGE_SIZE_BYTES]
+
+
+@given(st.binary(max_size=3 * PAGE_SIZE_BYTES), st.integers(0, 2**16))
+def test_a_file_that_was_synced_with_its_directory_survives_whole(data: bytes, seed: int) -> None:
+    made = disk(seed)
+    write_durably(made, data)
+    for _ in range(3):
+        made.lose_power()
+        assert made.read(PATH) == data
+
+
+@pytest.mark.conformance("H55")
+def test_each_unsynced_page_is_kept_or_lost_on_its_own() -> None:
+    old, new = b"o" * 2 * PAGE_SIZE_BYTES, b"n" * 2 * PAGE_SIZE_BYTES
+    found = fates(durably(old), lambda made: write(made, new))
+    halves = {(content or b"")[::PAGE_SIZE_BYTES] for content in found}
+    assert halves == {b"oo", b"on", b"no", b"nn"}
+
+
+def test_a_page_is_torn_at_a_sector_and_nowhere_else() -> None:
+    old, new = b"o" * PAGE_SIZE_BYTES, b"n" * PAGE_SIZE_BYTES
+    sizes = {(content or b"").count(b"n") for content in fates(durably(old), lambda made: write(made, new))}
+    assert {0, PAGE_SIZE_BYTES} < sizes
+    assert all(size % SECTOR_SIZE_BYTES == 0 for size in sizes)
+
+
+def test_an_unsynced_size_is_the_old_the_new_or_between() -> None:
+    def grow(made: VirtualDisk) -> None:
+        write_durably(made, b"o" * 100)
+        write(made, b"n" * 900, position=100)
+
+    sizes = {len(content or b"") for content in fates(grow)}
+    assert {100, 1_000} < sizes
+    assert all(100 <= size <= 1_000 for size in sizes)
+
+
+def test_an_unsynced_truncation_may_come_back_in_part() -> None:
+    def cut(made: VirtualDisk) -> None:
+        write_durably(made, b"o" * 1_000)
+        made.open(PATH).truncate(100)
+
+    found = fates(cut)
+    assert {100, 1_000} < {len(content or b"") for content in found}
+    assert all(set(content or b"") <= set(b"o\0") for content in found)
+
+
+def test_a_synced_file_without_a_synced_name_may_be_gone() -> None:
+    def create(made: VirtualDisk) -> None:
+        file = made.open(PATH, create=True)
+        file.pwrite([b"data"], 0)
+        file.sync()
+
+    assert fates(create) == {None, b"data"}
+
+
+def test_a_removal_may_not_have_happened() -> None:
+    assert fates(durably(b"data"), lambda made: made.remove(PATH)) == {None, b"data"}
+
+
+def test_changes_of_a_directory_survive_in_their_order() -> None:
+    names = [DIRECTORY / name for name in "abc"]
+    found = set()
+    for seed in SEEDS:
+        made = disk(seed)
+        for path in names:
+            made.open(path, create=True)
+        made.lose_power()
+        found.add("".join(made.listdir(DIRECTORY)))
+    assert found == {"", "a", "ab", "abc"}
+
+
+def test_a_rename_shows_the_old_file_or_the_new() -> None:
+    def replace(made: VirtualDisk) -> None:
+        write_durably(made, b"old")
+        temporary = DIRECTORY / "b"
+        file = made.open(temporary, create=True)
+        file.pwrite([b"new"], 0)
+        file.sync()
+        made.rename(temporary, PATH)
+
+    assert fates(replace) == {b"old", b"new"}
+
+
+@given(st.integers(0, 8), st.booleans(), st.integers(0, 2**16))
+def test_an_atomic_write_is_atomic_wherever_it_is_interrupted(operations: int, loses_power: bool, seed: int) -> None:
+    made = disk(seed)
+    write_durably(made, b"old")
+    made.interrupt_within(operations, loses_power=loses_power)
+    is_done = False
+    try:
+        write_atomically(made, PATH, b"new" * 2_000)
+        is_done = True
+    except Interrupted as interruption:
+        assert interruption.loses_power is loses_power
+    made.let_be()
+    made.lose_power()
+    assert made.read(PATH) in ((b"new" * 2_000,) if is_done else (b"old", b"new" * 2_000))
+
+
+def test_a_kill_loses_nothing_but_handles_and_locks() -> None:
+    made = disk()
+    file = made.open(PATH, create=True)
+    file.pwrite([b"data"], 0)
+    made.lock(DIRECTORY / ".lock")
+    made.drop_handles()
+    assert made.read(PATH) == b"data"
+    made.lock(DIRECTORY / ".lock").release()
+    with pytest.raises(AssertionError, match="dead"):
+        file.pread(1, 0)
+
+
+def test_what_survived_one_power_loss_survives_the_next() -> None:
+    for seed in SEEDS:
+        made = disk(seed)
+        write(made, bytes(range(256)) * 64)
+        made.lose_power()
+        before = made.read(PATH) if made.exists(PATH) else None
+        made.lose_power()
+        assert (made.read(PATH) if made.exists(PATH) else None) == before
+
+
+def test_an_interrupted_write_leaves_a_first_part_in_the_cache() -> None:
+    sizes = set()
+    for seed in SEEDS:
+        made = disk(seed)
+        file = made.open(PATH, create=True)
+        made.interrupt_within(0, loses_power=False)
+        with pytest.raises(Interrupted):
+            file.pwrite([b"0123", b"456789"], 0)
+        made.drop_handles()
+        content = made.read(PATH)
+        assert b"0123456789".startswith(content)
+        sizes.add(len(content))
+    assert sizes == set(range(11))
+
+
+def test_every_operation_that_changes_the_disk_can_be_interrupted() -> None:
+    changes: list[Callable[[VirtualDisk], object]] = [
+        lambda made: made.open(PATH).pwrite([b"x"], 0),
+        lambda made: made.open(PATH).truncate(0),
+        lambda made: made.open(PATH).sync(),
+        lambda made: made.open(DIRECTORY / "new", create=True),
+        lambda made: made.rename(PATH, DIRECTORY / "new"),
+        lambda made: made.remove(PATH),
+        lambda made: made.sync_dir(DIRECTORY),
+    ]
+    for change in changes:
+        made = disk()
+        write_durably(made, b"data")
+        made.interrupt_within(1, loses_power=True)
+        made.sync_dir(DIRECTORY)
+        with pytest.raises(Interrupted, match="power lost"):
+            change(made)
+
+
+def test_files_read_and_grow_like_files() -> None:
+    made = disk()
+    file = made.open(PATH, create=True)
+    assert file.pwrite([b"ab", memoryview(b"cd")], 3) == 4
+    assert (file.size(), file.pread(100, 1)) == (7, b"\0\0abcd")
+    file.truncate(9)
+    assert file.pread(4, 5) == b"cd\0\0"
+    file.close()
+
+
+def test_names_are_those_of_the_kernel_until_the_power_goes() -> None:
+    made = disk()
+    write(made, b"data")
+    assert made.exists(PATH)
+    assert made.exists(DIRECTORY)
+    assert made.listdir(DIRECTORY.parent) == ["log"]
+    assert made.listdir(DIRECTORY) == ["a"]
+    known = made.directory(DIRECTORY)
+    assert known is not None
+    assert not known.synced
+    assert made.directory(Path("/nowhere")) is None
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda made: made.open(PATH),
+        lambda made: made.open(Path("/nowhere/a"), create=True),
+        lambda made: made.remove(PATH),
+        lambda made: made.rename(PATH, DIRECTORY / "b"),
+        lambda made: made.listdir(Path("/nowhere")),
+        lambda made: [made.lock(PATH) for _ in range(2)],
+    ],
+)
+def test_what_a_file_system_refuses_is_refused(refused: Callable[[VirtualDisk], object]) -> None:
+    with pytest.raises(StorageError):
+        refused(disk())
+
+
+@pytest.mark.parametrize("operations", range(4))
+def test_a_directory_is_durable_once_a_start_has_made_sure_whatever_was_killed_before(operations: int) -> None:
+    """A kill between creating a directory and the sync of its parent leaves one that a loss of power takes away."""
+    for seed in range(20):
+        disk = VirtualDisk(Random(seed))
+        disk.interrupt_within(operations, loses_power=False)
+        with suppress(Interrupted):
+            make_directory(disk, DIRECTORY)
+        disk.drop_handles()
+        make_directory(disk, DIRECTORY)
+        file = disk.open(DIRECTORY / "a", create=True)
+        file.sync()
+        disk.sync_dir(DIRECTORY)
+        disk.lose_power()
+        assert disk.listdir(DIRECTORY) == ["a"]
+
+
+def test_a_directory_whose_parent_was_not_synced_may_go_with_all_that_is_in_it() -> None:
+    left = set()
+    for seed in range(20):
+        disk = VirtualDisk(Random(seed))
+        disk.mkdir(DIRECTORY)
+        disk.open(DIRECTORY / "a", create=True).sync()
+        disk.sync_dir(DIRECTORY)
+        disk.lose_power()
+        left.add(disk.exists(DIRECTORY))
+        disk.mkdir(DIRECTORY)
+        assert disk.listdir(DIRECTORY) in ([], ["a"])
+    assert left == {True, False}
+
+
+def test_a_file_knows_whether_it_is_at_its_path() -> None:
+    made = disk()
+    file = made.open(PATH, create=True)
+    assert file.is_at(PATH)
+    made.rename(PATH, DIRECTORY / "b")
+    assert not file.is_at(PATH)
+    assert file.is_at(DIRECTORY / "b")
+    made.open(PATH, create=True)
+    assert not file.is_at(PATH)
+    assert not file.is_at(Path("/disk/nowhere/a"))

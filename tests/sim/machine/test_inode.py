@@ -1,0 +1,153 @@
+"""A platter that lies is told from what it promised, until those bytes are written again."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykraft.sim.machine.inode import PAGE_SIZE_BYTES, Directory, Inode
+from pykraft.sim.scenario.scenario import Storage
+
+PAGES = 3
+
+
+def synced(data: bytes) -> Inode:
+    inode = Inode()
+    inode.write(data, 0)
+    inode.sync()
+    return inode
+
+
+def test_rot_is_seen_on_the_platter_only_until_the_cache_lets_go() -> None:
+    inode = synced(b"abcdef")
+    inode.rot(2, b"XY")
+    assert inode.is_rotten
+    assert (inode.standing(), inode.promised(), bytes(inode.cached)) == (b"abXYef", b"abcdef", b"abcdef")
+    inode.evict()
+    assert bytes(inode.cached) == b"abXYef"
+
+
+def test_a_dirty_page_is_not_read_again() -> None:
+    inode = synced(b"abcdef")
+    inode.rot(2, b"XY")
+    inode.write(b"Z", 5)
+    inode.evict()
+    assert bytes(inode.cached) == b"abcdeZ"
+
+
+def test_rot_ends_when_the_page_is_written_again_or_cut_off() -> None:
+    written, cut = synced(b"abcdef"), synced(b"abcdef")
+    for inode in (written, cut):
+        inode.rot(4, b"XY")
+    written.write(b"g", 6)
+    written.sync()
+    assert not written.is_rotten
+    assert written.promised() == written.standing() == b"abcdefg"
+    cut.resize(4)
+    cut.sync()
+    assert not cut.is_rotten
+    assert cut.promised() == b"abcd"
+
+
+def test_rot_that_was_read_and_written_back_is_rot_still() -> None:
+    inode = synced(b"abcdef")
+    inode.rot(2, b"X")
+    inode.evict()
+    inode.write(b"g", 6)
+    inode.sync()
+    assert (inode.standing(), inode.promised()) == (b"abXdefg", b"abcdefg")
+
+
+def test_what_rots_twice_was_promised_once() -> None:
+    inode = synced(b"abc")
+    inode.rot(1, b"X")
+    inode.rot(1, b"Y")
+    assert inode.promised() == b"abc"
+    inode.rot(1, b"b")
+    assert not inode.is_rotten
+
+
+def test_rot_beyond_the_end_is_none() -> None:
+    inode = synced(b"abc")
+    inode.rot(2, b"XYZ")
+    assert inode.standing() == b"abX"
+    inode.rot(9, b"Z")
+    assert inode.standing() == b"abX"
+
+
+def test_rot_stays_after_a_loss_of_power() -> None:
+    inode = synced(b"abc")
+    inode.rot(1, b"X")
+    inode.lose(Random(1), Storage())
+    assert (bytes(inode.cached), inode.promised()) == (b"aXc", b"abc")
+
+
+def test_a_failed_sync_leaves_pages_that_only_the_cache_has() -> None:
+    fates = set()
+    for seed in range(80):
+        inode = synced(b"a" * PAGES * PAGE_SIZE_BYTES)
+        inode.write(b"b" * PAGES * PAGE_SIZE_BYTES, 0)
+        inode.fail_sync(Random(seed))
+        inode.sync()
+        assert bytes(inode.cached) == b"b" * PAGES * PAGE_SIZE_BYTES
+        fates.add(tuple(inode.standing()[page * PAGE_SIZE_BYTES] for page in range(PAGES)))
+        inode.write(bytes(inode.cached), 0)
+        inode.sync()
+        assert inode.standing() == bytes(inode.cached), "what is written again is written"
+    assert len(fates) == 2**PAGES
+
+
+@given(st.binary(max_size=50), st.lists(st.tuples(st.integers(0, 60), st.binary(max_size=9)), max_size=9))
+def test_what_was_promised_does_not_depend_on_rot(data: bytes, rot: list[tuple[int, bytes]]) -> None:
+    inode = synced(data)
+    for position, wrong in rot:
+        inode.rot(position, wrong)
+        assert inode.promised() == data
+        assert inode.is_rotten is (inode.standing() != data)
+
+
+def test_pages_are_lost_torn_or_kept_as_the_scenario_says() -> None:
+    def outcome(storage: Storage) -> set[tuple[int, bytes]]:
+        found = set()
+        for seed in range(40):
+            inode = synced(b"a" * PAGE_SIZE_BYTES)
+            inode.write(b"b" * PAGE_SIZE_BYTES, 0)
+            torn = inode.lose(Random(seed), storage)
+            found.add((torn, bytes(inode.cached)))
+        return found
+
+    lost = outcome(Storage(page_torn_probability=0, page_lost_probability=1))
+    kept = outcome(Storage(page_torn_probability=0, page_lost_probability=0))
+    torn = outcome(Storage(page_torn_probability=1, page_lost_probability=0))
+    assert lost == {(0, b"a" * PAGE_SIZE_BYTES)}
+    assert kept == {(0, b"b" * PAGE_SIZE_BYTES)}
+    assert {count for count, _ in torn} == {1}
+    assert len(torn) == 7
+
+
+def test_of_changed_names_the_first_survive() -> None:
+    found = set()
+    for seed in range(40):
+        directory = Directory()
+        for name in "abc":
+            directory.change((name, Inode()))
+        directory.lose(Random(seed))
+        found.add("".join(sorted(directory.cached)))
+    assert found == {"", "a", "ab", "abc"}
+
+
+def test_a_lost_page_cannot_be_read_until_it_is_cut_off() -> None:
+    inode = synced(b"a" * (2 * PAGE_SIZE_BYTES + 5))
+    inode.lose_page(1)
+    assert inode.is_rotten
+    assert inode.is_readable(PAGE_SIZE_BYTES, 0)
+    assert not inode.is_readable(PAGE_SIZE_BYTES + 1, 0)
+    assert not inode.is_readable(1, 2 * PAGE_SIZE_BYTES - 1)
+    assert inode.is_readable(5, 2 * PAGE_SIZE_BYTES)
+    assert inode.standing()[PAGE_SIZE_BYTES : 2 * PAGE_SIZE_BYTES] == bytes(PAGE_SIZE_BYTES)
+    assert inode.promised() == b"a" * (2 * PAGE_SIZE_BYTES + 5)
+    inode.resize(PAGE_SIZE_BYTES)
+    inode.sync()
+    assert not inode.is_rotten

@@ -1,0 +1,158 @@
+"""What frames say of epochs, votes and logs, read from frames that production code made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykraft.protocol.api import decode_request_header, encode_request, encode_response
+from pykraft.protocol.frame import frame
+from pykraft.protocol.messages import ApiKey
+from pykraft.sim.machine.spoken import (
+    EPOCH_FIELDS,
+    LogEnd,
+    Spoken,
+    VoteAsked,
+    spoken_in_answer,
+    spoken_in_request,
+    spoken_in_vote,
+    vote_asked,
+)
+from pykraft.types import Buffer
+
+OWN_LOG = LogEnd(epoch=1, offset=3)
+
+
+def topics(**partition: Any) -> dict[str, Any]:
+    return {"topics": [{"topic_name": "t", "partitions": [{"partition_index": 0, **partition}]}]}
+
+
+def vote(version: int, *, pre_vote: bool = False) -> list[Buffer]:
+    fields = {"replica_epoch": 3, "replica_id": 2, "last_offset_epoch": 1, "last_offset": 4}
+    body = topics(**fields, **({"pre_vote": pre_vote} if version >= 2 else {}))
+    return frame(encode_request(ApiKey.VOTE, version, 1, "c", body))
+
+
+def heard(parts: list[Buffer]) -> VoteAsked:
+    data = b"".join(parts)[4:]
+    return vote_asked(decode_request_header(data), data, OWN_LOG)
+
+
+def answer(version: int, *, granted: bool, error: int = 0, leader_id: int = -1) -> list[Buffer]:
+    body = topics(error_code=0, leader_id=leader_id, leader_epoch=5, vote_granted=granted)
+    return frame(encode_response(ApiKey.VOTE, version, 1, {"error_code": error, **body}))
+
+
+def asked(*, version: int = 2, is_pre_vote: bool = False) -> VoteAsked:
+    return VoteAsked(
+        version=version,
+        epoch=3,
+        candidate_id=2,
+        is_pre_vote=is_pre_vote,
+        candidate_log=LogEnd(epoch=1, offset=4),
+        voter_log=OWN_LOG,
+    )
+
+
+def fetch_request(replica_id: int = 3) -> list[Buffer]:
+    partition = {
+        "partition": 0,
+        "current_leader_epoch": 5,
+        "fetch_offset": 9,
+        "last_fetched_epoch": 4,
+        "partition_max_bytes": 0,
+    }
+    body = {
+        "max_wait_ms": 0,
+        "replica_state": {"replica_id": replica_id},
+        "min_bytes": 0,
+        "topics": [{"topic_id": bytes(16), "partitions": [partition]}],
+        "forgotten_topics_data": [],
+    }
+    return frame(encode_request(ApiKey.FETCH, 17, 1, "c", body))
+
+
+def fetched(epoch: int, records: bytes | None) -> list[Buffer]:
+    told = {
+        "partition_index": 0,
+        "error_code": 0,
+        "high_watermark": 0,
+        "aborted_transactions": None,
+        "records": records,
+        "current_leader": {"leader_id": 1, "leader_epoch": epoch},
+    }
+    body = {"error_code": 0, "responses": [{"topic_id": bytes(16), "partitions": [told]}]}
+    return frame(encode_response(ApiKey.FETCH, 17, 1, body))
+
+
+def test_logs_are_compared_by_epoch_and_then_by_length() -> None:
+    logs = [LogEnd(epoch=epoch, offset=offset) for epoch, offset in ((1, 2), (1, 3), (2, 1))]
+    assert [[one.is_at_least(other) for other in logs] for one in logs] == [
+        [True, False, False],
+        [True, True, False],
+        [True, True, True],
+    ]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_asking_for_votes_is_a_vote_for_oneself(version: int) -> None:
+    assert spoken_in_request(vote(version), 7) == Spoken(epoch=3, candidate_id=2, target_id=7)
+    assert heard(vote(version)) == asked(version=version)
+
+
+def test_asking_for_pre_votes_promises_nothing() -> None:
+    assert spoken_in_request(vote(2, pre_vote=True), 7) == Spoken(epoch=3, target_id=7)
+    assert heard(vote(2, pre_vote=True)) == asked(is_pre_vote=True)
+
+
+@pytest.mark.parametrize("api_key", [ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH])
+def test_a_leader_speaks_of_its_epoch(api_key: ApiKey) -> None:
+    body = topics(leader_id=1, leader_epoch=7)
+    if api_key is ApiKey.END_QUORUM_EPOCH:
+        body["topics"][0]["partitions"][0]["preferred_successors"] = []
+    parts = frame(encode_request(api_key, 0, 1, "c", body))
+    assert spoken_in_request(parts, 2) == Spoken(epoch=7, target_id=2)
+    answered = topics(error_code=0, leader_id=1, leader_epoch=8)
+    reply = frame(encode_response(api_key, 0, 1, {"error_code": 0, **answered}))
+    header = decode_request_header(b"".join(parts)[4:])
+    is_confirmed = api_key is ApiKey.BEGIN_QUORUM_EPOCH
+    assert spoken_in_answer(header, reply) == Spoken(epoch=8, confirms_leader=is_confirmed)
+    refused = frame(
+        encode_response(api_key, 0, 1, {"error_code": 0, **topics(error_code=104, leader_id=1, leader_epoch=8)})
+    )
+    assert spoken_in_answer(header, refused) == Spoken(epoch=8)
+    assert spoken_in_answer(header, frame(encode_response(api_key, 0, 1, {"error_code": 104, "topics": []}))) is None
+
+
+def test_a_fetch_says_what_its_sender_holds_and_its_answer_who_leads_and_what_is_handed_on() -> None:
+    assert spoken_in_request(fetch_request(), 2) == Spoken(epoch=5, fetched=LogEnd(epoch=4, offset=9), target_id=2)
+    assert spoken_in_request(fetch_request(-1), 2) == Spoken(epoch=5, target_id=2)
+    header = decode_request_header(b"".join(fetch_request())[4:])
+    assert spoken_in_answer(header, fetched(6, None)) == Spoken(epoch=6)
+    assert spoken_in_answer(header, fetched(6, b"records")) == Spoken(epoch=6, served=b"records")
+
+
+def test_other_requests_say_nothing() -> None:
+    body = {"client_software_name": "a", "client_software_version": "1"}
+    parts = frame(encode_request(ApiKey.API_VERSIONS, 3, 1, "c", body))
+    assert ApiKey.API_VERSIONS not in EPOCH_FIELDS
+    assert spoken_in_request(parts, 2) is None
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_granted_vote_is_a_promise_in_the_epoch_that_was_asked_for(version: int) -> None:
+    question = asked(version=version)
+    spoken = spoken_in_vote(question, answer(version, granted=True))
+    assert spoken == Spoken(epoch=3, candidate_id=2, granted=question)
+
+
+def test_denials_speak_of_an_epoch_and_its_leader_and_pre_votes_promise_nothing() -> None:
+    assert spoken_in_vote(asked(), answer(2, granted=False)) == Spoken(epoch=5)
+    assert spoken_in_vote(asked(), answer(2, granted=False, leader_id=1)) == Spoken(epoch=5, leader_id=1)
+    question = asked(is_pre_vote=True)
+    assert spoken_in_vote(question, answer(2, granted=True)) == Spoken(epoch=5, granted=question)
+
+
+def test_a_refusal_says_nothing() -> None:
+    assert spoken_in_vote(asked(), answer(2, granted=False, error=104)) is None

@@ -1,0 +1,16 @@
+"""The weather of a world is drawn from its links."""
+
+from __future__ import annotations
+
+from random import Random
+
+from pykraft.sim.machine.weather import Weather
+from pykraft.sim.scenario.scenario import Links
+
+
+def test_each_part_is_one_of_the_choices() -> None:
+    links = Links(latency_us_max=(5, 7), byte_us=(1, 2), unanswered_probability=0.5, half_open_probability=0.25)
+    drawn = [Weather.draw(links, Random(seed)) for seed in range(40)]
+    assert {(each.latency_us_max, each.byte_us) for each in drawn} == {(5, 1), (5, 2), (7, 1), (7, 2)}
+    assert {(each.unanswered_probability, each.half_open_probability) for each in drawn} == {(0.5, 0.25)}
+    assert len({each.dice for each in drawn}) == len(drawn)

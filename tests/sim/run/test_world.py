@@ -1,0 +1,114 @@
+"""A world is decided by its seed, lives through its faults, and says what is wrong with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pykraft.sim.invariants import ViolationError
+from pykraft.sim.invariants.elections.vote import OneVote
+from pykraft.sim.run.world import World
+from pykraft.sim.scenario.file import load
+from pykraft.sim.scenario.scenario import Course, Quorum, Scenario, Storage
+from tests.sim.worlds import calm_world, led_world, run_until, started_world
+
+QUICK_SEED = 2
+
+
+def test_the_same_seed_is_the_same_world_and_another_seed_another() -> None:
+    one, again, other = (World(seed).run() for seed in (QUICK_SEED, QUICK_SEED, QUICK_SEED + 1))
+    assert one == again
+    assert one.digest != other.digest
+
+
+def test_a_run_tells_what_it_was_made_of() -> None:
+    told: list[str] = []
+    outcome = World(QUICK_SEED, tell=told.append).run()
+    assert (outcome.seed, outcome.voters, outcome.observers) == (QUICK_SEED, 2, 0)
+    assert outcome.committed >= outcome.acknowledged > 0
+    assert outcome.epochs >= 1
+    assert outcome.faults
+    assert outcome.virtual_ms >= 6_000
+    assert any("the faults end" in line for line in told)
+
+
+def test_worlds_differ_in_size() -> None:
+    sizes = {(World(seed).voter_count, World(seed).observer_count) for seed in range(60)}
+    assert {voters for voters, _ in sizes} == {1, 2, 3, 4, 5}
+    assert {observers for _, observers in sizes} == {0, 1, 2}
+
+
+def test_the_newest_leader_is_the_one_of_the_highest_epoch() -> None:
+    world, former = led_world()
+    for node in world.nodes.values():
+        world.network.cut(former.node_id, int(node.node_id))
+        world.network.cut(int(node.node_id), former.node_id)
+
+    def leaders() -> set[int]:
+        return {int(node.node_id) for node in world.nodes.values() if node.host and node.host.role == "leader"}
+
+    run_until(world, lambda: bool(leaders() - {former.node_id}))
+    newest = world.newest_leader()
+    assert newest is not None
+    assert newest.host.epoch > former.host.epoch
+
+
+def test_a_world_that_does_not_heal_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(QUICK_SEED, scenario=Scenario(course=Course(faults_us=100_000, heal_us=300_000)))
+    monkeypatch.setattr(world.network, "heal", lambda: world.network.cut(1, 2))
+    monkeypatch.setattr(world.faults, "ended", lambda node: None)
+    world.network.cut(1, 2)
+    with pytest.raises(ViolationError, match="Healing: no progress"):
+        world.run()
+
+
+def test_a_world_in_which_nothing_happens_is_a_failure() -> None:
+    with pytest.raises(ViolationError, match="Liveness"):
+        calm_world().turn()
+
+
+def test_a_run_that_does_not_heal_and_is_not_asked_to_ends_at_its_bound() -> None:
+    scenario = Scenario(course=Course(faults_us=100_000, heal_us=1_000))
+    assert 101 <= World(QUICK_SEED, scenario=scenario, oracles=()).run().virtual_ms < 150
+
+
+def test_any_oracle_watches_alone() -> None:
+    assert [type(oracle) for oracle in World(QUICK_SEED, oracles=[OneVote]).watch.oracles] == [OneVote]
+
+
+def test_what_is_committed_is_what_leaders_count() -> None:
+    world, leader = led_world()
+    node = world.nodes[leader.node_id]
+    assert world.committed.entries == world.ledger(node).entries
+    run_until(world, lambda: world.durable_end_offset(node) > 0)
+    assert world.durable_entry(node, 0) == world.committed.at(0)
+
+
+def test_oracles_look_at_the_nodes_that_something_happened_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = started_world()
+    seen: list[int] = []
+    monkeypatch.setattr(world.watch, "event_over", lambda node: seen.append(int(node.node_id)))
+    world.clock.after(0, lambda: world.touch(world.nodes[2]))
+    world._touched.clear()
+    world.turn()
+    world.clock.after(0, lambda: None)
+    world.turn()
+    assert seen == [2]
+
+
+def test_an_absent_voter_never_starts_and_nobody_waits_for_it() -> None:
+    scenario = replace(load(["bandwidth"]), course=Course(faults_us=1_000_000, heal_us=20_000_000, progress_records=2))
+    world = World(3, scenario=scenario)
+    outcome = world.run()
+    assert world.absent == {3}
+    assert world.nodes[3].process is None
+    assert outcome.committed >= 2
+
+
+def test_nodes_keep_as_much_in_memory_as_was_drawn_and_the_bulk_lane_is_as_slow() -> None:
+    scenario = Scenario(quorum=Quorum(recent_size_bytes_max=(0,)), storage=Storage(bulk_factor=(7,)))
+    world = World(3, scenario=scenario)
+    assert {node.config.log.recent_size_bytes_max for node in world.nodes.values()} == {0}
+    assert world.bulk_factor == 7
+    world.run(until_us=500_000)

@@ -1,0 +1,102 @@
+"""Scenarios are read strictly, compose in order, and the shipped ones can all be run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pykraft.errors import UsageError
+from pykraft.sim.scenario.fault_kinds import KINDS
+from pykraft.sim.scenario.file import FILE_SIZE_BYTES_MAX, load, shipped_names
+from pykraft.sim.scenario.scenario import DEFAULT, DEFAULT_FAULTS, Cluster
+
+
+def written(tmp_path: Path, text: str, name: str = "mine.toml") -> Path:
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def test_nothing_said_is_the_default_scenario() -> None:
+    assert load() == DEFAULT
+
+
+def test_shipped_scenarios_can_be_read_and_have_names() -> None:
+    names = shipped_names()
+    assert {"all", "default", "quiet", "network", "disk", "silent", "processes", "clocks", "versions"} <= set(names)
+    for name in names:
+        assert load([name]).name == name
+
+
+def test_the_shipped_default_is_the_default() -> None:
+    assert load(["default"]) == DEFAULT
+
+
+def test_the_quiet_one_has_no_faults_and_all_has_every_kind() -> None:
+    assert load(["quiet"]).faults == {}
+    assert load(["all"]).faults.keys() == set(KINDS)
+
+
+def test_the_later_wins_and_kinds_of_faults_add_up(tmp_path: Path) -> None:
+    one = written(tmp_path, "[cluster]\nvoters = [3]\nobservers = [0]\n[faults]\nkill = 1\nresign = 1\n", "one.toml")
+    two = written(tmp_path, "[cluster]\nvoters = [5]\n[faults]\nkill = 0\nsplit = 2.5\n", "two.toml")
+    scenario = load(["quiet"], [one, two])
+    assert scenario.name == "quiet+one+two"
+    assert scenario.cluster == Cluster(voters=(5,), observers=(0,))
+    assert scenario.faults == {"kill": 0.0, "resign": 1.0, "split": 2.5}
+
+
+def test_a_file_without_kinds_of_faults_keeps_those_of_the_default(tmp_path: Path) -> None:
+    assert load(paths=[written(tmp_path, "[work]\nvalues_max = 1\n")]).faults == DEFAULT_FAULTS
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[cluster", "is not TOML"),
+        ("[clusters]\nvoters = [3]", "there is no table 'clusters': choose of cluster, course, faults"),
+        ("[cluster]\nvoter = [3]", "there is no cluster.voter: choose of absent, observers, voters"),
+        ("cluster = 3", "cluster is a table"),
+        ("[cluster]\nvoters = 3", r"cluster.voters = 3: give a list of whole numbers"),
+        ("[cluster]\nvoters = []", r"cluster.voters = \[\]: give a list"),
+        ("[cluster]\nvoters = [true]", r"cluster.voters = \[True\]: give a list"),
+        ("[cluster]\nvoters = [0]", "from 1 to 9 is possible"),
+        ("[cluster]\nvoters = [10]", "from 1 to 9 is possible"),
+        ("[course]\nheal_us = 0", "course.heal_us = 0: from 1"),
+        ("[course]\nheal_us = 1.5", "course.heal_us = 1.5: give a whole number"),
+        ("[course]\nheal_us = -1", "course.heal_us = -1: from 1"),
+        ('[links]\nslow_probability = "often"', "links.slow_probability = 'often': give a number"),
+        ("[links]\nslow_probability = 1.1", "from 0 to 1 is possible"),
+        ("[links]\nslow_probability = nan", "from 0 to 1 is possible"),
+        ("[links]\nlatency_us_min = 5\nlatency_us_max = [9, 4]", "links.latency_us_min is greater than"),
+        ("[quorum]\nsegment_size_bytes = 10", "from 1024"),
+        ("[faults]\nrain = 1", "faults.rain is no kind of fault: choose of abandoned fetch"),
+        ('[faults]\nkill = "yes"', "faults.kill = 'yes': a weight is a number from 0 to 1000"),
+        ("[faults]\nkill = true", "faults.kill = True: a weight"),
+        ("[faults]\nkill = -1", "faults.kill = -1: a weight"),
+        ("[faults]\nkill = nan", "faults.kill = nan: a weight"),
+        ("faults = 1", "faults is a table"),
+        ('name = "x"', "there is no table 'name'"),
+    ],
+)
+def test_what_is_wrong_is_refused_with_the_file_and_the_key(tmp_path: Path, text: str, complaint: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(UsageError, match=complaint) as refused:
+        load(paths=[path])
+    assert str(path) in str(refused.value)
+
+
+def test_what_is_no_scenario_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no scenario 'storm': choose of all, "):
+        load(["storm"])
+    with pytest.raises(UsageError, match="cannot be read"):
+        load(paths=[tmp_path / "absent.toml"])
+    with pytest.raises(UsageError, match="cannot be read"):
+        load(paths=[tmp_path])
+    with pytest.raises(UsageError, match="at most"):
+        load(paths=[written(tmp_path, "#" * (FILE_SIZE_BYTES_MAX + 1))])
+    binary = tmp_path / "binary.toml"
+    binary.write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match="UTF-8"):
+        load(paths=[binary])

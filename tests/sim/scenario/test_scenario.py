@@ -1,0 +1,16 @@
+"""The default scenario is what a world is drawn from when nothing else is said; another one says where it differs."""
+
+from __future__ import annotations
+
+from pykraft.sim.run.world import World
+from pykraft.sim.scenario.scenario import DEFAULT, Cluster, Course, Scenario
+
+
+def test_a_world_without_a_scenario_has_the_default_one() -> None:
+    assert World(1).scenario == DEFAULT == Scenario()
+
+
+def test_a_scenario_decides_the_size_and_the_harm() -> None:
+    scenario = Scenario(cluster=Cluster(voters=(5,), observers=(2,)), course=Course(faults_us=50_000), faults={})
+    outcome = World(1, scenario=scenario).run()
+    assert (outcome.voters, outcome.observers, outcome.faults) == (5, 2, {})

@@ -1,0 +1,34 @@
+"""Configurations of a world: ids, ports and voters agree, and the dice decide the rest."""
+
+from __future__ import annotations
+
+from random import Random
+
+from pykraft.sim.scenario.scenario import Quorum
+from pykraft.sim.scenario.settings import LISTENER, SMALL_SEGMENT_BYTES, listeners_of, node_configs, with_small_segments
+from pykraft.types import Endpoint
+
+
+def test_voters_come_first_and_observers_are_not_among_them() -> None:
+    configs = node_configs(3, 2, Quorum(), Random(1))
+    assert [config.node_id for config in configs] == [1, 2, 3, 4, 5]
+    for config in configs:
+        assert config.voters.ids == (1, 2, 3)
+        assert config.advertised_listeners == listeners_of(int(config.node_id or 0))
+
+
+def test_the_port_of_a_node_is_its_id() -> None:
+    assert listeners_of(7).get(LISTENER) == Endpoint("node-7", 7)
+
+
+def test_nodes_share_timeouts_and_have_directories_of_their_own() -> None:
+    configs = node_configs(5, 0, Quorum(), Random(1))
+    assert len({config.raft for config in configs}) == 1
+    assert len({config.directory_id for config in configs}) == 5
+    assert node_configs(5, 0, Quorum(), Random(1)) == configs
+    assert len({node_configs(1, 0, Quorum(), Random(seed))[0].raft for seed in range(20)}) > 5
+
+
+def test_segments_may_be_small() -> None:
+    configs = with_small_segments(node_configs(3, 0, Quorum(), Random(1)))
+    assert {config.log.segment_size_bytes for config in configs} == {SMALL_SEGMENT_BYTES}
