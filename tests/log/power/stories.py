@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -22,6 +23,7 @@ from pykraft.snapshot.files import checkpoint_path
 from pykraft.snapshot.writer import SnapshotWriter
 from pykraft.types import Endpoint, Epoch, Offset, OffsetAndEpoch, Uuid, VoterSet
 from tests.log.logs import batch, run_of
+from tests.log.power.dying_fs import Killed, dying
 from tests.log.power.replica import Check, Holding, Replica, replica_config
 from tests.snapshot.snapshots import ID, VOTERS, small_batches
 
@@ -81,6 +83,21 @@ def first_start(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
     replica.stop()
     replica.start_again()
     replica.elect(5, leader=3)
+    replica.kill()
+
+
+def killed_in_each_start(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
+    """Each start is killed one directory later than the one before. What the first start that lives tells is durable."""
+    formatted(fs, node_config, tell)
+    for syncs in count(1):
+        try:
+            Replica(dying(fs, syncs=syncs), node_config, tell).kill()
+        except Killed:
+            continue
+        break
+    replica = Replica(fs, node_config, tell)
+    replica.elect(1, leader=2)
+    replica.append(*run_of(0, 2))
     replica.kill()
 
 
@@ -248,6 +265,7 @@ def installed(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
 STORIES: Final[dict[str, tuple[Story, Callable[[Path], NodeConfig]]]] = {
     "first start, static": (first_start, static_config),
     "first start, dynamic": (first_start, dynamic_config),
+    "killed in each start": (killed_in_each_start, static_config),
     "unproven": (unproven, static_config),
     "appended and truncated": (appended_and_truncated, static_config),
     "killed": (killed, static_config),
