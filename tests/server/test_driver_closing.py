@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pykraft.config import NodeConfig
 from pykraft.errors import StorageError
 from pykraft.log.os_fs import OsFs
 from pykraft.server import driver as driver_module
@@ -19,6 +20,12 @@ from tests.server.nodes import TIMEOUT_S, Watcher, node_configs
 from tests.server.stalling_fs import StallingFs
 
 LANES = ("pykraft-ordered-lane", "pykraft-bulk-lane", "pykraft-closing")
+
+
+BOTH_LANES = pytest.mark.parametrize(
+    "lane", [lambda stall, node: stall.ordered(node), lambda stall, node: stall.bulk(node)], ids=["ordered", "bulk"]
+)
+TURNS = 1_000
 
 
 class Stall:
@@ -39,10 +46,14 @@ class Stall:
         """The bulk lane waits for a read; syncs go on, so nothing but this read is in the way of closing."""
         node.submit_read(self._read, lambda _: None)
 
-    def end(self) -> None:
-        """The disk answers, and all lanes end."""
+    def let_go(self) -> None:
+        """The disk answers again."""
         self.gate.set()
         self.fs.gate.set()
+
+    def end(self) -> None:
+        """The disk answers, and all lanes end."""
+        self.let_go()
         for thread in threading.enumerate():
             if thread.name in LANES:
                 thread.join(TIMEOUT_S)
@@ -61,7 +72,22 @@ def stall() -> Iterator[Stall]:
     made.end()
 
 
-@pytest.mark.parametrize("lane", [Stall.ordered, Stall.bulk], ids=["ordered", "bulk"])
+async def ending(stall: Stall, config: NodeConfig, lane: Callable[[Stall, Driver], None]) -> asyncio.Task[None]:
+    """A node that leads, was told to shut down, and waits for a lane."""
+    node = Driver(config, asyncio.get_running_loop(), fs=stall.fs)
+    watcher = Watcher()
+    node.host.register(watcher)
+    task = asyncio.create_task(node.run())
+    await watcher.leader()
+    lane(stall, node)
+    while not stall.has_begun.is_set():
+        await asyncio.wait([task], timeout=0.001)
+    node.shut_down()
+    node.shut_down()
+    return task
+
+
+@BOTH_LANES
 def test_the_directory_stays_locked_while_one_lane_is_at_work(
     stall: Stall,
     runner: asyncio.Runner,
@@ -73,17 +99,7 @@ def test_the_directory_stays_locked_while_one_lane_is_at_work(
     [config] = node_configs(tmp_path, 1)
 
     async def main() -> None:
-        node = Driver(config, asyncio.get_running_loop(), fs=stall.fs)
-        watcher = Watcher()
-        node.host.register(watcher)
-        task = asyncio.create_task(node.run())
-        await watcher.leader()
-        lane(stall, node)
-        while not stall.has_begun.is_set():
-            await asyncio.wait([task], timeout=0.001)
-        node.shut_down()
-        node.shut_down()
-        await asyncio.wait_for(task, TIMEOUT_S)
+        await asyncio.wait_for(await ending(stall, config, lane), TIMEOUT_S)
         asyncio.get_running_loop().set_exception_handler(None)
 
     runner.run(main())
@@ -92,3 +108,30 @@ def test_the_directory_stays_locked_while_one_lane_is_at_work(
         OsFs().lock(config.log_dir / ".lock")
     stall.end()
     OsFs().lock(config.log_dir / ".lock").release()
+
+
+@BOTH_LANES
+def test_the_loop_of_the_application_turns_while_its_node_waits_for_the_disk(
+    stall: Stall,
+    runner: asyncio.Runner,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    lane: Callable[[Stall, Driver], None],
+) -> None:
+    """The loop stood still for as long as the node waited. The node still waits after many turns of the loop here."""
+    monkeypatch.setattr(driver_module, "LANE_STOP_TIMEOUT_S", TIMEOUT_S)
+    [config] = node_configs(tmp_path, 1)
+
+    async def main() -> None:
+        task = await ending(stall, config, lane)
+        while not any(thread.name == "pykraft-closing" for thread in threading.enumerate()):
+            assert not task.done()
+            await asyncio.wait([task], timeout=0.001)
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        assert not task.done()
+        stall.let_go()
+        await asyncio.wait_for(task, TIMEOUT_S)
+        asyncio.get_running_loop().set_exception_handler(None)
+
+    runner.run(main())

@@ -8,7 +8,7 @@ from typing import Any, cast
 from pykraft.log.fs import Fs
 
 
-class Killed(BaseException):  # noqa: N818 - no error: the process is gone
+class Killed(BaseException):
     """Nothing that the node could catch."""
 
 

@@ -87,7 +87,7 @@ def first_start(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
 
 
 def killed_in_each_start(fs: Fs, node_config: NodeConfig, tell: Tell) -> None:
-    """Each start is killed one directory later than the one before. What the first start that lives tells is durable."""
+    """Each start is killed one directory later than the one before. What the first that lives tells is durable."""
     formatted(fs, node_config, tell)
     for syncs in count(1):
         try:
