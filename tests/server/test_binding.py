@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
+from itertools import pairwise
 
 import pytest
 
 from pykraft.local.ports import HOST, free_ports
-from pykraft.server.binding import listening_sockets, port_of
+from pykraft.server.binding import ACCEPTS_PER_TURN, BACKLOG, listening_sockets, port_of, serve
 from pykraft.types import Endpoint
 
 
@@ -76,3 +78,35 @@ def test_a_free_port_that_is_taken_on_the_next_address_is_given_back(
     assert [each.getsockname()[0] for each in sockets] == ["127.0.0.2", HOST]
     assert tried[::2] == [0, 0]
     close(sockets)
+
+
+def test_a_crowd_waits_in_the_queue_and_is_accepted_a_few_in_each_turn() -> None:
+    """Each has a descriptor from then on; a hundred in one turn were more than a small process had left."""
+    [port] = free_ports(1)
+    [listening] = listening_sockets(Endpoint(HOST, port))
+    made: list[asyncio.Protocol] = []
+
+    class Guest(asyncio.Protocol):
+        def __init__(self) -> None:
+            made.append(self)
+
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            transport.close()
+
+    async def main() -> None:
+        server = await serve(asyncio.get_running_loop(), Guest, listening)
+        with ExitStack() as crowd:
+            for _ in range(BACKLOG):  # the loop does not turn meanwhile: all of them wait in the kernel's queue
+                crowd.enter_context(socket.create_connection((HOST, port), timeout=10))
+            counts = [0]
+            while counts[-1] < BACKLOG:
+                await asyncio.sleep(0)
+                counts.append(len(made))
+            assert max(after - before for before, after in pairwise(counts)) == ACCEPTS_PER_TURN
+            for _ in range(BACKLOG):
+                await asyncio.sleep(0)
+        server.close()
+        await server.wait_closed()
+
+    with asyncio.Runner() as runner:
+        runner.run(main())

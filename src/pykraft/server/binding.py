@@ -1,4 +1,4 @@
-"""Opens listening sockets, before anything serves them.
+"""Opens listening sockets, and serves them.
 
 This module chooses addresses and a free port. Invariant: all sockets of one endpoint have the same port, also if the
 system chose it (port 0), and when they are returned no other process can take it.
@@ -8,15 +8,20 @@ Source: Kafka's ``SocketServer`` (``Acceptor.openServerSocket``); RFC 6724 decid
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
-from collections.abc import Sequence
+import ssl
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Final
 
 from pykraft.types import Endpoint
 
 BACKLOG: Final = 100
+"""Connections that wait in the kernel's queue, for each listening socket."""
+ACCEPTS_PER_TURN: Final = 10
+"""Connections that one turn of asyncio's loop accepts, for each listening socket."""
 _TRIES_MAX: Final = 20
 _ABSENT_ADDRESSES: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
@@ -47,6 +52,21 @@ def listening_sockets(endpoint: Endpoint) -> list[socket.socket]:
             if error.errno != errno.EADDRINUSE:
                 raise
     return _sockets(addresses, endpoint)
+
+
+async def serve(
+    loop: asyncio.AbstractEventLoop,
+    protocol: Callable[[], asyncio.BaseProtocol],
+    listening: socket.socket,
+    *,
+    tls: ssl.SSLContext | None = None,
+) -> asyncio.Server:
+    """Accept connections on a listening socket, a few in each turn of the loop; the server closes the socket."""
+    # asyncio takes `backlog` for both the kernel's queue and the accepts of one turn. Each accepted connection has a
+    # descriptor before the node can close another one for it, so a crowd in one turn could take all of the process's.
+    server = await loop.create_server(protocol, sock=listening, ssl=tls, backlog=ACCEPTS_PER_TURN)
+    listening.listen(BACKLOG)
+    return server
 
 
 def port_of(listening: Sequence[socket.socket]) -> int:

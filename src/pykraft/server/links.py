@@ -7,7 +7,7 @@ closed, and nothing after that; for one that the user closed itself, nothing mor
 bytes of all answers that clients have not read, and the requests passed on in one turn of the loop. Clients take turns,
 so timers and the disk are served in between, however many clients send requests.
 
-Source: Kafka's ``SocketServer`` (``ConnectionQuotas``, idle expiry); asyncio's ``loop.create_server``.
+Source: Kafka's ``SocketServer`` (``ConnectionQuotas``, idle expiry).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Final, Protocol
 
 from pykraft.config import NodeConfig
 from pykraft.host.ports import ConnectionId
+from pykraft.server.binding import serve
 from pykraft.server.descriptors import ACCEPTED_MAX, UNLIMITED, descriptor_max
 from pykraft.server.link import Link
 from pykraft.server.names import Names
@@ -138,8 +139,7 @@ class Links:
     async def listen(self, name: str, sockets: Sequence[socket.socket]) -> None:
         """Accept connections for this listener on listening sockets, which are closed with the links."""
         for listening in sockets:
-            server = await self._loop.create_server(lambda: self._new_link(name), sock=listening, ssl=self._tls)
-            self._servers.append(server)
+            self._servers.append(await serve(self._loop, lambda: self._new_link(name), listening, tls=self._tls))
 
     def dial(self, endpoint: Endpoint) -> ConnectionId:
         """Begin to connect; the user hears the result."""

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from pykraft.errors import UsageError
 from pykraft.host.metrics import STATES, Kind, Metric, Metrics
+from pykraft.server.binding import serve
 from pykraft.server.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class PrometheusEndpoint:
     async def listen(self, sockets: Sequence[socket.socket]) -> None:
         """Serve on listening sockets, which are closed with the endpoint."""
         for listening in sockets:
-            self._servers.append(await self.loop.create_server(lambda: _Exchange(self), sock=listening))
+            self._servers.append(await serve(self.loop, lambda: _Exchange(self), listening))
 
     def close(self) -> None:
         """Stop listening and end the open connections."""
