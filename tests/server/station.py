@@ -121,7 +121,12 @@ def on_station(
 
 async def everything_closed(loop: asyncio.AbstractEventLoop) -> None:
     """Let the loop tell all transports that they are closed."""
-    for _ in range(10):
+    await turns(loop, 10)
+
+
+async def turns(loop: asyncio.AbstractEventLoop, count: int) -> None:
+    """Let the loop turn so many times."""
+    for _ in range(count):
         turn = loop.create_future()
         loop.call_soon(turn.set_result, None)
         await turn

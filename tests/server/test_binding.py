@@ -13,6 +13,7 @@ import pytest
 from pykraft.local.ports import HOST, free_ports
 from pykraft.server.binding import ACCEPTS_PER_TURN, BACKLOG, listening_sockets, port_of, serve
 from pykraft.types import Endpoint
+from tests.server.station import turns
 
 
 @pytest.fixture
@@ -94,17 +95,17 @@ def test_a_crowd_waits_in_the_queue_and_is_accepted_a_few_in_each_turn() -> None
             transport.close()
 
     async def main() -> None:
-        server = await serve(asyncio.get_running_loop(), Guest, listening)
+        loop = asyncio.get_running_loop()
+        server = await serve(loop, Guest, listening)
         with ExitStack() as crowd:
             for _ in range(BACKLOG):  # the loop does not turn meanwhile: all of them wait in the kernel's queue
                 crowd.enter_context(socket.create_connection((HOST, port), timeout=10))
             counts = [0]
             while counts[-1] < BACKLOG:
-                await asyncio.sleep(0)
+                await turns(loop, 1)
                 counts.append(len(made))
             assert max(after - before for before, after in pairwise(counts)) == ACCEPTS_PER_TURN
-            for _ in range(BACKLOG):
-                await asyncio.sleep(0)
+            await turns(loop, BACKLOG)
         server.close()
         await server.wait_closed()
 

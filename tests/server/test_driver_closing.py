@@ -18,6 +18,7 @@ from pykraft.server.clock import now
 from pykraft.server.driver import Driver
 from tests.server.nodes import TIMEOUT_S, Watcher, node_configs
 from tests.server.stalling_fs import StallingFs
+from tests.server.station import turns
 
 LANES = ("pykraft-ordered-lane", "pykraft-bulk-lane", "pykraft-closing")
 
@@ -127,8 +128,7 @@ def test_the_loop_of_the_application_turns_while_its_node_waits_for_the_disk(
         while not any(thread.name == "pykraft-closing" for thread in threading.enumerate()):
             assert not task.done()
             await asyncio.wait([task], timeout=0.001)
-        for _ in range(TURNS):
-            await asyncio.sleep(0)
+        await turns(asyncio.get_running_loop(), TURNS)
         assert not task.done()
         stall.let_go()
         await asyncio.wait_for(task, TIMEOUT_S)
