@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,9 @@ QUICK = RaftConfig(
 BOTH = pytest.mark.parametrize("own_thread", [False, True], ids=["same-loop", "own-thread"])
 
 
-def config_of(folder: Path, node_id: int | None = 1, *, raft: RaftConfig = QUICK) -> NodeConfig:
-    """A node whose voters are named later; it listens on a free port."""
-    return configure(folder / f"n{node_id}", node_id=node_id, raft=raft)
+def config_of(folder: Path, node_id: int | None = 1, *, raft: RaftConfig = QUICK, **others: Any) -> NodeConfig:
+    """A node whose voters are named later; it listens on a free port. ``others`` are fields of its configuration."""
+    return replace(configure(folder / f"n{node_id}", node_id=node_id, raft=raft), **others)
 
 
 def alone(folder: Path, *, raft: RaftConfig = QUICK) -> NodeConfig:
@@ -45,12 +46,12 @@ def voters_of(nodes: Sequence[Node[Any]]) -> VoterSet:
 
 @asynccontextmanager
 async def quorum(
-    folder: Path, count: int = 3, *, own_thread: bool = False, raft: RaftConfig = QUICK
+    folder: Path, count: int = 3, *, own_thread: bool = False, raft: RaftConfig = QUICK, **others: Any
 ) -> AsyncIterator[list[Node[str]]]:
     """Nodes from id 1 on that know each other and are begun; closed at the end."""
     async with AsyncExitStack() as stack:
         nodes = [
-            Node(config_of(folder, node_id, raft=raft), text_serde, own_thread=own_thread)
+            Node(config_of(folder, node_id, raft=raft, **others), text_serde, own_thread=own_thread)
             for node_id in range(1, count + 1)
         ]
         for node in nodes:

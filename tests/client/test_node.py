@@ -190,6 +190,27 @@ def test_resigning(tmp_path: Path, own_thread: bool) -> None:
     run(main)
 
 
+def test_a_record_that_is_larger_than_a_request_may_be_costs_nobody_the_leadership(tmp_path: Path) -> None:
+    """Followers must read it from their leader's answers: ``socket.request.max.bytes`` is about requests."""
+    request_size_bytes_max = 1_000_000
+
+    async def main() -> None:
+        async with quorum(tmp_path, request_size_bytes_max=request_size_bytes_max) as nodes:
+            leader = await leader_of(nodes)
+            before = leader.leader_and_epoch
+            recorders = [Recorder() for _ in nodes]
+            for node, recorder in zip(nodes, recorders, strict=True):
+                node.register(recorder)
+            record = "x" * (2 * request_size_bytes_max)
+            await leader.propose([record])
+            await leader.propose(["after it"])
+            for recorder in recorders:
+                await recorder.sees(record, "after it")
+            assert {node.leader_and_epoch for node in nodes} == {before}
+
+    run(main)
+
+
 @pytest.mark.conformance(44, 45)
 @BOTH
 def test_a_leader_that_leaves_hands_over(tmp_path: Path, own_thread: bool) -> None:
