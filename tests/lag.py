@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-HELD_UP = "the event loop was held up for "
+HELD_UP = "the event loop was blocked for "
 
 
 def without_lag(said: str) -> str:

@@ -46,6 +46,6 @@ def test_so_it_does_when_the_suite_was_started_with_signals_ignored() -> None:
 
 
 def test_a_busy_machine_is_no_complaint() -> None:
-    lag = "WARNING pykraft the event loop was held up for 266 ms; elections come at the fetch timeout\n"
+    lag = "WARNING pykraft the event loop was blocked for 266 ms; elections start at the fetch timeout\n"
     assert without_lag(lag) == ""
     assert without_lag(f"{lag}Traceback\n") == "Traceback\n"

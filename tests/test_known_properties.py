@@ -146,7 +146,7 @@ def test_what_kip_595_called_it_means_the_same(old: str) -> None:
 
 @pytest.mark.conformance("H52")
 @pytest.mark.parametrize(
-    ("key", "warnings"), [("verbose", ("property verbose is not known and has no effect",)), ("quorum.verbose", ())]
+    ("key", "warnings"), [("verbose", ("property verbose is unknown and has no effect",)), ("quorum.verbose", ())]
 )
 def test_nothing_can_be_made_verbose(key: str, warnings: tuple[str, ...]) -> None:
     assert not [known.key for known in KNOWN if "verbose" in known.key]

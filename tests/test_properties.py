@@ -85,7 +85,7 @@ def test_a_file_that_was_appended_to_twice_is_the_same_node() -> None:
 def test_the_present_name_counts_before_the_old_one() -> None:
     parsed = read(broker__id="7")
     assert parsed.config.node_id == 1
-    assert parsed.warnings == ("property broker.id is now called node.id; that is given too, and 1 counts",)
+    assert parsed.warnings == ("property broker.id is now called node.id; that is also given, and 1 is used",)
     assert read(broker__id=" 1").warnings == ("property broker.id is now called node.id",)
     for old, new in ALIASES.items():
         assert old != new
@@ -206,7 +206,7 @@ def test_voters_are_reached_on_the_first_controller_listener() -> None:
 
 
 def test_who_is_no_voter_observes() -> None:
-    assert read(node__id="4").warnings == ("node.id 4 is none of controller.quorum.voters: this node only observes",)
+    assert read(node__id="4").warnings == ("node.id 4 is not one of controller.quorum.voters: this node only observes",)
 
 
 @pytest.mark.conformance("H51")
@@ -259,7 +259,7 @@ def test_a_wildcard_is_bound_but_not_told(host: str) -> None:
     parsed = read(listeners=f"PLAINTEXT://{host}:9092")
     assert parsed.config.listeners.get("PLAINTEXT") == Endpoint(host.strip("[]"), 9_092)
     assert parsed.config.advertised_listeners.get("PLAINTEXT") == Endpoint("localhost", 9_092)
-    assert parsed.warnings == ("others are told that PLAINTEXT is at localhost:9092; set advertised.listeners",)
+    assert parsed.warnings == ("other nodes are told that PLAINTEXT is at localhost:9092; set advertised.listeners",)
     assert refused(advertised__listeners=f"PLAINTEXT://{host}:9092").key == "advertised.listeners"
 
 
@@ -288,9 +288,9 @@ def test_without_controller_listeners_the_first_listener_is_dialed() -> None:
 @pytest.mark.conformance("H65")
 def test_what_is_unknown_is_named_and_nothing_more() -> None:
     parsed = read(some__key="1", process__roles="controller", zookeeper__connect="localhost:2181")
-    assert parsed.warnings == ("property some.key is not known and has no effect",)
+    assert parsed.warnings == ("property some.key is unknown and has no effect",)
     assert parsed.config == read().config
-    assert read(node__idd="2").warnings == ("property node.idd is not known and has no effect; did you mean node.id?",)
+    assert read(node__idd="2").warnings == ("property node.idd is unknown and has no effect; did you mean node.id?",)
 
 
 @pytest.mark.parametrize("roles", ["controller", "broker,controller", "controller, broker"])

@@ -69,6 +69,22 @@ PLANTED_FILES: dict[str, Sequence[tuple[str, str, str]]] = {
         (CODE, "# voters that endorse the leader", "# voters that acknowledge the leader"),
         ("README.md", "Kafka Raft (Self-managed mode)", "Kafka Raft (KRaft), which each node manages itself"),
     ],
+    "numbered_steps": [
+        (
+            CODE,
+            "def f():\n    '''Do.\n\n    1. One.\n    2. Two.\n    '''\n    # 1. First.\n    return 2",
+            "def f():\n    '''Do.\n\n    1. One.\n    2. Two.\n    '''\n    # 1. First.\n    return 2  # Step 2.",
+        ),
+        (
+            CODE,
+            "'''It.\n\n1. One.\n2. Two.\n'''\ndef f():\n    'Step 1.'",
+            "'''It.\n\n1. One.\n2. Two.\n'''\ndef f():\n    'Step 1.'\n    # And 2.",
+        ),
+    ],
+    "plain_words": [
+        (CODE, f"a = 'x is no {'directory'}'", "a = 'x is not a directory'"),
+        (CODE, "a = f'{n} other " + "entries'", "a = counted(n, 'other entry', 'other entries')"),
+    ],
     "tests_in_test_files": [
         (TEST, "def helped(): ...", "def test_it(): ..."),
         (TEST, "", "TestMachine = Machine.TestCase"),

@@ -143,7 +143,7 @@ def node_config(properties: Mapping[str, str]) -> ParsedConfig:
         )
     node_id = NodeId(reader.number(NODE_ID, None))
     if len(voters) and node_id not in voters.ids:
-        reader.warn(f"node.id {node_id} is none of controller.quorum.voters: this node only observes")
+        reader.warn(f"node.id {node_id} is not one of controller.quorum.voters: this node only observes")
     topic_name = reader.one_of("pykraft.topic", tuple(TOPICS), TEST_TOPIC_NAME)
     config = NodeConfig(
         node_id=node_id,
@@ -175,7 +175,7 @@ class _Reader:
             if value is None:
                 continue
             counts = self._left.setdefault(new, value).strip()
-            other = "" if counts == value.strip() else f"; that is given too, and {counts} counts"
+            other = "" if counts == value.strip() else f"; that is also given, and {counts} is used"
             self._warnings.append(f"property {old} is now called {new}{other}")
 
     def finish(self) -> list[str]:
@@ -189,7 +189,7 @@ class _Reader:
         for key in sorted(self._left.keys() - PASSED_OVER):
             meant = suggestion(key)
             self._warnings.append(
-                f"property {key} is not known and has no effect" + (f"; did you mean {meant}?" if meant else "")
+                f"property {key} is unknown and has no effect" + (f"; did you mean {meant}?" if meant else "")
             )
         return self._warnings
 
@@ -295,7 +295,7 @@ class _Reader:
                 raise ConfigError(key, item, "listeners are NAME://host:port, separated by commas")
             endpoint = _endpoint(key, item, address)
             if name.upper() in entries or endpoint in entries.values():
-                raise ConfigError(key, item, "each listener name and each address may stand once")
+                raise ConfigError(key, item, "each listener name and each address may be given once")
             entries[name.upper()] = endpoint
         if required and not entries:
             raise ConfigError(key, "", "is required: NAME://host:port, separated by commas")
@@ -311,13 +311,13 @@ class _Reader:
             if listeners.get(name) is None:
                 raise ConfigError(key, f"{name}://{endpoint}", "each name must be one of listeners")
             if endpoint.host in _WILDCARDS:
-                raise ConfigError(key, f"{name}://{endpoint}", "others cannot connect to a wildcard address")
+                raise ConfigError(key, f"{name}://{endpoint}", "other nodes cannot connect to a wildcard address")
         told = []
         for name, bound in listeners:
             endpoint = own.get(name) or bound
             if endpoint.host in _WILDCARDS:
                 endpoint = replace(endpoint, host="localhost")
-                self._warnings.append(f"others are told that {name} is at {endpoint}; set advertised.listeners")
+                self._warnings.append(f"other nodes are told that {name} is at {endpoint}; set advertised.listeners")
             told.append((name, endpoint))
         return Listeners(tuple(told))
 
@@ -378,5 +378,5 @@ def _reachable(key: str, item: str, address: str) -> Endpoint:
     """An address that is to be dialed."""
     endpoint = _endpoint(key, item, address)
     if endpoint.host in _WILDCARDS:
-        raise ConfigError(key, item, "others cannot connect to a wildcard address: give a host")
+        raise ConfigError(key, item, "other nodes cannot connect to a wildcard address: give a host")
     return endpoint

@@ -38,8 +38,8 @@ def test_an_episode_is_done_told_and_checked(tmp_path: Path) -> None:
     assert list(outcome.faults) == heard.faults
     assert {fault.kind for fault in heard.faults} == {"kill"}
     assert all(0 < fault.pause_ms < 60_000 for fault in heard.faults)
-    assert heard.passed[0] == "the nodes start"
-    assert heard.passed[-2:] == ["everything heals", "the load ends, and the logs are compared"]
+    assert heard.passed[0] == "starting the nodes"
+    assert heard.passed[-2:] == ["healing everything", "stopping the load, comparing the logs"]
     assert outcome.elections >= 1
     assert outcome.memory_max_bytes > 10_000_000
 

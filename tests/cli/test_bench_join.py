@@ -34,10 +34,10 @@ def test_figures_are_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     assert run(monkeypatch, "join", "--dir", str(tmp_path)) == 0
     assert capsys.readouterr().out.splitlines() == [
         "snapshot           1,024 MiB in 10.0 s (107 MB/s), 0.5 s more for the log",
-        "memory, at most    60 MiB the new node, 50 MiB the leader (40 before)",
+        "peak memory        60 MiB new node, 50 MiB leader (40 before)",
         "commits before     p50 10 ms, p99 20 ms",
-        "commits meanwhile  p50 10 ms, p99 20 ms: 1.00 times",
-        "acknowledged       1,000 records, and all are there",
+        "commits during     p50 10 ms, p99 20 ms: p99 × 1.00",
+        "acknowledged       1,000 records, none missing",
     ]
     assert list(tmp_path.iterdir()) == []
 

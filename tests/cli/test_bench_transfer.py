@@ -33,10 +33,10 @@ def test_figures_are_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     pretend(monkeypatch, "transfer", GOOD)
     assert run(monkeypatch, "transfer", "--dir", str(tmp_path)) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "until it leads     50 / 199 / 300 ms (least, median, most)",
-        "nothing committed  80 / 210 / 330 ms (least, median, most)",
+        "until it leads     50 / 199 / 300 ms (minimum, median, maximum)",
+        "nothing committed  80 / 210 / 330 ms (minimum, median, maximum)",
         "went elsewhere     1 of 4",
-        "acknowledged       1,000 records, and all are there",
+        "acknowledged       1,000 records, none missing",
     ]
     assert list(tmp_path.iterdir()) == []
 

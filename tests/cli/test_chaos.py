@@ -34,7 +34,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, *faults: Done, error: BaseException
     def run_chaos(options: ChaosOptions, folder: Path, watcher: Any) -> Outcome:
         seen.append(options)
         (folder / "journal.jsonl").touch()
-        watcher.passing("the nodes start", 0.0)
+        watcher.passing("starting the nodes", 0.0)
         for fault in faults:
             watcher.done(fault)
         if error is not None:
@@ -63,7 +63,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, *faults: Done, error: BaseException
         (["--record-size", "19"], "--record-size 19: give at least 20"),
         (["--throughput", "0"], "--throughput 0: give at least 1"),
         (["--only", "kill", "--without", "stop"], "--only and --without: give one of them"),
-        (["--only", "kil"], "--only kil: there is no such kind of fault; there are kill, stop,"),
+        (["--only", "kil"], "--only kil: there is no such kind of fault; the kinds are kill, stop,"),
         (["--without", "kil"], "--without kil: there is no such kind of fault"),
         (["--dir", "no-such-folder"], "--dir no-such-folder: there is no such folder"),
     ],
@@ -85,7 +85,7 @@ def test_a_plan_is_printed_and_nothing_is_done(
     words = ("--plan", "--seed", "3", "--quorum", "static", "--only", "kill,wipe")
     assert run(monkeypatch, *words, "--episodes", "4") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "seed 3: 3 static voters, 500 records a second"
+    assert lines[0] == "seed 3: 3 static voters, 500 records per second"
     assert [line.split()[0] for line in lines[1:]] == ["kill", "wipe", "1", "2", "3", "4"]
     assert run(monkeypatch, *words, "--minutes", "0.01") == 0
     assert len(capsys.readouterr().out.splitlines()) == 4
@@ -99,7 +99,7 @@ def test_faults_are_told_and_summed_up(
     assert run(monkeypatch, "--seed", "1", "--quorum", "dynamic", "--dir", str(tmp_path)) == 0
     said = capsys.readouterr()
     assert said.err.splitlines() == [
-        "seed 1: 3 dynamic voters, 500 records a second",
+        "seed 1: 3 dynamic voters, 500 records per second",
         "    1.0 s  kill (node 1): pause 2,000 ms, fail-over 1,234 ms",
         "    1.0 s  pause (node 1): pause 5 ms",
     ]
@@ -109,8 +109,8 @@ def test_faults_are_told_and_summed_up(
         "pause      1              0                                              5",
         "",
         "2 episodes in 61 s, 3 elections",
-        "12,345 records acknowledged: 0 missing, 0 doubled, 0 out of order; all logs identical",
-        "a node held 50 MiB at most",
+        "12,345 records acknowledged: 0 missing, 0 duplicated, 0 out of order; all logs identical",
+        "peak memory of a node: 50 MiB",
     ]
     assert list(tmp_path.iterdir()) == []
 
@@ -166,8 +166,8 @@ def test_a_failure_keeps_the_files_and_says_how_to_do_it_again(
     assert (home / "journal.jsonl").exists()
     again = "pykraft chaos --seed 5 --minutes 1.5 --nodes 3 --quorum static --throughput 500 --record-size 100"
     assert said[1:] == [
-        f"the same faults again, though not at the same moments: {again} --episodes 9 --only kill,wipe",
-        f"logs, journal and what the nodes said are in {home}",
+        f"to repeat the same faults, at other moments: {again} --episodes 9 --only kill,wipe",
+        f"logs, journal and the nodes' output are in {home}",
         "pykraft: node 2 ended with 1",
     ]
 

@@ -55,7 +55,7 @@ def test_warnings_name_the_file(path: Path, caplog: pytest.LogCaptureFixture) ->
     path.write_text(f"{PROPERTIES}some.key=1\n")
     with caplog.at_level(logging.WARNING, logger="pykraft"):
         read_config(path)
-    assert caplog.messages == [f"{path}: property some.key is not known and has no effect"]
+    assert caplog.messages == [f"{path}: property some.key is unknown and has no effect"]
 
 
 def test_only_properties_are_named_with_their_file(path: Path) -> None:

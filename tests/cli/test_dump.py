@@ -240,7 +240,7 @@ def test_files_that_cannot_be_dumped_are_told_and_the_others_still_shown(tmp_pat
     missing_line, directory_line, unknown_line = result.stderr.splitlines()
     assert missing_line == f"pykraft dump: {missing}: cannot open: No such file or directory"
     assert directory_line.startswith(f"pykraft dump: {directory}: cannot read")
-    assert unknown_line.startswith(f"pykraft dump: {unknown}: this name is not one that can be dumped; known are .log,")
+    assert unknown_line.startswith(f"pykraft dump: {unknown}: this kind of file cannot be dumped; known are .log,")
     assert result.stdout.splitlines()[-1].endswith("isvalid: true")
     assert run("--json", missing).exit_code == 1
 

@@ -82,7 +82,7 @@ def test_a_log_becomes_tables(
     assert done.returncode == 0, done.stderr
     (line,) = (json.loads(each) for each in done.stdout.splitlines())
     assert (line["batch_id"], line["batches"]) == (0, 3)
-    assert "3 batches in 1 micro-batches were written" in done.stderr
+    assert "written: 3 batches in 1 micro-batch\n" in done.stderr
     assert run(monkeypatch, "status", "--tables", tables, "--json") == 0
     assert json.loads(capsys.readouterr().out)["tables"]["silver_records"]["rows"] == 6
     assert run(monkeypatch, "status", "--tables", tables) == 0

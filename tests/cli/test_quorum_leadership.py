@@ -47,7 +47,7 @@ def at_node(answer: Body | None, *words: object) -> tuple[Result, list[Body]]:
 def test_the_new_leader_and_its_epoch_are_told() -> None:
     told = {"error_code": 0, "leader_id": 3, "leader_epoch": 7}
     result, asked = at_node(told, "--to", 3, "--catch-up", 2.5)
-    assert result.stdout.startswith("Node 3 leads epoch 7, after ")
+    assert result.stdout.startswith("Node 3 leads epoch 7 after ")
     assert [(each["target_id"], each["timeout_ms"]) for each in asked] == [(3, 2_500)]
     result, _ = at_node(told, "--to", 3, "--json")
     found = json.loads(result.stdout)

@@ -60,13 +60,13 @@ def test_a_refusal_says_why() -> None:
 @pytest.mark.parametrize(
     ("feature", "text"),
     [
-        ("kraft.version", "NAME=LEVEL, as kraft.version=1"),
+        ("kraft.version", "give NAME=LEVEL, such as kraft.version=1"),
         ("kraft.version=-1", "NAME=LEVEL"),
         ("kraft.version=1.5", "NAME=LEVEL"),
         ("kraft.version=99999", "NAME=LEVEL"),
         ("kraft.version=1=1", "NAME=LEVEL"),
         ("", "NAME=LEVEL"),
-        ("metadata.version=7", "the one feature of a pykraft quorum is kraft.version"),
+        ("metadata.version=7", "a pykraft quorum has only the feature kraft.version"),
     ],
 )
 def test_what_is_no_feature(feature: str, text: str) -> None:

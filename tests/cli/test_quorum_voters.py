@@ -54,12 +54,12 @@ def test_a_dry_run_asks_nobody(properties: Path) -> None:
 def test_a_node_is_added_only_once_it_has_an_identity(properties: Path, tmp_path: Path) -> None:
     missing = run("add-controller", "--command-config", properties, *NOBODY)
     assert isinstance(missing.exception, UsageError)
-    assert "is not there: start the node once" in str(missing.exception)
+    assert "does not exist: start the node once" in str(missing.exception)
     formatted(properties)
     meta = tmp_path / "data/meta.properties"
     meta.write_text(meta.read_text().replace("node.id=4", "node.id=5"))
     other = run("add-controller", "--command-config", properties, *NOBODY)
-    assert "is that of node 5" in str(other.exception)
+    assert "belongs to node 5" in str(other.exception)
     meta.write_text("version=1\nnode.id=4\ncluster.id=cluster\n")
     nameless = run("add-controller", "--command-config", properties, *NOBODY)
     assert "has no directory.id" in str(nameless.exception)

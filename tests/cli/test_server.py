@@ -169,7 +169,7 @@ def test_warnings_about_properties_go_to_standard_error(tmp_path: Path, level: s
     path = tmp_path / "server.properties"
     path.write_text(PROPERTIES + "some.key=1\n")
     result = invoke(path, "--log-level", level)
-    assert (f"WARNING {path}: property some.key is not known and has no effect" in result.stderr) is is_told
+    assert (f"WARNING {path}: property some.key is unknown and has no effect" in result.stderr) is is_told
     assert result.stdout == ""
 
 
@@ -179,4 +179,4 @@ def test_the_log_can_be_json(tmp_path: Path) -> None:
     [line] = invoke(path, "--log-format", "json").stderr.splitlines()
     fields = json.loads(line)
     assert fields.pop("wall_ms") > 0
-    assert fields == {"level": "WARNING", "message": f"{path}: property some.key is not known and has no effect"}
+    assert fields == {"level": "WARNING", "message": f"{path}: property some.key is unknown and has no effect"}

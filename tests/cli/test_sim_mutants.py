@@ -78,7 +78,7 @@ def test_rewriting_searches_all_bugs_and_all_oracles_alone(monkeypatch: pytest.M
     ("words", "problem"),
     [
         (["nothing"], "there is no planted bug 'nothing'"),
-        (["--oracle", "Nobody"], "there is no oracle 'Nobody': choose of "),
+        (["--oracle", "Nobody"], "there is no oracle 'Nobody': choose one of "),
         (["--workers", "0"], "give at least 1"),
         (["--rewrite"], "give it --seeds"),
         (["--rewrite", "--seeds", "0:2", "--oracle", "OneVote"], "and no --oracle"),
@@ -93,5 +93,5 @@ def test_wrong_words_are_refused(words: list[str], problem: str) -> None:
 def test_outside_of_a_clone_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(pykraft, "__file__", str(tmp_path / "lib" / "site" / "pykraft" / "__init__.py"))
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="run this in a clone"):
+    with pytest.raises(UsageError, match="run this command in a clone"):
         CliRunner().invoke(mutants, ["--list"], catch_exceptions=False)

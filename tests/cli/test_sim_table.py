@@ -32,7 +32,7 @@ def test_each_kind_says_how_often_in_how_many_worlds_and_to_whom() -> None:
 
 def test_virtual_time_is_set_against_the_clock_on_the_wall() -> None:
     totals = Totals(seeds=1, sums=Counter(virtual_ms=600_000))
-    assert next(lines_of(totals, took_s=2.0)) == "1 seeds, 0 failed; 600 s of virtual time in 2 s (300.0 times as fast)"
+    assert next(lines_of(totals, took_s=2.0)) == "1 seed, 0 failed; 600 s of virtual time in 2 s (300.0 times as fast)"
 
 
 def test_who_watched_is_named_in_lines_that_are_not_too_long() -> None:

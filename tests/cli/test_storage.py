@@ -152,19 +152,19 @@ def test_a_dynamic_quorum_is_formatted_with_its_first_voters(
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("", "'' is not of the form id@host:port:directory-id"),
-        (f"1@h:9093:{DIRECTORY_ID},", "'' is not of the form"),
-        ("1@h:9093", "is not of the form"),
-        (f"x@h:9093:{DIRECTORY_ID}", "is not of the form"),
-        (f"-1@h:9093:{DIRECTORY_ID}", "is not of the form"),
-        (f"1@:9093:{DIRECTORY_ID}", "is not of the form"),
-        (f"1@::1:9093:{DIRECTORY_ID}", "is not of the form"),
-        ("1@h:9093:short", "is not of the form"),
+        ("", "'' does not have the form id@host:port:directory-id"),
+        (f"1@h:9093:{DIRECTORY_ID},", "'' does not have the form"),
+        ("1@h:9093", "does not have the form"),
+        (f"x@h:9093:{DIRECTORY_ID}", "does not have the form"),
+        (f"-1@h:9093:{DIRECTORY_ID}", "does not have the form"),
+        (f"1@:9093:{DIRECTORY_ID}", "does not have the form"),
+        (f"1@::1:9093:{DIRECTORY_ID}", "does not have the form"),
+        ("1@h:9093:short", "does not have the form"),
         (f"1@h:99999:{DIRECTORY_ID}", "port that nobody can dial (1 to 65535)"),
         (f"9999999999@h:1:{DIRECTORY_ID}", "an id above"),
         ("1@h:9093:AAAAAAAAAAAAAAAAAAAAAQ", "Kafka reserves"),
-        (f"1@h:1:{DIRECTORY_ID},1@h:2:{OTHER_ID}", "id 1 is there twice"),
-        (f"1@h:1:{DIRECTORY_ID},2@h:2:{DIRECTORY_ID}", f"directory id {DIRECTORY_ID} is there twice"),
+        (f"1@h:1:{DIRECTORY_ID},1@h:2:{OTHER_ID}", "id 1 is given twice"),
+        (f"1@h:1:{DIRECTORY_ID},2@h:2:{DIRECTORY_ID}", f"directory id {DIRECTORY_ID} is given twice"),
         (f"2@h:1:{DIRECTORY_ID}", "does not name node.id 1"),
     ],
 )
@@ -179,7 +179,7 @@ def test_every_mistake_in_a_list_of_controllers_is_told(tmp_path: Path, text: st
 def test_two_directory_ids_for_one_node_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path, voters=BOOTSTRAP)
     words = ("-I", f"1@h:9093:{DIRECTORY_ID}", "--replica-directory-id", OTHER_ID)
-    assert "is another one than" in str(run("format", "-c", path, "-t", CLUSTER, *words).exception)
+    assert "is not the one that" in str(run("format", "-c", path, "-t", CLUSTER, *words).exception)
 
 
 def test_info_counts_problems_and_ends_with_1(config: Path, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_a_sound_directory_is_summed_up(node: Path) -> None:
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == (
         f"{node}: offsets 0 to 60 (exclusive), epochs 1 to 2, 60 batches in 3 segments, {size} bytes, "
-        "recovery point 60\nNothing is damaged in 1 partition of Raft.\n"
+        "recovery point 60\nNo damage found in 1 Raft partition.\n"
     )
 
 
@@ -42,7 +42,7 @@ def test_damage_is_named_with_what_to_do(node: Path) -> None:
     first, advice, note, _ = result.stdout.splitlines()
     assert result.exit_code == 4
     assert first.startswith(f"{path}: at position {batch_size(path)}: expected CRC ")
-    assert advice.startswith("  what to do: check the disk; then give the replica an empty directory")
+    assert advice.startswith("  what to do: check the disk; a pykraft node fetches the damaged part again")
     assert note.startswith(f"note: {node / 'quorum-state.tmp'}: is left over")
     assert result.stderr == f"pykraft verify: {node}: 1 place damaged\n"
 

@@ -193,8 +193,11 @@ def test_a_leader_that_cannot_answer_is_told(script: Script, words: str) -> None
 
 NODE_PROBLEMS: dict[str, tuple[Body, str]] = {
     "an error": ({"error_code": -1}, "it answers DescribeCluster with UNKNOWN_SERVER_ERROR"),
-    "a leader without an address": (cluster_body(2, {}), "it does not know where its leader, node 2, is reached"),
-    "a leader nobody can dial": (cluster_body(2, {2: Endpoint("x", 99_999)}), "where its leader, node 2, is reached"),
+    "a leader without an address": (cluster_body(2, {}), "it does not know the address of its leader, node 2"),
+    "a leader nobody can dial": (
+        cluster_body(2, {2: Endpoint("x", 99_999)}),
+        "it does not know the address of its leader, node 2",
+    ),
 }
 
 
@@ -250,7 +253,7 @@ def test_the_other_kind_of_node_is_the_callers_mistake(kind: NodeKind) -> None:
             ScriptedNode({ApiKey.DESCRIBE_CLUSTER: lambda _: mismatch}) as node,
             Admin([node.endpoint], kind=kind, limits=PATIENT) as admin,
         ):
-            with pytest.raises(UsageError, match=f"is no {kind.name.lower()}: bootstrap from it as a"):
+            with pytest.raises(UsageError, match=f"is not a {kind.name.lower()}: bootstrap from it as a"):
                 await admin.describe_quorum()
 
     run(main)

@@ -63,7 +63,7 @@ def test_what_is_no_configuration_serde_or_set_of_voters_is_refused(tmp_path: Pa
     with pytest.raises(UsageError, match="configure makes one"):
         Node(nothing)
     for serde in not_serdes:
-        with pytest.raises(UsageError, match="is no serde"):
+        with pytest.raises(UsageError, match="is not a serde"):
             Node(alone(tmp_path), serde)
 
     async def main() -> None:

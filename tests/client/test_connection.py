@@ -63,7 +63,7 @@ def test_requests_and_bodies_are_answered_on_one_connection() -> None:
 
 BAD_STARTS: dict[str, tuple[Answer, str]] = {
     "silence": (SILENCE, "did not answer ApiVersions within 100 ms: is it a node of a quorum"),
-    "the end": (HANG_UP, "broke the connection off when it was asked for ApiVersions"),
+    "the end": (HANG_UP, "closed the connection when it was asked for ApiVersions"),
     "HTTP": (b"HTTP/1.0 400 Bad request\r\n", "the peer seems to speak HTTP"),
     "a large frame": (b"\x7f\xff\xff\xff", "allowed are 1 to 65536"),
     "two frames": (b"\0\0\0\4abcd" * 2, "more than one answer"),
@@ -88,7 +88,7 @@ BAD_ANSWERS: dict[str, tuple[Answer, int, str]] = {
     "silence": (SILENCE, 0, "did not answer DescribeQuorum within 100 ms$"),
     "the end": (HANG_UP, 0, "asked for DescribeQuorum"),
     "another partition": ({}, 0, "not about partition"),
-    "another correlation id": (NOT_LEADER, 1, "answers request 2, but 1 was asked"),
+    "another correlation id": (NOT_LEADER, 1, "answers request 2, expected 1"),
     "bytes": (b"".join(frame([b"xxxxyyyy"])), 0, "DescribeQuorum"),
 }
 
@@ -157,7 +157,7 @@ def test_an_unknown_name_is_told() -> None:
     async def main() -> None:
         names = Names(asyncio.get_running_loop(), lookup=unknown)
         asking = Caller(client_id="test", context=CONTEXT, names=names)
-        with pytest.raises(UnreachableError, match=r"nowhere.invalid:1: its name is not known \(Name or service"):
+        with pytest.raises(UnreachableError, match=r"nowhere.invalid:1: its name cannot be resolved \(Name or service"):
             await connect(Endpoint("nowhere.invalid", 1), asking, timeout_ms=TIMEOUT_MS)
 
     run(main)
@@ -172,7 +172,7 @@ def test_a_name_without_addresses_and_a_slow_name_server_are_told() -> None:
         slow = Names(loop)
         slow._under_way[Endpoint("slow.invalid", 1)] = loop.create_future()
         asking = Caller(client_id="test", context=CONTEXT, names=slow)
-        with pytest.raises(UnreachableError, match="its name was not found within 50 ms"):
+        with pytest.raises(UnreachableError, match="its name was not resolved within 50 ms"):
             await connect(Endpoint("slow.invalid", 1), asking, timeout_ms=50)
 
     run(main)

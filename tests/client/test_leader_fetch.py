@@ -104,7 +104,7 @@ def test_an_election_without_an_end_is_told_after_the_time_and_may_be_waited_for
     async def main(log: ScriptedLog, leader: LeaderFetch) -> None:
         log.lead(None)
         with pytest.raises(
-            QuorumUnavailableError, match=r"no leader was of use within 200 ms: .*knows no leader in epoch 2"
+            QuorumUnavailableError, match=r"no usable leader was found within 200 ms: .*knows no leader in epoch 2"
         ):
             await leader.ask(request)
         log.leader_id = 1
@@ -152,7 +152,7 @@ NO_USE: dict[str, tuple[Answer, str]] = {
         "keeps none of the topics .*" + METADATA_TOPIC_NAME,
     ),
     "an error above": ({"error_code": -1}, "it answers Fetch with UNKNOWN_SERVER_ERROR"),
-    "the end": (HANG_UP, "broke the connection off when it was asked for Fetch"),
+    "the end": (HANG_UP, "closed the connection when it was asked for Fetch"),
     "silence": (SILENCE, "did not answer Fetch within 100 ms"),
 }
 
@@ -173,7 +173,7 @@ def test_a_node_that_answers_another_epoch_or_a_strange_error_is_no_leader() -> 
         with pytest.raises(QuorumUnavailableError, match="it answers for epoch 7 a fetch of epoch 0"):
             await leader.ask(request)
         log.answer = lambda *_: log.body(error=ErrorCode.FENCED_LEADER_EPOCH, epoch=2**31 - 1)
-        with pytest.raises(QuorumUnavailableError, match="it speaks of epoch 2147483647, which no quorum reaches"):
+        with pytest.raises(QuorumUnavailableError, match="it names epoch 2147483647, which no quorum reaches"):
             await leader.ask(request)
         log.answer = lambda *_: log.body(error=ErrorCode.REQUEST_TIMED_OUT)
         with pytest.raises(QuorumUnavailableError, match="it answers Fetch with REQUEST_TIMED_OUT"):

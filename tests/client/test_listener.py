@@ -40,7 +40,7 @@ def test_the_method_that_is_missing_is_named() -> None:
 def test_who_saves_or_is_formatted_must_load(name: str) -> None:
     listener = Recorder()
     setattr(listener, name, print)
-    with pytest.raises(UsageError, match=f"has a method {name}, and so needs one handle_load_snapshot"):
+    with pytest.raises(UsageError, match=f"has a method {name}, so it also needs handle_load_snapshot"):
         check_listener(listener)
     vars(listener)["handle_load_snapshot"] = print
     check_listener(listener)

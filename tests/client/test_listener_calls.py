@@ -191,7 +191,7 @@ def test_a_listener_that_will_not_end_is_left_behind_and_named(
         assert stubborn.calls == 1
 
     run(main)
-    assert "goes on although it was cancelled: the node has ended without it" in caplog.text
+    assert "was cancelled but still runs: the node has ended without it" in caplog.text
     assert "Stubborn" in caplog.text
 
 

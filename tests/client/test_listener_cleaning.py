@@ -97,7 +97,7 @@ def test_a_plain_listener_begins_at_the_log_start_and_goes_on_there(
     tidy_config = tidy(tmp_path)
     run(main)
     assert "misses offsets" in caplog.text
-    assert "it goes on at the log start" in caplog.text
+    assert "it continues at the log start" in caplog.text
 
 
 @BOTH

@@ -157,7 +157,7 @@ def test_a_leader_that_does_not_know_yet_what_is_committed_is_waited_for() -> No
             assert await values_of(observer, 1) == [b"a"]
         log.answer, log.high_watermark = log.serve, None
         async with observing(log, patience=HASTY) as observer:
-            with pytest.raises(QuorumUnavailableError, match="does not know yet what is committed"):
+            with pytest.raises(QuorumUnavailableError, match="does not know its high watermark yet"):
                 await observer.begin()
 
     with_log(main)

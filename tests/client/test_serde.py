@@ -83,8 +83,8 @@ class Careless:
 @pytest.mark.parametrize(
     ("serde", "records", "error", "said"),
     [
-        (text_serde, "hello", UsageError, r"\[record\], and not as one str"),
-        (bytes_serde, b"hello", UsageError, r"\[record\], and not as one bytes"),
+        (text_serde, "hello", UsageError, r"\[record\], not a single str"),
+        (bytes_serde, b"hello", UsageError, r"\[record\], not a single bytes"),
         (text_serde, [], UsageError, "at least one record"),
         (text_serde, ["a", ""], UsageError, "at least one byte"),
         (Careless(), ["a"], TypeError, "serialized a record as str"),

@@ -306,7 +306,7 @@ def test_a_place_where_none_may_be_taken_now_is_passed_by(
 
     with caplog.at_level(logging.WARNING, "pykraft"):
         run(main)
-    assert ("not here; the application is asked again later" in caplog.text) is is_told
+    assert ("not here; the node asks the application again later" in caplog.text) is is_told
 
 
 def test_a_state_that_is_too_large_ends_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -323,7 +323,7 @@ def test_a_state_that_is_too_large_ends_nobody(tmp_path: Path, caplog: pytest.Lo
             await saving.sees("one" * 100, "two")
 
     run(main)
-    assert "grows beyond 100 bytes: none is taken, and the log grows on" in caplog.text
+    assert "grows beyond 100 bytes: no snapshot is taken, and the log keeps growing" in caplog.text
     assert not list(tmp_path.glob("**/*.checkpoint"))
 
 
@@ -331,7 +331,7 @@ def test_one_listener_of_a_node_saves(tmp_path: Path) -> None:
     node = Node(often(tmp_path), text_serde)
     saving = Saving()
     node.register(saving)
-    with pytest.raises(UsageError, match="saves the state of this node already"):
+    with pytest.raises(UsageError, match="already saves this node's state"):
         node.register(Saving())
     node.register(State())
     node.unregister(saving)

@@ -118,14 +118,14 @@ def test_one_that_comes_again_waits_for_its_former_call(tmp_path: Path, own_thre
 def test_wrong_ways_to_register(tmp_path: Path) -> None:
     node = node_of(tmp_path, own_thread=False)
     recorder = Recorder()
-    with pytest.raises(UsageError, match="no listener: it has no method handle_commit"):
+    with pytest.raises(UsageError, match="not a listener: it has no method handle_commit"):
         node.register(print)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="from_offset = -1: it is a whole number from 0"):
         node.register(recorder, from_offset=-1)
     with pytest.raises(UsageError, match="is not registered"):
         node.unregister(recorder)
     node.register(recorder)
-    with pytest.raises(UsageError, match="is registered already"):
+    with pytest.raises(UsageError, match="is already registered"):
         node.register(recorder)
     node.unregister(recorder)
     node.register(recorder)

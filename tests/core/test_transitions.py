@@ -105,7 +105,7 @@ def test_the_table_holds_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "is_voter", "reason"),
     [
-        (leader(), candidate(epoch=6), True, "no such move"),
+        (leader(), candidate(epoch=6), True, "no such transition"),
         (candidate(), leader(epoch=6), True, "not in this epoch"),
         (unattached(), prospective(), False, "an observer does not campaign"),
         (prospective(), candidate(epoch=6), False, "an observer does not campaign"),

@@ -83,7 +83,8 @@ def test_a_log_that_parts_below_what_is_committed_is_not_cut_and_the_leader_is_g
     parting.part_at(2)
     assert (parting.follower.stops, parting.cuts) == ([], [])
     (alarm,) = parting.follower.alarms
-    assert "given up as the leader of epoch 1: it wants the log cut to 1, but everything below 4 is committed" in alarm
+    asked = "it asks to truncate the log to 1, but everything below 4 is committed"
+    assert f"given up as the leader of epoch 1: {asked}" in alarm
     parting.follower.crash()
     parting.follower.start()
     parting.agree()

@@ -46,7 +46,7 @@ def test_another_topic_is_guessed() -> None:
     asked_and_answered(desk, ErrorCode.INVALID_REQUEST)
     topic = CONTEXT.topic_name
     assert desk.ports.reports == [
-        f"peer 2 at node2:9002 has perhaps no topic {topic}, which this node keeps: see pykraft.topic"
+        f"peer 2 at node2:9002 may not have topic {topic}, which this node keeps: see pykraft.topic"
     ]
 
 
@@ -58,12 +58,13 @@ def test_other_errors_are_the_cores_business() -> None:
 
 def test_a_connection_that_is_closed_again_and_again_is_told_once() -> None:
     desk = Desk()
-    for reason in ("it calls our request invalid", "it calls our request invalid", "two leaders in epoch 3"):
+    rejected = "it rejected the request as invalid"
+    for reason in (rejected, rejected, "two leaders in epoch 3"):
         desk.send()
         desk.connect()
         desk.peers.close(2, reason)
     assert [line.rpartition(": ")[2] for line in desk.ports.reports] == [
-        "it calls our request invalid",
+        "it rejected the request as invalid",
         "two leaders in epoch 3",
     ]
     assert desk.peers.violations == 3

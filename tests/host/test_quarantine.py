@@ -302,7 +302,7 @@ def test_a_note_that_cannot_be_read_is_a_note_all_the_same() -> None:
     hurt.start()
     assert hurt.running.quarantine is not None
     assert any("expected a slot with a quarantine" in text for text in hurt.reports)
-    assert any("where is not known any more" in text for text in hurt.alarms)
+    assert any("the position is no longer known" in text for text in hurt.alarms)
     cluster.run_until(lambda: hurt.running.quarantine is None)
     cluster.settle()
     assert not is_noted(hurt)

@@ -122,4 +122,4 @@ def test_what_is_not_there_when_it_is_looked_at_is_reported_and_tried_again() ->
     desk.suspect(8)
     desk.ports.finish_read()
     assert (desk.told(), desk.retries) == ([], 1)
-    assert desk.ports.reports == ["a read at offset 8 met damage that was not there when it was read again"]
+    assert desk.ports.reports == ["a read at offset 8 found damage that a second read did not find"]

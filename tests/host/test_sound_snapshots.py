@@ -87,7 +87,7 @@ def test_what_the_log_holds_behind_an_older_sound_one_is_not_needed(
 @pytest.mark.parametrize(
     ("directory", "why"),
     [
-        (Directory(8, damaged=(8,), begins_behind=8), "the log begins at offset 8, and what came before is nowhere"),
+        (Directory(8, damaged=(8,), begins_behind=8), "the log begins at offset 8, and no other snapshot here covers"),
         (Directory(8, 20, damaged=(8, 20), begins_behind=8), "the log begins at offset 8"),
         (Directory(30, damaged=(30,)), "the log ends at offset 20, before the snapshot does"),
         (Directory(10, 30, damaged=(30,)), "the log ends at offset 20, before the snapshot does"),
@@ -99,7 +99,7 @@ def test_one_that_is_needed_keeps_the_node_down_with_the_repair(directory: Direc
     with pytest.raises(CorruptionError, match="expected CRC") as caught:
         directory.look()
     assert why in str(caught.value)
-    assert "put the file of this name of another replica in its place, or a later one" in str(caught.value)
+    assert "replace it with the file of this name from another replica, or add a later snapshot" in str(caught.value)
     assert directory.fs.listdir(DIRECTORY) == before
 
 
@@ -114,7 +114,7 @@ def test_the_checkpoint_of_formatting_is_needed_while_it_is_the_newest() -> None
     write_bootstrap(directory.fs, DIRECTORY, None)
     assert directory.look() == []
     directory.damage(id_of(0, 0), at=70)
-    with pytest.raises(CorruptionError, match="it says who votes"):
+    with pytest.raises(CorruptionError, match="it holds the first voter set"):
         directory.look()
     write(directory.fs, [b"state"], directory=DIRECTORY, snapshot_id=id_of(10, 1))
     assert directory.look() == []

@@ -14,7 +14,7 @@ from pykraft.local.logs import read_stream, require_identical, wait_for_end_offs
 from pykraft.local.waiting import wait_until
 from tests.kafka.test_mixed_quorum import RECORDS, MixedQuorum
 
-PROVEN = "this directory is proven"
+PROVEN = "the directory is proven"
 
 
 @pytest.mark.kafka

@@ -75,7 +75,7 @@ def test_kafkas_tool_adds_a_voter_and_removes_the_leader(kafka: Kafka, children:
     own = {node_id: quorum.directory_id(node_id) for node_id in (1, 2)}
     assert refusal(tool.add(2)) == (
         "DuplicateVoter",
-        f"id 2 is a voter already, with directory id {own[2]}; remove that one first",
+        f"id 2 is already a voter, with directory id {own[2]}; remove it first",
     )
     mine_, theirs = shown(kafka, *quorum.bootstrap(2), *STATUS)
     assert masked_status(mine_) == masked_status(theirs)
@@ -87,12 +87,12 @@ def test_kafkas_tool_adds_a_voter_and_removes_the_leader(kafka: Kafka, children:
 
     assert refusal(tool.remove(7, quorum.directory_id(2))) == (
         "VoterNotFound",
-        "id 7 is no voter; the voters are 1, 2",
+        "id 7 is not a voter; the voters are 1, 2",
     )
     assert refusal(tool.remove(2, own[1])) == ("VoterNotFound", f"voter 2 has directory id {own[2]}, not {own[1]}")
     assert refusal(tool.remove(2, uuid_text(ZERO_UUID))) == (
         "InvalidRequest",
-        f"a voter has an id, a directory id, and an address on the listener {LISTENER}",
+        f"a voter needs an id, a directory id, and an address on the listener {LISTENER}",
     )
 
     text = f"KRaft controller 1 with directory id {quorum.directory_id(1)}\n"

@@ -103,7 +103,7 @@ def test_only_one_process_has_a_directory(tmp_path: Path) -> None:
         )
 
     directory = claim()
-    with pytest.raises(StorageError, match=r"this process holds it already"):
+    with pytest.raises(StorageError, match=r"this process already holds it"):
         claim()
     directory.release()
     claim().release()

@@ -218,7 +218,7 @@ def test_the_recovery_point_shows_its_two_slots(tmp_path: Path) -> None:
         {"generation": 2, "content": "20"},
     ]
     (what,) = dumped(tmp_path / "recovery-point", b"anything")
-    assert what == problem(0, "a slot whose CRC is right", "none of two")
+    assert what == problem(0, "a slot with a valid CRC", "neither of two")
 
 
 def test_partition_metadata_and_meta_properties(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_partition_metadata_and_meta_properties(tmp_path: Path) -> None:
     "name", ["notes.txt", "1.log", f"{BASE}.txnindex", "99999999999999999999.log", "0-0.checkpoint", ".log"]
 )
 def test_other_names_are_refused_with_those_that_are_known(tmp_path: Path, name: str) -> None:
-    with pytest.raises(StorageError, match=r"can be dumped; known are \.log, .*recovery-point"):
+    with pytest.raises(StorageError, match=r"cannot be dumped; known are \.log, .*recovery-point"):
         dumped(tmp_path / name, b"")
 
 

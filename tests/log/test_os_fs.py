@@ -106,9 +106,9 @@ def test_what_is_not_there_is_a_storage_error(call: Callable[[Path], object], tm
 
 def test_a_file_in_the_way_of_a_directory_is_a_storage_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StorageError, match="file: is no directory; name a directory"):
+    with pytest.raises(StorageError, match="file: is not a directory; name a directory"):
         FS.mkdir(tmp_path / "file")
-    with pytest.raises(StorageError, match=r"Not a directory|is no directory"):
+    with pytest.raises(StorageError, match=r"Not a directory|is not a directory"):
         FS.mkdir(tmp_path / "file" / "deep")
 
 
@@ -149,10 +149,10 @@ def test_a_file_that_may_be_missing_is_removed_if_it_is_there(tmp_path: Path) ->
 
 def test_a_lock_is_held_once_and_given_up(tmp_path: Path) -> None:
     lock: Lock = FS.lock(tmp_path / ".lock")
-    with pytest.raises(StorageError, match="this process holds it already"):
+    with pytest.raises(StorageError, match="this process already holds it"):
         FS.lock(tmp_path / ".lock")
     (tmp_path / "other").symlink_to(tmp_path)
-    with pytest.raises(StorageError, match="this process holds it already"):
+    with pytest.raises(StorageError, match="this process already holds it"):
         FS.lock(tmp_path / "other" / ".lock")
     lock.release()
     lock.release()

@@ -96,7 +96,7 @@ def test_a_partition_without_its_election_or_without_a_segment_was_emptied(missi
 def test_what_cannot_be_read_proves_nothing(payload: bytes) -> None:
     fs = disk(has_partition=True)
     SlotFile.create(fs, FOLDER / FILE_NAME, payload).close()
-    with pytest.raises(CorruptionError, match="expected a slot with what the directory proves"):
+    with pytest.raises(CorruptionError, match="expected a slot with the proof of the directory"):
         parse_proof(FOLDER / FILE_NAME, fs.read(FOLDER / FILE_NAME))
     assert look_up(fs, is_formatted=True) == UNPROVEN
     assert ProofFile(fs, FOLDER).read() == UNPROVEN

@@ -88,7 +88,7 @@ def test_garbage_holds_no_slot(content: bytes) -> None:
 def test_a_file_without_a_whole_slot_is_refused_with_the_repair() -> None:
     fs = disk()
     fs.write(PATH, b"")
-    with pytest.raises(CorruptionError, match="expected a slot whose CRC is right, found none of two; do this"):
+    with pytest.raises(CorruptionError, match="expected a slot with a valid CRC, found neither of two; do this"):
         SlotFile.open(fs, PATH, repair="do this")
 
 

@@ -65,7 +65,7 @@ def test_a_wrong_epoch_checkpoint_is_named(node: Path) -> None:
         ("recovery-point", b"garbage" * 1000, "an offset"),
         ("quorum-state", b"", "as in quorum-state.check"),
         ("quorum-state", b'{"leaderId":1}', "as in quorum-state.check"),
-        ("quorum-state.check", b"garbage", "a slot whose CRC is right"),
+        ("quorum-state.check", b"garbage", "a slot with a valid CRC"),
         ("partition.metadata", b"version: 7", "version: 0"),
     ],
 )
@@ -102,7 +102,7 @@ def test_a_quorum_state_that_forgot_an_epoch_is_named(node: Path) -> None:
     path.write_bytes(b"{")
     assert [name for name, _ in damage(node)] == ["quorum-state"]
     path.unlink()
-    assert damage(node) == [("quorum-state", "0: the memory of elections, of epoch 2 at least / no file")]
+    assert damage(node) == [("quorum-state", "0: a record of the election in epoch 2 or later / no file")]
 
 
 def test_one_damaged_slot_of_two_is_no_harm(node: Path) -> None:

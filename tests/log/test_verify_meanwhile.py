@@ -85,7 +85,7 @@ def test_a_directory_that_never_rests_is_told_with_its_damage(node: Path) -> Non
     findings = looked(node, go_on).findings
     assert next(epochs, None) is None, "it was looked at as often as that"
     assert [one.path for one in findings.damage] == [segments(node)[0]]
-    assert any("changed while it was looked at" in note.text for note in findings.notes)
+    assert any("changed during the check" in note.text for note in findings.notes)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_a_file_with_the_name_of_a_partition_is_a_strange_file(node: Path) -> No
     path = node.parent / "orders-3"
     path.write_bytes(b"x")
     (note,) = look(node.parent).findings.notes
-    assert (note.path, "no file of Kafka's" in note.text) == (path, True)
+    assert (note.path, "not a file of Kafka's" in note.text) == (path, True)
     assert damage(node.parent) == []
 
 

@@ -69,7 +69,7 @@ TEXTS: Final = (
     "%s{}",
     "kraft.version",
 )
-_HELD_UP: Final = re.compile(r"the event loop was held up for (\d+) ms")
+_HELD_UP: Final = re.compile(r"the event loop was blocked for (\d+) ms")
 Place = tuple[str | int, ...]
 
 

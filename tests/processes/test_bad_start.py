@@ -234,5 +234,5 @@ def test_a_file_in_the_place_of_the_directory_is_explained(
     status, said = refusal(good_properties(data))
     assert (status, said) == (
         EXIT_STORAGE,
-        f"pykraft: {data}: is no directory; name a directory, or one that can be created",
+        f"pykraft: {data}: is not a directory; name a directory, or one that can be created",
     )

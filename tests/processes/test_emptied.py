@@ -51,7 +51,7 @@ def test_an_emptied_voter_votes_for_nobody_until_the_others_have_proven_it(child
     returning.start()
     cluster.journal.wait_for_started(returning.node_id, since=waiting, process=returning.process)
     cluster.journal.wait_for_acknowledged(RECORDS, since=waiting)
-    wait_until(lambda: says(emptied, "this directory is proven", since=restart), "the emptied node to be proven")
+    wait_until(lambda: says(emptied, "the directory is proven", since=restart), "the emptied node to be proven")
     wait_for_end_offset(emptied.partition, read_stream(returning.partition).end_offset, emptied.process)
 
     caught_up_offset = cluster.wait_until_caught_up()

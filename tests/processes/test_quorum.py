@@ -100,7 +100,7 @@ def test_nobody_and_nowhere_are_told_at_once() -> None:
     for done in ask(f"{HOST}:{port}"):
         assert_one_line(done, 1, f"no node answers: {HOST}:{port}: cannot connect (Connection refused)")
     for done in ask("nowhere.invalid:9093"):
-        assert_one_line(done, 1, "nowhere.invalid:9093: its name is not ")
+        assert_one_line(done, 1, "nowhere.invalid:9093: its name cannot be resolved ")
 
 
 def test_wrong_words_are_told_before_anybody_is_asked(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_silent_clients_leave_descriptors_for_whoever_else_is_in_the_process(run
         await user.wait_for(lambda: len(user.heard) == 2 * clients_count)
 
     user = on_station(runner, main, descriptor_max=descriptors_max)
-    assert all("it was silent for the longest time" in report for report in user.reports)
+    assert all("it has been silent the longest" in report for report in user.reports)
 
 
 def test_when_others_have_all_descriptors_a_client_is_turned_away(runner: asyncio.Runner) -> None:

@@ -312,7 +312,7 @@ def test_a_loop_that_is_held_up_is_told(serve: Serve, tmp_path: Path, caplog: py
         await served.leave()
 
     serve(main)
-    assert "the event loop was held up for" in caplog.text
+    assert "the event loop was blocked for" in caplog.text
 
 
 @pytest.mark.conformance(54)

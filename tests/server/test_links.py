@@ -276,7 +276,7 @@ def test_one_client_too_many_costs_the_most_silent_one_its_place(runner: asyncio
 
     user = on_station(runner, main, accepted_max=2)
     [report] = user.reports
-    assert report == "closing connection 2 on PLAINTEXT: 2 connections are open, and it was silent for the longest time"
+    assert report == "closing connection 2 on PLAINTEXT: 2 connections are open, and it has been silent the longest"
 
 
 def test_silent_clients_are_closed_after_a_while_and_dialed_connections_are_not(runner: asyncio.Runner) -> None:

@@ -99,7 +99,7 @@ def test_no_more_names_than_a_bound_are_looked_up_at_one_time(runner: asyncio.Ru
     async def main() -> None:
         waiting = [asyncio.create_task(names.addresses(Endpoint(host, 9_092))) for host in hosts]
         await everything_closed(asyncio.get_running_loop())
-        with pytest.raises(OSError, match="64 names are being looked up already"):
+        with pytest.raises(OSError, match="64 names are already being looked up"):
             await names.addresses(Endpoint("one-more", 9_092))
         for gate in server.gates.values():
             gate.set()

@@ -144,7 +144,7 @@ class OddSerde:
     ("record", "error", "words"),
     [
         (b"", UsageError, "at least one byte"),
-        ("text", TypeError, "serialized a record as str, and not as bytes"),
+        ("text", TypeError, "serialized a record as str, not as bytes"),
         (ValueError("odd"), ValueError, "odd"),
     ],
 )

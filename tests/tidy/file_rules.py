@@ -6,7 +6,10 @@ Source: TigerBeetle's ``tidy.zig`` for the idea, the limits and the left-over ma
 from __future__ import annotations
 
 import ast
+import io
+import math
 import re
+import tokenize
 from collections.abc import Callable, Iterator
 
 from tests.tidy.repository import SourceFile
@@ -27,6 +30,11 @@ VAGUE_NAMES = re.compile(r"(Manager|Helper|Utils?|Base|Misc)$")
 
 FORMER_NAMES = re.compile(r"\b([Ss]elf-[Mm]anage[d]|[Ee]ndors(?:e[sd]?|ing|ement[s]?))\b")
 """What Kafka says no more: it is KRaft, and voters acknowledge their leader."""
+
+NUMBERED_STEP = re.compile(r"^\s*([0-9]+)[.] ", re.MULTILINE)
+STEPS_MIN = 2
+STILTED = re.compile(r"\bis no directory\b|\{[^{}]*\} (?:other entries|micro-batches|episodes|elections|tries)\b")
+"""Texts that a colleague would not say, and plurals that a count of one would make wrong."""
 
 MUST_CITE = ("src/pykraft/core/on/", "src/pykraft/rpc/", "src/pykraft/log/", "src/pykraft/protocol/")
 OURS = {
@@ -131,6 +139,31 @@ def present_names(file: SourceFile) -> Iterator[str]:
     yield from _lines_with(FORMER_NAMES, file)
 
 
+def numbered_steps(file: SourceFile) -> Iterator[str]:
+    """Where a docstring numbers steps, the code below it carries the same numbers, in comments or inner docstrings."""
+    if not file.is_product:
+        return
+    for node in ast.walk(file.tree):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        steps = NUMBERED_STEP.findall(ast.get_docstring(node) or "")
+        if len(steps) < STEPS_MIN:
+            continue
+        prose = _prose_below(file, node)
+        if missing := [step for step in steps if not re.search(rf"(?<![\w.]){step}\b", prose)]:
+            name = "the module" if isinstance(node, ast.Module) else node.name
+            yield f"the docstring of {name} numbers steps, and the code below does not name {', '.join(missing)}"
+
+
+def plain_words(file: SourceFile) -> Iterator[str]:
+    """A message says "is not a directory", and counts with `pykraft.plural.counted`."""
+    if not file.is_product:
+        return
+    for number, line in enumerate(file.text.splitlines(), start=1):
+        if found := STILTED.search(line):
+            yield f"line {number}: {found[0]!r}"
+
+
 def tests_in_test_files(file: SourceFile) -> Iterator[str]:
     """A file that is called a test is none while nothing in it is one."""
     if not (file.is_test and file.path.rpartition("/")[2].startswith("test_")):
@@ -165,11 +198,23 @@ FILE_RULES: tuple[FileRule, ...] = (
     no_skips_or_sleeps,
     telling_names,
     present_names,
+    numbered_steps,
+    plain_words,
     tests_in_test_files,
     no_machine_paths,
     no_registry_hosts,
     no_private_references,
 )
+
+
+def _prose_below(file: SourceFile, node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """The comments in a module, class or function, and the docstrings of what it defines."""
+    first, last = (1, math.inf) if isinstance(node, ast.Module) else (node.lineno, node.end_lineno or math.inf)
+    tokens = tokenize.generate_tokens(io.StringIO(file.text).readline)
+    comments = [token.string for token in tokens if token.type == tokenize.COMMENT and first <= token.start[0] <= last]
+    inner = [each for each in ast.walk(node) if each is not node]
+    defined = [each for each in inner if isinstance(each, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)]
+    return "\n".join([*comments, *(ast.get_docstring(each) or "" for each in defined)])
 
 
 def _functions(file: SourceFile) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

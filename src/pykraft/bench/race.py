@@ -124,7 +124,7 @@ class Race:
         limits = Limits(
             warm_up_s=self._options.warm_up_s, window_s=self._options.seconds, size_bytes_max=run_size_bytes(folder)
         )
-        asked = "all it can" if rate is None else f"{rate:,} records/s"
+        asked = "unthrottled" if rate is None else f"{rate:,} records/s"
         head = f"{contender.name}, {task.record_size_bytes} bytes, {folder}, {what}"
         self._tell(f"{head}: {asked}", is_passing=True)
         run = self._measure(contender, folder, replace(task, records_per_s=rate), limits)

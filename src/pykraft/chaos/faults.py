@@ -269,14 +269,15 @@ class Faults:
         return self.wait_for_all
 
     def _wipe_beside_laggards(self, fault: Fault, node: PykraftNode) -> Undo:
-        """An emptied voter must not elect somebody together with those who have less than it once acknowledged.
+        """Test that an emptied voter does not elect a leader together with voters that lack acknowledged records.
 
-        1. All have everything. Then all but a majority are paused, and the majority acknowledges more.
-        2. All of the majority are killed, and one of them, the node, is emptied: the others of it have those records.
-        3. The node comes back with those who were paused. They are a majority, and have none of those records.
-        4. The others come back. If somebody led meanwhile, records that were acknowledged are gone.
+        1. All nodes have everything. Pause all but a majority; the majority acknowledges more records.
+        2. Kill the whole majority and empty one of it, ``node``. Only the others of it have those records now.
+        3. Resume the paused nodes and restart ``node``. They are a majority without those records.
+        4. Restart the others. If a leader was elected in step 3, acknowledged records are gone.
         """
         del fault
+        # 1. Only the majority has the newest records.
         self.wait_for_all()
         nodes = list(self._cluster.replicas.values())
         leader_id = self._cluster.journal.leader_id()
@@ -286,13 +287,16 @@ class Faults:
         for each in lagging:
             each.process.pause()
         self._cluster.journal.wait_for_acknowledged(RECORDS_OF_MAJORITY, since=self._cluster.journal.mark())
+        # 2. The emptied node is one of those that acknowledged them.
         self._lose([node, *having])
         self._empty(node)
+        # 3. These must not elect a leader.
         for each in lagging:
             each.process.resume()
         self._revive(node)
 
         def undo() -> None:
+            # 4. The copies of the newest records come back.
             for each in having:
                 self._revive(each)
             self.wait_for_all()

@@ -1,12 +1,12 @@
-"""A run: a quorum under load, episode after episode of faults, and the check of what is left.
+"""A chaos run: a quorum under load, one episode of faults after another, and the check of the logs.
 
-1. The nodes start, with proxies in front of them and small disks under some of them, and write a load while they lead.
-2. An episode of the plan is done; then everything heals, and the quorum must acknowledge more within a bound.
-3. When the time is over the load ends, every node catches up, all are stopped, and their logs are compared byte for
-   byte and held against the journal, in which stands what was acknowledged.
+1. Start the nodes, with proxies in front of them and small disks under some. The leader writes a load.
+2. Run an episode of the plan. Then heal everything; the quorum must acknowledge more records within a bound.
+3. When the time is over, stop the load, let every node catch up, and stop all nodes. Compare their logs byte for byte,
+   and with the journal of acknowledgements.
 
-Owns the order of these, and the clock. Invariant: a node that ends without a fault, and a quorum that does not work
-again within a bound, end the run. It refuses to know how a fault is done.
+Invariant: the run ends if a node dies without a fault, or if the quorum does not work again within a bound.
+`pykraft.chaos.faults` injects the faults.
 """
 
 from __future__ import annotations
@@ -80,17 +80,20 @@ class _Run:
         self._memory_max_bytes = 0
 
     def run(self) -> Outcome:
-        self._tell("the nodes start")
+        # 1. Start.
+        self._tell("starting the nodes")
         self._cluster.start()
         self._wait_until_it_works()
         self._begun_s = time.monotonic()
         count = 0
+        # 2. Episodes, until the time is over.
         for episode in self._options.plan():
             self._episode(episode)
             count += 1
             if time.monotonic() - self._begun_s >= self._options.seconds:
                 break
-        self._tell("the load ends, and the logs are compared")
+        # 3. `finish` stops the nodes and compares their logs.
+        self._tell("stopping the load, comparing the logs")
         self._faults.wait_for_all()
         verdict = self._cluster.finish()
         return Outcome(
@@ -114,7 +117,7 @@ class _Run:
         for each in sorted(begun, key=lambda each: each.ends_s):
             self._pass_until(each.ends_s)
             each.undo()
-        self._tell("everything heals")
+        self._tell("healing everything")
         self._note_memory()
         self._faults.heal()
         self._wait_until_it_works()
@@ -156,7 +159,7 @@ class _Run:
         )
 
     def _pass_until(self, until_s: float) -> None:
-        """Wait, and see whether all live that should. Errors: LocalQuorumError."""
+        """Wait, and check that every node lives that should. Errors: LocalQuorumError."""
 
         def look() -> bool:
             self._faults.require_life()
@@ -188,7 +191,7 @@ def _wall_ms() -> int:
 
 
 def _peak_bytes(pid: int) -> int:
-    """The largest resident set that a process had, 0 when it has ended or the system does not say."""
+    """The peak resident set size of a process; 0 if it has ended or the system does not tell."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     except OSError:

@@ -1,6 +1,6 @@
-"""`pykraft bench`: figures that can be repeated, on whatever machine.
+"""`pykraft bench`: measurements that anyone can repeat on their own machine.
 
-Owns the list of what can be measured.
+Lists the benchmarks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pykraft.cli.bench_transfer import bench_transfer
 
 @click.group()
 def bench() -> None:
-    """Measure: cores and disks swing, so compare only what ran in turn."""
+    """Measure quorums. The speed of a machine varies, so compare only runs that took turns."""
 
 
 bench.add_command(bench_raft)

@@ -1,6 +1,6 @@
-"""`pykraft bench join`: what it costs a quorum that a new node joins through a large snapshot.
+"""`pykraft bench join`: what it costs a quorum when a new node joins through a large snapshot.
 
-Owns what a person sees, and the limits that make it fail.
+Defines the output, and the limits that make the command fail.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 @click.option("--snapshot-mib", default=1_024, show_default=True, help="Size of the snapshot.")
 @throughput_option
 @record_size_option
-@click.option("--seconds", default=15.0, show_default=True, help="How long commits are measured before.")
+@click.option("--seconds", default=15.0, show_default=True, help="How long to measure commits before the node joins.")
 @folder_option
 @json_option
 def bench_join(
     *, snapshot_mib: int, throughput: int, record_size: int, seconds: float, folder: Path, as_json: bool
 ) -> None:
-    """Let a new node join a quorum of three through a snapshot, under load: memory, and the time of commits.
+    """Let a new node join a quorum of three through a snapshot, under load; measure memory and commit latency.
 
-    Ends with 1 when the node or the leader that serves it takes 150 MiB or more, or the slowest percent of commits
-    takes more than three times as long as before.
+    Exits with 1 when the new node or the leader uses 150 MiB or more, or the slowest percent of commits
+    takes more than three times as long as before the node joined.
     """
     from pykraft.bench.join import JoinOptions, failures, join
     from pykraft.bench.usage import require_proc
@@ -52,13 +52,13 @@ def bench_join(
 def _lines(joined: Joined) -> dict[str, str]:
     size_mib, rate_mb = joined.snapshot_size_bytes / 2**20, joined.snapshot_size_bytes / joined.download_s / 1e6
     took = f"{joined.download_s:.1f} s ({rate_mb:,.0f} MB/s), {joined.caught_up_s:.1f} s more for the log"
-    leader = f"{joined.leader_memory_mib:.0f} MiB the leader ({joined.leader_memory_before_mib:.0f} before)"
+    leader = f"{joined.leader_memory_mib:.0f} MiB leader ({joined.leader_memory_before_mib:.0f} before)"
     before = f"p50 {joined.before_ms['p50']:.0f} ms, p99 {joined.before_ms['p99']:.0f} ms"
     during = f"p50 {joined.during_ms['p50']:.0f} ms, p99 {joined.during_ms['p99']:.0f} ms"
     return {
         "snapshot": f"{size_mib:,.0f} MiB in {took}",
-        "memory, at most": f"{joined.joiner_memory_mib:.0f} MiB the new node, {leader}",
+        "peak memory": f"{joined.joiner_memory_mib:.0f} MiB new node, {leader}",
         "commits before": before,
-        "commits meanwhile": f"{during}: {joined.slowdown:.2f} times",
-        "acknowledged": f"{joined.acknowledged:,} records, and all are there",
+        "commits during": f"{during}: p99 × {joined.slowdown:.2f}",
+        "acknowledged": f"{joined.acknowledged:,} records, none missing",
     }

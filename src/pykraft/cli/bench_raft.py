@@ -1,7 +1,7 @@
-"""`pykraft bench raft`: figures that can be repeated, ours beside Kafka's.
+"""`pykraft bench raft`: repeatable measurements of pykraft, next to Kafka's.
 
-Owns what a person sees: what runs now on a terminal's last line (elsewhere a line for each run), tables at the end.
-However it ends, by Ctrl-C and SIGTERM too, the nodes end with it and their files go.
+Prints the current run on a terminal's last line (elsewhere one line per run), and tables at the end. However it ends,
+also by Ctrl-C and SIGTERM, it stops the nodes and removes their files.
 """
 
 from __future__ import annotations
@@ -27,17 +27,25 @@ if TYPE_CHECKING:
 @click.command("raft")
 @click.option("--nodes", default=3, show_default=True, help="Voters.")
 @click.option("--record-size", "sizes", default="100,256,1024", show_default=True, help="Bytes of each record.")
-@click.option("--throughput", default="max", show_default=True, help="Records a second, or as many as each sustains.")
-@click.option("--seconds", default=10.0, show_default=True, help="How long is measured, in each run.")
-@click.option("--warm-up", default=8.0, show_default=True, help="Seconds of load before that.")
-@click.option("--runs", default=3, show_default=True, help="Runs of each, in turn.")
-@click.option("--linger-ms", default=25, show_default=True, help="How long records wait for company.")
 @click.option(
-    "--dir", "folders", multiple=True, type=click.Path(path_type=Path), help="For the logs; may be given repeatedly."
+    "--throughput", default="max", show_default=True, help="Records per second, or max: as many as each sustains."
+)
+@click.option("--seconds", default=10.0, show_default=True, help="Measured time of each run.")
+@click.option("--warm-up", default=8.0, show_default=True, help="Seconds of load before the measured time.")
+@click.option("--runs", default=3, show_default=True, help="Runs of each contender; they take turns.")
+@click.option("--linger-ms", default=25, show_default=True, help="append.linger.ms: how long records wait for more.")
+@click.option(
+    "--dir", "folders", multiple=True, type=click.Path(path_type=Path), help="Folder for the logs; may be repeated."
 )
 @click.option("--peer", type=click.Choice(["kafka", "none"]), default="kafka", show_default=True)
-@click.option("--kafka-libs", type=click.Path(path_type=Path), help="Jars of a Kafka release; by default fetched.")
-@click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures there.")
+@click.option(
+    "--kafka-libs",
+    type=click.Path(path_type=Path),
+    help="Folder with the jars of a Kafka release; by default they are fetched.",
+)
+@click.option(
+    "--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures to this file."
+)
 def bench_raft(  # noqa: PLR0913 - one argument for each option
     *,
     nodes: int,
@@ -52,10 +60,10 @@ def bench_raft(  # noqa: PLR0913 - one argument for each option
     kafka_libs: Path | None,
     json_path: Path | None,
 ) -> None:
-    """Committed records a second, latency, CPU and memory of a quorum, and of Kafka's TestRaftServer in turn.
+    """Measure committed records per second, latency, CPU and memory of pykraft and Kafka's TestRaftServer, in turn.
 
-    Kafka's load thread dies when it is asked for more than it can write, so with --throughput max its highest
-    sustained rate is searched for first, which takes some minutes.
+    Kafka's load thread dies when it gets more records than it can write. So --throughput max first searches for the
+    highest rate that it sustains, which takes some minutes.
     """
     from pykraft.bench.comparison import compare
     from pykraft.bench.options import BenchOptions, parse_sizes, parse_throughput
@@ -96,7 +104,7 @@ def bench_raft(  # noqa: PLR0913 - one argument for each option
 
 
 class _Lines:
-    """Tells what runs and what came of it."""
+    """Prints what is running and each result."""
 
     def __init__(self, console: Console, status: Status) -> None:
         self._console = console

@@ -1,7 +1,7 @@
-"""A measurement on a quorum of its own: how it is run, however it ends, and how its figures are told.
+"""Runs a measurement on a quorum of its own, cleans up however it ends, and prints its figures.
 
-Owns what is the same for every such command. Invariant: the nodes end with it, by Ctrl-C and SIGTERM too, and their
-files go. It refuses to know what is measured.
+Shared by `bench join` and `bench transfer`. Invariant: however the command ends, also by Ctrl-C and SIGTERM, it stops
+the nodes and removes their files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 NAME_WIDTH: Final = 19
 
 throughput_option = click.option(
-    "--throughput", default=2_000, show_default=True, help="Records a second, all the time."
+    "--throughput", default=2_000, show_default=True, help="Records per second, all the time."
 )
 record_size_option = click.option("--record-size", default=100, show_default=True, help="Bytes of each record.")
 folder_option = click.option(
@@ -32,14 +32,14 @@ folder_option = click.option(
     "folder",
     type=click.Path(path_type=Path),
     default=tempfile.gettempdir,
-    help="For the logs; a temporary folder by default.",
+    help="Folder for the logs; a temporary one by default.",
 )
 
 
 def run_in(folder: Path, measure: Callable[[Children, Path], T]) -> T:
-    """What this measures, in a new folder below that one, which is removed.
+    """Call ``measure`` with a new folder below ``folder``, remove that folder, and return the result.
 
-    Errors: LocalQuorumError, when the ends of the nodes' logs were printed.
+    Errors: LocalQuorumError, after the ends of the nodes' logs were printed.
     """
     from pykraft.local.child import Children
 
@@ -56,7 +56,7 @@ def run_in(folder: Path, measure: Callable[[Children, Path], T]) -> T:
 
 
 def tell(document: Mapping[str, Any], lines: Mapping[str, str], failures: Sequence[str], *, as_json: bool) -> None:
-    """Print the document with the machine, or the lines; then the limits that were passed, which end it with 1."""
+    """Print the document with the machine, or the lines; then each exceeded limit, and exit with 1 if there is one."""
     from pykraft.bench.machine import machine
 
     if as_json:

@@ -1,6 +1,6 @@
-"""`pykraft bench transfer`: how long the leadership is on its way from voter to voter.
+"""`pykraft bench transfer`: how long a leadership transfer from voter to voter takes.
 
-Owns what a person sees, and the limit that makes it fail.
+Defines the output, and the limit that makes the command fail.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 @click.command("transfer")
 @click.option("--nodes", default=5, show_default=True, help="Voters.")
-@click.option("--runs", default=15, show_default=True, help="Transfers, one after the other.")
+@click.option("--runs", default=15, show_default=True, help="Number of transfers, one after the other.")
 @throughput_option
 @record_size_option
 @folder_option
 @json_option
 def bench_transfer(*, nodes: int, runs: int, throughput: int, record_size: int, folder: Path, as_json: bool) -> None:
-    """Give the leadership from voter to voter, under load: the time until the next one leads, and the pause for others.
+    """Transfer the leadership from voter to voter under load; measure how long it takes, and the pause in commits.
 
-    Ends with 1 when the median takes 200 ms or more.
+    Exits with 1 when the median is 200 ms or more.
     """
     from pykraft.bench.transfer import TransferOptions, failures, transfer
 
@@ -46,11 +46,12 @@ def _lines(transferred: Transferred) -> dict[str, str]:
         "until it leads": _spread(transferred.took_ms),
         "nothing committed": _spread(transferred.pause_ms),
         "went elsewhere": f"{transferred.missed} of {transferred.missed + len(transferred.took_ms)}",
-        "acknowledged": f"{transferred.acknowledged:,} records, and all are there",
+        "acknowledged": f"{transferred.acknowledged:,} records, none missing",
     }
 
 
 def _spread(values_ms: Sequence[float]) -> str:
     if not values_ms:
         return "never"
-    return f"{min(values_ms):.0f} / {statistics.median(values_ms):.0f} / {max(values_ms):.0f} ms (least, median, most)"
+    least, median, most = min(values_ms), statistics.median(values_ms), max(values_ms)
+    return f"{least:.0f} / {median:.0f} / {most:.0f} ms (minimum, median, maximum)"

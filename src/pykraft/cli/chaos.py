@@ -1,8 +1,7 @@
-"""`pykraft chaos`: real nodes under load, real faults from one seed, and whether anything acknowledged was lost.
+"""`pykraft chaos`: real nodes under load with faults drawn from one seed; checks that no acknowledged record is lost.
 
-Owns what a person sees: on a terminal a bar and a line for each fault, elsewhere the lines; a table at the end. However
-it ends, by Ctrl-C and SIGTERM too, the nodes end with it. When it fails the files are kept, and it says where they are
-and how the same faults are done again.
+Prints a line for each fault, on a terminal also a bar, and a table at the end. However it ends, also by Ctrl-C and
+SIGTERM, it stops the nodes. When it fails, it keeps the files and prints where they are and how to repeat the faults.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from pykraft.cli.interrupt import ended_by_sigterm
 from pykraft.cli.json_option import json_option
 from pykraft.errors import LocalQuorumError, UsageError
+from pykraft.plural import counted
 
 if TYPE_CHECKING:
     from pykraft.chaos.ground import ChaosOptions
@@ -35,24 +35,30 @@ MIB: Final = 1024 * 1024
 
 
 @click.command()
-@click.option("--minutes", default=5.0, show_default=True, help="How long faults are done.")
-@click.option("--seed", type=click.IntRange(0), help="Decides the faults and their order; drawn when it is not given.")
-@click.option("--episodes", type=click.IntRange(1), help="End after so many, even if there is time left.")
+@click.option("--minutes", default=5.0, show_default=True, help="How long to inject faults.")
+@click.option("--seed", type=click.IntRange(0), help="Decides the faults and their order; random by default.")
+@click.option("--episodes", type=click.IntRange(1), help="End after this many episodes, even if time is left.")
 @click.option("--nodes", default=3, show_default=True, help="Voters.")
-@click.option("--quorum", type=click.Choice(["static", "dynamic"]), help="Its voters; by default the seed decides.")
-@click.option("--only", metavar="KIND[,…]", help="Do these kinds of faults; see --plan for their names.")
-@click.option("--without", metavar="KIND[,…]", help="Leave these kinds out.")
-@click.option("--throughput", default=500, show_default=True, help="Records a second.")
+@click.option("--quorum", type=click.Choice(["static", "dynamic"]), help="Kind of voters; by default the seed decides.")
+@click.option("--only", metavar="KIND[,…]", help="Inject only these kinds of faults; --plan lists them.")
+@click.option("--without", metavar="KIND[,…]", help="Inject all kinds of faults except these.")
+@click.option("--throughput", default=500, show_default=True, help="Records per second.")
 @click.option("--record-size", default=100, show_default=True, help="Bytes of each record.")
-@click.option("--java", "with_java", is_flag=True, help="The last voter is Kafka's TestRaftServer, and never leads.")
-@click.option("--kafka-libs", type=click.Path(path_type=Path), help="Jars of a Kafka release; by default fetched.")
-@click.option("--plan", "is_plan", is_flag=True, help="Print the kinds and the first episodes, and do nothing.")
+@click.option(
+    "--java", "with_java", is_flag=True, help="Run Kafka's TestRaftServer as the last voter; it is kept from leading."
+)
+@click.option(
+    "--kafka-libs",
+    type=click.Path(path_type=Path),
+    help="Folder with the jars of a Kafka release; by default they are fetched.",
+)
+@click.option("--plan", "is_plan", is_flag=True, help="Print the kinds and the first episodes, and exit.")
 @click.option(
     "--dir",
     "folder",
     type=click.Path(path_type=Path),
     default=tempfile.gettempdir,
-    help="For logs and journal; a temporary folder by default.",
+    help="Folder for logs and journal; a temporary one by default.",
 )
 @json_option
 def chaos(  # noqa: PLR0913 - one argument for each option
@@ -72,10 +78,10 @@ def chaos(  # noqa: PLR0913 - one argument for each option
     folder: Path,
     as_json: bool,
 ) -> None:
-    """Kill, freeze, fill, cut, slow down and wipe the nodes of a quorum under load; then look for every record.
+    """Kill, freeze, fill, cut off, slow down and wipe the nodes of a quorum under load; then check every record.
 
-    Exit code 0: nothing that was acknowledged is lost or doubled, and all logs are the same. The faults and their order
-    come from the seed; when exactly they strike, and who leads then, does not.
+    Exit code 0: no acknowledged record is lost or duplicated, and all logs are identical. The faults and their order
+    come from the seed; their exact moments, and which node leads then, do not.
     """
     from pykraft.chaos.ground import ChaosOptions
     from pykraft.server.workload import TELLING_SIZE_BYTES_MIN
@@ -110,7 +116,7 @@ def chaos(  # noqa: PLR0913 - one argument for each option
 
 
 def _run(options: ChaosOptions, home: Path) -> Outcome:
-    """Run it in this folder, which is kept when it fails."""
+    """Run in this folder; keep the folder when the run fails."""
     from pykraft.chaos.run import run_chaos
 
     console = Console(stderr=True, highlight=False)
@@ -123,15 +129,15 @@ def _run(options: ChaosOptions, home: Path) -> Outcome:
         raise
     except BaseException as error:
         if isinstance(error, LocalQuorumError):
-            console.print(f"the same faults again, though not at the same moments: {_again(options)}", soft_wrap=True)
-        console.print(f"logs, journal and what the nodes said are in {home}", markup=False, soft_wrap=True)
+            console.print(f"to repeat the same faults, at other moments: {_again(options)}", soft_wrap=True)
+        console.print(f"logs, journal and the nodes' output are in {home}", markup=False, soft_wrap=True)
         raise
     shutil.rmtree(home)
     return outcome
 
 
 def _kinds(only: str | None, without: str | None) -> tuple[Kind, ...]:
-    """Which kinds of faults are done. Errors: UsageError."""
+    """The kinds of faults to inject. Errors: UsageError."""
     from pykraft.chaos.plan import Kind
 
     if only is not None and without is not None:
@@ -141,7 +147,7 @@ def _kinds(only: str | None, without: str | None) -> tuple[Kind, ...]:
     for name in given:
         if name not in names:
             option = "--without" if only is None else "--only"
-            raise UsageError(f"{option} {name}: there is no such kind of fault; there are {', '.join(names)}")
+            raise UsageError(f"{option} {name}: there is no such kind of fault; the kinds are {', '.join(names)}")
     return tuple(kind for kind in Kind if (kind.value in given) == (only is not None))
 
 
@@ -154,11 +160,12 @@ def _kafka(libs: Path | None) -> Kafka:
 
 def _heading(options: ChaosOptions) -> str:
     voters = "dynamic" if options.is_dynamic else "static"
-    return f"seed {options.seed}: {options.nodes} {voters} voters, {options.throughput} records a second"
+    load = f"{counted(options.throughput, 'record')} per second"
+    return f"seed {options.seed}: {counted(options.nodes, f'{voters} voter')}, {load}"
 
 
 def _again(options: ChaosOptions) -> str:
-    """The command that does the same faults in the same order."""
+    """The command that injects the same faults in the same order."""
     from pykraft.chaos.plan import Kind
 
     words = ["pykraft", "chaos", "--seed", str(options.seed), "--minutes", f"{options.seconds / 60:g}"]
@@ -174,7 +181,7 @@ def _again(options: ChaosOptions) -> str:
 
 
 def _print_plan(options: ChaosOptions) -> None:
-    """The kinds, and as many episodes as would fit into the time if nothing took longer than it must."""
+    """Print the kinds, and as many episodes as fit into the time if each takes its minimum."""
     from pykraft.chaos.plan import MEANINGS
 
     click.echo(_heading(options))
@@ -189,7 +196,7 @@ def _print_plan(options: ChaosOptions) -> None:
 
 
 class _Lines:
-    """Tells what happens: the bar where there is one, and a line for each fault."""
+    """Shows progress: the bar, if there is one, and a line for each fault."""
 
     def __init__(self, progress: Progress, seconds: float) -> None:
         self._progress = progress
@@ -230,18 +237,18 @@ def _lines(outcome: Outcome) -> Sequence[str]:
         for row in rows(outcome.faults)
     ]
     verdict = outcome.verdict
-    faulty = f"{verdict.missing} missing, {verdict.duplicates} doubled, {verdict.steps_back} out of order"
+    faulty = f"{verdict.missing} missing, {verdict.duplicates} duplicated, {verdict.steps_back} out of order"
     return [
         *_table(heads, cells),
         "",
-        f"{outcome.episodes} episodes in {outcome.seconds:,.0f} s, {outcome.elections} elections",
-        f"{verdict.acknowledged:,} records acknowledged: {faulty}; all logs identical",
-        f"a node held {outcome.memory_max_bytes / MIB:,.0f} MiB at most",
+        f"{counted(outcome.episodes, 'episode')} in {outcome.seconds:,.0f} s, {counted(outcome.elections, 'election')}",
+        f"{counted(verdict.acknowledged, 'record')} acknowledged: {faulty}; all logs identical",
+        f"peak memory of a node: {outcome.memory_max_bytes / MIB:,.0f} MiB",
     ]
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The first column to the left, numbers to the right."""
+    """Align the first column to the left and numbers to the right."""
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     for first, *others in (heads, *rows):
         cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]

@@ -1,8 +1,8 @@
-"""Options of the commands that talk to a live quorum: which nodes, how long, and Kafka's file of client properties.
+"""Options of the commands that talk to a live quorum: nodes to contact, timeouts, and a file of client properties.
 
-Owns their names and checks. Invariant: a file that asks for TLS or SASL is refused, since what was asked to be
-protected is not sent in the clear. Other properties of Kafka's clients are passed over, as Kafka passes over those it
-does not know, so one file serves both tools. It refuses to know what is asked of the quorum.
+Defines their names and checks. Invariant: a file that asks for TLS or SASL is refused, because pykraft would send in
+the clear. Other properties of Kafka's clients are ignored, as Kafka ignores unknown ones, so one file serves both
+tools.
 
 Source: Kafka's ``MetadataQuorumCommand`` (options), ``AdminClientConfig`` (properties).
 """
@@ -30,7 +30,7 @@ _PROTECTION: Final = re.compile(r"(ssl|sasl)\..+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """Whom to ask, as whom, and for how long (ms: the whole search, one request)."""
+    """Nodes to contact, the client id, and timeouts (ms: for the whole search, and for one request)."""
 
     bootstrap: tuple[Endpoint, ...]
     is_controllers: bool
@@ -47,7 +47,7 @@ def client_options(
     timeout_s: float | None,
     client_id: str,
 ) -> ClientOptions:
-    """The options of a command line, checked; where it and the file differ, the command line counts.
+    """The checked options of a command line; the command line overrides the file.
 
     Errors: UsageError, ConfigError.
     """
@@ -62,7 +62,7 @@ def client_options(
     if protocol != "PLAINTEXT":
         raise ConfigError("security.protocol", protocol, "only PLAINTEXT is supported yet")
     if timeout_s is not None and not 0 < timeout_s <= TIMEOUT_S_MAX:
-        raise UsageError(f"--timeout {timeout_s:g}: more than 0 seconds, and at most {TIMEOUT_S_MAX:g}")
+        raise UsageError(f"--timeout {timeout_s:g}: give more than 0 and at most {TIMEOUT_S_MAX:g} seconds")
     from_file_ms = _milliseconds(properties, "default.api.timeout.ms", int(TIMEOUT_S * 1_000))
     option, text = (
         ("--bootstrap-controller", controllers) if controllers is not None else ("--bootstrap-server", servers)

@@ -1,7 +1,7 @@
-"""``pykraft completion``: the script by which a shell completes commands and options.
+"""``pykraft completion``: print the script with which a shell completes commands and options.
 
-Owns which shells. The script is click's: it asks ``pykraft`` itself for candidates, so it never needs to be written
-anew. It refuses to know commands (`pykraft.cli.main` names them without importing them).
+The script is click's. It asks ``pykraft`` for candidates, so it stays valid when commands change. `pykraft.cli.main`
+names the commands without importing them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import click
 from click.shell_completion import get_completion_class
 
 VARIABLE: Final = "_PYKRAFT_COMPLETE"
-"""By which the script asks; `click.Command.main` answers it."""
+"""The script sets this variable to ask for candidates; `click.Command.main` answers."""
 
 
 @click.command(short_help="Print a completion script for a shell.")

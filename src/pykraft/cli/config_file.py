@@ -1,7 +1,6 @@
-"""A node's properties file as a command gets it: found, read, and told about.
+"""Finds and reads a node's properties file for a command, and logs its warnings.
 
-Owns what is said of the file: every error names it, and what an operator should know of its text goes to the log. It
-refuses to know properties.
+Every error names the file. `pykraft.properties` knows the properties.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ logger = logging.getLogger("pykraft")
 
 
 def find_config(path: Path, clone: Path | None) -> Path:
-    """The file, or where there is none, the one of this name in the clone that the command was started from."""
+    """The file; if it does not exist, the one of this name in the clone that the command was started from."""
     if clone is not None and not path.exists() and (clone / path).is_file():
         logger.info("%s is taken from %s", path, clone)
         return clone / path
@@ -49,7 +48,7 @@ def tell_of_neighbors(config: NodeConfig) -> None:
     try:
         names = sorted(entry.name for entry in os.scandir(config.log_dir) if entry.is_dir())
     except OSError:
-        return  # the node says it, if it is a problem
+        return  # if this is a problem, the node reports it when it starts
     own = config.partition_directory.name
     others = [name for name in names if re.fullmatch(r"[\w.-]+-\d+", name) and name != own]
     if others:
@@ -60,7 +59,7 @@ def tell_of_neighbors(config: NodeConfig) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Within it, what is said against a property names the file that has it. Errors: UsageError."""
+    """Within this block, an error about a property names its file. Errors: UsageError."""
     try:
         yield
     except ConfigError as error:

@@ -1,8 +1,7 @@
-"""`pykraft demo`: the first main job, told while it runs and summed up at the end. Also reached as `bin/demo`.
+"""`pykraft demo`: runs the demo, prints its progress and a summary. Also available as `bin/demo`.
 
-Owns what a person sees. On a terminal the last line counts; elsewhere there is a line for each stage, and one every two
-seconds. However it ends, by Ctrl-C and SIGTERM too, the nodes end with it; what they wrote is kept when it tells what
-went wrong.
+On a terminal the last line shows the progress; elsewhere it prints a line for each stage and one every two seconds.
+However it ends, also by Ctrl-C and SIGTERM, it stops the nodes. It keeps their files when something went wrong.
 """
 
 from __future__ import annotations
@@ -36,13 +35,22 @@ PASSING_INTERVAL_S = 2.0
 
 @click.command()
 @click.option("--seconds", default=20.0, show_default=True, help="How long the load lasts.")
-@click.option("--kill-leader", is_flag=True, help="Kill the leader with -9 half-way and start it again.")
+@click.option("--kill-leader", is_flag=True, help="Kill the leader with kill -9 half-way and restart it.")
 @click.option("--nodes", default=3, show_default=True, help="Voters.")
-@click.option("--throughput", default=5_000, show_default=True, help="Records a second.")
+@click.option("--throughput", default=5_000, show_default=True, help="Records per second.")
 @click.option("--record-size", default=256, show_default=True, help="Bytes of each record.")
-@click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the result there.")
-@click.option("--report", "report_path", type=click.Path(file_okay=False, path_type=Path), help="Write a page there.")
-@click.option("--data", "data_path", type=click.Path(file_okay=False, path_type=Path), help="Keep all files there.")
+@click.option(
+    "--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the result to this file."
+)
+@click.option(
+    "--report",
+    "report_path",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write an HTML report to this folder.",
+)
+@click.option(
+    "--data", "data_path", type=click.Path(file_okay=False, path_type=Path), help="Keep all files in this folder."
+)
 def demo(
     *,
     seconds: float,
@@ -54,7 +62,7 @@ def demo(
     report_path: Path | None,
     data_path: Path | None,
 ) -> None:
-    """Three nodes, a load, a killed leader; then Spark looks for every acknowledged record. Exit code 0: all found."""
+    """Run nodes under load, kill the leader, and let Spark check every acknowledged record. Exit code 0: all found."""
     try:
         from pykraft.spark.demo.options import DemoOptions
         from pykraft.spark.demo.run import run_demo
@@ -84,7 +92,7 @@ def demo(
         raise
     finally:
         if is_kept:
-            console.print(f"everything that nodes and Spark wrote is in {folder}", markup=False, soft_wrap=True)
+            console.print(f"the files of the nodes and of Spark are in {folder}", markup=False, soft_wrap=True)
         else:
             shutil.rmtree(folder, ignore_errors=True)
     if json_path is not None:
@@ -99,7 +107,7 @@ def demo(
 
 
 def _report_writer(directory: Path) -> Callable[[Story], Path]:
-    """What writes the report there, known to work before the demo begins. Errors: UsageError."""
+    """The function that writes the report; checked before the demo starts. Errors: UsageError."""
     try:
         from pykraft.spark.demo.report import write_report
     except ImportError as error:
@@ -114,7 +122,7 @@ def _report_writer(directory: Path) -> Callable[[Story], Path]:
 
 
 class _Lines:
-    """Tells stages and what passes on a console."""
+    """Prints stages and passing states on a console."""
 
     def __init__(self, console: Console, status: Status) -> None:
         self._console = console
@@ -137,13 +145,13 @@ def _folder(wanted: Path | None) -> Path:
         return Path(tempfile.mkdtemp(prefix="pykraft-demo-"))
     wanted.mkdir(parents=True, exist_ok=True)
     if any(wanted.iterdir()):
-        raise UsageError(f"--data {wanted}: it is not empty; the demo wants a folder of its own")
+        raise UsageError(f"--data {wanted}: it is not empty; the demo needs a folder of its own")
     return wanted
 
 
 def _summary(result: Result) -> Table:
     audit = result.audit
-    table = Table(title="every acknowledged record is in the tables, once" if not result.problems else "FAILED")
+    table = Table(title="every acknowledged record is in the tables exactly once" if not result.problems else "FAILED")
     table.add_column("what")
     table.add_column("value", justify="right")
     failover = "no leader was killed" if result.failover_ms is None else f"{result.failover_ms} ms"
@@ -154,8 +162,8 @@ def _summary(result: Result) -> Table:
         "duplicates / missing / out of order": f"{audit.duplicates} / {audit.missing} / {audit.out_of_order}",
         "replicas identical, byte by byte": "yes" if result.comparison.are_identical else "NO",
         "epochs of leaders in the log": str(audit.leader_epochs),
-        "fail-over, kill to first commit": failover,
-        "acknowledged records a second": f"{audit.acknowledged / result.seconds:,.0f}",
+        "fail-over, from kill to first commit": failover,
+        "acknowledged records per second": f"{audit.acknowledged / result.seconds:,.0f}",
         "append to commit, p50 / p99": _milliseconds(result.commit_latency_ms),
         "commit to table, p50 / p99": _milliseconds(result.batch_latency_ms),
     }

@@ -1,6 +1,6 @@
-"""``pykraft dump``: show what is in the files of a log directory, as text in the shape of Kafka's tool or as JSON.
+"""``pykraft dump``: show the content of the files of a log directory, as text like Kafka's tool or as JSON.
 
-Owns the options, the two renderings and the exit status. It refuses to know formats (`pykraft.log.dump`).
+Defines the options, both renderings and the exit status. `pykraft.log.dump` reads the formats.
 
 Source: Kafka's ``DumpLogSegments`` (kafka-dump-log), whose lines the text repeats field by field.
 """
@@ -20,6 +20,7 @@ from pykraft.errors import StorageError
 from pykraft.log.dump import dump_file
 from pykraft.log.dump_batches import Fact
 from pykraft.log.os_fs import OsFs
+from pykraft.plural import counted
 
 _BATCH: Final = (
     "baseOffset: {baseOffset} lastOffset: {lastOffset} count: {count} baseSequence: {baseSequence} "
@@ -37,7 +38,7 @@ _COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
 
 @click.command(short_help="Print log, index, snapshot and metadata files.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for each batch or entry.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for each batch or entry.")
 @click.option("--deep-iteration", is_flag=True, help="Show the records of each batch.")
 @click.option(
     "--print-data-log", is_flag=True, help="Show keys and values too; in JSON as base64. Implies --deep-iteration."
@@ -51,11 +52,11 @@ def dump(
     print_data_log: bool,
     skip_record_metadata: bool,
 ) -> None:
-    """Print what is in FILES of a log directory; a running node's files can be read too.
+    """Print the content of FILES of a log directory; the node may be running.
 
     Known are .log, .index, .timeindex, .checkpoint, .snapshot, leader-epoch-checkpoint, quorum-state,
-    quorum-state.check, partition.metadata, meta.properties and recovery-point. Bytes that are not what they should be
-    are shown with position, expected and found. The exit status is 1 if there were any, or a file could not be read.
+    quorum-state.check, partition.metadata, meta.properties and recovery-point. Invalid bytes
+    are shown with position, expected and found. The exit status is 1 if there are any, or if a file cannot be read.
     """
     with_records = deep_iteration or print_data_log or skip_record_metadata
     view = _Text(with_data=print_data_log, with_metadata=not skip_record_metadata)
@@ -74,13 +75,13 @@ def dump(
             click.echo(f"pykraft dump: {error}", err=True)
         if found:
             problems += found
-            click.echo(f"pykraft dump: {path}: {found} problem{'s' * (found > 1)} found", err=True)
+            click.echo(f"pykraft dump: {path}: {counted(found, 'problem')} found", err=True)
     if problems:
         raise SystemExit(1)
 
 
 class _Text:
-    """Lines as Kafka prints them, and of our own for what Kafka does not print."""
+    """Renders lines as Kafka prints them, and lines of our own for what Kafka does not print."""
 
     def __init__(self, *, with_data: bool, with_metadata: bool) -> None:
         self._with_data = with_data

@@ -1,6 +1,6 @@
-"""Errors as an operator sees them: one line that says what is wrong, where and what to do, and an exit code.
+"""Shows errors to an operator: one line that says what is wrong, where, and what to do; and an exit code.
 
-Owns the table of exit codes, `EXIT_CODES`. A bug of ours, which is no `PykraftError`, keeps its traceback and ends
+`EXIT_CODES` is the table of exit codes. A bug of ours, which is not a `PykraftError`, keeps its traceback and exits
 with 1.
 """
 
@@ -21,7 +21,7 @@ EXIT_STORAGE = 3
 EXIT_DIRECTORY = 4
 EXIT_CODES: Mapping[int, str] = {
     EXIT_DONE: "done",
-    EXIT_FAILED: "failed, interrupted, or nobody reads the output any more; the line says why",
+    EXIT_FAILED: "failed or interrupted, or the reader of the output is gone; the message says why",
     EXIT_USAGE: "wrong arguments or configuration",
     EXIT_STORAGE: "storage failed: a disk that is full, broken or not writable",
     EXIT_DIRECTORY: "the directory belongs to another node or cluster, or its files are corrupt",
@@ -30,7 +30,7 @@ EXIT_CODES: Mapping[int, str] = {
 
 
 def exit_code(error: Exception) -> int:
-    """The code for an error, most special first."""
+    """The exit code for an error; the most specific class is matched first."""
     match error:
         case ForeignDirectoryError() | CorruptionError():
             return EXIT_DIRECTORY
@@ -43,7 +43,7 @@ def exit_code(error: Exception) -> int:
 
 
 def told(error: Exception) -> str:
-    """What is wrong, in words: the operating system's without its number."""
+    """The text of an error; for one of the operating system without its number."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)

@@ -1,4 +1,4 @@
-"""Who a node is, as a command line says it: the options that several commands take, checked the same way.
+"""Checks the options that identify a node, which several commands share.
 
 Source: Kafka's ``StorageTool``, ``TestRaftServer``; KIP-853 (directory ids; the lowest are reserved).
 """

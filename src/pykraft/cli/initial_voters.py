@@ -1,7 +1,7 @@
-"""Who votes first in a quorum that is formatted: static voters, this node alone, a list, or others that are joined.
+"""The first voters of a quorum that is being formatted: static voters, this node alone, a list, or none for a joiner.
 
-Owns the rules of which option goes with what, and the form of a list. Invariant: what is accepted makes a quorum that
-can start; the list means the same on every node that is given it. It refuses to know how it is printed.
+Checks which options go together, and parses the list. Invariant: accepted options make a quorum that can start, and a
+list means the same on every node.
 
 Source: KIP-853 §Bootstrapping, KIP-1170; Kafka's ``StorageTool`` and ``DynamicVoters``.
 """
@@ -38,7 +38,7 @@ _ID_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Initial:
-    """What is formatted: the level of kraft.version, Kafka's word for such a directory, the first voters if it is told.
+    """What to format: the level of kraft.version, Kafka's term for such a directory, and the first voters if known.
 
     ``directory_id`` is that of the metadata directory; None for a random one.
     """
@@ -101,7 +101,7 @@ def initial_voters(
     if listed is None:
         raise UsageError(f"--initial-controllers does not name node.id {config.node_id}; such a node joins later")
     if directory_id not in (None, listed.key.directory_id):
-        raise UsageError("--replica-directory-id is another one than --initial-controllers names for this node")
+        raise UsageError("--replica-directory-id is not the one that --initial-controllers gives for this node")
     return Initial(kraft_version=1, kind="dynamic metadata voter", voters=voters, directory_id=listed.key.directory_id)
 
 
@@ -111,7 +111,7 @@ def parse_controllers(text: str, listener: str) -> VoterSet:
     for entry in (part.strip() for part in text.split(",")):
         match = _CONTROLLER.fullmatch(entry)
         if match is None:
-            raise UsageError(f"--initial-controllers: {entry!r} is not of the form {FORM}")
+            raise UsageError(f"--initial-controllers: {entry!r} does not have the form {FORM}")
         node_id, port, directory = int(match[1]), int(match[3]), uuid_parse(match[4])
         endpoint = Endpoint(match[2].strip("[]"), port)
         if node_id > _ID_MAX or not endpoint.can_be_dialed:
@@ -120,9 +120,9 @@ def parse_controllers(text: str, listener: str) -> VoterSet:
         if is_reserved(directory):
             raise UsageError(f"--initial-controllers: {entry!r} has a directory id that Kafka reserves")
         if node_id in voters:
-            raise UsageError(f"--initial-controllers: id {node_id} is there twice")
+            raise UsageError(f"--initial-controllers: id {node_id} is given twice")
         if any(voter.key.directory_id == directory for voter in voters.values()):
-            raise UsageError(f"--initial-controllers: directory id {match[4]} is there twice")
+            raise UsageError(f"--initial-controllers: directory id {match[4]} is given twice")
         voters[node_id] = _voter(NodeId(node_id), directory, Listeners(((listener.upper(), endpoint),)))
     return VoterSet.of(voters.values())
 

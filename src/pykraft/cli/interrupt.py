@@ -1,6 +1,6 @@
-"""SIGTERM for commands that started processes: the same way out as Ctrl-C.
+"""Lets SIGTERM end a command that started processes the same way as Ctrl-C.
 
-Owns the handler while the block lasts. It refuses to know what is to be ended: that is what unwinding does.
+Installs a handler while the block lasts. The handler only raises; unwinding stops what the block started.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EXIT_SIGNAL = 128
 
 @contextmanager
 def ended_by_sigterm() -> Iterator[None]:
-    """Within it SIGTERM unwinds as Ctrl-C does, so that nothing that was started is left behind."""
+    """Within this block SIGTERM unwinds as Ctrl-C does, so that no started process is left behind."""
 
     def end(number: int, frame: FrameType | None) -> None:
         del frame

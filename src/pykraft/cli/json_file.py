@@ -1,6 +1,6 @@
-"""The file that a long command writes its result to: looked at before the command begins.
+"""Checks the file for the result of a long command before the command starts.
 
-Invariant: no result of an earlier run is taken for this one's.
+Invariant: nobody can mistake the result of an earlier run for this one's.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""``--json``, the same at every command that answers once.
+"""The option ``--json``, the same for every command that prints one result.
 
-Owns its name and its help. It refuses to know what is printed.
+Defines its name and its help text.
 """
 
 from __future__ import annotations
 
 import click
 
-json_option = click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")

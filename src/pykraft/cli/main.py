@@ -1,6 +1,6 @@
 """`pykraft`: the command line. Each command is a file of its own, imported when it is called.
 
-Errors that pykraft raises on purpose become one line and an exit code (`pykraft.cli.errors`); anything else
+An error that pykraft raises on purpose becomes one line and an exit code (`pykraft.cli.errors`); any other exception
 is a bug and shows its traceback.
 """
 
@@ -16,13 +16,13 @@ from pykraft import __version__
 from pykraft.cli.errors import run_with_exit_codes
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "bench": ("pykraft.cli.bench", "Measure quorums, ours beside Kafka's."),
-    "chaos": ("pykraft.cli.chaos", "Do faults to a quorum under load, then look for every record."),
+    "bench": ("pykraft.cli.bench", "Measure pykraft next to Kafka."),
+    "chaos": ("pykraft.cli.chaos", "Inject faults into a quorum under load, then check every record."),
     "completion": ("pykraft.cli.completion", "Print a completion script for a shell."),
-    "demo": ("pykraft.cli.demo", "Run a quorum, kill its leader, find every record again with Spark."),
+    "demo": ("pykraft.cli.demo", "Run a quorum, kill its leader, and check every record with Spark."),
     "dump": ("pykraft.cli.dump", "Print log, index, checkpoint and quorum-state files."),
-    "pipeline": ("pykraft.cli.pipeline", "A quorum's log into tables, through Spark."),
-    "quorum": ("pykraft.cli.quorum", "Look into a live quorum and change it, as kafka-metadata-quorum does."),
+    "pipeline": ("pykraft.cli.pipeline", "Write a quorum's log into tables with Spark."),
+    "quorum": ("pykraft.cli.quorum", "Describe and change a live quorum, like kafka-metadata-quorum."),
     "server": ("pykraft.cli.server", "Run a node."),
     "sim": ("pykraft.cli.sim", "Run the simulator."),
     "storage": ("pykraft.cli.storage", "Format a node's log directories, or show them."),
@@ -30,11 +30,11 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "verify": ("pykraft.cli.verify", "Check a data directory: CRC, offsets, epochs, indexes."),
     "version": ("pykraft.cli.version", "Print the version."),
 }
-"""Command: where it is, and what it does (known without importing it)."""
+"""Command: its module, and its short help, so that the list of commands imports none of them."""
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they are needed."""
+    """A group that imports a command only when it is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """See `click.Group`."""
@@ -51,7 +51,7 @@ class LazyGroup(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """See `click.Group`; the names of commands are completed without an import of any."""
+        """See `click.Group`; completing names imports no command."""
         names = [CompletionItem(name, help=text) for name, (_, text) in sorted(COMMANDS.items())]
         found = [item for item in names if item.value.startswith(incomplete)]
         return found + click.Command.shell_complete(self, ctx, incomplete)

@@ -1,8 +1,8 @@
-"""``pykraft pipeline``: a quorum's log into tables, and how far that is.
+"""``pykraft pipeline``: write a quorum's log into tables, and show how far they are.
 
-Owns what a person sees: a line of progress while it runs, and a JSON object for each micro-batch if asked. Ctrl-C and
-SIGTERM end it; the next run goes on there. Where Spark runs is said in its own words, ``--master`` and ``--conf``. It
-refuses to know Spark (`pykraft.spark.pipeline`).
+Prints a line of progress while it runs or, if asked, a JSON object for each micro-batch. Ctrl-C and SIGTERM end it; the
+next run continues from there. ``--master`` and ``--conf`` are Spark's own options. `pykraft.spark.pipeline` does the
+work.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from rich.table import Table
 
 from pykraft.cli.interrupt import ended_by_sigterm
 from pykraft.errors import UsageError
+from pykraft.plural import counted
 
 if TYPE_CHECKING:
     from pykraft.spark.pipeline.keep import KeptQuery
@@ -27,28 +28,34 @@ if TYPE_CHECKING:
 POLL_S = 0.5
 
 
-@click.group(short_help="A quorum's log into tables, through Spark.")
+@click.group(short_help="Write a quorum's log into tables with Spark.")
 def pipeline() -> None:
-    """Turn a quorum's log into tables: bronze (batches), silver (records), each row once, whatever is killed."""
+    """Write a quorum's log into tables: bronze (batches) and silver (records), each row exactly once despite kills."""
 
 
 @pipeline.command()
-@click.option("--tables", "root", required=True, type=click.Path(file_okay=False, path_type=Path), help="Their folder.")
-@click.option("--bootstrap-controller", metavar="LIST", help="A live quorum, up to the high watermark: host:port,…")
-@click.option("--path", "paths", multiple=True, help="Or log directories and globs of them; may be repeated.")
+@click.option(
+    "--tables", "root", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder of the tables."
+)
+@click.option(
+    "--bootstrap-controller", metavar="LIST", help="Read a live quorum, up to the high watermark: host:port,…"
+)
+@click.option("--path", "paths", multiple=True, help="Or read log directories (globs allowed); may be repeated.")
 @click.option("--format", "table_format", type=click.Choice(["delta", "parquet"]), default="delta", show_default=True)
-@click.option("--follow", "-f", is_flag=True, help="Go on with what comes; Ctrl-C ends it.")
+@click.option("--follow", "-f", is_flag=True, help="Keep writing new records as they come; Ctrl-C ends it.")
 @click.option("--from", "start", default="earliest", show_default=True, help="earliest, latest or an offset.")
-@click.option("--max-records-per-trigger", type=click.IntRange(min=1), help="Records of one micro-batch, at most.")
+@click.option(
+    "--max-records-per-trigger", type=click.IntRange(min=1), help="At most this many records per micro-batch."
+)
 @click.option(
     "--max-bytes-per-trigger",
     type=click.IntRange(min=1),
-    help="Bytes of one micro-batch, at most; 128 MiB where neither of the two is given.",
+    help="At most this many bytes per micro-batch; 128 MiB if neither limit is given.",
 )
 @click.option("--corrupt", type=click.Choice(["fail", "mark"]), default="fail", show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="A JSON object a micro-batch on standard output.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per micro-batch on standard output.")
 @click.option("--master", metavar="URL", help="Where Spark runs: local[CORES], spark://host:port, …")
-@click.option("--conf", "-c", "conf", multiple=True, metavar="KEY=VALUE", help="A property of Spark; may be repeated.")
+@click.option("--conf", "-c", "conf", multiple=True, metavar="KEY=VALUE", help="Spark property; may be repeated.")
 def run(  # noqa: PLR0913 - one argument for each option
     *,
     root: Path,
@@ -64,9 +71,10 @@ def run(  # noqa: PLR0913 - one argument for each option
     master: str | None,
     conf: tuple[str, ...],
 ) -> None:
-    """Write what is new into the tables; a first run begins with --from, a later one goes on where that ended.
+    """Write new records into the tables; the first run starts at --from, a later one where the last one ended.
 
-    With --master the executors of a cluster do the work. They get this package, and need the folder and the quorum.
+    With --master the executors of a cluster do the work. They get this package, and must reach the folder and the
+    quorum.
     """
     try:
         from pykraft.spark.files import find_replicas
@@ -91,7 +99,7 @@ def run(  # noqa: PLR0913 - one argument for each option
     options = PipelineOptions(source=source, root=root, table_format=table_format, follow=follow)
     options.tables()
     settings = settings_at("pykraft pipeline", master=master, conf=parse_conf(conf))
-    find_replicas(patterns)  # what is wrong is told before Spark has come up
+    find_replicas(patterns)  # report a wrong path before Spark starts
     with ended_by_sigterm(), session_at(settings) as spark:
         _watch(KeptQuery(lambda: start_pipeline(spark, options)), as_json=as_json)
 
@@ -106,10 +114,12 @@ def package(*, file: Path) -> None:
 
 
 @pipeline.command()
-@click.option("--tables", "root", required=True, type=click.Path(file_okay=False, path_type=Path), help="Their folder.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option(
+    "--tables", "root", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder of the tables."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def status(*, root: Path, as_json: bool) -> None:
-    """Tell how far the tables are; a pipeline may be running."""
+    """Show how far the tables are; a pipeline may be running."""
     try:
         from pykraft.spark.pipeline.status import pipeline_status
     except ImportError as error:
@@ -119,15 +129,21 @@ def status(*, root: Path, as_json: bool) -> None:
 
 
 @pipeline.command()
-@click.option("--tables", "root", required=True, type=click.Path(file_okay=False, path_type=Path), help="Their folder.")
-@click.option("--replica", help="Of several replicas, this one; by default the one that goes furthest.")
-@click.option("--journal", type=click.Path(dir_okay=False, path_type=Path), help="Acknowledgements to be kept there.")
-@click.option("--write", "is_written", is_flag=True, help="Write what was found as tables, too: gold_*.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option(
+    "--tables", "root", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder of the tables."
+)
+@click.option("--replica", help="Use this replica; by default the one that reaches furthest.")
+@click.option(
+    "--journal",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Journal of acknowledgements; its rows are kept in a table.",
+)
+@click.option("--write", "is_written", is_flag=True, help="Also write the results as tables: gold_*.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def report(*, root: Path, replica: str | None, journal: Path | None, is_written: bool, as_json: bool) -> None:
-    """Sum up what the tables tell: totals, who led when, how much was written, and what was watched from outside.
+    """Summarize the tables: totals, leaders, throughput, and what was measured from outside.
 
-    How long commits took is told where there are acknowledgements: give the --journal of the nodes once.
+    Commit latency needs acknowledgements: give the --journal of the nodes once.
     """
     try:
         from pykraft.spark.master import session_at, settings_at
@@ -161,11 +177,11 @@ def _report_tables(found: Report) -> Iterator[Table]:
     totals.add_row("control records", f"{found.control_records:,}")
     totals.add_row("bytes of values", f"{found.size_bytes:,}")
     totals.add_row("offsets", f"{found.first_offset} to {found.last_offset}")
-    totals.add_row("places that are damaged", f"{found.corrupt:,}")
+    totals.add_row("damaged places", f"{found.corrupt:,}")
     totals.add_row("seconds with records", f"{seconds:,}")
-    totals.add_row("records in such a second", f"{found.records / max(1, seconds):,.0f}")
+    totals.add_row("records per such second", f"{found.records / max(1, seconds):,.0f}")
     yield totals
-    led = Table(title="who led")
+    led = Table(title="leaders")
     for name in ("epoch", "leader", "first offset", "last offset", "begun", "records", "gap before, ms"):
         led.add_column(name, justify="right", no_wrap=name == "begun")
     for row in found.epochs:
@@ -180,22 +196,22 @@ def _report_tables(found: Report) -> Iterator[Table]:
 
 
 def _latency_table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(title="from append to commit, in ms")
+    table = Table(title="append to commit, in ms")
     for name in ("second", "p50", "p99", "slowest"):
         table.add_column(name, justify="left" if name == "second" else "right")
     ordered = sorted(rows, key=lambda row: row["p50_ms"])
     for name, row in (
-        ("the fastest", ordered[0]),
-        ("the median", ordered[len(rows) // 2]),
-        ("the slowest", ordered[-1]),
+        ("fastest", ordered[0]),
+        ("median", ordered[len(rows) // 2]),
+        ("slowest", ordered[-1]),
     ):
         table.add_row(name, *(f"{row[key]:,.1f}" for key in ("p50_ms", "p99_ms", "max_ms")))
     return table
 
 
 def _lag_table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(title="how far replicas were behind")
-    for name in ("node", "records, at most", "looks"):
+    table = Table(title="lag of the replicas")
+    for name in ("node", "records behind, max", "samples"):
         table.add_column(name, justify="right")
     for node_id in sorted({row["node"] for row in rows}):
         own = [row["lag"] for row in rows if row["node"] == node_id and row["lag"] is not None]
@@ -205,12 +221,12 @@ def _lag_table(rows: list[dict[str, Any]]) -> Table:
 
 def _no_spark(error: ImportError) -> UsageError:
     return UsageError(
-        f"the pipeline needs Spark ({error}): from a clone bin/pykraft, else pip install 'pykraft[spark]'"
+        f"the pipeline needs Spark ({error}): run bin/pykraft in a clone, or pip install 'pykraft[spark]'"
     )
 
 
 def _told(found: PipelineStatus) -> str:
-    lines = [f"{found.table_format} tables, {found.batch_id if found.batch_id is not None else 'no'} last micro-batch"]
+    lines = [f"{found.table_format} tables, last micro-batch {'none' if found.batch_id is None else found.batch_id}"]
     for name, table in found.tables.items():
         lines.append(f"{name:16} {table.rows:>14,} rows {table.files:>6,} files {table.size_bytes / 1e6:>10,.1f} MB")
     lines.append(f"read up to       {json.dumps(found.source)}")
@@ -218,7 +234,7 @@ def _told(found: PipelineStatus) -> str:
 
 
 def _watch(query: KeptQuery, *, as_json: bool) -> None:
-    """Tell each micro-batch until the query ends. Errors: PykraftError with the reason when it failed."""
+    """Report each micro-batch until the query ends. Errors: PykraftError with the reason if the query failed."""
     console = Console(stderr=True, highlight=False)
     rows, restarts, last_id = 0, 0, -1
 
@@ -226,7 +242,7 @@ def _watch(query: KeptQuery, *, as_json: bool) -> None:
         nonlocal rows, restarts, last_id
         if query.restarts > restarts:
             restarts = query.restarts
-            console.print("a process of Spark's died; the query was started again")
+            console.print("a Spark process died; the query was restarted")
         for progress in query.progress():
             last_id = progress["batchId"]
             rows += progress["numInputRows"]
@@ -237,11 +253,15 @@ def _watch(query: KeptQuery, *, as_json: bool) -> None:
         with console.status("waiting for batches") as line:
             while not query.wait(POLL_S):
                 tell()
-                line.update(f"{rows:,} batches in {last_id + 1} micro-batches")
+                line.update(_written(rows, last_id))
     except KeyboardInterrupt:
         query.stop()
     tell()
-    console.print(f"{rows:,} batches in {last_id + 1} micro-batches were written")
+    console.print(f"written: {_written(rows, last_id)}")
+
+
+def _written(rows: int, last_id: int) -> str:
+    return f"{counted(rows, 'batch')} in {counted(last_id + 1, 'micro-batch')}"
 
 
 def _line(progress: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Bytes from elsewhere as text that a terminal only prints.
+"""Escapes untrusted bytes for a terminal.
 
-Owns the escaping: what is not printable becomes an escape as in a Python string, so no record, name or file can move
-the cursor, clear the screen or hide a line. It refuses to know where the bytes are from.
+Unprintable characters become escapes as in a Python string, so that no record, name or file can move the cursor, clear
+the screen or hide a line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _REMEMBERED_MAX: Final = 4_096
 
 
 class _Shown(dict[int, str]):
-    """Characters as they are shown, by code point; the first few thousand that came are remembered."""
+    """How each character is shown, by code point; caches the first few thousand."""
 
     def __missing__(self, code: int) -> str:
         one = chr(code)
@@ -28,6 +28,6 @@ _SHOWN: Final = _Shown()
 
 
 def printable(data: Buffer | str) -> str:
-    """The text of UTF-8 bytes; what is no UTF-8 and what does not print is escaped."""
+    """The text of UTF-8 bytes; invalid UTF-8 and unprintable characters are escaped."""
     text = data if isinstance(data, str) else str(data, "utf-8", "backslashreplace")
     return text if text.isprintable() else text.translate(_SHOWN)

@@ -1,8 +1,8 @@
-"""``pykraft quorum``: look into a live quorum, with the verbs, columns and words of Kafka's ``kafka-metadata-quorum``.
+"""``pykraft quorum``: describe a live quorum, with the verbs, columns and wording of Kafka's ``kafka-metadata-quorum``.
 
-Owns the two renderings, byte for byte Kafka's: labels padded to 24 columns, cells padded to their column and each
-followed by a tab, the last one too. Options that Kafka takes before the verb are taken after it as well. It refuses to
-know how a quorum is asked (`pykraft.client.admin`).
+Both renderings are Kafka's, byte for byte: labels are padded to 24 columns, cells to the width of their column, each
+followed by a tab, including the last. Options that Kafka takes before the verb are also accepted after it.
+`pykraft.client.admin` talks to the quorum.
 
 Source: Kafka's ``MetadataQuorumCommand`` and ``ToolsUtils.prettyPrintTable``; KIP-595, KIP-836, KIP-853.
 """
@@ -40,11 +40,11 @@ COLUMNS: Final = (
 )
 
 
-@click.group(short_help="Look into a live quorum and change its voters, as kafka-metadata-quorum does.")
+@click.group(short_help="Describe and change a live quorum, like kafka-metadata-quorum.")
 @with_options
 @click.pass_context
 def quorum(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - passed on as click has them
-    """Look into a live quorum, pykraft's or Kafka's, or change it. Its options may stand before or after the verb."""
+    """Describe or change a live quorum, pykraft's or Kafka's. Its options may stand before or after the verb."""
     context.obj = options
 
 
@@ -56,9 +56,9 @@ quorum.add_command(upgrade)
 
 @quorum.command()
 @with_options
-@click.option("--status", is_flag=True, help="Who leads, how far the quorum is, who votes and who watches.")
-@click.option("--replication", is_flag=True, help="How far each replica is.")
-@click.option("--human-readable", is_flag=True, help="With --replication: how long ago, instead of timestamps.")
+@click.option("--status", is_flag=True, help="Show leader, high watermark, lag, voters and observers.")
+@click.option("--replication", is_flag=True, help="Show log end, lag and last fetch of each replica.")
+@click.option("--human-readable", is_flag=True, help="With --replication: show ages instead of timestamps.")
 @json_option
 @click.pass_obj
 def describe(
@@ -71,11 +71,11 @@ def describe(
     as_json: bool,
     **after: Any,  # noqa: ANN401 - as click has them
 ) -> None:
-    """Show the quorum as its leader sees it. Ends with 1 when nobody answers, or nobody leads within --timeout."""
+    """Show the quorum as its leader sees it. Exits with 1 if no node answers or none leads within --timeout."""
     if status == replication:
         raise UsageError("describe: give either --status or --replication")
     if human_readable and not replication:
-        raise UsageError("--human-readable goes with --replication")
+        raise UsageError("--human-readable needs --replication")
     if human_readable and as_json:
         raise UsageError("--human-readable is for people, --json for programs: give one of them")
     found = asyncio.run(_ask(joined(before, after)))
@@ -115,7 +115,7 @@ def status_json(found: Quorum) -> dict[str, Any]:
 
 
 def _node_json(replica: Replica) -> dict[str, Any]:
-    """A node without what is not known of it."""
+    """A node; unknown fields are left out."""
     shown: dict[str, Any] = {"id": replica.key.id}
     if replica.key.directory_id is not None:
         shown["directoryId"] = uuid_text(replica.key.directory_id)
@@ -125,7 +125,7 @@ def _node_json(replica: Replica) -> dict[str, Any]:
 
 
 def row_json(found: Quorum, replica: Replica) -> dict[str, Any]:
-    """One row of ``describe --replication``; offsets and times (wall ms) are -1 where they are not known."""
+    """One row of ``describe --replication``; offsets and times (wall ms) are -1 if unknown."""
     return {
         "nodeId": replica.key.id,
         "directoryId": uuid_text(replica.key.directory_id or ZERO_UUID),
@@ -138,7 +138,7 @@ def row_json(found: Quorum, replica: Replica) -> dict[str, Any]:
 
 
 def table(found: Quorum, now_ms: int | None = None) -> list[list[str]]:
-    """``describe --replication`` as cells; with ``now_ms`` (wall) times are told as ages."""
+    """``describe --replication`` as cells; with ``now_ms`` (wall), times are shown as ages."""
     rows = [list(COLUMNS)]
     for replica in found.replicas:
         shown = row_json(found, replica)

@@ -1,7 +1,7 @@
-"""``pykraft quorum transfer``: who leads, decided by an operator.
+"""``pykraft quorum transfer``: an operator decides which voter leads.
 
-Owns the verb and its lines. Kafka has no such command; it works between pykraft nodes, and the successor may be any
-voter. It refuses to know what a leader waits for (`pykraft.core.on.transfer`).
+Kafka has no such command. It needs a pykraft leader; the successor may be any voter. `pykraft.core.on.transfer` has the
+protocol.
 
 Source: Raft dissertation §3.10.
 """
@@ -25,14 +25,14 @@ CATCH_UP_S_MAX: Final = TRANSFER_TIMEOUT_MS_MAX / 1_000
 
 @click.command()
 @with_options
-@click.option("--to", "target_id", required=True, type=click.IntRange(0, 2**31 - 1), help="The voter that is to lead.")
+@click.option("--to", "target_id", required=True, type=click.IntRange(0, 2**31 - 1), help="The voter that should lead.")
 @click.option(
     "--catch-up",
     "catch_up_s",
     type=float,
     default=TRANSFER_TIMEOUT_MS / 1_000,
     show_default=True,
-    help="Seconds that the leader waits, and takes nothing, for the voter to have its whole log.",
+    help="Seconds that the leader pauses writes and waits for the voter to catch up.",
 )
 @json_option
 @click.pass_obj
@@ -45,9 +45,9 @@ def transfer(
     as_json: bool,
     **after: Any,  # noqa: ANN401 - as click has them
 ) -> None:
-    """Let a voter lead. The present leader hands over only when the voter is there with its whole log."""
+    """Transfer the leadership to a voter. The leader hands over only when the voter runs and has the whole log."""
     if not 0 <= catch_up_s <= CATCH_UP_S_MAX:
-        raise UsageError(f"--catch-up {catch_up_s:g}: 0 to {CATCH_UP_S_MAX:g} seconds")
+        raise UsageError(f"--catch-up {catch_up_s:g}: give 0 to {CATCH_UP_S_MAX:g} seconds")
     options = joined(before, after)
 
     async def ask() -> int:
@@ -60,4 +60,4 @@ def transfer(
     if as_json:
         click.echo(json.dumps({"leaderId": target_id, "leaderEpoch": epoch, "tookMs": took_ms}))
     else:
-        click.echo(f"Node {target_id} leads epoch {epoch}, after {took_ms} ms")
+        click.echo(f"Node {target_id} leads epoch {epoch} after {took_ms} ms")

@@ -1,7 +1,7 @@
-"""``pykraft quorum upgrade``: the feature kraft.version goes up, and with it the voters move into the log.
+"""``pykraft quorum upgrade``: raise the feature kraft.version, which moves the voters into the log.
 
-Owns the verb, with the options and lines of Kafka's ``kafka-features upgrade``. Invariant: nothing is raised that was
-not named. It refuses to know what a level means (`pykraft.core.on.upgrade`).
+Options and output are those of Kafka's ``kafka-features upgrade``. Invariant: it raises only the named feature.
+`pykraft.core.on.upgrade` knows what a level means.
 
 Source: KIP-584, KIP-853 §Upgrade; Kafka's ``FeatureCommand``.
 """
@@ -25,8 +25,8 @@ _FEATURE: Final = re.compile(r"([a-z.]+)=([0-9]{1,4})")
 
 @click.command()
 @with_options
-@click.option("--feature", metavar="NAME=LEVEL", required=True, help="What is to be raised: kraft.version=1.")
-@click.option("--dry-run", is_flag=True, help="Ask the leader whether it could be, and change nothing.")
+@click.option("--feature", metavar="NAME=LEVEL", required=True, help="Feature and its new level: kraft.version=1.")
+@click.option("--dry-run", is_flag=True, help="Only ask the leader whether the upgrade is possible.")
 @json_option
 @click.pass_obj
 def upgrade(
@@ -38,7 +38,7 @@ def upgrade(
     as_json: bool,
     **after: Any,  # noqa: ANN401 - as click has them
 ) -> None:
-    """Move static voters into the log: kraft.version=1. There is no way back. All voters must run and support it."""
+    """Move static voters into the log: kraft.version=1. This cannot be undone. All voters must run and support it."""
     level = level_of(feature)
     options = joined(before, after)
 
@@ -58,7 +58,7 @@ def level_of(feature: str) -> int:
     """The level of kraft.version that ``NAME=LEVEL`` names. Errors: UsageError."""
     found = _FEATURE.fullmatch(feature)
     if found is None:
-        raise UsageError(f"--feature {feature[:100]!r}: NAME=LEVEL, as kraft.version=1")
+        raise UsageError(f"--feature {feature[:100]!r}: give NAME=LEVEL, such as kraft.version=1")
     if found[1] != KRAFT_VERSION_FEATURE:
-        raise UsageError(f"--feature {found[1]}: the one feature of a pykraft quorum is {KRAFT_VERSION_FEATURE}")
+        raise UsageError(f"--feature {found[1]}: a pykraft quorum has only the feature {KRAFT_VERSION_FEATURE}")
     return int(found[2])

@@ -1,8 +1,8 @@
-"""``pykraft quorum add-controller`` and ``remove-controller``: who votes, changed while the quorum runs.
+"""``pykraft quorum add-controller`` and ``remove-controller``: change the voters while the quorum runs.
 
-Owns the two verbs, with the options and lines of Kafka's ``kafka-metadata-quorum``. A node that is added is described
-by its own properties file and the ``meta.properties`` in its log directory, so nothing has to be copied by hand. It
-refuses to know how the leader is asked (`pykraft.client.admin`).
+Options and output are those of Kafka's ``kafka-metadata-quorum``. The new node's own properties file, and the
+``meta.properties`` in its log directory, describe it, so that nobody has to copy ids by hand. `pykraft.client.admin`
+talks to the leader.
 
 Source: KIP-853 §Command line tool; Kafka's ``MetadataQuorumCommand``.
 """
@@ -28,7 +28,7 @@ from pykraft.log.os_fs import OsFs
 from pykraft.properties import node_config, parse_properties
 from pykraft.types import Listeners, NodeId, ReplicaKey, Uuid, uuid_text
 
-_DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 
 
 @click.command("add-controller")
@@ -37,7 +37,7 @@ _DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done,
 @json_option
 @click.pass_obj
 def add_controller(before: dict[str, Any], /, *, dry_run: bool, as_json: bool, **after: Any) -> None:  # noqa: ANN401
-    """Make a running node a voter: --command-config is its own properties file. It must have caught up."""
+    """Make a running node a voter; it must have caught up. --command-config is that node's own properties file."""
     path = after["command_config"] or before["command_config"]
     if path is None:
         raise UsageError("add-controller: give --command-config, the properties file of the node to be added")
@@ -57,8 +57,12 @@ def add_controller(before: dict[str, Any], /, *, dry_run: bool, as_json: bool, *
 
 @click.command("remove-controller")
 @with_options
-@click.option("--controller-id", "-i", required=True, type=click.IntRange(0, 2**31 - 1), help="Its node.id.")
-@click.option("--controller-directory-id", "-d", required=True, help="Its directory id, as describe shows it.")
+@click.option(
+    "--controller-id", "-i", required=True, type=click.IntRange(0, 2**31 - 1), help="The node.id of the voter."
+)
+@click.option(
+    "--controller-directory-id", "-d", required=True, help="The directory id of the voter, as describe shows it."
+)
 @_DRY_RUN
 @json_option
 @click.pass_obj
@@ -72,7 +76,7 @@ def remove_controller(
     as_json: bool,
     **after: Any,  # noqa: ANN401 - as click has them
 ) -> None:
-    """Take a voter out of the quorum; the leader itself hands over first."""
+    """Remove a voter from the quorum. A leader resigns once its own removal is committed."""
     key = ReplicaKey(NodeId(controller_id), parse_directory_id(controller_directory_id, "--controller-directory-id"))
     options = joined(before, after)
     if not dry_run:
@@ -86,18 +90,18 @@ def remove_controller(
 
 
 def described_node(path: Path) -> tuple[ReplicaKey, Listeners]:
-    """Who a properties file and the log directory that it names describe. Errors: UsageError, CorruptionError."""
+    """The node that a properties file and its log directory describe. Errors: UsageError, CorruptionError."""
     with naming(path):
         config = node_config(parse_properties(read_text(path))).config
     file = config.log_dir / FILE_NAME
     fs = OsFs()
     if not fs.exists(file):
-        raise UsageError(f"{file} is not there: start the node once, or format its directory, before it is added")
+        raise UsageError(f"{file} does not exist: start the node once, or format its directory, before you add it")
     meta = parse_meta(file, fs.read(file))
     if meta.node_id != config.node_id:
-        raise UsageError(f"{file} is that of node {meta.node_id}, and {path} is of node {config.node_id}")
+        raise UsageError(f"{file} belongs to node {meta.node_id}, but {path} to node {config.node_id}")
     if meta.directory_id is None:
-        raise UsageError(f"{file} has no directory.id: start the node once before it is added")
+        raise UsageError(f"{file} has no directory.id: start the node once before you add it")
     named = [name.upper() for name in config.controller_listener_names]
     dialed = tuple((name, endpoint) for name, endpoint in config.advertised_listeners if name in named)
     return ReplicaKey(meta.node_id, meta.directory_id), Listeners(dialed)

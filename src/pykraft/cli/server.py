@@ -1,7 +1,7 @@
-"""`pykraft server`: run a node, as Kafka's test server does, with its options and property names.
+"""`pykraft server`: run a node, with the options and property names of Kafka's test server.
 
-Owns the log of the process (standard error), and what options say instead of properties. The node is imported only
-when it is to run: ``--help`` and a bad property do not wait for it.
+Sets up the log of the process (standard error), and lets options override properties. It imports the node only to run
+it, so that ``--help`` and a bad property answer at once.
 
 Source: Kafka's ``TestRaftServer`` (options and their defaults); in 2020 the file was an argument.
 """
@@ -29,7 +29,7 @@ logger = logging.getLogger("pykraft")
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time (wall ms), level, message."""
+    """Formats one JSON object per line: time (wall ms), level, message."""
 
     def format(self, record: logging.LogRecord) -> str:
         """See `logging.Formatter`."""
@@ -39,17 +39,21 @@ class JsonFormatter(logging.Formatter):
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@click.option("--config", "config_path", type=click.Path(path_type=Path), help="Kafka properties file; or as FILE.")
+@click.option(
+    "--config", "config_path", type=click.Path(path_type=Path), help="Kafka properties file; may also be given as FILE."
+)
 @click.option("--replica-directory-id", help="Directory id; by default the one in meta.properties, or a new one.")
-@click.option("--throughput", default=5_000, show_default=True, help="Records a second while leading; -1 is no limit.")
+@click.option(
+    "--throughput", default=5_000, show_default=True, help="Records per second while leading; -1 is no limit."
+)
 @click.option("--record-size", default=256, show_default=True, help="Bytes of each record.")
-@click.option("--cluster-id", help="Cluster id; by default that of Kafka's test server.")
-@click.option("--ack-fd", type=int, help="Descriptor that gets a JSON line for each acknowledgement.")
-@click.option("--no-workload", is_flag=True, help="Write no records of its own while leading.")
+@click.option("--cluster-id", help="Cluster id; by default the one in meta.properties, or that of Kafka's test server.")
+@click.option("--ack-fd", type=int, help="Write a JSON line for each acknowledgement to this file descriptor.")
+@click.option("--no-workload", is_flag=True, help="Do not write generated records while leading.")
 @click.option("--loop", type=click.Choice(["auto", "uvloop", "asyncio"]), default="auto", show_default=True)
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--clone", type=click.Path(path_type=Path), hidden=True, help="Where else a relative file is looked for.")
+@click.option("--clone", type=click.Path(path_type=Path), hidden=True, help="Also look for a relative file here.")
 @click.version_option(__version__, message="%(version)s")
 def server(  # noqa: PLR0913 - one argument for each option
     *,
@@ -66,7 +70,7 @@ def server(  # noqa: PLR0913 - one argument for each option
     log_format: str,
     clone: Path | None,
 ) -> None:
-    """Run a node; while it leads it writes a steady load. SIGTERM hands leadership over and ends it."""
+    """Run a node; while it leads, it writes a steady load. SIGTERM hands over the leadership and stops the node."""
     from pykraft.server.run import ServerOptions, serve
     from pykraft.server.workload import Load
 
@@ -81,13 +85,13 @@ def server(  # noqa: PLR0913 - one argument for each option
     config = _with_options(read_config(path), replica_directory_id, cluster_id)
     tell_of_neighbors(config)
     if not config.may_vote:
-        logger.info("it observes topic %s, and never votes or writes", config.topic_name)
+        logger.info("this node observes topic %s; it never votes or writes", config.topic_name)
     with naming(path):
         serve(config, ServerOptions(load=load, ack_descriptor=ack_fd, loop=loop))
 
 
 def _with_options(config: NodeConfig, directory_id: str | None, cluster_id: str | None) -> NodeConfig:
-    """The configuration with what the command line says instead, or the log directory of the cluster.
+    """The configuration with the ids of the command line, or else the cluster id of the log directory.
 
     Errors: UsageError, CorruptionError.
     """

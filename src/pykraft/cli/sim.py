@@ -1,6 +1,6 @@
-"""`pykraft sim`: many simulated clusters, each from one seed; one of them again; a sum; and planted bugs.
+"""`pykraft sim`: run simulated clusters, each from one seed; replay one; add up results; check planted bugs.
 
-Owns the list of commands; each is a file of its own.
+Lists the commands; each is a file of its own.
 """
 
 from __future__ import annotations

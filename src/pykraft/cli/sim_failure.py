@@ -1,6 +1,6 @@
-"""A failing world told, made smaller and drawn: what `run` and `replay` share.
+"""Reports, shrinks and draws a failing world, for `run` and `replay`.
 
-Owns the files beside a page: FILE.html and FILE.toml, the scenario of the shrunk run.
+Writes FILE.html, the page, and FILE.toml, the scenario of the shrunk run.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from pykraft.plural import counted
 from pykraft.sim.machine.recorder import Recorder
 from pykraft.sim.page.render import render
 from pykraft.sim.run.shrink import Shrinking, Small
@@ -22,7 +23,7 @@ TRIES_A_LINE = 20
 
 
 def tell_failure(failure: Failure, words: Sequence[str], *, is_short: bool) -> None:
-    """The last lines of the trace and the traceback, unless that is too long, and what to type."""
+    """Print the end of the trace and the traceback, unless ``is_short``, and the command that replays the seed."""
     if not is_short:
         click.echo("\n".join(failure.trace))
         click.echo(failure.story)
@@ -30,16 +31,16 @@ def tell_failure(failure: Failure, words: Sequence[str], *, is_short: bool) -> N
 
 
 def shrink(failure: Failure, scenario: Scenario, *, say: Callable[[str], None]) -> Small:
-    """The smallest failing run that is found, with a line now and then."""
+    """The smallest failing run that the search finds; prints progress now and then."""
 
     def tell(tries: int, best: Small) -> None:
         if tries % TRIES_A_LINE == 0:
-            say(f"shrinking: {tries} tries, {_size(best.failure)}")
+            say(f"shrinking: {counted(tries, 'try', 'tries')}, {_size(best.failure)}")
 
     say(f"shrinking: {_size(failure)}")
     search = Shrinking(failure, scenario, tell=tell)
     best = search.search()
-    say(f"shrunk in {search.tries} tries: {_size(best.failure)}")
+    say(f"shrunk in {counted(search.tries, 'try', 'tries')}: {_size(best.failure)}")
     return best
 
 
@@ -57,7 +58,7 @@ def shrink_and_draw(failure: Failure, scenario: Scenario, page: Path, *, say: Ca
 def draw(
     seed: int, scenario: Scenario, page: Path, words: Sequence[str], *, tell: Callable[[str], None] | None = None
 ) -> Outcome | Failure:
-    """Live through a world and write its page."""
+    """Run a world and write its page."""
     recorder = Recorder()
     result = simulate(seed, scenario=scenario, tell=tell, recorder=recorder)
     reason = result.reason if isinstance(result, Failure) else None
@@ -71,4 +72,5 @@ def draw(
 def _size(failure: Failure) -> str:
     nodes, harm = failure.voters + failure.observers, len(failure.harm)
     kinds = len({kind for _, kind in failure.harm})
-    return f"{nodes} nodes, {harm} faults of {kinds} kinds, {failure.at_us / 1e6:.3f} s"
+    faults = f"{counted(harm, 'fault')} of {counted(kinds, 'kind')}"
+    return f"{counted(nodes, 'node')}, {faults}, {failure.at_us / 1e6:.3f} s"

@@ -1,7 +1,7 @@
-"""`pykraft sim mutants`: bugs that somebody made, planted in production code, and the worlds that notice them.
+"""`pykraft sim mutants`: known bugs, planted in production code, and the worlds that notice them.
 
-The bugs are no part of the package: they are in ``tests/sim/mutants`` of a clone of the repository, and are imported
-from there when the command runs. Owns the options and the exit status.
+The bugs are not part of the package: they are in ``tests/sim/mutants`` of a clone of the repository, and are imported
+from there when the command runs. Defines the options and the exit status.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from pykraft.errors import UsageError
 MODULE = "tests.sim.mutants.search"
 
 
-@click.command(short_help="Plant known bugs, and see that each is noticed.")
+@click.command(short_help="Plant known bugs, and check that each is noticed.")
 @click.argument("names", nargs=-1)
-@click.option("--list", "is_list", is_flag=True, help="Only list the bugs and their stories.")
-@click.option("--seeds", metavar="A:B", help="Search these seeds for the first that notices; else the recorded ones.")
+@click.option("--list", "is_list", is_flag=True, help="Only list the bugs with their stories.")
 @click.option(
-    "--oracle", metavar="NAME", help="Let this oracle watch alone; without names: at the bug that is recorded for it."
+    "--seeds", metavar="A:B", help="Search these seeds for the first that notices, instead of the recorded one."
 )
+@click.option("--oracle", metavar="NAME", help="Let only this oracle watch; without NAMES, at the bug recorded for it.")
 @click.option(
     "--rewrite",
     is_flag=True,
-    help="Record what --seeds finds, of these bugs and of each oracle that is to notice one of them alone.",
+    help="Record what --seeds finds for these bugs, and for each oracle that must notice one of them alone.",
 )
-@click.option("--workers", default=os.cpu_count() or 1, show_default=True, help="Processes of a search.")
-@click.option("--json", "is_json", is_flag=True, help="One JSON object a bug.")
+@click.option("--workers", default=os.cpu_count() or 1, show_default=True, help="Number of processes for a search.")
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON object per bug.")
 def mutants(
     names: tuple[str, ...],
     *,
@@ -48,17 +48,17 @@ def mutants(
     workers: int,
     is_json: bool,
 ) -> None:
-    """Plant each bug, or those that are named, and run the world of its recorded seed, with the bug and without.
+    """Plant each bug, or only NAMES, and run the world of its recorded seed with and without the bug.
 
-    The world must fail with the bug, by the recorded oracle, and pass without it; else the exit code is 1. With --seeds
-    worlds are tried in order instead, until one notices; the exit code is 1 when none does.
+    The recorded oracle must fail the world with the bug and pass it without; else the exit code is 1. With --seeds
+    worlds are tried in order until one notices; the exit code is 1 if none does.
     """
     search = _from_the_clone()
     chosen = _chosen(search, names)
     if workers < 1:
         raise UsageError(f"--workers {workers}: give at least 1")
     if oracle is not None and oracle not in search.ORACLES:
-        raise UsageError(f"there is no oracle {oracle!r}: choose of {', '.join(search.ORACLES)}")
+        raise UsageError(f"there is no oracle {oracle!r}: choose one of {', '.join(search.ORACLES)}")
     if rewrite and (oracle or seeds is None):
         raise UsageError("--rewrite records bugs and what each oracle notices alone: give it --seeds, and no --oracle")
     if is_list:
@@ -94,13 +94,13 @@ def _search(
     found = []
     for name, watching, catch in search.search_all(jobs, seeds, workers=workers):
         found.append((name, watching, catch))
-        row = {"mutant": name, "alone": watching, "seed": None, "noticed_by": None, "seen": f"lives through {seeds}"}
+        row = {"mutant": name, "alone": watching, "seed": None, "noticed_by": None, "seen": f"survives {seeds}"}
         _tell(row if catch is None else {**row, **catch.row()}, is_json=is_json)
     return found
 
 
 def _tell(row: dict[str, Any], *, is_json: bool) -> None:
-    """One object, or the bug and below it what there is to say of it."""
+    """Print one JSON object, or the bug with its details below it."""
     if is_json:
         click.echo(json.dumps(row))
         return
@@ -119,10 +119,10 @@ def _chosen(search: ModuleType, names: Sequence[str]) -> Sequence[str]:
 
 
 def _from_the_clone() -> ModuleType:
-    """The module that knows the bugs. Errors: UsageError outside of a clone."""
+    """The module with the bugs. Errors: UsageError outside of a clone."""
     for root in (Path(pykraft.__file__).parents[2], Path.cwd()):
         if (root / "tests" / "sim" / "mutants" / "__init__.py").is_file():
             if str(root) not in sys.path:
                 sys.path.insert(0, str(root))
             return importlib.import_module(MODULE)
-    raise UsageError("the planted bugs are in the repository and not in the package: run this in a clone of it")
+    raise UsageError("the planted bugs are in the repository, not in the package: run this command in a clone")

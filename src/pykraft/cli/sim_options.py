@@ -1,6 +1,6 @@
-"""What the commands of `pykraft sim` share: seeds, and which scenario to draw worlds from.
+"""Options that the commands of `pykraft sim` share: seeds, and the scenario to draw worlds from.
 
-Owns the words that choose a scenario, so that a replay command gives them again.
+Keeps the words that choose a scenario, so that a replay command can repeat them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pykraft.sim.scenario.file import load
 from pykraft.sim.scenario.scenario import Scenario
 
 SEEDS_MAX = 10_000_000
-"""Seeds of one call; more are for more calls."""
+"""Most seeds of one call; split more over several calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +32,10 @@ class Choice:
 def seed_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--seeds`` and ``--seed``; the command gets ``seeds``. Errors: UsageError."""
 
-    @click.option("--seeds", "text", default="100", show_default=True, help="N: 0 to N-1; A:B: A to B-1.")
-    @click.option("--seed", "one", metavar="S", help="This seed only.")
+    @click.option(
+        "--seeds", "text", default="100", show_default=True, help="N for seeds 0 to N-1, or A:B for A to B-1."
+    )
+    @click.option("--seed", "one", metavar="S", help="Run only this seed.")
     @wraps(command)
     def chosen(*, text: str, one: str | None, **given: object) -> object:
         seeds = parse_seeds(text) if one is None else range(parse_seed(one), parse_seed(one) + 1)
@@ -46,14 +48,14 @@ def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--faults`` and ``--scenario``; the command gets a ``choice``. Errors: UsageError."""
 
     @click.option(
-        "--faults", metavar="NAME[,NAME…]", help="Shipped scenarios: all, quiet, … Of several the later wins."
+        "--faults", metavar="NAME[,NAME…]", help="Shipped scenarios: all, quiet, …; a later one overrides earlier ones."
     )
     @click.option(
         "--scenario",
         "files",
         multiple=True,
         type=click.Path(path_type=Path),
-        help="A TOML file that says where worlds differ; it wins over --faults. May be repeated.",
+        help="TOML file with changes to the scenario; overrides --faults. May be repeated.",
     )
     @wraps(command)
     def chosen(*, faults: str | None, files: tuple[Path, ...], **given: object) -> object:
@@ -78,7 +80,7 @@ def parse_seeds(text: str) -> range:
         raise UsageError(f"--seeds {text}: give N or A:B, with whole numbers of at most 18 digits")
     seeds = range(int(first), int(end)) if separator else range(int(first))
     if not seeds:
-        raise UsageError(f"--seeds {text}: there is no seed in this range")
+        raise UsageError(f"--seeds {text}: this range has no seeds")
     if len(seeds) > SEEDS_MAX:
         raise UsageError(f"--seeds {text}: at most {SEEDS_MAX:,} seeds at a time")
     return seeds

@@ -1,6 +1,6 @@
-"""`pykraft sim replay`: one world again, with everything that happens; smaller, and as a page, if wanted.
+"""`pykraft sim replay`: run one world again with its trace; optionally shrink it or write it as a page.
 
-Owns the options and the exit status.
+Defines the options and the exit status.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ import click
 
 from pykraft.cli.sim_failure import draw, shrink_and_draw, tell_failure
 from pykraft.cli.sim_options import Choice, parse_seed, scenario_options
+from pykraft.plural import counted
 from pykraft.sim.run.simulation import Failure, simulate
 
 
-@click.command(short_help="Run one seed again, as a trace or a page.")
-@click.option("--seed", "seed_text", metavar="S", required=True, help="The seed.")
+@click.command(short_help="Run one seed again and show its trace or page.")
+@click.option("--seed", "seed_text", metavar="S", required=True, help="The seed to replay.")
 @scenario_options
-@click.option("--html", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write a page to step through.")
-@click.option("--shrink", "is_shrunk", is_flag=True, help="Look for a smaller run that fails in the same way.")
-@click.option("--quiet", is_flag=True, help="No trace.")
+@click.option(
+    "--html", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML page to step through."
+)
+@click.option("--shrink", "is_shrunk", is_flag=True, help="Search for a smaller run that fails in the same way.")
+@click.option("--quiet", is_flag=True, help="Print no trace.")
 def replay(seed_text: str, choice: Choice, page: Path | None, *, is_shrunk: bool, quiet: bool) -> None:
     """Run one seed and print everything that happens; the exit code is 1 when it fails.
 
@@ -34,7 +37,8 @@ def replay(seed_text: str, choice: Choice, page: Path | None, *, is_shrunk: bool
     else:
         result = simulate(seed, scenario=choice.scenario, tell=tell)
     if not isinstance(result, Failure):
-        click.echo(f"seed {seed} passed: {result.committed} records committed in {result.virtual_ms / 1_000:.1f} s")
+        records = counted(result.committed, "record")
+        click.echo(f"seed {seed} passed: {records} committed in {result.virtual_ms / 1_000:.1f} s")
         return
     if tell is not None:
         click.echo(result.story)

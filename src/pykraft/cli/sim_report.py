@@ -1,6 +1,6 @@
-"""`pykraft sim report`: what the machines of a campaign found, added up.
+"""`pykraft sim report`: add up what the machines of a campaign found.
 
-Owns the arguments and the exit status; `pykraft.sim.run.campaign` refuses files that do not belong together.
+Defines the arguments and the exit status; `pykraft.sim.run.campaign` rejects files that do not belong together.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FAILURES_SHOWN = 20
 def report(files: tuple[Path, ...]) -> None:
     """Add up FILES of `pykraft sim run --out`, of one scenario, version and source; a seed counts once.
 
-    The exit code is 1 when a seed failed.
+    The exit code is 1 if a seed failed.
     """
     totals = Totals()
     for _, row in sorted(merge(files).items()):

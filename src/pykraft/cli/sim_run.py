@@ -1,6 +1,6 @@
-"""`pykraft sim run`: a range of seeds on all cores; a failure prints the one command that replays it.
+"""`pykraft sim run`: run a range of seeds on all cores; for a failure, print the command that replays it.
 
-Owns the options, the bar and the exit status. It refuses to know worlds (`pykraft.sim`).
+Defines the options, the bar and the exit status. `pykraft.sim` runs the worlds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pykraft.sim.run.totals import Totals
 from pykraft.sim.run.world import Outcome
 
 STORIES_MAX = 3
-"""Failures that one call tells at length, shrinks and draws; of the others it tells the replay command."""
+"""At most this many failures are shown in full, shrunk and drawn; the others only get the replay command."""
 ORACLES = tuple(oracle.__name__ for oracle in ALL)
 
 T = TypeVar("T")
@@ -37,13 +37,22 @@ T = TypeVar("T")
 @click.command(short_help="Run a range of seeds.")
 @seed_options
 @scenario_options
-@click.option("--workers", default=os.cpu_count() or 1, show_default=True, help="Processes; --trace takes one.")
-@click.option("--spark", metavar="MASTER", help="Let Spark run them: local[2], spark://host:port, …")
-@click.option("--trace", is_flag=True, help="Print everything that happens (with --json to the standard error).")
-@click.option("--json", "is_json", is_flag=True, help="One JSON object a seed.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Append rows here; seeds in it are done.")
 @click.option(
-    "--html", "folder", type=click.Path(file_okay=False, path_type=Path), help="Shrink and draw failures here."
+    "--workers", default=os.cpu_count() or 1, show_default=True, help="Number of processes; --trace uses one."
+)
+@click.option("--spark", metavar="MASTER", help="Run the seeds on Spark: local[2], spark://host:port, …")
+@click.option("--trace", is_flag=True, help="Print the trace (with --json on standard error).")
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON object per seed.")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Append rows to this file; seeds that it holds are skipped.",
+)
+@click.option(
+    "--html",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Shrink failures and write their pages to this folder.",
 )
 def run(
     *,
@@ -58,13 +67,13 @@ def run(
 ) -> None:
     """Run a range of seeds; a failure prints the command that replays it, and the exit code is 1.
 
-    With --out a run can be stopped and continued, and many machines can share it: `pykraft sim report` adds up their
+    With --out a run can be stopped and continued, and machines can share the work: `pykraft sim report` adds up their
     files.
     """
     if workers < 1:
         raise UsageError(f"--workers {workers}: give at least 1")
     if spark is not None and trace:
-        raise UsageError("--trace is of one process: leave out --spark")
+        raise UsageError("--trace runs in one process: leave out --spark")
     began_s, totals = time.monotonic(), Totals()
     say = partial(click.echo, err=is_json)
     with _results(out, Identity.of(choice.scenario), seeds, totals) as (left, keep):
@@ -89,7 +98,7 @@ def run(
 def _rows(
     seeds: Sequence[int], choice: Choice, *, workers: int, spark: str | None, tell: Callable[[str], None] | None
 ) -> Iterator[tuple[Row, Failure | None]]:
-    """Each seed's row as it comes, and the whole failure where it happened in a process of ours."""
+    """Each seed's row as it completes, and the whole failure if it happened in a process of ours."""
     if spark is not None:
         from pykraft.spark.master import session_at, settings_at
 
@@ -109,11 +118,11 @@ def _rows(
 
 
 def _again(row: Row, choice: Choice) -> Failure:
-    """The failure that this row tells of, with its story: the same seed gives it again."""
+    """The failure of this row, with its traceback: running the seed again reproduces it."""
     result = simulate(row["seed"], scenario=choice.scenario)
     if not isinstance(result, Failure):
         raise UsageError(
-            f"seed {row['seed']} failed elsewhere with {row['reason']}, and passes here: is it other code?"
+            f"seed {row['seed']} failed elsewhere with {row['reason']}, but passes here: does the code differ?"
         )
     return result
 
@@ -126,7 +135,7 @@ def _keep_nothing(row: Row) -> None:
 def _results(
     out: Path | None, identity: Identity, seeds: Sequence[int], totals: Totals
 ) -> Iterator[tuple[Sequence[int], Callable[[Row], None]]]:
-    """Seeds that are still to run, and what keeps a result; those that were run before are counted at once."""
+    """The seeds still to run, and a function that keeps a result; results of earlier runs are counted at once."""
     if out is None:
         yield seeds, _keep_nothing
         return
@@ -138,7 +147,7 @@ def _results(
 
 
 def _watched(results: Iterable[T], count: int, *, hidden: bool) -> Iterator[T]:
-    """A bar with rate and time left, where somebody looks."""
+    """Show a bar with rate and time left, if standard error is a terminal."""
     if hidden or sys.__stderr__ is None or not sys.__stderr__.isatty():
         yield from results
         return
@@ -163,6 +172,6 @@ def _watched(results: Iterable[T], count: int, *, hidden: bool) -> Iterator[T]:
 
 
 def _told(row: Row, choice: Choice) -> Row:
-    """A row, which oracles watched, and how to see a failure again."""
+    """A row with its oracles and, for a failure, the replay command."""
     replay = {"replay": replay_command(row["seed"], choice.words)} if row["failed"] else {}
     return {**row, "oracles": ORACLES, **replay}

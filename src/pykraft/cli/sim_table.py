@@ -1,6 +1,6 @@
-"""What many worlds add up to, as lines for a person.
+"""Renders the totals of many worlds as text.
 
-Owns the tables of `pykraft sim run` and `pykraft sim report`. It refuses to count (`pykraft.sim.run.totals`).
+For `pykraft sim run` and `pykraft sim report`; `pykraft.sim.run.totals` counts.
 """
 
 from __future__ import annotations
@@ -10,18 +10,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from textwrap import wrap
 
+from pykraft.plural import counted
 from pykraft.sim.run.totals import Totals
 
 WIDTH = 100
-"""Of lines that are broken where they are too long."""
+"""Longest line before it is wrapped."""
 
 
 def lines_of(totals: Totals, *, took_s: float | None = None, oracles: Sequence[str] = ()) -> Iterator[str]:
-    """The sum, who watched, and how often each kind of harm was done; ``took_s``: seconds of a clock on the wall."""
+    """The totals, the oracles, and how often each kind of fault occurred; ``took_s`` is real time."""
     virtual_s = totals.sums["virtual_ms"] / 1_000
     pace = "" if not took_s else f" in {took_s:,.0f} s ({virtual_s / took_s:,.1f} times as fast)"
-    yield f"{totals.seeds:,} seeds, {len(totals.failures):,} failed; {virtual_s:,.0f} s of virtual time{pace}"
-    yield f"{totals.sums['committed']:,} records committed, {totals.sums['acknowledged']:,} acknowledged"
+    seeds = counted(totals.seeds, "seed")
+    yield f"{seeds}, {len(totals.failures):,} failed; {virtual_s:,.0f} s of virtual time{pace}"
+    yield f"{counted(totals.sums['committed'], 'record')} committed, {totals.sums['acknowledged']:,} acknowledged"
     if oracles:
         yield ""
         yield f"{len(oracles)} oracles watched each of them:"
@@ -38,7 +40,7 @@ def _row(kind: str, totals: Totals) -> tuple[str, ...]:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Columns as wide as they must be: numbers to the right, everything else to the left."""
+    """Columns as wide as their content; numbers are aligned to the right, everything else to the left."""
     rows = list(rows)
     for row in (heads, *rows):
         cells = zip(row, *rows, heads, strict=True)

@@ -1,10 +1,9 @@
-"""`pykraft server` under the names and with the exit statuses of Kafka's scripts for its standalone Raft server.
+"""Runs `pykraft server` with the names and exit statuses of Kafka's scripts for its standalone Raft server.
 
-``bin/test-kraft-server-start.sh`` and ``bin/test-raft-server-start.sh`` end here. Owns the difference to `pykraft
-server`: a wrong command line prints the usage, and whatever fails ends with 1, which is all that Kafka's scripts know.
-It refuses to know options.
+``bin/test-kraft-server-start.sh`` and ``bin/test-raft-server-start.sh`` call this module. It differs from `pykraft
+server` in two ways: a wrong command line prints the usage, and every failure exits with 1, as in Kafka's scripts.
 
-While the command is loaded, Ctrl-C ends the process without a traceback; so nothing else is imported at the top.
+While the command loads, Ctrl-C must end the process without a traceback; so nothing else is imported at the top.
 
 Source: the README of Kafka's raft module; Kafka's ``TestRaftServer`` and ``CommandLineUtils``.
 """
@@ -19,7 +18,7 @@ EXIT_FAILED = 1
 
 
 def run(name: str, words: Sequence[str]) -> int:
-    """Run the server as a script of this name; its exit status."""
+    """Run the server as a script of this name; returns its exit status."""
     import logging
 
     import click

@@ -1,7 +1,7 @@
-"""``pykraft storage``: format a node's log directories, show what is in them, make ids; Kafka's verbs and lines.
+"""``pykraft storage``: format a node's log directories, show them, and create ids; with Kafka's verbs and output.
 
-Owns the options and the rendering; who is to vote first is told by one of three options, or by static voters in the
-file. It refuses to know files (`pykraft.log.format`, `pykraft.snapshot.bootstrap`).
+One of three options names the first voters, unless the properties file has static voters. `pykraft.log.format` and
+`pykraft.snapshot.bootstrap` write the files.
 
 Source: Kafka's ``StorageTool`` (kafka-storage) and ``Formatter``.
 """
@@ -28,9 +28,9 @@ from pykraft.properties import node_config, parse_properties
 from pykraft.types import NodeId, Uuid, uuid_text
 
 _CONFIG: Final = click.option(
-    "--config", "-c", "path", required=True, type=click.Path(path_type=Path), help="The node's properties file."
+    "--config", "-c", "path", required=True, type=click.Path(path_type=Path), help="Properties file of the node."
 )
-_JSON: Final = click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+_JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 
 
 @click.group(short_help="Format a node's log directories, or show them.")
@@ -40,12 +40,19 @@ def storage() -> None:
 
 @storage.command("format")
 @_CONFIG
-@click.option("--cluster-id", "-t", required=True, help="Id of the cluster: the same on all its nodes.")
-@click.option("--ignore-formatted", "-g", is_flag=True, help="Leave directories alone that are formatted already.")
+@click.option("--cluster-id", "-t", required=True, help="Cluster id: the same on all its nodes.")
+@click.option("--ignore-formatted", "-g", is_flag=True, help="Skip directories that are already formatted.")
 @click.option("--replica-directory-id", help="Directory id of the metadata directory; random by default.")
-@click.option("--standalone", "-s", is_flag=True, help="A dynamic quorum of this node alone, which others can join.")
-@click.option("--initial-controllers", "-I", metavar="LIST", help="A dynamic quorum of these: id@host:port:directory,…")
-@click.option("--no-initial-controllers", "-N", is_flag=True, help="A node that joins a dynamic quorum.")
+@click.option(
+    "--standalone", "-s", is_flag=True, help="Start a dynamic quorum with this node as its only voter; others can join."
+)
+@click.option(
+    "--initial-controllers",
+    "-I",
+    metavar="LIST",
+    help="Start a dynamic quorum of these voters: id@host:port:directory,…",
+)
+@click.option("--no-initial-controllers", "-N", is_flag=True, help="Format a node that joins a dynamic quorum later.")
 @_JSON
 def format_command(
     *,
@@ -58,7 +65,7 @@ def format_command(
     no_initial_controllers: bool,
     as_json: bool,
 ) -> None:
-    """Write meta.properties into each log directory of the node, and who votes first in a dynamic quorum."""
+    """Write meta.properties into each log directory of the node, and the first voters of a dynamic quorum."""
     parse_cluster_id(cluster_id)
     properties = _read(path)
     with naming(path):
@@ -101,7 +108,7 @@ def format_command(
 @_CONFIG
 @_JSON
 def info_command(*, path: Path, as_json: bool) -> None:
-    """Show the node's log directories and what meta.properties says; the exit status is 1 when there are problems."""
+    """Show the node's log directories and their meta.properties; the exit status is 1 if there are problems."""
     properties = _read(path)
     directories = sorted(_log_directories(properties))
     if not directories:
@@ -131,13 +138,13 @@ def random_uuid_command(*, as_json: bool) -> None:
 
 
 def _directory_id_of(folder: Path) -> Uuid:
-    """The id that a directory has already, or a new one. Errors: StorageError, CorruptionError."""
+    """The id that a directory already has, or a new one. Errors: StorageError, CorruptionError."""
     meta = meta_in(OsFs(), folder)
     return _random_uuid() if meta is None or meta.directory_id is None else meta.directory_id
 
 
 def _random_uuid() -> Uuid:
-    """A random id that is none of Kafka's reserved ones and that no command line takes for an option."""
+    """A random id that Kafka does not reserve and that does not start with a dash, like an option would."""
     while True:
         made = Uuid(os.urandom(16))
         if not is_reserved(made) and not uuid_text(made).startswith("-"):

@@ -1,11 +1,10 @@
-"""``pykraft tail``: the committed records of a live quorum, as lines, from any offset and as they come.
+"""``pykraft tail``: print the committed records of a live quorum, from any offset on, and new ones as they commit.
 
-Owns the two renderings and how it ends: at the high watermark of its start, after so many records, by Ctrl-C, or
-because nobody reads its output any more; all of these are good ends. It refuses to know how a quorum is read
-(`pykraft.client.observer`).
+It ends at the high watermark of its start, after --max-records, by Ctrl-C, or when the reader of its output is gone;
+all of these exit with 0. `pykraft.client.observer` reads the quorum.
 
-A line is: offset, tab, epoch, tab, time of the append (UTC), tab, value. What does not print is escaped. A record of a
-snapshot has no offset of its own; it stands below the end of the snapshot, and is shown as ``<157``.
+A line is: offset, tab, epoch, tab, time of the append (UTC), tab, value. Unprintable characters are escaped. A record
+of a snapshot has no offset of its own; it is shown as ``<157``, which means below the end offset of the snapshot.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ _COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
 
 Render: TypeAlias = Callable[[CommittedBatch, Record], str]
 RenderState: TypeAlias = Callable[[OffsetAndEpoch, int, bytes], str]
-"""Of a record of a snapshot: which one, wall ms, value."""
+"""Renders a record of a snapshot: its id, wall ms, value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is to be printed, and until when; ``records_max`` None is no bound."""
+    """What to print, and until when; ``records_max`` None is no limit."""
 
     start: Start | Offset
     is_followed: bool
@@ -60,19 +59,23 @@ class Wanted:
 
 
 class _EnoughError(Exception):
-    """No more lines are wanted."""
+    """Raised when everything wanted is printed."""
 
 
 @click.command(short_help="Print the records of a live quorum.")
-@click.option("--bootstrap-controller", required=True, metavar="LIST", help="Nodes to begin with: host:port,…")
+@click.option("--bootstrap-controller", required=True, metavar="LIST", help="Nodes to contact first: host:port,…")
 @click.option("--from", "start", default="earliest", show_default=True, help="earliest, latest or an offset.")
-@click.option("--follow", "-f", is_flag=True, help="Go on with what will be committed; Ctrl-C ends it.")
-@click.option("--max-records", type=click.IntRange(min=1), help="End after so many records.")
-@click.option("--print-control", is_flag=True, help="Print the records of Raft itself, too.")
-@click.option("--load-snapshot", is_flag=True, help="Print what only a snapshot holds any more, too, before the rest.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, values in base64.")
-@click.option("--command-config", type=click.Path(path_type=Path), help="Properties for the client, as Kafka's.")
-@click.option("--timeout", type=float, help=f"Seconds to wait when nobody leads.  [default: {TIMEOUT_S:g}]")
+@click.option("--follow", "-f", is_flag=True, help="Keep printing new records as they commit; Ctrl-C ends it.")
+@click.option("--max-records", type=click.IntRange(min=1), help="End after this many records.")
+@click.option("--print-control", is_flag=True, help="Also print control records.")
+@click.option(
+    "--load-snapshot", is_flag=True, help="Print the newest snapshot first if the log no longer holds its records."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, with values in base64.")
+@click.option(
+    "--command-config", type=click.Path(path_type=Path), help="File of client properties, as for Kafka's tools."
+)
+@click.option("--timeout", type=float, help=f"Seconds to wait for a leader.  [default: {TIMEOUT_S:g}]")
 def tail(  # noqa: PLR0913 - one argument for each option
     *,
     bootstrap_controller: str,
@@ -85,10 +88,10 @@ def tail(  # noqa: PLR0913 - one argument for each option
     command_config: Path | None,
     timeout: float | None,
 ) -> None:
-    """Print committed records, one a line: offset, epoch, time, value. Without --follow it ends where the log ends now.
+    """Print committed records, one per line: offset, epoch, time, value. Without --follow it ends at the current end.
 
-    The earliest record is the first that the log still has; with --load-snapshot the newest snapshot comes before it.
-    It reads as an observer without an id: the quorum does not count it, and a leader that dies is replaced.
+    The earliest record is the first that the log still holds; with --load-snapshot the newest snapshot comes before it.
+    It reads as an observer without an id: the quorum does not count it, and it follows a new leader.
     """
     options = client_options(
         controllers=bootstrap_controller,
@@ -111,7 +114,7 @@ def tail(  # noqa: PLR0913 - one argument for each option
     except KeyboardInterrupt:
         pass
     except BrokenPipeError:
-        # Nobody reads any more; the interpreter must not try once again when it ends.
+        # The reader is gone; keep the interpreter from flushing standard output again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -145,7 +148,7 @@ async def _print(options: ClientOptions, wanted: Wanted) -> None:
 
 
 class _Paper:
-    """Where lines go until there were enough. ``end_offset`` None: the end of the log is no end."""
+    """Prints lines until there are enough. ``end_offset`` None: do not stop at the end of the log."""
 
     def __init__(self, wanted: Wanted) -> None:
         self.end_offset: Offset | None = None
@@ -153,14 +156,14 @@ class _Paper:
         self._left = wanted.records_max
 
     async def load_snapshot(self, reader: StateReader[bytes]) -> None:
-        """Print a snapshot, which stands for all that came before its end. Errors: as `put`."""
+        """Print a snapshot, which replaces all records before its end. Errors: as `put`."""
         async for batch in reader:
             at, wall_ms = reader.snapshot_id, batch.append_timestamp_ms
             self.put(self._wanted.render_state(at, wall_ms, value) for value in batch.records)
         self.end_at(reader.snapshot_id.offset)
 
     def put(self, lines: Iterable[str], end_offset: Offset | None = None) -> None:
-        """Print these lines, after which the log is printed up to this offset. Errors: _EnoughError."""
+        """Print these lines; then everything below ``end_offset`` is printed. Errors: _EnoughError."""
         printed = list(islice(lines, self._left))
         if printed:
             click.echo("\n".join(printed))
@@ -172,13 +175,13 @@ class _Paper:
             self.end_at(end_offset)
 
     def end_at(self, offset: Offset) -> None:
-        """All below this offset is printed. Errors: _EnoughError when nothing else was wanted."""
+        """Note that everything below this offset is printed. Errors: _EnoughError at the end."""
         if self.end_offset is not None and offset >= self.end_offset:
             raise _EnoughError
 
 
 def _lines(batch: CommittedBatch, first_offset: Offset, wanted: Wanted) -> Iterator[str]:
-    """The records of a batch that are wanted. Errors: ProtocolError for records that cannot be read."""
+    """The wanted records of a batch, rendered. Errors: ProtocolError for records that cannot be decoded."""
     if batch.is_control and not wanted.with_control:
         return
     for record in _records(batch):
@@ -187,7 +190,7 @@ def _lines(batch: CommittedBatch, first_offset: Offset, wanted: Wanted) -> Itera
 
 
 def _records(batch: CommittedBatch) -> Sequence[Record]:
-    """The records of a batch: of a data batch that KRaft wrote quickly, of any other one with care.
+    """The records of a batch; a data batch in KRaft's usual form takes the fast decoder.
 
     Errors: ProtocolError for records that cannot be read.
     """
@@ -207,7 +210,7 @@ def _records(batch: CommittedBatch) -> Sequence[Record]:
 
 
 def text_line(batch: CommittedBatch, record: Record) -> str:
-    """One record for people."""
+    """One record as text."""
     if batch.is_control:
         name, body = control_json(record)
         shown = f"{name} {printable(body) if isinstance(body, str) else _COMPACT.encode(body)}"
@@ -217,7 +220,7 @@ def text_line(batch: CommittedBatch, record: Record) -> str:
 
 
 def json_line(batch: CommittedBatch, record: Record) -> str:
-    """One record for programs; the time is wall ms."""
+    """One record as JSON; the time is wall ms."""
     shown: dict[str, Any] = {"offset": record.offset, "epoch": batch.epoch, "timestamp": record.timestamp_ms}
     if batch.is_control:
         name, body = control_json(record)
@@ -229,18 +232,18 @@ def json_line(batch: CommittedBatch, record: Record) -> str:
 
 
 def text_state_line(snapshot_id: OffsetAndEpoch, wall_ms: int, value: bytes) -> str:
-    """One record of a snapshot for people."""
+    """One record of a snapshot as text."""
     return f"<{snapshot_id.offset}\t{snapshot_id.epoch}\t{in_utc(wall_ms)}\t{printable(value)}"
 
 
 def json_state_line(snapshot_id: OffsetAndEpoch, wall_ms: int, value: bytes) -> str:
-    """One record of a snapshot for programs: without an offset, with the name of the snapshot."""
+    """One record of a snapshot as JSON: with the name of the snapshot instead of an offset."""
     shown = {"snapshot": stem_of(snapshot_id), "epoch": snapshot_id.epoch, "timestamp": wall_ms}
     return _COMPACT.encode(shown | {"valueBase64": base64.b64encode(value).decode("ascii")})
 
 
 def in_utc(wall_ms: int) -> str:
-    """A time as a person reads it; one that no calendar has stays a number."""
+    """A time in ISO format; one outside of the calendar stays a number."""
     try:
         moment = datetime.fromtimestamp(wall_ms / 1_000, UTC)
     except (ValueError, OverflowError, OSError):

@@ -1,7 +1,6 @@
-"""``pykraft verify``: is a data directory what was once written? Damage by file and position, and what to do.
+"""``pykraft verify``: check a data directory; report damage by file and position, and how to repair it.
 
-Owns the options, the rendering, the progress bar and the exit status. It refuses to know formats
-(`pykraft.log.verify`).
+Defines the options, the rendering, the progress bar and the exit status. `pykraft.log.verify` knows the formats.
 """
 
 from __future__ import annotations
@@ -20,27 +19,28 @@ from pykraft.cli.printable import printable
 from pykraft.log.os_fs import OsFs
 from pykraft.log.verify import PartitionReport, Report, total_size_bytes
 from pykraft.log.verify import verify as look_at
+from pykraft.plural import counted
 
 PROGRESS_SIZE_BYTES_MIN: Final = 64 * 1024 * 1024
-"""Less is read before a bar could be looked at."""
+"""Below this size the check is done before anyone could read a bar."""
 
 
 @click.command(short_help="Check a data directory: CRC, offsets, epochs, indexes.")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 @click.option(
     "--progress",
     type=click.Choice(["auto", "always", "never"]),
     default="auto",
     show_default=True,
-    help="A bar on standard error; auto: on a terminal, when there is much to read.",
+    help="Show a bar on standard error; auto: on a terminal, if there is much to read.",
 )
 def verify(directory: Path, *, as_json: bool, progress: str) -> None:
-    """Check DIRECTORY: a node's log directory, or one partition directory in it; the node may run meanwhile.
+    """Check DIRECTORY: a node's log directory, or one partition directory in it. The node may be running.
 
-    Read are all batches (CRC, lengths, offsets, epochs), both indexes, snapshots, leader-epoch-checkpoint,
-    quorum-state, recovery-point and the small files. Nothing is written. What a running node is just writing, or a
-    crash left behind and the next start cleans up, is a note. The exit status is 4 when something is damaged.
+    It reads all batches (CRC, lengths, offsets, epochs), both indexes, snapshots, leader-epoch-checkpoint,
+    quorum-state, recovery-point and the small files, and writes nothing. What a running node is just writing, or what
+    a crash left behind and the next start cleans up, is a note. The exit status is 4 if something is damaged.
     """
     fs = OsFs()
     with _bar(progress, lambda: total_size_bytes(fs, directory)) as on_progress:
@@ -51,13 +51,13 @@ def verify(directory: Path, *, as_json: bool, progress: str) -> None:
         for line in _lines(report):
             click.echo(line)
     if count := report.findings.damage_count:
-        click.echo(f"pykraft verify: {_text(directory)}: {_many(count, 'place')} damaged", err=True)
+        click.echo(f"pykraft verify: {_text(directory)}: {counted(count, 'place')} damaged", err=True)
         raise SystemExit(EXIT_DIRECTORY)
 
 
 @contextmanager
 def _bar(progress: str, size_bytes: Callable[[], int]) -> Iterator[Callable[[int], None]]:
-    """A function that gets bytes as they are read, and shows them where that helps somebody."""
+    """A function to call with the bytes just read; it advances a bar if one is shown."""
     is_watched = sys.__stderr__ is not None and sys.__stderr__.isatty()
     total = size_bytes() if progress == "always" or (progress == "auto" and is_watched) else 0
     if total == 0 or (progress == "auto" and total < PROGRESS_SIZE_BYTES_MIN):
@@ -91,14 +91,14 @@ def _lines(report: Report) -> Iterator[str]:
     for partition in report.partitions:
         yield _summary(partition)
     if not findings.damage_count:
-        yield f"Nothing is damaged in {_many(len(report.partitions), 'partition')} of Raft."
+        yield f"No damage found in {counted(len(report.partitions), 'Raft partition')}."
 
 
 def _summary(partition: PartitionReport) -> str:
     log = partition.log
     epochs = f"epochs {log.epochs[0].epoch} to {log.epochs[-1].epoch}" if log.epochs else "no epoch"
     point = "no recovery point" if partition.recovery_point is None else f"recovery point {partition.recovery_point}"
-    size = f"{_many(log.batches_count, 'batch')} in {_many(log.segments_count, 'segment')}, {log.size_bytes} bytes"
+    size = f"{counted(log.batches_count, 'batch')} in {counted(log.segments_count, 'segment')}, {log.size_bytes} bytes"
     offsets = f"offsets {log.start_offset} to {log.end_offset} (exclusive)"
     return f"{_text(partition.path)}: {offsets}, {epochs}, {size}, {point}"
 
@@ -139,8 +139,3 @@ def _document(directory: Path, report: Report) -> dict[str, Any]:
 
 def _text(path: Path) -> str:
     return printable(click.format_filename(path))
-
-
-def _many(count: int, noun: str) -> str:
-    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
-    return f"{count} {noun if count == 1 else plural}"

@@ -1,6 +1,6 @@
-"""`pykraft version`: which pykraft this is, on what it runs, what it can use and which versions of Kafka's APIs it has.
+"""`pykraft version`: the version of pykraft, its platform, optional packages, and the versions of Kafka's APIs.
 
-Invariant: without options it prints one line, and imports nothing for it.
+Invariant: without options it prints one line and imports nothing else.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ OPTIONAL: Final = {
     "deltalake": "deltalake",
     "matplotlib": "matplotlib",
 }
-"""Packages of the extras, by the name they are imported under."""
+"""Packages of the extras, and the modules that they provide."""
 
 
 @click.command(short_help="Print the version.")
 @click.option(
-    "--verbose", "-v", is_flag=True, help="Python, platform, optional packages and the versions of APIs, too."
+    "--verbose", "-v", is_flag=True, help="Also show Python, platform, optional packages and the versions of APIs."
 )
-@click.option("--json", "as_json", is_flag=True, help="All of that as one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print all of that as one JSON object.")
 def version(*, verbose: bool, as_json: bool) -> None:
     """Print the version of pykraft."""
     if as_json:

@@ -259,7 +259,7 @@ class Admin:
         code = answer["error_code"]
         if code in _OTHER_KIND:
             other = NodeKind.BROKER if self._kind is NodeKind.CONTROLLER else NodeKind.CONTROLLER
-            raise UsageError(f"{node} is no {self._kind.name.lower()}: bootstrap from it as a {other.name.lower()}")
+            raise UsageError(f"{node} is not a {self._kind.name.lower()}: bootstrap from it as a {other.name.lower()}")
         if code == ErrorCode.LEADER_NOT_AVAILABLE:
             raise UnreachableError(node, answer["error_message"] or "it knows no leader")
         if code:
@@ -293,7 +293,7 @@ class Admin:
             if cluster.leader_id is None:
                 raise UnreachableError(node, "it knows no leader")
             if cluster.leader_id not in cluster.nodes:
-                raise UnreachableError(node, f"it does not know where its leader, node {cluster.leader_id}, is reached")
+                raise UnreachableError(node, f"it does not know the address of its leader, node {cluster.leader_id}")
             leader = cluster.nodes[cluster.leader_id]
         connection = await self._connection(leader)
         if not connection.offers(message):
@@ -311,7 +311,7 @@ class Admin:
         is_change = isinstance(answer, ChangeVoterResponse | TransferLeadershipResponse)
         if code in (_LEADS_NOT if is_change else _ASK_ANOTHER):
             if _may_be_made_yet(answer):
-                doubts.append(f"{leader}: it leads no more, and had begun")
+                doubts.append(f"{leader}: it no longer leads, and had begun")
             raise UnreachableError(leader, f"it does not lead ({error_name(code)})")
         if code and not is_change:
             raise UnreachableError(leader, f"it answers {type(message).__name__} with {error_name(code)}")

@@ -134,9 +134,9 @@ class Connection:
             doubt = ": is it a node of a quorum?" if key is ApiKey.API_VERSIONS else ""
             problem = f"it accepts connections, but did not answer {_name(key)} within {timeout_ms} ms{doubt}"
         except ProtocolError as error:
-            problem = f"it is no node of a quorum: it answers {_name(key)} with {error}"
+            problem = f"it is not a node of a quorum: it answers {_name(key)} with {error}"
         except OSError as error:
-            problem = f"it broke the connection off when it was asked for {_name(key)} ({in_words(error)})"
+            problem = f"it closed the connection when it was asked for {_name(key)} ({in_words(error)})"
         # Cancelled, say: the answer may still arrive, so nobody may use this connection again.
         except BaseException:
             await self.close()
@@ -182,9 +182,9 @@ async def _dial(endpoint: Endpoint, names: Names, timeout_ms: int) -> Connection
         async with asyncio.timeout_at(end_s):
             addresses = await names.addresses(endpoint)
     except TimeoutError:
-        raise UnreachableError(endpoint, f"its name was not found within {timeout_ms} ms") from None
+        raise UnreachableError(endpoint, f"its name was not resolved within {timeout_ms} ms") from None
     except OSError as error:
-        raise UnreachableError(endpoint, f"its name is not known ({in_words(error)})") from error
+        raise UnreachableError(endpoint, f"its name cannot be resolved ({in_words(error)})") from error
     problem = "it has no address"
     for at, address in enumerate(addresses):
         share_s = max(0.0, end_s - loop.time()) / (len(addresses) - at)
@@ -192,7 +192,7 @@ async def _dial(endpoint: Endpoint, names: Names, timeout_ms: int) -> Connection
             async with asyncio.timeout(share_s):
                 reader, writer = await asyncio.open_connection(address, endpoint.port)
         except TimeoutError:
-            problem = f"nobody accepts a connection there within {timeout_ms} ms"
+            problem = f"nothing accepts a connection there within {timeout_ms} ms"
         except OSError as error:
             problem = f"cannot connect ({in_words(error)})"
         except (ValueError, OverflowError) as error:  # asyncio raises these for an invalid address
@@ -216,4 +216,4 @@ def _name(key: ApiKey) -> str:
 def _check_id(answered_id: int, asked_id: int) -> None:
     """Check that the answer belongs to our request. Errors: ProtocolError when it does not."""
     if answered_id != asked_id:
-        raise ProtocolError(f"it answers request {answered_id}, but {asked_id} was asked")
+        raise ProtocolError(f"it answers request {answered_id}, expected {asked_id}")

@@ -114,7 +114,7 @@ class LeaderFetch:
             if self._tries and loop.time() >= self._trouble_since_s + self._patience.timeout_ms / 1_000:
                 self._trouble_since_s = None
                 raise QuorumUnavailableError(
-                    f"no leader was of use within {self._patience.timeout_ms} ms: {self._search.story}"
+                    f"no usable leader was found within {self._patience.timeout_ms} ms: {self._search.story}"
                 )
             if self._tries > TRIES_WITHOUT_PAUSE:
                 await self.pause()
@@ -173,7 +173,7 @@ class LeaderFetch:
             return None
         if message is None:
             return None
-        assert isinstance(message, kind), "an answer is of the kind of its request"
+        assert isinstance(message, kind), "a response has the type of its request"
         return message, answer.records
 
     def _judge(self, node: Endpoint, answer: Answer, asked_epoch: Epoch) -> _Response | None:
@@ -185,13 +185,13 @@ class LeaderFetch:
         if isinstance(message, TopLevelError):
             self._refused(node, message.error)
             return None
-        assert isinstance(message, _Response), "the answer to a fetch is read as one"
+        assert isinstance(message, _Response), "a Fetch is answered by a FetchResponse"
         if message.error in _NOT_OUR_LOG:
             raise UnreachableError(node, f"it answers Fetch with {error_name(message.error)}: is it a controller?")
         epoch = asked_epoch if message.epoch is None else message.epoch
         # Adopting such an epoch would make every real leader look outdated for ever.
         if epoch > EPOCH_MAX:
-            raise UnreachableError(node, f"it speaks of epoch {epoch}, which no quorum reaches")
+            raise UnreachableError(node, f"it names epoch {epoch}, which no quorum reaches")
         self._was_heard = True
         # Every error answer names the epoch and, if known, the leader with its endpoint (KIP-595, KIP-853).
         if message.error in _NOT_THE_LEADER:

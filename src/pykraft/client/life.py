@@ -84,7 +84,7 @@ class Life:
         Errors: UsageError the second time; ConfigError; errors of opening the directory.
         """
         if self._task is not None:
-            raise UsageError("a node is initialized once: make a new Node to begin again")
+            raise UsageError("a node is initialized once: make a new Node to start again")
         self.bind()
         try:
             if voters is not None and not isinstance(voters, VoterSet):

@@ -68,7 +68,7 @@ def check_listener(listener: object) -> None:
         raise UsageError(f"{listener!r} is a class: register an object of it")
     for name in REQUIRED:
         if not has_method(listener, name):
-            raise UsageError(f"{listener!r} is no listener: it has no method {name}")
+            raise UsageError(f"{listener!r} is not a listener: it has no method {name}")
     for name in (LOAD_BOOTSTRAP, SAVE_SNAPSHOT):
         if has_method(listener, name) and not has_method(listener, LOAD_SNAPSHOT):
-            raise UsageError(f"{listener!r} has a method {name}, and so needs one {LOAD_SNAPSHOT}")
+            raise UsageError(f"{listener!r} has a method {name}, so it also needs {LOAD_SNAPSHOT}")

@@ -61,7 +61,7 @@ class Node(Generic[T]):
     def __init__(self, config: NodeConfig, serde: Serde[Any] = bytes_serde, *, own_thread: bool = False) -> None:
         """Open nothing yet: see `initialize`. Errors: UsageError for an invalid configuration or serde."""
         if not isinstance(config, NodeConfig):
-            raise UsageError(f"{config!r} is no configuration: pykraft.client.configure makes one")
+            raise UsageError(f"{config!r} is not a configuration: pykraft.client.configure makes one")
         check_serde(serde)
         self.place: Place = OwnThread() if own_thread else SameLoop()
         """Where the node's loop runs; internal."""
@@ -120,7 +120,7 @@ class Node(Generic[T]):
     def register(self, listener: Listener[T], from_offset: int | None = None) -> None:
         """Call this listener with everything that is committed, from the log start or from an offset on.
 
-        Errors: UsageError for an object that is not a listener or is registered already, for an offset below 0, and for
+        Errors: UsageError for an object that is not a listener or is already registered, for an offset below 0, and for
         an offset below the log start if the listener cannot load a snapshot.
         """
         host = self._life.engine.host
@@ -287,7 +287,7 @@ class Node(Generic[T]):
         config = self._life.config
         endpoint = config.advertised_listeners.get(config.default_listener)
         if endpoint is None:
-            raise UsageError("a node without an id only observes, and is reached nowhere")
+            raise UsageError("a node without an id only observes and has no address")
         return endpoint
 
     @property
@@ -379,7 +379,7 @@ class Node(Generic[T]):
         self._raise_failure()
         host = self._life.engine.host
         if host is not None and host.is_left_gracefully is False:
-            raise ShutdownTimeoutError(f"nobody else led within {timeout_ms} ms; this node has left all the same")
+            raise ShutdownTimeoutError(f"no other node led within {timeout_ms} ms; this node has left anyway")
 
     def _raise_failure(self) -> None:
         if self._life.failure is not None:

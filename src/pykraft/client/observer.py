@@ -149,7 +149,7 @@ class Observer:
             # 1. Any node names the leader, which tells the high watermark and the log start.
             answer, _ = await self._leader.ask(probe)
             if answer.high_watermark is None:
-                self._leader.reject("it leads, and does not know yet what is committed")
+                self._leader.reject("it leads, but does not know its high watermark yet")
                 continue
             self._leader.accept()
             log_start_offset = Offset(max(0, answer.log_start_offset))
@@ -225,7 +225,7 @@ class Observer:
         if window.drop_held():
             return
         if snapshot_id.offset < offset or snapshot_id.epoch < 0:
-            self._leader.reject(f"it names the snapshot {stem_of(snapshot_id)} in the place of offset {offset}")
+            self._leader.reject(f"it offers the snapshot {stem_of(snapshot_id)} instead of offset {offset}")
             return
         self._leader.accept()
         await self._leader.pause()

@@ -119,5 +119,5 @@ class Reader(Generic[T]):
 
     def _open(self) -> Sequence[Batch[T]]:
         if not self._batches:
-            raise UsageError("the reader is closed: its batches are there only during the call of the listener")
+            raise UsageError("the reader is closed: its batches are available only during the call of the listener")
         return self._batches

@@ -97,13 +97,13 @@ def serialized(serde: Serde[T], records: Iterable[T]) -> list[bytes]:
     # Iterating over these would append each character or byte as a record.
     if isinstance(records, str | bytes | bytearray | memoryview):
         kind = type(records).__name__
-        raise UsageError(f"records come as a list, also a single one: [record], and not as one {kind}")
+        raise UsageError(f"give a list of records, even for one: [record], not a single {kind}")
     values = [*map(serde.serialize, records)]
     if not values:
         raise UsageError("there is nothing to append: give at least one record")
     odd = {*map(type, values)} - {bytes}
     if odd:
-        raise TypeError(f"{serde!r} serialized a record as {odd.pop().__name__}, and not as bytes")
+        raise TypeError(f"{serde!r} serialized a record as {odd.pop().__name__}, not as bytes")
     if not all(values):
         raise UsageError("a record takes at least one byte in the log: the serde made an empty one")
     return values
@@ -113,4 +113,4 @@ def check_serde(serde: object) -> None:
     """Refuse an object that is not a serde. Errors: UsageError naming the method that is missing."""
     for name in ("serialize", "deserialize"):
         if isinstance(serde, type) or not callable(getattr(serde, name, None)):
-            raise UsageError(f"{serde!r} is no serde: it is an object with the methods serialize and deserialize")
+            raise UsageError(f"{serde!r} is not a serde: a serde has the methods serialize and deserialize")

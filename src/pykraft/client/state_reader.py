@@ -69,7 +69,7 @@ class StateReader(ContainsLog, Generic[T]):
         listener's call is over; NotRunningError.
         """
         if self._reader is None:
-            raise UsageError("the reader is closed: its batches are there only during the call of the listener")
+            raise UsageError("the reader is closed: its batches are available only during the call of the listener")
         batches = iter(self._reader)
         while True:
             self._is_reading = True
@@ -82,7 +82,7 @@ class StateReader(ContainsLog, Generic[T]):
 
     def __iter__(self) -> NoReturn:
         """Errors: UsageError."""
-        raise UsageError("a snapshot is read with `async for`, in pieces: so no loop waits for the disk")
+        raise UsageError("read a snapshot with `async for`: the loop then never waits for the disk")
 
     def close(self) -> None:
         """Close the file; closing again does nothing."""

@@ -213,7 +213,7 @@ class Subscription(Generic[T]):
 
     def _skipped(self, next_offset: Offset, start_offset: Offset) -> None:
         logger.warning(
-            "%r misses offsets %d to %d: %s; it goes on at the log start",
+            "%r misses offsets %d to %d: %s; it continues at the log start",
             self.listener,
             next_offset,
             start_offset - 1,
@@ -285,7 +285,7 @@ class Subscription(Generic[T]):
         except NotRunningError:
             raise
         except UsageError as error:
-            logger.warning("%s; the application is asked again later", error)
+            logger.warning("%s; the node asks the application again later", error)
             return
         if snapshot is None:
             return
@@ -297,7 +297,7 @@ class Subscription(Generic[T]):
                 with suppress(OutcomeUnknownError):  # the node ended: the next start finds out whether it counts
                     await snapshot.freeze()
             except SnapshotTooLargeError as error:  # all replicas have this state and would all end: do not
-                logger.error("%s: none is taken, and the log grows on", error)  # noqa: TRY400 - it is the operator's
+                logger.error("%s: no snapshot is taken, and the log keeps growing", error)  # noqa: TRY400 - it is the operator's
 
     async def _run(self) -> None:
         """Make one call after the other; at the end, tell everybody who waits for further ones."""
@@ -340,7 +340,7 @@ class Subscription(Generic[T]):
             # Our own task was cancelled. Otherwise the listener raised CancelledError itself, which is an error.
             if task.cancelling():
                 raise
-            fault: Exception = UsageError("the listener's call was cancelled, and what it was given is not handled")
+            fault: Exception = UsageError("the listener's call was cancelled before it had handled what it was given")
             fault.__cause__ = error
         except Exception as error:  # noqa: BLE001 - whatever it is, the node ends with it
             fault = error

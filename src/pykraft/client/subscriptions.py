@@ -48,12 +48,12 @@ class Subscriptions(Generic[T]):
         """Register; calls begin now, or with the node. Errors: UsageError, also for an offset below the log start."""
         check_listener(listener)
         if id(listener) in self._current:
-            raise UsageError(f"{listener!r} is registered already")
+            raise UsageError(f"{listener!r} is already registered")
         if has_method(listener, SAVE_SNAPSHOT):
             # A node writes one snapshot for each offset, so only one listener can provide the state.
             for other in self._current.values():
                 if has_method(other.listener, SAVE_SNAPSHOT):
-                    raise UsageError(f"{other.listener!r} saves the state of this node already, and {listener!r} would")
+                    raise UsageError(f"{other.listener!r} already saves this node's state: unregister it first")
         if from_offset is not None:
             whole_number("from_offset", from_offset, least=0)
         subscription = Subscription(
@@ -151,7 +151,7 @@ class Subscriptions(Generic[T]):
             task.cancel()
         if late:
             for task in await self._wait(CANCEL_TIMEOUT_S):
-                logger.error("%s goes on although it was cancelled: the node has ended without it", task.get_name())
+                logger.error("%s was cancelled but still runs: the node has ended without it", task.get_name())
 
     async def _wait(self, timeout_s: float) -> set[asyncio.Task[None]]:
         """Wait until no call runs except those that wait themselves; returns the ones that took too long."""

@@ -75,7 +75,7 @@ def advance_high_watermark(replica: Replica, leader: Leader) -> None:
     # The high watermark never goes back, whatever the replicas report later.
     if leader.high_watermark is not None and offset <= leader.high_watermark:
         return
-    assert offset <= replica.log.end_offset, "a replica acknowledged what this leader never had"
+    assert offset <= replica.log.end_offset, "a replica acknowledged an offset beyond this leader's log"
     leader.high_watermark = offset
     replica.log.commit_to(offset)
     replica.outbox.add(NotifyHighWatermark(high_watermark=offset))

@@ -119,7 +119,7 @@ class LogView:
         self.end_offset = end_offset
         self.flushed_end_offset = min(self.flushed_end_offset, end_offset)
         for write in self._unflushed:
-            # Step 2 of the story: a later completion of this job must not count for records that are truncated now.
+            # Step 2 of the story: a later completion of this job must not count for the records that step 3 writes.
             write.end_offset = min(write.end_offset, end_offset)
         self._epochs.truncate_to(end_offset)
 

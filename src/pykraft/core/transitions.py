@@ -66,7 +66,7 @@ def why_illegal(old: State, new: State, *, may_lead: bool) -> str | None:
     pair = f"{type(old).__name__} of epoch {old.epoch} -> {type(new).__name__} of epoch {new.epoch}"
     move = MOVES.get((type(old), type(new)))
     if move is None:
-        return f"{pair}: no such move"
+        return f"{pair}: no such transition"
     if not (move.higher_epoch if new.epoch > old.epoch else move.same_epoch and new.epoch == old.epoch):
         return f"{pair}: not in this epoch"
     if isinstance(new, Prospective | Candidate | Leader) and not may_lead:
@@ -161,7 +161,7 @@ def _fail_change(replica: Replica, old: Leader) -> None:
     if change is not None and not change.is_answered:
         message = ChangeVoterResponse(
             error=ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            error_message=f"this node leads no more; the change {MAY_BE_MADE_YET}",
+            error_message=f"this node no longer leads; the change {MAY_BE_MADE_YET}",
         )
         replica.outbox.send(Reply(after=NO_IO, request_id=change.request_id, message=message), Relies.ELECTION)
 

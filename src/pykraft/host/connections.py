@@ -90,7 +90,7 @@ class DialedConnection:
         """
         awaited, self._awaited = self._awaited, None
         if awaited is None:
-            raise ProtocolError("it speaks without having been asked")
+            raise ProtocolError("it sent a response that answers no request")
         if self._versions is None:
             wire_id, body = decode_response(awaited.api_key, awaited.version, data)
             _check_id(wire_id, awaited)
@@ -110,4 +110,4 @@ class DialedConnection:
 
 def _check_id(wire_id: int, awaited: _Awaited) -> None:
     if wire_id != awaited.wire_id:
-        raise ProtocolError(f"it answers request {wire_id}, but {awaited.wire_id} was asked", ErrorCode.INVALID_REQUEST)
+        raise ProtocolError(f"it answers request {wire_id}, expected {awaited.wire_id}", ErrorCode.INVALID_REQUEST)

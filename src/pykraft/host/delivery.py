@@ -247,7 +247,7 @@ class Registration:
             if self._next_offset < self._delivery.start_offset:
                 self.progress()
             return
-        # Cut at the high watermark of step 1; a newer one may cover other records (step 3).
+        # Cut at the high watermark of step 1; after a truncation (step 2) a newer one covers other records (step 3).
         view = memoryview(cut(data, high_watermark))
         has_given = self._give(
             [
@@ -329,10 +329,10 @@ class Delivery:
         With ``is_held`` it is not called before `Registration.release`. Without a ``loader`` it begins at the log
         start; with one, an offset below the log start brings the newest snapshot.
 
-        Errors: UsageError for one that is registered already, and without a loader for an offset below the log start.
+        Errors: UsageError for one that is already registered, and without a loader for an offset below the log start.
         """
         if any(known.listener is listener for known in self._registrations):
-            raise UsageError(f"{listener!r} is registered already")
+            raise UsageError(f"{listener!r} is already registered")
         next_offset = self.start_offset if from_offset is None else from_offset
         if next_offset < self.start_offset and loader is None:
             raise UsageError(f"offset {next_offset} is not in the log: it begins at {self.start_offset}")

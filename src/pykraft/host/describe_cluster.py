@@ -48,7 +48,7 @@ def describe_cluster(
         told[leader_id] = listeners
     reached = {node_id: endpoint for node_id, each in told.items() if (endpoint := each.get(listener)) is not None}
     if leader_id not in reached:
-        text = f"it does not know where its leader, node {leader_id}, is reached on listener {listener}"
+        text = f"it does not know the address of its leader, node {leader_id}, on listener {listener}"
         return _refusal(ErrorCode.LEADER_NOT_AVAILABLE, text, wanted, cluster_id)
     return {
         "error_code": ErrorCode.NONE,

@@ -85,7 +85,7 @@ class Downloading:
     def _append(self, snapshot_id: OffsetAndEpoch, position: int, data: Buffer, *, is_last: bool) -> Told:
         download = self._download
         if download is None or download.snapshot_id != snapshot_id:
-            return DownloadFailed(snapshot_id=snapshot_id, reason="another one is fetched meanwhile")
+            return DownloadFailed(snapshot_id=snapshot_id, reason="another snapshot is being fetched")
         if download.position == position:
             try:
                 download.append(data)

@@ -71,7 +71,7 @@ class FetchReads:
         self._waiting: deque[_Wanted] = deque()
 
     def truncated(self) -> None:
-        """The log was truncated: reads in progress are stale."""
+        """Step 2: the log was truncated, so reads in progress are stale."""
         self._generation += 1
 
     def read(
@@ -132,7 +132,7 @@ class FetchReads:
     def _done(self, wanted: _Wanted, data: Buffer | CorruptionError | None) -> None:
         self._under_way -= 1
         self._begin()
-        # Step 3: the log was truncated while this read ran.
+        # Step 3: the log was truncated after this read had begun (step 1).
         if wanted.generation != self._generation:
             wanted.then(None)
             return

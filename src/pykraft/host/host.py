@@ -152,7 +152,7 @@ class Host:
         if self._parts.inbox.is_closed:
             producers.reject(proposed.handle, NotRunningError("the node has stopped"))
         elif producers.is_overfull:
-            most = f"{UNDECIDED_PROPOSALS_MAX} proposals wait for their outcome already"
+            most = f"{UNDECIDED_PROPOSALS_MAX} proposals are already waiting for their outcome"
             producers.reject(proposed.handle, BufferFullError(f"{most}: propose again later"))
             if not is_prepared and epoch == self.epoch:
                 # Prepared appends may be all that waits. As in the core, an append that is not prepared schedules
@@ -178,7 +178,7 @@ class Host:
         if self.node_id is None:
             raise UsageError("a node without an id never leads, and cannot resign")
         if epoch < 0 or epoch > self.epoch:
-            raise UsageError(f"epoch {epoch} has not begun: the present one is {self.epoch}")
+            raise UsageError(f"epoch {epoch} has not begun: the current one is {self.epoch}")
         if epoch == self.epoch and self.leader_id != self.node_id:
             raise UsageError(f"this node does not lead epoch {epoch}, and cannot resign from it")
         self._put(ResignRequested(epoch=epoch), now)
@@ -276,7 +276,7 @@ class Host:
         only after its registration is released. ``on_skipped`` tells what a listener without a loader misses when the
         log start passes it.
 
-        Errors: UsageError for a listener that is registered already, and without ``loader`` for an offset below the log
+        Errors: UsageError for a listener that is already registered, and without ``loader`` for an offset below the log
         start.
         """
         return self._parts.delivery.register(

@@ -136,7 +136,7 @@ class Inbound:
             return
         self._watched.pop(connection, None)
         if len(requester.requests) >= UNANSWERED_REQUESTS_MAX:
-            self._close(requester, f"{UNANSWERED_REQUESTS_MAX} of its requests wait for answers already")
+            self._close(requester, f"{UNANSWERED_REQUESTS_MAX} of its requests are unanswered")
             return
         try:
             header = decode_request_header(data)
@@ -187,7 +187,7 @@ class Inbound:
             answer = encode_response(header.api_key, header.api_version, header.correlation_id, body)
             self._answer(self._note(requester, header), answer)
         elif header.api_key not in codec.RPCS or header.api_key not in self._served(requester.listener):
-            raise ProtocolError(f"it asks for the API {header.api_key}, which is not served")
+            raise ProtocolError(f"it asks for API {header.api_key}, which this node does not serve")
         else:
             message = codec.decode_request(header, data, self._context)
             request = self._note(requester, header)

@@ -76,19 +76,19 @@ def _ours(name: str, kind: Kind, unit: str, meaning: str) -> Metric:
 
 
 HOST_METRICS: Final = (
-    _kafkas("current-state", Kind.STATE, "", "what this node is; a leader that resigned is unattached"),
+    _kafkas("current-state", Kind.STATE, "", "state of this node; a leader that resigned is unattached"),
     _kafkas("current-leader", Kind.GAUGE, "node id", "the leader of the epoch, -1 while unknown"),
-    _kafkas("current-vote", Kind.GAUGE, "node id", "whom this node voted for in the epoch, -1 for nobody"),
+    _kafkas("current-vote", Kind.GAUGE, "node id", "candidate that this node voted for in the epoch, -1 for none"),
     _kafkas("current-vote-directory-id", Kind.TEXT, "uuid", "directory id of the current vote, zero while unknown"),
     _kafkas("current-epoch", Kind.GAUGE, "epoch", "the epoch of this node"),
-    _kafkas("high-watermark", Kind.GAUGE, "offset", "everything below is committed, -1 while unknown"),
+    _kafkas("high-watermark", Kind.GAUGE, "offset", "everything below it is committed, -1 while unknown"),
     _kafkas("log-end-offset", Kind.GAUGE, "offset", "end of this node's log (exclusive), unflushed records included"),
     _kafkas("log-end-epoch", Kind.GAUGE, "epoch", "epoch of the last record, 0 for an empty log"),
     _kafkas("number-unknown-voter-connections", Kind.GAUGE, "voters", "always 0: the voter set has the endpoints"),
     _kafkas("number-of-voters", Kind.GAUGE, "voters", "size of the voter set"),
     _kafkas("number-of-observers", Kind.GAUGE, "replicas", "observers that fetch from this leader; of a leader only"),
     _kafkas("uncommitted-voter-change", Kind.GAUGE, "0 or 1", "a voter is being added or removed; of a leader only"),
-    _kafkas("ignored-static-voters", Kind.GAUGE, "0 or 1", "the log has a voter set, which overrules the configured"),
+    _kafkas("ignored-static-voters", Kind.GAUGE, "0 or 1", "the log's voter set overrides the configured voters"),
     _kafkas("commit-latency-avg", Kind.SENSOR, "ms", "time from append to commit of a batch, divided by its records"),
     _kafkas("commit-latency-max", Kind.SENSOR, "ms", "the longest commit-latency"),
     _kafkas("election-latency-avg", Kind.SENSOR, "ms", "time from this node's last nomination to a known leader"),
@@ -104,13 +104,13 @@ HOST_METRICS: Final = (
     _ours(
         "unproven", Kind.GAUGE, "0 or 1", "this node's directory may have been emptied, and it does not vote or count"
     ),
-    _ours("damaged-places", Kind.GAUGE, "places", "damaged places of the log that are known, of 100 at most"),
+    _ours("damaged-places", Kind.GAUGE, "places", "known damaged places of the log, at most 100"),
     _ours("scrubbed-bytes-total", Kind.COUNTER, "bytes", "bytes of the log that were read again to find damage"),
     _ours("undecided-proposals", Kind.GAUGE, "proposals", "proposals of the application without an outcome"),
     _ours(
         "refused-epochs-total", Kind.COUNTER, "requests", "requests and answers that wanted to raise the epoch too far"
     ),
-    _ours("closed-for-violation-total", Kind.COUNTER, "connections", "connections closed for what a peer sent on them"),
+    _ours("closed-for-violation-total", Kind.COUNTER, "connections", "connections closed because of what a peer sent"),
 )
 """All metrics of a host, in the order of the documentation."""
 

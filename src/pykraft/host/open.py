@@ -198,7 +198,7 @@ def _view(fs: Fs, log: Log, quarantine: Quarantine | None, notes: list[str]) -> 
     if not is_cut or not snapshots or not view.is_older_than(snapshots[-1]):
         return view
     newest, end = (f"offset {each.offset} of epoch {each.epoch}" for each in (snapshots[-1], view.end))
-    notes.append(f"the snapshot up to {newest} holds more than the log, which ended at {end}: it takes its place")
+    notes.append(f"the snapshot up to {newest} is ahead of the log, which ended at {end}: the log begins anew there")
     log.begin_anew_at(snapshots[-1].offset)
     return look()
 
@@ -231,7 +231,7 @@ def _alarms(quarantine: Quarantine | None) -> tuple[str, ...]:
     """One sentence for each damaged place; a single one when the places are unknown."""
     if quarantine is None:
         return ()
-    places = [str(damage) for damage in quarantine.damages] or ["where is not known any more"]
+    places = [str(damage) for damage in quarantine.damages] or ["the position is no longer known"]
     return tuple(f"DAMAGED LOG, in quarantine until it is fetched again: {place}" for place in places)
 
 

@@ -262,7 +262,7 @@ class Peers:
             self._tell(contact, f"{who} belongs to another cluster than this node, whose cluster.id is {own}")
         elif error == ErrorCode.INVALID_REQUEST and is_above:
             own = self._context.topic_name
-            self._tell(contact, f"{who} has perhaps no topic {own}, which this node keeps: see pykraft.topic")
+            self._tell(contact, f"{who} may not have topic {own}, which this node keeps: see pykraft.topic")
 
     def _tell(self, contact: _Contact, text: str) -> None:
         """Log one line unless it was logged already."""

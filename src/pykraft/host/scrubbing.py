@@ -94,7 +94,7 @@ class Scrubbing:
             self._found(damage)
             return
         if damage is None:
-            self._ports.report(f"a read at offset {offset} met damage that was not there when it was read again")
+            self._ports.report(f"a read at offset {offset} found damage that a second read did not find")
         for retry in retries:
             retry()
 

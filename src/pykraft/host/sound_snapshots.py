@@ -32,7 +32,7 @@ from pykraft.types import Offset, OffsetAndEpoch
 
 DAMAGED: Final = ".damaged"
 """Suffix for the name of a snapshot that was set aside."""
-COPY: Final = "put the file of this name of another replica in its place, or a later one of its snapshots"
+COPY: Final = "replace it with the file of this name from another replica, or add a later snapshot of that replica"
 FETCH: Final = (
     "; or remove the snapshots and the segments here, but not recovery-point: the node then fetches everything, and "
     "does not vote before it has it"
@@ -78,10 +78,10 @@ def _reason_to_keep(log: Log, snapshot_id: OffsetAndEpoch, sound_offset: Offset)
     """Why the node needs this snapshot, given that the intact one before it ends at ``sound_offset``; or None."""
     if snapshot_id == BOOTSTRAP_ID:
         # Case 3.
-        return "it says who votes, and another replica has the same"
+        return "it holds the first voter set, and other replicas have the same"
     if sound_offset < log.start_offset:
         # Case 1.
-        return f"the log begins at offset {log.start_offset}, and what came before is nowhere else here"
+        return f"the log begins at offset {log.start_offset}, and no other snapshot here covers the records before it"
     if log.end_offset < snapshot_id.offset:
         # Case 2.
         return f"the log ends at offset {log.end_offset}, before the snapshot does"

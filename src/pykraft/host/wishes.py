@@ -38,4 +38,4 @@ class Wishes:
         """The node stops: the other nodes may still complete what was started, or not."""
         waiting, self._waiting = self._waiting, {}
         for on_outcome in waiting.values():
-            on_outcome(OutcomeUnknownError("the node stopped before it knew what came of this"))
+            on_outcome(OutcomeUnknownError("the node stopped before it knew the outcome"))

@@ -78,7 +78,7 @@ def dump_file(fs: Fs, path: Path, *, with_records: bool) -> Iterator[Fact]:
     else:
         raise StorageError(
             path,
-            "this name is not one that can be dumped",
+            "this kind of file cannot be dumped",
             repair="known are .log, .index, .timeindex, .checkpoint, .snapshot, " + ", ".join(sorted(_FIXED_NAMES)),
         )
 
@@ -207,7 +207,7 @@ def _slots(_path: Path, content: bytes) -> Iterator[Fact]:
             "entry", {"generation": slot.generation, "content": slot.payload.decode("utf-8", "backslashreplace")}
         )
     if not slots:
-        yield problem(0, "a slot whose CRC is right", "none of two")
+        yield problem(0, "a slot with a valid CRC", "neither of two")
 
 
 _FIXED_NAMES: Final[dict[str, Callable[[Path, bytes], Iterator[Fact]]]] = {

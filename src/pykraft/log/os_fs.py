@@ -141,8 +141,8 @@ class OsFile:
             # Somebody deleted the file: the sync succeeded, but nobody can ever read what was written.
             raise StorageError(
                 self.path,
-                "is gone: somebody deleted it, or its directory, while it is written",
-                repair="find out who; the node starts again, and takes part once the other voters have proven it",
+                "is gone: somebody deleted it, or its directory, while the node wrote to it",
+                repair="find out who; the node can start again, and takes part once its directory is proven",
             )
 
     def close(self) -> None:
@@ -176,7 +176,7 @@ class OsLock:
             if is_held:
                 raise StorageError(
                     path,
-                    "cannot lock: this process holds it already",
+                    "cannot lock: this process already holds it",
                     repair="close the node that uses this directory, or give this one a directory of its own",
                 )
             with _storage(path, "open the lock file"):
@@ -245,7 +245,7 @@ class OsFs:
         if self.exists(path):
             if path.is_dir():
                 return
-            raise StorageError(path, "is no directory", repair="name a directory, or one that can be created")
+            raise StorageError(path, "is not a directory", repair="name a directory, or one that can be created")
         with _storage(path, "create the directory"):
             path.mkdir(exist_ok=True)
 
@@ -281,7 +281,7 @@ class OsFs:
             file.close()
         if len(data) > SMALL_FILE_SIZE_BYTES_MAX:
             raise StorageError(
-                path, f"has more than {SMALL_FILE_SIZE_BYTES_MAX} bytes, so it is not what its name says"
+                path, f"has more than {SMALL_FILE_SIZE_BYTES_MAX} bytes, which is too large for a file of this name"
             )
         return data
 

@@ -55,5 +55,6 @@ def _gone(path: Path) -> StorageError:
     return StorageError(
         path,
         "is gone, or something else is in its place: somebody deleted or renamed it while the node runs",
-        repair="find out who, and put it back if it was moved; a node that starts without it is proven by the others",
+        repair="find out who did, and put it back if it was moved; a node that starts without it takes part once the "
+        "other voters have proven its directory",
     )

@@ -109,5 +109,5 @@ def parse_proof(path: Path, content: bytes) -> Proof:
         )
     except (IndexError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise CorruptionError(
-            path, position=0, expected="a slot with what the directory proves", found=repr(content[:80]), repair=REPAIR
+            path, position=0, expected="a slot with the proof of the directory", found=repr(content[:80]), repair=REPAIR
         ) from error

@@ -25,8 +25,8 @@ from pykraft.types import EPOCH_MAX, Damage, Epoch, Offset
 FILE_NAME: Final = "quarantine"
 _OFFSET_MAX: Final = 2**63 - 1
 REPAIR: Final = (
-    f"the node renews it; remove {FILE_NAME} only while the node is stopped, and only if a sound copy of its log was "
-    "put in the place of the damaged one by hand"
+    f"the node writes it again; remove {FILE_NAME} only while the node is stopped, and only if you "
+    "replaced the damaged log with an intact copy"
 )
 
 
@@ -111,5 +111,5 @@ def _number(value: object, most: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         # JSON also has 1e999, which is infinite: ``int`` would refuse it with OverflowError. A bool is an int in
         # Python.
-        raise ValueError(f"{value!r} is no number from 0 to {most}")
+        raise ValueError(f"{value!r} is not a number from 0 to {most}")
     return value

@@ -45,7 +45,14 @@ from pykraft.types import EPOCH_MAX, Damage, Epoch, EpochStart, Offset
 
 _NO_POINT: Final = (
     "no recovery-point file (last written by Kafka?): an invalid batch would be cut off as a torn tail, as Kafka does, "
-    "because nobody noted how far the log was synced"
+    "because nothing records how far the log was synced"
+)
+MISSING_START_REPAIR: Final = (
+    "restore the missing segments, or a snapshot that reaches the log start, from another replica; empty the directory "
+    "only if the other voters still hold the whole log or a snapshot of its beginning"
+)
+SWAP_REPAIR: Final = (
+    "start Kafka once on this directory; or empty the directory, but only if the other voters still hold the whole log"
 )
 
 
@@ -183,14 +190,14 @@ def _refuse_impossible(directory: Path, names: Sequence[str], base_offsets: Sequ
         raise StorageError(
             directory,
             f"the log starts at offset {start_offset} and no snapshot reaches that far: the records before are lost",
-            repair="restore the missing segments or a snapshot, or give the replica an empty directory",
+            repair=MISSING_START_REPAIR,
         )
     for name in names:
         if leftover_kind(name) == "swap":
             raise StorageError(
                 directory / name,
                 "Kafka was stopped while it replaced this segment, which it never does to a Raft log",
-                repair="start Kafka once on this directory, or give the replica an empty one",
+                repair=SWAP_REPAIR,
             )
 
 

@@ -26,8 +26,9 @@ from pykraft.types import Offset
 FILE_NAME = "recovery-point"
 OFFSET_MAX = 2**63 - 1
 REPAIR = (
-    "if the log is sound (`pykraft dump` reads it to its end), remove this file: "
-    "the node then cuts the log at the first invalid batch, as Kafka does"
+    "start the node: it writes the file again if the log is valid to its end, and otherwise fetches the invalid part "
+    "from the leader. To truncate the log at its first invalid batch instead, as Kafka does, stop the node and remove "
+    f"{FILE_NAME} and quarantine; acknowledged records may then be lost"
 )
 
 

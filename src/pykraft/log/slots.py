@@ -68,7 +68,7 @@ class SlotFile:
         if not slots:
             file.close()
             raise CorruptionError(
-                path, position=0, expected="a slot whose CRC is right", found="none of two", repair=repair
+                path, position=0, expected="a slot with a valid CRC", found="neither of two", repair=repair
             )
         # Write it again: a killed process may have left it in the page cache only, in a page that the kernel treats as
         # clean because a sync of it failed.

@@ -26,6 +26,7 @@ from pykraft.errors import StorageError, UsageError
 from pykraft.log import epoch_checkpoint, meta, partition, proof_file, quarantine_file, quorum_state, recovery_point
 from pykraft.log.fs import Fs
 from pykraft.log.paths import LOG, leftover_kind, parse_checkpoint, parse_segment_file
+from pykraft.log.recovery import MISSING_START_REPAIR, SWAP_REPAIR
 from pykraft.log.verify_files import (
     check_by_dump,
     check_election,
@@ -35,6 +36,7 @@ from pykraft.log.verify_files import (
 )
 from pykraft.log.verify_findings import Findings
 from pykraft.log.verify_log import LogCheck, LogSummary
+from pykraft.plural import counted
 from pykraft.types import Offset
 
 LOOKS_MAX: Final = 3
@@ -101,7 +103,7 @@ def verify(fs: Fs, directory: Path, *, on_progress: Callable[[int], None]) -> Re
         return report
     raft, others = _partitions(fs, directory)
     if not raft and meta.FILE_NAME not in names:
-        has = f"{len(names)} other entries" if names else "nothing"
+        has = counted(len(names), "other entry", "other entries") if names else "nothing"
         raise UsageError(
             f"{directory} is neither a log directory (with {meta.FILE_NAME}, or with partitions of Raft in it) nor a "
             f"partition directory: it holds {has}; give an entry of log.dirs, or one like {METADATA_TOPIC_NAME}-0"
@@ -119,10 +121,10 @@ def verify(fs: Fs, directory: Path, *, on_progress: Callable[[int], None]) -> Re
             _tell_of_odd_name(path, findings)
     if meta.FILE_NAME not in names:
         findings.add_note(
-            directory, f"has no {meta.FILE_NAME}: nothing says whose it is (Kafka's test server has none)"
+            directory, f"has no {meta.FILE_NAME}: so its node and cluster are unknown (Kafka's test server writes none)"
         )
     for path in others:
-        findings.add_note(path, "is no partition of Raft and was not looked at")
+        findings.add_note(path, "is not a partition of Raft and was not checked")
     for path in raft:
         report.partitions.append(_verify_partition(fs, path, findings, on_progress))
     return report
@@ -169,7 +171,7 @@ def _verify_partition(
             findings.extend(found)
             return report
     # It changed during every check so far: report the damage of a last one, with a warning.
-    findings.add_note(directory, "changed while it was looked at: what is called damage may be a truncation")
+    findings.add_note(directory, "changed during the check: what is reported as damage may be a truncation")
     return _look(fs, directory, findings, on_progress)
 
 
@@ -195,7 +197,7 @@ def _look(fs: Fs, directory: Path, findings: Findings, on_progress: Callable[[in
             0,
             expected=f"a snapshot that reaches to offset {base_offsets[0]}, where the log starts",
             found="none: the records before are lost",
-            advice="restore the missing segments or a snapshot, or give the replica an empty directory",
+            advice=MISSING_START_REPAIR,
         )
     log_findings = Findings()
     check = LogCheck(fs, directory, log_findings, recovery_point=point, on_progress=on_progress)
@@ -247,15 +249,15 @@ def _tell_of_odd_name(path: Path, findings: Findings) -> None:
         findings.add_damage(
             path,
             0,
-            expected="no segment that is half replaced, which Kafka never does to a Raft log",
+            expected="no half-replaced segment, since Kafka never replaces one of a Raft log",
             found="one",
-            advice="start Kafka once on this directory, or give the replica an empty one",
+            advice=SWAP_REPAIR,
         )
     elif path.name.endswith(_SET_ASIDE):
         findings.add_note(
             path, "is a damaged snapshot that a start has set aside; it does not count, and may be removed"
         )
     elif _LEFTOVER.fullmatch(path.name):
-        findings.add_note(path, "is left over from work that was not finished; it does not count")
+        findings.add_note(path, "is left over from unfinished work; nothing reads it")
     else:
-        findings.add_note(path, "is no file of Kafka's or pykraft's; nothing reads it")
+        findings.add_note(path, "is not a file of Kafka's or pykraft's; nothing reads it")

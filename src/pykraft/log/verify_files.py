@@ -29,7 +29,9 @@ from pykraft.protocol.records import decode_control
 from pykraft.types import EpochStart, Offset, SnapshotFooter, SnapshotHeader
 
 READS_MAX: Final = 3
-_SNAPSHOT_ADVICE: Final = "put the snapshot of this name, or a later one, of another replica in its place"
+_SNAPSHOT_ADVICE: Final = (
+    "replace it with the snapshot of this name from another replica, or add a later one of that replica"
+)
 
 
 def read_recovery_point(fs: Fs, directory: Path, findings: Findings) -> Offset | None:
@@ -41,7 +43,7 @@ def read_recovery_point(fs: Fs, directory: Path, findings: Findings) -> Offset |
     payload = slots[-1].payload if slots else b""
     if payload.isdigit() and len(payload) <= 19:
         return Offset(int(payload))
-    found = repr(payload[:32]) if slots else "no slot whose CRC is right"
+    found = repr(payload[:32]) if slots else "no slot with a valid CRC"
     findings.add_damage(path, 0, expected="an offset", found=found, advice=recovery_point.REPAIR)
     return None
 
@@ -58,7 +60,7 @@ def check_election(fs: Fs, directory: Path, log: LogSummary, findings: Findings)
             break
     if fs.exists(check_path):
         if not slots:
-            expected, found = "a slot whose CRC is right", "none of two"
+            expected, found = "a slot with a valid CRC", "neither of two"
             findings.add_damage(check_path, 0, expected=expected, found=found, advice=quorum_state.REPAIR_CHECK)
         elif all(slot.payload != content for slot in slots):
             _tell_difference(path, slots[-1].payload, content, findings)
@@ -66,7 +68,7 @@ def check_election(fs: Fs, directory: Path, log: LogSummary, findings: Findings)
     last_epoch = max((entry.epoch for entry in log.epochs), default=0)
     if not content:
         if last_epoch > 0 and not slots:
-            expected, found = f"the memory of elections, of epoch {last_epoch} at least", "no file"
+            expected, found = f"a record of the election in epoch {last_epoch} or later", "no file"
             findings.add_damage(path, 0, expected=expected, found=found, advice=quorum_state.REPAIR_FILE)
         return
     try:

@@ -36,7 +36,6 @@ from pykraft.types import EpochStart, Offset
 
 OFFSET_ZERO: Final = Offset(0)
 PROGRESS_SIZE_BYTES: Final = 4 * 1024 * 1024
-ADVICE: Final = f"check the disk; then {REPAIR}"
 
 
 @dataclass(slots=True)
@@ -182,7 +181,7 @@ class LogCheck:
         if point is not None and self.summary.end_offset >= point:
             self._tail(path, position, expected, found, end)
         else:
-            self._findings.add_damage(path, position, expected=expected, found=found, advice=ADVICE)
+            self._findings.add_damage(path, position, expected=expected, found=found, advice=REPAIR)
 
     def _tail(self, path: Path, position: int, expected: str, found: str, end: int) -> None:
         self._is_over = True
@@ -202,7 +201,7 @@ class LogCheck:
                 0,
                 expected=f"a log of at least {point} offsets: they were synced once",
                 found=f"one that ends at offset {summary.end_offset}",
-                advice=ADVICE,
+                advice=REPAIR,
             )
 
 

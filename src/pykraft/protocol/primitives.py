@@ -46,7 +46,7 @@ def cut_off(what: str, position: int, size_bytes: int, end: int) -> ProtocolErro
 
 def encode_uvarint(value: int) -> bytes:
     """Write an unsigned varint, 0 <= value < 2**32."""
-    assert 0 <= value <= UVARINT_MAX, f"{value} is no unsigned varint of 32 bits"
+    assert 0 <= value <= UVARINT_MAX, f"{value} is not an unsigned varint of 32 bits"
     if value < 0x80:
         return _SMALL[value]
     out = bytearray()

@@ -51,7 +51,7 @@ class AckPipe:
         self._pending += json.dumps({"event": event, **fields}, separators=(",", ":")).encode() + b"\n"
         if len(self._pending) > PENDING_SIZE_BYTES_MAX:
             # A reader that does not read leaves gaps in its journal as surely as one that is gone.
-            self._give_up(f"{len(self._pending)} bytes wait, and nobody reads them")
+            self._give_up(f"{len(self._pending)} bytes are unread, and the reader does not keep up")
         elif was_empty:
             self._write()
 

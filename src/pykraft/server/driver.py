@@ -324,6 +324,6 @@ class Driver:
         self._loop_watch.ticked(lag_ms, now_s * 1_000, thread_time() * 1_000)
         # A follower starts an election after the fetch timeout, so warn well before that.
         if lag_ms > self._config.raft.fetch_timeout_ms / 4:
-            logger.warning("the event loop was held up for %.0f ms; elections come at the fetch timeout", lag_ms)
+            logger.warning("the event loop was blocked for %.0f ms; elections start at the fetch timeout", lag_ms)
         if not self._ended.done():
             self._loop.call_at(now_s + LAG_PERIOD_S, self._watch_lag, now_s + LAG_PERIOD_S)

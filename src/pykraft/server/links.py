@@ -206,7 +206,7 @@ class Links:
         missing = max(link.descriptor - self._limits.descriptor_max, count + 1 - self._limits.accepted_max)
         for _ in range(min(missing, count, MAKE_ROOM_MAX)):
             silent = min(self._accepted.values(), key=lambda each: each.heard_s)
-            self._end(silent, f"{count} connections are open, and it was silent for the longest time")
+            self._end(silent, f"{count} connections are open, and it has been silent the longest")
         if missing > 0 and not count:  # the rest of the process uses all descriptors
             link.abort()
             return
@@ -234,7 +234,7 @@ class Links:
         if self._held_size_bytes > self._limits.held_size_bytes_max:
             # Close the largest holder: it is the likely cause, and the other connections stay open.
             largest = max(self._links.values(), key=lambda each: each.held_size_bytes)
-            self._end(largest, f"unfinished frames take {self._held_size_bytes} bytes, and most of them are its own")
+            self._end(largest, f"unfinished frames take {self._held_size_bytes} bytes, and it holds the most of them")
 
     def link_refused(self, link: Link, reason: str) -> None:
         """See `pykraft.server.link.LinkOwner`."""
@@ -313,7 +313,7 @@ class Links:
         while self._unsent_size_bytes > self._limits.unsent_size_bytes_max:
             # The client that has not read for longest goes first.
             slowest = min((self._accepted[each] for each in self._unsent), key=lambda each: each.unsent_since_s)
-            reason = f"answers of {self._unsent_size_bytes} bytes are not read, and its own waits for the longest time"
+            reason = f"{self._unsent_size_bytes} bytes of responses are unread, and its own have waited the longest"
             self._forget(slowest.connection)
             slowest.abort()
             self._tell_end(slowest, reason)

@@ -27,7 +27,7 @@ DRIVER_METRICS: Final = (
         name="event-loop-lag-ms",
         kind=Kind.SENSOR,
         unit="ms",
-        meaning="how much too late the loop came to its newest timer",
+        meaning="how late the loop ran its latest timer",
         is_ours=True,
     ),
     Metric(

@@ -63,7 +63,7 @@ class Names:
         future = self._under_way.get(endpoint)
         if future is None:
             if len(self._under_way) >= LOOKUPS_MAX:
-                raise OSError(f"{LOOKUPS_MAX} names are being looked up already")
+                raise OSError(f"{LOOKUPS_MAX} names are already being looked up")
             future = self._under_way[endpoint] = self._loop.create_future()
             threading.Thread(target=self._run, args=(endpoint,), name="pykraft-name-lookup", daemon=True).start()
         return future

@@ -30,7 +30,7 @@ CHUNK_SIZE_BYTES: Final = 1024 * 1024
 """Bytes of one read from a file."""
 BATCH_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
 """Largest batch that is read: twice the size of Kafka's largest."""
-REPAIR: Final = "put the snapshot of this name, or a later one, of another replica in its place"
+REPAIR: Final = "replace it with the snapshot of this name from another replica, or add a later one of that replica"
 
 
 @dataclass(frozen=True, slots=True)

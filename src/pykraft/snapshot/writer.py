@@ -134,7 +134,7 @@ class SnapshotWriter(ContainsLog, Generic[T]):
 
     def _append_one(self, value: bytes) -> None:
         if not isinstance(value, bytes):
-            raise TypeError(f"{self._serializer!r} serialized a record as {type(value).__name__}, and not as bytes")
+            raise TypeError(f"{self._serializer!r} serialized a record as {type(value).__name__}, not as bytes")
         size_bytes = len(value) + _FRAME_SIZE_BYTES_MAX
         if not value or size_bytes > RECORD_SIZE_BYTES_MAX:
             self._refuse(value)

@@ -1,15 +1,16 @@
-"""Finds the values of many batches at once, without looking at one record in Python.
+"""Finds the values of many batches at once with numpy, without a Python loop over records.
 
-A record of KRaft is, but for its value, known from three numbers: the value's size, its place in the batch, and nothing
-else (`pykraft.protocol.values` has the layout). So where all values of a batch have the size of the first, every record
-stands at a place that can be computed, and what must stand around each value can be compared for all batches together:
+All bytes of a KRaft record except its value follow from two numbers: the size of the value and the record's index in
+the batch (`pykraft.protocol.values` has the layout). If all values of a batch have the same size, the position of every
+record can be computed, and the bytes around all values can be compared in one operation:
 
-1. take the size of each batch's first value; 2. put batches of one size together, and drop those that are not exactly
-as long as records of that size would be; 3. for each width of the offset delta (1 byte for places 0 to 63, 2 to 8,191,
-...) compute where the records begin; 4. compare each byte of their heads and ends with what belongs there.
+1. Read the size of each batch's first value.
+2. Group the batches by this size. Drop those that are not exactly as long as records of this size would be.
+3. For each width of the offset delta (1 byte for indexes 0 to 63, 2 bytes to 8,191, ...) compute where records start.
+4. Compare each byte before and after the values with the byte that belongs there.
 
-Invariant: a batch is found only when every byte of it is as `encode_batch` writes it, so what is found is what the
-protocol's own decoder would read; everything else is left to that. It refuses to know CRCs, files and columns.
+Invariant: a batch counts as found only if every byte of it is as `encode_batch` writes it, so the result is what the
+protocol's own decoder would read. The decoder handles all other batches. CRCs are not checked here.
 
 Source: KIP-595; Kafka's ``BatchBuilder``.
 """
@@ -37,10 +38,10 @@ _NO_HEADERS = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """Where values stand.
+    """Positions of values.
 
-    ``are_found`` has an entry for each batch, ``starts`` and ``sizes`` (bytes) one for each record of all batches, in
-    order; those of a batch that was not found mean nothing.
+    ``are_found`` has an entry for each batch; ``starts`` and ``sizes`` (bytes) have one for each record of all batches,
+    in order. The entries of a batch that was not found are meaningless.
     """
 
     starts: np.ndarray
@@ -49,24 +50,27 @@ class Values:
 
 
 def find_values(data: bytes, batches: Sequence[tuple[int, BatchHeader]]) -> Values:
-    """The values of those batches that have values of one size and are written as KRaft does.
+    """The values of the batches whose values have one size and which are encoded as KRaft does.
 
     ``batches`` are positions and headers of whole batches in ``data``, each header checked against its length.
     """
     counts = np.array([header.records_count for _, header in batches], dtype=np.int64)
     bodies = np.array([position + HEADER_SIZE_BYTES for position, _ in batches], dtype=np.int64)
     bodies_size_bytes = np.array([header.size_bytes - HEADER_SIZE_BYTES for _, header in batches], dtype=np.int64)
+    # 1. Size of the first value; 0 leaves a batch to the decoder.
     first_sizes = np.array([_first_size(data, position, header) for position, header in batches], dtype=np.int64)
     first_rows = np.cumsum(counts) - counts
     rows_count = int(counts.sum())
     starts, are_found = np.zeros(rows_count, dtype=np.int64), np.zeros(len(batches), dtype=np.bool_)
     octets = np.frombuffer(data, dtype=np.uint8)
     for size in np.unique(first_sizes[first_sizes > 0]).tolist():
+        # 2. Batches whose length fits records of this size.
         members = np.flatnonzero(first_sizes == size)
         members = members[bodies_size_bytes[members] == _bodies_size_bytes(counts[members], size)]
         if counts[members].sum() < TOGETHER_MIN:
             continue
         is_right = np.ones(len(members), dtype=np.bool_)
+        # 3. and 4. for each width of the offset delta.
         for run in _runs(bodies[members], counts[members], size):
             which = np.repeat(np.arange(len(members)), run.counts)
             places = np.arange(len(which)) - np.repeat(np.cumsum(run.counts) - run.counts, run.counts)
@@ -93,7 +97,7 @@ def _first_size(data: bytes, position: int, header: BatchHeader) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """The part of each batch whose offset deltas take equally many bytes, so that its records have one size."""
+    """The part of each batch whose offset deltas have the same width, so that its records have one size."""
 
     value_size_bytes: int
     first_delta: int
@@ -111,7 +115,7 @@ class _Run:
 
     @property
     def head_size_bytes(self) -> int:
-        """From the begin of a record to its value."""
+        """From the start of a record to its value."""
         return self.record_size_bytes - self.value_size_bytes - 1
 
     @property
@@ -136,7 +140,7 @@ def _runs(bodies: np.ndarray, counts: np.ndarray, size: int) -> Iterator[_Run]:
 
 
 def _bodies_size_bytes(counts: np.ndarray, size: int) -> np.ndarray:
-    """What so many records take, each with a value of this size."""
+    """The size of this many records with values of this size."""
     total = np.zeros_like(counts)
     first_delta = 0
     for width, end_delta in enumerate(_DELTA_ENDS, start=1):
@@ -156,7 +160,7 @@ def _record_size_bytes(delta_size_bytes: int, value_size_bytes: int) -> int:
 
 
 def _are_as_written(octets: np.ndarray, records: np.ndarray, deltas: np.ndarray, run: _Run) -> np.ndarray:
-    """For each record of a run: whether every byte around its value is the one that belongs there."""
+    """For each record of a run: whether every byte around its value is as `encode_batch` writes it."""
     before = run.length + _BEFORE_DELTA
     after = _NO_KEY + encode_varint(run.value_size_bytes)
     are_right = octets[records + run.record_size_bytes - 1] == _NO_HEADERS

@@ -85,7 +85,7 @@ def test_a_leader_that_has_agreed_with_the_log_cannot_want_it_cut_in_its_epoch()
     answer(made, fetched())
     assert state_of(made).has_agreed
     found = answer(made, fetched(diverging=(7, 3)))
-    assert "after it had agreed" in only(found, Report).text
+    assert "after it had accepted all of it" in only(found, Report).text
     assert (made.log.end_offset, made.has_given_up_leader) == (10, True)
 
 
@@ -121,7 +121,7 @@ def test_a_leader_that_parts_below_the_log_start_is_given_up_and_nothing_is_cut(
     made.log.start_offset = Offset(4)
     made.log.commit_to(Offset(4))
     found = answer(made, fetched(diverging=(2, 1)))
-    assert "it wants the log cut to 2, but everything below 4 is committed" in only(found, Report).text
+    assert "it asks to truncate the log to 2, but everything below 4 is committed" in only(found, Report).text
     assert (made.log.end_offset, made.has_given_up_leader) == (10, True)
 
 

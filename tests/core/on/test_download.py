@@ -106,7 +106,7 @@ def test_positions_have_64_bits() -> None:
 )
 def test_bytes_that_were_not_asked_for_make_no_sense(wrong: messages.FetchSnapshotResponse) -> None:
     made = downloading()
-    with pytest.raises(ProtocolError, match="asked was for 0"):
+    with pytest.raises(ProtocolError, match="requested 0"):
         answer(made, wrong)
 
 

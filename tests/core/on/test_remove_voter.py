@@ -29,7 +29,7 @@ def test_the_set_without_it_counts_at_once() -> None:
 @pytest.mark.parametrize(
     ("ids", "gone", "text"),
     [
-        ((1, 2, 3), key(4), "id 4 is no voter; the voters are 1, 2, 3"),
+        ((1, 2, 3), key(4), "id 4 is not a voter; the voters are 1, 2, 3"),
         (
             (1, 2, 3),
             ReplicaKey(NodeId(3), directory(9)),

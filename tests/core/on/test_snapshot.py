@@ -83,7 +83,7 @@ def test_the_download_is_over() -> None:
 def test_one_that_fits_nowhere_is_told_and_left(state: State, at: tuple[int, int]) -> None:
     made = committed(state)
     freeze(made, place(*at))
-    assert "of no use" in only(done(made), Report).text
+    assert "does not extend the log" in only(done(made), Report).text
     assert (made.log.start_offset, made.log.end_offset, made.log.snapshots) == (0, 10, ())
 
 

@@ -174,7 +174,7 @@ def test_one_thing_after_another() -> None:
     state_of(made).change = None
     ask(made, request())
     found = told(ask(made, request(2)))
-    assert found == (ErrorCode.REQUEST_TIMED_OUT, "the leadership is on its way to node 3 already: try again")
+    assert found == (ErrorCode.REQUEST_TIMED_OUT, "the leadership is already being transferred to node 3: try again")
 
 
 def test_meanwhile_nothing_is_taken() -> None:
@@ -201,7 +201,7 @@ def test_meanwhile_there_is_no_upgrade() -> None:
 
 @pytest.mark.parametrize(
     ("state", "text"),
-    [(follower(), "node 2 leads epoch 5"), (unattached(), "nobody is known to lead epoch 5")],
+    [(follower(), "node 2 leads epoch 5"), (unattached(), "no leader of epoch 5 is known")],
 )
 def test_who_does_not_lead_names_the_leader(state: State, text: str) -> None:
     assert told(ask(replica(state), request())) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
@@ -244,7 +244,7 @@ def test_out_of_time_it_goes_on_to_lead_and_says_why(offset: int | None, text: s
     assert made.transfer is not None
     error = error_of(acted(made, TIMEOUT_MS))
     assert isinstance(error, RefusedError)
-    assert (error.code, f"{text} node 1 goes on to lead" in str(error)) == (ErrorCode.REQUEST_TIMED_OUT, True)
+    assert (error.code, f"{text} node 1 stays the leader" in str(error)) == (ErrorCode.REQUEST_TIMED_OUT, True)
     assert isinstance(made.state, Leader)
     assert made.transfer is None
 
@@ -256,7 +256,7 @@ def test_the_asker_hears_who_leads_in_the_end(next_id: int, error: int) -> None:
     fetch_of(made, key(3))
     acted(made)
     ask(made, begin(epoch=6, leader_id=next_id))
-    assert told(acted(made)) == (error, "node 2 leads epoch 6 instead" if error else None)
+    assert told(acted(made)) == (error, "node 2 leads epoch 6" if error else None)
     assert made.transfer is None
 
 
@@ -280,7 +280,7 @@ def test_nobody_in_time_is_an_answer_too() -> None:
     error, text = told(acted(made, outcome_ms))
     assert (error, text) == (
         ErrorCode.REQUEST_TIMED_OUT,
-        "this node has resigned, and who leads is not known: the transfer may be made yet",
+        "this node has resigned and knows no new leader: the transfer may be made yet",
     )
 
 

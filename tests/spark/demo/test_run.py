@@ -88,12 +88,12 @@ def test_all_stages_in_their_order(
     assert story.samples
     assert len(tables.controllers) == 1
     assert told.stages == [
-        "starting 1 nodes, and Spark",
+        "starting Spark and 1 node",
         "node 1 leads epoch 1; writing 100 records/s",
         "ending the load; waiting until every replica and the tables hold all that was acknowledged",
-        "ending the stream",
+        "stopping the stream",
         "comparing the logs byte by byte",
-        "asking Spark for every acknowledged record",
+        "checking every acknowledged record with Spark",
     ]
     assert told.passing[0].endswith(" records acknowledged")
     assert told.passing[-1].endswith(" records acknowledged, 1,000,000,000 in the tables, micro-batch 0 took 1,234 ms")

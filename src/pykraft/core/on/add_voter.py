@@ -43,8 +43,8 @@ def on_add_voter_request(replica: Replica, event: RequestReceived, message: AddV
     error, text = refusal_of(replica, message.voter, message.listeners)
     voter_id = message.voter.id
     if not error and (known := replica.voters.get(voter_id)) is not None:
-        entry = f"id {voter_id} is a voter already, with directory id {uuid_text(known.key.directory_id or ZERO_UUID)}"
-        error, text = ErrorCode.DUPLICATE_VOTER, f"{entry}; remove that one first"
+        entry = f"id {voter_id} is already a voter, with directory id {uuid_text(known.key.directory_id or ZERO_UUID)}"
+        error, text = ErrorCode.DUPLICATE_VOTER, f"{entry}; remove it first"
     if not error and not replica.connections.is_ready(voter_id):
         error, text = ErrorCode.REQUEST_TIMED_OUT, f"node {voter_id} cannot be asked at the moment: try again"
     if error:
@@ -80,7 +80,7 @@ def on_api_versions_response(
     voter_id, supported = addition.voter.key.id, message.kraft_version
     if message.error:
         replica.connections.back_off(event.peer_id, now.mono_ms)
-        answer_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, f"node {voter_id} refused to say its versions")
+        answer_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, f"node {voter_id} refused to tell its versions")
     elif supported is None or not supported.min_version <= replica.kraft_version <= supported.max_version:
         text = f"node {voter_id} does not support kraft.version {replica.kraft_version}"
         answer_change(replica, leader, ErrorCode.INVALID_REQUEST, text)

@@ -37,10 +37,10 @@ def contradiction_in(replica: Replica, state: Follower, answer: FetchResponse, c
     committed_end_offset = replica.log.committed_end_offset
     # 1. Committed records never diverge, and the high watermark never goes back (below).
     if cut_to is not None and cut_to < committed_end_offset:
-        return f"it wants the log cut to {cut_to}, but everything below {committed_end_offset} is committed"
+        return f"it asks to truncate the log to {cut_to}, but everything below {committed_end_offset} is committed"
     # 2. Our log was a prefix of the leader's.
     if cut_to is not None and state.has_agreed:
-        return f"it wants the log cut to {cut_to}, after it had agreed with all of it"
+        return f"it asks to truncate the log to {cut_to}, after it had accepted all of it"
     told, known = answer.high_watermark, state.high_watermark
     has_records = answer.diverging is None and answer.snapshot_id is None
     if has_records and known is not None and told is not None and told < known:
@@ -49,7 +49,7 @@ def contradiction_in(replica: Replica, state: Follower, answer: FetchResponse, c
     # 3. The whole log of this leader does not name it as a voter.
     if is_all and _is_stranger(replica, state.leader_id):
         voters = ", ".join(map(str, replica.voters.ids))
-        return f"it is not one of the voters {voters}, also not in the log that came from it"
+        return f"it is not one of the voters {voters}, and the log that it sent does not make it one"
     return None
 
 

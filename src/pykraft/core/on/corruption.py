@@ -93,6 +93,8 @@ def leave_if_whole(replica: Replica, answer: FetchResponse) -> None:
 
     Effects: LeaveQuarantine.
     """
+    # To reach the high watermark (step 2) is not enough: the leader may still read an old Fetch of ours (steps 1 and
+    # 3), and with our vote a shorter log could win (step 4).
     quarantine, log = replica.log.quarantine, replica.log
     if quarantine is None or log.last_epoch < replica.epoch or log.flushed_end_offset < log.end_offset:
         return

@@ -66,7 +66,7 @@ def on_response(replica: Replica, event: ResponseReceived, now: Instant) -> None
         return
     handler = RESPONSE_HANDLERS.get(type(event.message))
     if handler is None:
-        raise ProtocolError(f"a {type(event.message).__name__} answers nothing that was asked")
+        raise ProtocolError(f"a {type(event.message).__name__} answers no request of this node")
     handler(replica, event, event.message, now)
 
 

@@ -105,4 +105,4 @@ def _check(download: SnapshotDownload, message: FetchSnapshotResponse) -> None:
     came = f"{message.received_bytes} bytes at {message.position} of {message.size_bytes} of {message.snapshot_id}"
     is_asked = message.snapshot_id == download.snapshot_id and message.position == download.position
     if not is_asked or not 0 < message.received_bytes <= message.size_bytes - message.position:
-        raise ProtocolError(f"{came} came of a snapshot, asked was for {download.position} of {download.snapshot_id}")
+        raise ProtocolError(f"received {came}, requested {download.position} of {download.snapshot_id}")

@@ -39,7 +39,7 @@ def may_request_raise(replica: Replica, epoch: Epoch, sender_id: NodeId, now: In
     wait_ms = budget.raised(sender, now_ms, max(1, 2 * replica.config.election_timeout_ms))
     budget.keep(replica.voters.ids)
     if wait_ms:
-        who = f"voter {sender_id}" if is_voter else f"senders that are no voters, like node {sender_id},"
+        who = f"voter {sender_id}" if is_voter else f"senders that are not voters, such as node {sender_id},"
         text = f"{who} raised the epoch again, to {epoch}, and did not win: not heard for {wait_ms} ms"
         replica.outbox.add(Report(text=text))
     return True

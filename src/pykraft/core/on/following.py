@@ -39,8 +39,8 @@ QuorumAnswer: TypeAlias = (
 """Responses that carry error, epoch and leader."""
 
 REFUSALS = {
-    ErrorCode.INVALID_REQUEST: "it calls our request invalid",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "it does not let this node take part: CLUSTER_AUTHORIZATION_FAILED",
+    ErrorCode.INVALID_REQUEST: "it rejected the request as invalid",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "it does not authorize this node: CLUSTER_AUTHORIZATION_FAILED",
 }
 """Errors that a correct replica of our quorum never sends; Kafka's client stops at them (ADR 002)."""
 
@@ -92,13 +92,13 @@ def check_consistent(replica: Replica, epoch: Epoch, leader_id: NodeId | None) -
     Errors: ProtocolError.
     """
     if epoch > EPOCH_MAX:
-        raise ProtocolError(f"epoch {epoch} is beyond what a quorum can reach")
+        raise ProtocolError(f"epoch {epoch} is higher than a quorum can reach")
     if leader_id is None:
         return
     if leader_id == replica.local.id:
         is_leader = epoch == replica.epoch and isinstance(replica.state, Leader | Resigned)
         if epoch >= replica.epoch and not is_leader and not _may_have_forgotten(replica, epoch, leader_id):
-            raise ProtocolError(f"it names this node as leader of epoch {epoch}, which it is not")
+            raise ProtocolError(f"it names this node as leader of epoch {epoch}, but this node does not lead it")
     elif epoch == replica.epoch and replica.leader_id not in (None, leader_id):
         raise ProtocolError(f"epoch {epoch} has leader {replica.leader_id}, it names {leader_id} as well")
 

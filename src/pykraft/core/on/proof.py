@@ -161,7 +161,7 @@ def _prove(replica: Replica, votes_above: Epoch, now: Instant) -> None:
     replica.votes_above = votes_above
     replica.outbox.add(NoteProof(io=replica.outbox.next_log_io(), votes_above=votes_above))
     later = "" if votes_above < 0 else f", and votes in epochs after {votes_above}"
-    replica.outbox.add(Report(text=f"this directory is proven to be this replica's: it counts{later}"))
+    replica.outbox.add(Report(text=f"the directory is proven to be this replica's, which counts now{later}"))
     state = replica.state
     # If the timeout expired during the survey, restart it. Other replicas that waited for the same answers would
     # otherwise all campaign at once.

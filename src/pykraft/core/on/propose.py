@@ -23,7 +23,7 @@ from pykraft.errors import (
 from pykraft.types import Instant, Offset
 
 STORAGE_IS_BEHIND: Final = "the leader's storage is too far behind: propose again later"
-PREPARED_FILL_BUFFER: Final = "appends that were only prepared fill the buffer: schedule them first"
+PREPARED_FILL_BUFFER: Final = "prepared appends fill the buffer: schedule them first"
 
 
 def on_proposed(replica: Replica, event: Proposed, now: Instant) -> None:

@@ -48,7 +48,7 @@ def on_remove_voter_request(
 def _why_not_found(replica: Replica, message: RemoveVoterRequest) -> str:
     known = replica.voters.get(message.voter.id)
     if known is None:
-        return f"id {message.voter.id} is no voter; the voters are {', '.join(map(str, replica.voters.ids))}"
+        return f"id {message.voter.id} is not a voter; the voters are {', '.join(map(str, replica.voters.ids))}"
     if known.key != message.voter:
         asked, expected = (uuid_text(key.directory_id or ZERO_UUID) for key in (message.voter, known.key))
         return f"voter {message.voter.id} has directory id {expected}, not {asked}"

@@ -30,7 +30,7 @@ def on_snapshot_frozen(replica: Replica, event: SnapshotFrozen, now: Instant) ->
     elif _may_install(replica, event):
         _install(replica, event)
     else:
-        replica.outbox.add(Report(text=f"the snapshot {snapshot_id} is of no use to a log that ends at {log.end}"))
+        replica.outbox.add(Report(text=f"the snapshot {snapshot_id} does not extend the log, which ends at {log.end}"))
     _end_download(replica, event)
 
 

@@ -102,7 +102,7 @@ def _why_resign(replica: Replica, leader: Leader, now: Instant) -> str | None:
     if replica.transfer is not None and is_due(replica, leader):
         return f"node {replica.transfer.target_id} is to lead, and has the whole log"
     if is_removed(replica, leader):
-        return "it is no voter any more"
+        return "it is no longer a voter"
     if leader.check_quorum_deadline_ms <= now.mono_ms:
         return f"no majority has fetched for {replica.config.fetch_timeout_ms * 3 // 2} ms"
     stalled_ms = _stalled_deadline_ms(replica)

@@ -32,7 +32,7 @@ from pykraft.core.transfer import Transfer
 from pykraft.errors import ErrorCode, NotLeaderError, OutcomeUnknownError, PykraftError, RefusedError, UsageError
 from pykraft.types import Instant, NodeId, ReplicaKey
 
-HAS_RESIGNED: Final = f"this node has resigned, and who leads is not known: the transfer {MAY_BE_MADE_YET}"
+HAS_RESIGNED: Final = f"this node has resigned and knows no new leader: the transfer {MAY_BE_MADE_YET}"
 
 REST_FACTOR = 9
 """After a failed transfer, the pause before the next one is this many times as long as the transfer took."""
@@ -156,7 +156,7 @@ def _refusal(replica: Replica, target_id: NodeId, timeout_ms: int, now: Instant)
         what = "only observes" if observes else "is not known"
         return ErrorCode.VOTER_NOT_FOUND, f"node {target_id} {what}; the voters are {voters}"
     if replica.transfer is not None:
-        text = f"the leadership is on its way to node {replica.transfer.target_id} already: try again"
+        text = f"the leadership is already being transferred to node {replica.transfer.target_id}: try again"
         return ErrorCode.REQUEST_TIMED_OUT, text
     if leader.change is not None:
         return ErrorCode.REQUEST_TIMED_OUT, "a change of the voters is under way: try again"
@@ -198,12 +198,12 @@ def _begin(replica: Replica, transfer: Transfer, refusal: Refusal) -> None:
 def _outcome(replica: Replica, transfer: Transfer) -> Refusal:
     if replica.leader_id == transfer.target_id:
         return ACCEPTED
-    return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"{_who_leads(replica)} instead"
+    return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, _who_leads(replica)
 
 
 def _who_leads(replica: Replica) -> str:
     if replica.leader_id is None:
-        return f"nobody is known to lead epoch {replica.epoch}"
+        return f"no leader of epoch {replica.epoch} is known"
     return f"node {replica.leader_id} leads epoch {replica.epoch}"
 
 
@@ -213,7 +213,7 @@ def _why_late(replica: Replica, transfer: Transfer) -> str:
     assert isinstance(leader, Leader)
     end_offset = replica.log.end_offset
     target = leader.progress.voters.get(transfer.target_id)
-    stays = f"node {leader.leader_id} goes on to lead"
+    stays = f"node {leader.leader_id} stays the leader"
     if not transfer.is_heard or target is None or target.end_offset is None:
         return f"node {transfer.target_id} has not fetched since: is it running? {stays}"
     if target.end_offset < end_offset:

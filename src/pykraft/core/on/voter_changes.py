@@ -72,7 +72,7 @@ def refusal_of(replica: Replica, voter: ReplicaKey, listeners: Listeners | None)
     error = voter_error(replica, voter, listeners)
     if error:
         name = replica.local.default_listener
-        return error, f"a voter has an id, a directory id, and an address on the listener {name}"
+        return error, f"a voter needs an id, a directory id, and an address on the listener {name}"
     assert isinstance(replica.state, Leader)
     return why_not_now(replica, replica.state)
 

@@ -1,15 +1,17 @@
-"""Runs the demo: nodes as processes, a load, a leader killed with -9, and all the while their log through Spark.
+"""Runs the demo: node processes under load, a leader killed with kill -9, and Spark reading their log meanwhile.
 
-The stages, in order; each must succeed before the next:
+Each stage must succeed before the next one starts:
 
-1. start Spark, which takes its time beside the next stages; start the nodes, wait for a leader; 2. let it write for
-half of the time, and until the tables grow; 3. kill the leader, start it again, go on for the other half; 4. end the
-load, wait until all replicas and the tables hold all that was acknowledged; 5. end the nodes and the stream;
-6. compare the logs byte by byte and hold them against the journal, without Spark; 7. ask Spark whether the tables hold
-each acknowledged record once and in order, and nothing that the log has not.
+1. Start Spark in the background, start the nodes, and wait for a leader.
+2. Let it write for half of the time, and until the tables grow.
+3. Kill the leader, restart it, and continue for the other half.
+4. Stop the load, and wait until all replicas and the tables hold everything that was acknowledged.
+5. Stop the nodes and the stream.
+6. Compare the logs byte by byte with each other and with the journal, without Spark.
+7. Ask Spark whether the tables hold each acknowledged record once and in order, and nothing that is not in the log.
 
-Source: the claims it checks are KIP-595's: what is acknowledged is never lost, and all replicas hold the same log; and
-the pipeline's: each committed record once.
+Source: the demo checks KIP-595's claims, that no acknowledged record is lost and that all replicas hold the same log;
+and the pipeline's, that it writes each committed record exactly once.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from pathlib import Path
 from pykraft.errors import LocalQuorumError
 from pykraft.local.child import Children
 from pykraft.local.sampler import Sampler
+from pykraft.plural import counted
 from pykraft.spark.demo.ask import ask_spark
 from pykraft.spark.demo.failures import NO_SPACE, ExplainedError, failed
 from pykraft.spark.demo.live_tables import LiveTables
@@ -34,7 +37,7 @@ from pykraft.spark.demo.story import Story
 def run_demo(options: DemoOptions, folder: Path, tell: Tell) -> Story:
     """All stages. ``folder`` gets everything that nodes and Spark write.
 
-    Errors: PykraftError when a stage cannot be done; faults in logs and tables are in the result instead.
+    Errors: PykraftError when a stage fails; faults in logs and tables are in the result instead.
     """
     options.check_disk(folder)
     with Children() as children:
@@ -54,26 +57,32 @@ def run_demo(options: DemoOptions, folder: Path, tell: Tell) -> Story:
 
 def _run(children: Children, options: DemoOptions, folder: Path, tell: Tell) -> Story:
     tables = LiveTables(children, folder)
-    tell(f"starting {options.nodes} nodes, and Spark")
+    # 1. Spark starts while the nodes elect their leader.
+    tell(f"starting Spark and {counted(options.nodes, 'node')}")
     cluster, leader = start_cluster(children, folder, options, tell)
     tables.follow(cluster.endpoints)
     load = Load(cluster=cluster, tables=tables, options=options, folder=folder, tell=tell)
     tell(f"node {leader.node} leads epoch {leader.epoch}; writing {options.throughput:,} records/s")
     with Sampler(cluster.endpoints) as sampler:
+        # 2. and 3.
         load.run()
+        # 4. Everything that was acknowledged lies below this offset.
         end_offset = load.end()
         samples = sampler.stop()
+    # 5. The log below that offset does not change any more, so nothing waits for the nodes to end.
     for node in cluster.nodes.values():
-        node.process.terminate()  # what is below this offset stays as it is; nobody waits for their end
-    tell("ending the stream")
+        node.process.terminate()
+    tell("stopping the stream")
     spark = tables.stop()
+    # 6. Without Spark, so that a fault in the pipeline cannot hide one in the logs.
     tell("comparing the logs byte by byte")
     said = [one for one in cluster.journal.acknowledgements() if one.end_offset <= end_offset]
     partitions = {f"node {node_id}": node.partition for node_id, node in cluster.nodes.items()}
     comparison = compare(partitions, said, end_offset=end_offset)
     if comparison.furthest is None:
         raise LocalQuorumError("; ".join(comparison.problems))
-    tell("asking Spark for every acknowledged record")
+    # 7. The tables against the log and the journal.
+    tell("checking every acknowledged record with Spark")
     audit = ask_spark(spark, tables.tables, comparison.furthest, said, until_offset=end_offset)
     tables.close()
     result = Result(

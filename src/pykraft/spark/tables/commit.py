@@ -1,18 +1,17 @@
-"""Which append a table was given, and which one it may be given next.
+"""Decides whether an append may be written to a table, from the commits that the table holds.
 
-A commit is an append's name (the stream, and the number of its micro-batch) and the part of the source that its rows
-are, from ``start`` to ``end``. A table keeps the commit beside the rows, in the same atomic step, so it always knows
-what it holds.
+A commit is the name of an append (stream and number of the micro-batch) and the range of the source that its rows
+cover, from ``start`` to ``end``. A table stores the commit atomically with the rows, so it always knows what it holds.
 
-Invariant: the commits of a table follow each other: each starts where the one before it ended, whichever stream it
-came from. So rows can neither be left out nor be there twice when a checkpoint is lost, or an older one is restored:
+Invariant: each commit of a table starts where the one before it ended, whichever stream it came from. So no row is lost
+or written twice when a checkpoint is lost or an older one is restored:
 
-1. The table has a commit of this name. If it holds the same part of the source, this is a repetition after a kill, and
-   there is nothing to write. If it holds another part, then the checkpoint counted these numbers a second time.
-2. It has none of this name: then the new one must start where the newest one ended.
+1. The table has a commit of this name. If it covers the same range, this is a repetition after a kill, and there is
+   nothing to write. If it covers another range, the checkpoint used these numbers a second time: an error.
+2. The table has no commit of this name. Then the new one must start where the newest one ended.
 
-A table that cannot say what it holds is not written to: whatever came next might be there already. The module refuses
-to know what an offset of the source means: two are equal or not.
+A table without commits gets no rows, because it may already hold the next ones. Offsets of the source are opaque here:
+two are equal or not.
 
 Source: Delta's ``txn`` action (the name alone); Spark's ``OffsetSeqLog`` (both, but a checkpoint gets lost).
 """
@@ -35,7 +34,7 @@ WAY_OUT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """An append: its stream, the number of its micro-batch, and the source's offsets, as JSON values."""
+    """An append: its stream, the number of its micro-batch, and the range of source offsets, as JSON values."""
 
     stream: str
     batch_id: int
@@ -54,38 +53,39 @@ class Commit:
 
 
 def check_first(folder: Path, asked: Commit) -> None:
-    """Refuse a commit that cannot be a table's first. Errors: UsageError."""
+    """Reject a commit that cannot be the first of a table. Errors: UsageError."""
     if asked.batch_id > 0:
         raise UsageError(
-            f"{folder}: the checkpoint is at micro-batch {asked.batch_id}, and the table with all before it is gone: "
-            "restore it, or write to another folder"
+            f"{folder}: the checkpoint is at micro-batch {asked.batch_id}, but the table with the earlier rows is "
+            "gone: restore it, or write to another folder"
         )
 
 
 def is_new(folder: Path, asked: Commit, *, same: Commit | None, newest: Commit | None) -> bool:
-    """Whether these rows are to be written into a table that exists; False when it has them already.
+    """Whether to write these rows into an existing table; False if the table already has them.
 
-    ``same`` is the table's commit with the name of ``asked``, and ``newest`` the one that came last; None where there
-    is none.
+    ``same`` is the table's commit with the name of ``asked``, and ``newest`` its last commit; None if there is none.
 
-    Errors: UsageError when they are neither what the table has nor what comes next.
+    Errors: UsageError if the table neither has these rows nor ends where they start.
     """
     if newest is None:
         raise UsageError(
-            f"{folder}: the table does not tell which part of the log it holds; an older pykraft wrote it, or another "
-            "program. Write to another folder"
+            f"{folder}: the table does not record which part of the log it holds; an older pykraft or another program "
+            "wrote it. Write to another folder"
         )
     if same is not None:
+        # 1. A repetition, or a checkpoint that counts anew.
         if (same.start, same.end) != (asked.start, asked.end):
             raise UsageError(
-                f"{folder}: micro-batch {asked.batch_id} of the checkpoint is {_told(asked)}, and the table holds "
-                f"{_told(same)} under that number: the checkpoint is an older one. To go on, {WAY_OUT}"
+                f"{folder}: micro-batch {asked.batch_id} of the checkpoint is {_told(asked)}, but the table holds "
+                f"{_told(same)} under that number: the checkpoint is too old. To continue, {WAY_OUT}"
             )
         return False
+    # 2. A new name must continue the table.
     if newest.end != asked.start:
         raise UsageError(
-            f"{folder}: the next micro-batch of the checkpoint is {_told(asked)}, and the table holds "
-            f"{_told(newest)} last: rows would be missing, or be there twice. To go on, {WAY_OUT}"
+            f"{folder}: the next micro-batch of the checkpoint is {_told(asked)}, but the table ends "
+            f"with {_told(newest)}: rows would be missing or duplicated. To continue, {WAY_OUT}"
         )
     return True
 

@@ -1,16 +1,16 @@
-"""Tables as plain Parquet files, for readers that know no Delta.
+"""Tables as plain Parquet files, for readers without Delta.
 
-Owns the folders ``<root>/<name>/<stream>-<batch id>``. Invariant: such a folder is whole, and holds the files that the
-successful tasks told and no other. Steps of an append:
+Each append is a folder ``<root>/<name>/<stream>-<batch id>``. Invariant: such a folder is complete, and holds exactly
+the files that successful tasks reported. Steps of an append:
 
-1. Tasks write into a hidden folder of their own. Attempts that failed late, and copies of a task that Spark started
-   because it was slow, leave sound files there that nobody told.
-2. The driver moves the told files into another hidden folder. It also writes there which part of the source they are.
-3. The tasks' folder is removed, so an attempt that is still under way finds nothing to write into.
-4. The driver's folder is synced and renamed: now the append is made.
+1. Tasks write into a hidden folder of their own. Failed attempts, and copies of slow tasks that Spark started, may
+   leave valid files there that no task reported.
+2. The driver moves the reported files into another hidden folder, and writes the commit into it.
+3. The driver removes the tasks' folder, so that an attempt that still runs cannot write any more.
+4. The driver syncs its folder and renames it: now the append is visible.
 
-What a killed driver left begins with a dot or an underscore, which every reader of Parquet folders passes over, and the
-next append removes it.
+The leftovers of a killed driver start with a dot or an underscore. Every reader of Parquet folders ignores such names,
+and the next append removes them.
 
 Source: Spark's ``HadoopMapReduceCommitProtocol`` (task attempts, job commit); the rename of POSIX is atomic.
 """
@@ -94,11 +94,13 @@ class ParquetTables:
         try:
             for left in folder.glob(".*/"):
                 shutil.rmtree(left, ignore_errors=True)
+            # Steps 1 to 3, and the commit of step 2.
             told = _write(frame, tasks=tasks, whole=whole)
             _write_synced(whole / COMMIT, json.dumps({"number": number, "commit": commit.as_json()}))
             if not self.has(name):
                 _write_synced(folder / COLUMNS, frame.schema.json())
                 _sync_folder(self._root)
+            # 4. A reader sees the whole append or nothing.
             _sync_folder(whole)
             whole.rename(done)
             _sync_folder(folder)
@@ -156,11 +158,13 @@ def _read_commit(append: Path) -> _Kept | None:
 
 
 def _write(frame: DataFrame, *, tasks: Path, whole: Path) -> list[Part]:
-    """Let tasks write into one folder, and make another one of what they told; the first is removed."""
-    told = write_parts(frame, tasks)
+    """Let tasks write into one folder, move the reported files into another, and remove the first."""
+    told = write_parts(frame, tasks)  # 1.
     whole.mkdir(parents=True)
+    # 2. Only what a successful task reported counts.
     for part in told:
         (tasks / part.name).rename(whole / part.name)
+    # 3. An attempt that still runs now fails instead of writing.
     shutil.rmtree(tasks, ignore_errors=True)
     _sync_folder(whole)
     return told

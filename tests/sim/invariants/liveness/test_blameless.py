@@ -10,9 +10,9 @@ from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.liveness.blameless import NobodyIsBlamed
 from tests.sim.invariants.fakes import node, world
 
-PEER = "closing the connection to peer 2 at node-2:2: it calls our request invalid"
+PEER = "closing the connection to peer 2 at node-2:2: it rejected the request as invalid"
 LEADER = "node 2 is given up as the leader of epoch 3: its high watermark went back from 4 to 2"
-CALLER = "closing connection 7 on CONTROLLER: it speaks without having been asked"
+CALLER = "closing connection 7 on CONTROLLER: it sent a response that answers no request"
 
 
 def of(*nodes: Any) -> NobodyIsBlamed:
