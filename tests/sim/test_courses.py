@@ -39,8 +39,8 @@ def begun(seed: int, voters: int, observers: int = 0) -> World:
 
 def leader_of(world: World) -> Process:
     """The newest leader, once there is one that has committed something."""
-    run_until(world, lambda: (leader := world.newest_leader()) is not None and bool(leader.host.high_watermark))
-    leader = world.newest_leader()
+    run_until(world, lambda: (leader := world.facts.newest_leader()) is not None and bool(leader.host.high_watermark))
+    leader = world.facts.newest_leader()
     assert leader is not None
     return leader
 
@@ -58,7 +58,7 @@ def all_reach(world: World, ids: Iterable[int], offset: int) -> None:
 def all_go_on(world: World) -> None:
     """Everybody catches up with the fastest, and ten records more; then the oracles of the end look."""
     world.watch.faults_ended()
-    most = max(host.high_watermark or 0 for host in world.hosts())
+    most = max(host.high_watermark or 0 for host in world.facts.hosts())
     all_reach(world, world.nodes, most + 10)
     world.watch.ended()
 
@@ -79,7 +79,7 @@ def test_initial_election(voters: int, observers: int) -> None:
     world = begun(1, voters, observers)
     leader = leader_of(world)
     all_reach(world, world.nodes, 10)
-    assert {world.durable_election(node).leader_id for node in world.voters()} == {leader.node_id}
+    assert {world.facts.platters.election(node).leader_id for node in world.facts.voters()} == {leader.node_id}
     all_go_on(world)
 
 
@@ -105,7 +105,7 @@ def test_all_lose_their_power_and_a_majority_returns(voters: int) -> None:
     world = begun(1, voters)
     leader_of(world)
     all_reach(world, world.nodes, 10)
-    before = max(host.high_watermark or 0 for host in world.hosts())
+    before = max(host.high_watermark or 0 for host in world.facts.hosts())
     for node in world.nodes.values():
         node.lose_power()
     majority = range(1, voters // 2 + 2)
@@ -133,7 +133,7 @@ def test_a_majority_that_hears_itself_goes_on(seed: int) -> None:
     for one, other in ((1, 3), (1, 4), (1, 5), (2, 3), (2, 4), (2, 5)):
         world.network.cut(one, other)
         world.network.cut(other, one)
-    end_offset = max(host.log_end_offset for host in world.hosts())
+    end_offset = max(host.log_end_offset for host in world.facts.hosts())
     all_reach(world, (3, 4, 5), 2 * end_offset)
     assert reached(world, (3, 4, 5)) > max(reached(world, [1]), reached(world, [2]))
     world.network.heal()
@@ -159,7 +159,7 @@ def test_a_node_loses_its_disk_and_others_elect_a_leader_before_it_returns(seed:
     world = begun(seed, 3, 1)
     victim = world.nodes[leader_of(world).node_id]
     all_reach(world, world.nodes, 10)
-    epoch = world.durable_election(victim).epoch
+    epoch = world.facts.platters.election(victim).epoch
     victim.kill()
     victim.disk.wipe()
     world.watch.wiped(victim)
@@ -202,7 +202,7 @@ def cut_off(world: World, node_id: int) -> None:
 
 def committed_later(world: World, epoch: int, victim: Node) -> bool:
     """The others have committed a record of an epoch in which the victim had no part."""
-    committed = world.committed.entries
+    committed = world.facts.committed.entries
     return bool(committed) and committed[-1].epoch > epoch and victim.process is None
 
 
@@ -211,5 +211,5 @@ def stays(world: World, leader: Process) -> None:
     epoch = leader.host.epoch
     run_for(world, 6_000_000)
     assert (leader.host.role, leader.host.epoch) == ("leader", epoch)
-    assert max(world.durable_election(node).epoch for node in world.voters()) == epoch
+    assert max(world.facts.platters.election(node).epoch for node in world.facts.voters()) == epoch
     assert (leader.host.high_watermark or 0) >= 20

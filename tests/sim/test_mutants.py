@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from pykraft.sim.invariants import ALL
+from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure
-from pykraft.sim.run.world import Outcome
 from tests.sim.mutants import FAMILIES, MUTANTS, Mutant
 from tests.sim.mutants.alone import ALONE
 from tests.sim.mutants.patch import Patch

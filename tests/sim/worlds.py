@@ -51,7 +51,7 @@ def led(world: World) -> tuple[World, Process]:
     """The same of any world in which nothing runs yet."""
     started(world)
     run_until(world, lambda: len(committed_nodes(world)) == len(world.nodes))
-    leader = world.newest_leader()
+    leader = world.facts.newest_leader()
     assert leader is not None
     return world, leader
 

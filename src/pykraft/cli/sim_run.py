@@ -23,9 +23,9 @@ from pykraft.cli.sim_table import lines_of
 from pykraft.errors import UsageError
 from pykraft.sim.invariants import ALL
 from pykraft.sim.run.campaign import Identity, Results, Row, row_of
+from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure, replay_command, simulate, simulate_all
 from pykraft.sim.run.totals import Totals
-from pykraft.sim.run.world import Outcome
 
 STORIES_MAX = 3
 """At most this many failures are shown in full, shrunk and drawn; the others only get the replay command."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 from pykraft.sim.clients.application import Application
 from pykraft.sim.facts.history import READ, WRITE, value_of
@@ -13,9 +14,13 @@ from tests.sim.invariants.fakes import batch, operation
 from tests.sim.worlds import THREE, calm_world, led_world, run_until
 
 
+def application_of(world: World) -> Application:
+    return Application(world.facts, world.witness, world.nodes[1], snapshot_dice=Random(1), asking_dice=Random(1))
+
+
 def test_a_read_finds_what_was_written_before_it() -> None:
     world = calm_world()
-    application = Application(world, world.nodes[1])
+    application = application_of(world)
     written, asked, later = value_of(4, WRITE, 9), value_of(8, READ, 0), value_of(12, WRITE, 0)
     reading = operation(1, asked)
     world.watch.proposed(operation(2, written, later, asked))
@@ -27,7 +32,7 @@ def test_a_read_finds_what_was_written_before_it() -> None:
 
 def test_the_world_hears_of_leaders() -> None:
     world, leader = led_world()
-    Application(world, world.nodes[1]).on_leader_change(Epoch(leader.host.epoch + 1), None)
+    application_of(world).on_leader_change(Epoch(leader.host.epoch + 1), None)
     assert f"hears of epoch {leader.host.epoch + 1}" in world.trace.lines[-1]
 
 
@@ -38,10 +43,10 @@ def test_a_process_that_starts_again_loads_its_newest_snapshot_and_goes_on_behin
         node.start()
     world.workload.begin()
     node = world.nodes[1]
-    run_until(world, lambda: len(world.durable_snapshots(node)) > 2)
+    run_until(world, lambda: len(world.facts.platters.snapshots(node)) > 2)
     node.kill()
-    newest = world.durable_snapshots(node)[-1]
+    newest = world.facts.platters.snapshots(node)[-1]
     node.start()
     run_until(world, lambda: world.faults.counts["snapshot loaded"] > 0)
-    assert world.durable_snapshots(node)[-1] == newest
-    run_until(world, lambda: world.durable_snapshots(node)[-1].offset > newest.offset)
+    assert world.facts.platters.snapshots(node)[-1] == newest
+    run_until(world, lambda: world.facts.platters.snapshots(node)[-1].offset > newest.offset)

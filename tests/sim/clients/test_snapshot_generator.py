@@ -26,13 +26,13 @@ def test_snapshots_are_taken_and_the_log_is_cleaned_below_them() -> None:
     for node in world.nodes.values():
         assert node.host is not None
         assert node.host.log_start_offset > 0
-        assert world.durable_snapshots(node)[-1].offset >= node.host.log_start_offset
+        assert world.facts.platters.snapshots(node)[-1].offset >= node.host.log_start_offset
 
 
 def test_what_is_given_up_leaves_nothing() -> None:
     world = lived(Snapshots(records_between=(20,), given_up_probability=1))
     assert not world.faults.counts["snapshot taken"]
-    assert not any(world.durable_snapshots(node) for node in world.nodes.values())
+    assert not any(world.facts.platters.snapshots(node) for node in world.nodes.values())
 
 
 def test_a_world_without_snapshots_takes_none() -> None:
@@ -42,4 +42,4 @@ def test_a_world_without_snapshots_takes_none() -> None:
 def test_a_record_that_cannot_be_written_leaves_nothing_whatever_its_application_does() -> None:
     world = lived(Snapshots(records_between=(20,), given_up_probability=0, careless_probability=1))
     assert not world.faults.counts["snapshot taken"]
-    assert not any(world.durable_snapshots(node) for node in world.nodes.values())
+    assert not any(world.facts.platters.snapshots(node) for node in world.nodes.values())

@@ -19,7 +19,7 @@ ASKED = Snapshots(records_between=(20,), asked_probability=1, pieces_max=3, rete
 def saved_states(world: World) -> Iterator[tuple[int, State]]:
     """Every snapshot that is there now: where it ends, and the state in it."""
     for node in world.nodes.values():
-        for snapshot_id in world.durable_snapshots(node):
+        for snapshot_id in world.facts.platters.snapshots(node):
             reader = SnapshotReader.of(node.disk, node.config.partition_directory, snapshot_id, bytes_serde)
             yield snapshot_id.offset, State.of([value for batch in reader for value in batch.records])
             reader.close()

@@ -25,8 +25,8 @@ def test_whoever_takes_it_for_a_leader_asks_it_and_gets_its_answer() -> None:
         )
         return empty, b""
 
-    stranger = Stranger(world, answer)
-    world.claims.epochs.add(EPOCH)
+    stranger = Stranger(world.facts, world.witness, answer)
+    world.facts.claims.epochs.add(EPOCH)
     node = world.nodes[1]
     message = BeginQuorumEpochRequest(
         epoch=EPOCH, leader_id=NodeId(STRANGER_ID), voter=None, listeners=STRANGER_LISTENERS
@@ -37,12 +37,15 @@ def test_whoever_takes_it_for_a_leader_asks_it_and_gets_its_answer() -> None:
     assert (asked[0].epoch, node.host.epoch) == (EPOCH, EPOCH)
     run_until(world, lambda: any("is given up as the leader of epoch 1000" in line for line in world.trace.lines))
     stranger.leave()
-    run_until(world, lambda: world.newest_leader() is not None and len({host.epoch for host in world.hosts()}) == 1)
+    run_until(
+        world,
+        lambda: world.facts.newest_leader() is not None and len({host.epoch for host in world.facts.hosts()}) == 1,
+    )
 
 
 def test_a_stranger_that_hung_up_asks_nothing_and_waits_for_nothing() -> None:
     world, _ = led_world()
-    stranger = Stranger(world, lambda _: None)
+    stranger = Stranger(world.facts, world.witness, lambda _: None)
     message = BeginQuorumEpochRequest(
         epoch=EPOCH, leader_id=NodeId(STRANGER_ID), voter=None, listeners=STRANGER_LISTENERS
     )
@@ -50,5 +53,5 @@ def test_a_stranger_that_hung_up_asks_nothing_and_waits_for_nothing() -> None:
     stranger.connected(ConnectionId(10_000))
     stranger.closed(ConnectionId(10_000))
     run_for(world, 200_000)
-    assert all(host.epoch < EPOCH for host in world.hosts())
+    assert all(host.epoch < EPOCH for host in world.facts.hosts())
     stranger.leave()

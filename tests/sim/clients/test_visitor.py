@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pykraft.sim.clients.visitor import Question, Visit
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.visit import Question, Visit
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Node
 from pykraft.sim.run.world import World
@@ -15,8 +16,8 @@ from tests.sim.worlds import SEED_OF_THREE, THREE, led, run_for, run_until
 class Listens(Invariant):
     """Keeps all visits."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self.questions: list[Visit] = []
         self.told: list[Visit] = []
 

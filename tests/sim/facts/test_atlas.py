@@ -27,7 +27,7 @@ def world_of(voters: int, observers: int = 0) -> World:
     world = World(8, scenario=Scenario(cluster=cluster, quorum=Quorum(append_linger_ms=(0,))))
     for node in world.nodes.values():
         node.start()
-    run_until(world, lambda: all(world.durable_end_offset(node) for node in world.nodes.values()))
+    run_until(world, lambda: all(world.facts.platters.end_offset(node) for node in world.nodes.values()))
     return world
 
 
@@ -35,7 +35,7 @@ def led_for_long() -> tuple[World, Process]:
     """Three voters that have some records, and get more."""
     world, leader = led_world()
     world.workload.begin()
-    run_until(world, lambda: all(world.atlas.durable_point(node) > 5 for node in world.nodes.values()))
+    run_until(world, lambda: all(world.facts.atlas.durable_point(node) > 5 for node in world.nodes.values()))
     return world, leader
 
 
@@ -53,34 +53,34 @@ def rot(node: Node) -> None:
 @pytest.mark.parametrize(("voters", "minority"), [(1, 0), (2, 0), (3, 1), (4, 1), (5, 2)])
 def test_a_minority_of_the_voters_may_be_damaged_again_and_again(voters: int, minority: int) -> None:
     world = world_of(voters)
-    for harmed, node in enumerate(world.voters()):
-        assert world.atlas.may_damage(node) is (harmed < minority)
+    for harmed, node in enumerate(world.facts.voters()):
+        assert world.facts.atlas.may_damage(node) is (harmed < minority)
         if harmed < minority:
             rot(node)
-            assert world.atlas.may_damage(node), "it is harmed already"
+            assert world.facts.atlas.may_damage(node), "it is harmed already"
 
 
 def test_observers_promise_nothing() -> None:
     world = world_of(1, observers=2)
     for node in world.nodes.values():
         is_voter = node.node_id == 1
-        assert world.atlas.may_damage(node) is not is_voter
-        assert world.atlas.may_lose(node) is not is_voter
+        assert world.facts.atlas.may_damage(node) is not is_voter
+        assert world.facts.atlas.may_lose(node) is not is_voter
         if not is_voter:
-            world.atlas.wiped(node, 99)
-            assert world.atlas.may_return(node)
+            world.facts.atlas.wiped(node, 99)
+            assert world.facts.atlas.may_return(node)
 
 
 def test_a_copy_may_be_lost_only_while_a_majority_of_the_others_has_it() -> None:
     world, leader = led_world()
-    run_until(world, lambda: all(world.durable_end_offset(node) == 1 for node in world.nodes.values()))
-    assert all(world.atlas.may_lose(node) for node in world.nodes.values())
+    run_until(world, lambda: all(world.facts.platters.end_offset(node) == 1 for node in world.nodes.values()))
+    assert all(world.facts.atlas.may_lose(node) for node in world.nodes.values())
     other = next(node for node in world.nodes.values() if node.node_id != leader.node_id)
     other.kill()
     world.faults.start = lambda node: None  # type: ignore[method-assign]
     world.workload.begin()
     run_until(world, lambda: (leader.host.high_watermark or 0) > 1)
-    may_lose = {int(node.node_id): world.atlas.may_lose(node) for node in world.nodes.values()}
+    may_lose = {int(node.node_id): world.facts.atlas.may_lose(node) for node in world.nodes.values()}
     assert may_lose == {int(node.node_id): node is other for node in world.nodes.values()}
 
 
@@ -90,51 +90,51 @@ def test_who_is_in_quarantine_is_harmed_also_while_it_is_down() -> None:
     rot(node)
     node.lose_power()
     run_until(world, lambda: node.is_damaged)
-    assert not world.atlas.may_damage(third)
+    assert not world.facts.atlas.may_damage(third)
     node.kill()
-    assert not world.atlas.may_damage(third)
+    assert not world.facts.atlas.may_damage(third)
     run_until(world, lambda: node.process is not None and not node.is_damaged)
     run_for(world, 1_000)
-    assert world.atlas.may_damage(third)
+    assert world.facts.atlas.may_damage(third)
 
 
 def test_a_wiped_voter_waits_until_a_record_of_a_newer_epoch_is_committed() -> None:
     world, leader = led_world()
     node = world.nodes[leader.node_id]
     epoch = leader.host.epoch
-    world.atlas.wiped(node, epoch)
-    assert world.atlas.waiting == {int(node.node_id): epoch}
-    assert not world.atlas.may_return(node)
-    assert not any(world.atlas.may_damage(other) for other in world.nodes.values() if other is not node)
+    world.facts.atlas.wiped(node, epoch)
+    assert world.facts.atlas.waiting == {int(node.node_id): epoch}
+    assert not world.facts.atlas.may_return(node)
+    assert not any(world.facts.atlas.may_damage(other) for other in world.nodes.values() if other is not node)
     world.faults.start = lambda node: None  # type: ignore[method-assign]
     node.lose_power()
-    run_until(world, lambda: world.committed.last_epoch > epoch)
-    assert world.atlas.may_return(node)
-    assert not world.atlas.waiting
+    run_until(world, lambda: world.facts.committed.last_epoch > epoch)
+    assert world.facts.atlas.may_return(node)
+    assert not world.facts.atlas.waiting
 
 
 def test_what_was_lost_is_forgiven_until_the_harm_is_gone() -> None:
     world, _ = led_for_long()
     node = world.nodes[1]
-    assert not world.atlas.has_lost(node)
-    world.atlas.lossy(node)
+    assert not world.facts.atlas.has_lost(node)
+    world.facts.atlas.lossy(node)
     rot(node)
-    assert world.atlas.has_lost(node)
-    assert world.atlas.has_lost(node)
+    assert world.facts.atlas.has_lost(node)
+    assert world.facts.atlas.has_lost(node)
     log_of(node).resize(0)
     log_of(node).sync()
-    assert world.atlas.has_lost(node), "this start is the one that finds out"
-    assert not world.atlas.has_lost(node)
+    assert world.facts.atlas.has_lost(node), "this start is the one that finds out"
+    assert not world.facts.atlas.has_lost(node)
 
 
 def test_the_durable_recovery_point_is_read_from_the_platter() -> None:
     world, leader = led_for_long()
     node = world.nodes[leader.node_id]
-    assert 0 < world.atlas.durable_point(node) < world.durable_end_offset(node), "it lags by one group"
+    assert 0 < world.facts.atlas.durable_point(node) < world.facts.platters.end_offset(node), "it lags by one group"
     directory = node.disk.directory(node.config.partition_directory)
     assert directory is not None
     del directory.synced[RECOVERY_POINT]
-    assert world.atlas.durable_point(node) == 0
+    assert world.facts.atlas.durable_point(node) == 0
 
 
 @settings(max_examples=300)

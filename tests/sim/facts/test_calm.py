@@ -37,9 +37,9 @@ def test_a_calm_lasts_from_the_first_look_on() -> None:
     where = calm_world()
     calm = Calm(where)
     assert [lasts_us(calm, where, at) for at in (100, 400)] == [0, 300]
-    where.faults.counts["kill"] += 1
+    where.counts["kill"] += 1
     assert [lasts_us(calm, where, at) for at in (500, 600, 700)] == [0, 0, 100]
-    where.faults.counts["log cleaned"] += 1
+    where.counts["log cleaned"] += 1
     assert lasts_us(calm, where, 800) == 200, "that is no fault"
 
 

@@ -16,8 +16,8 @@ from tests.sim.worlds import THREE, calm_world, dynamic_world, led, led_world, r
 def test_in_a_static_world_the_configured_voters_vote_for_ever() -> None:
     world, _ = led_world()
     assert not world.members.may_change
-    assert world.members.in_force() == [world.electorate.initial]
-    assert [int(node.node_id) for node in world.voters()] == [1, 2, 3]
+    assert world.members.in_force() == [world.facts.members.electorate.initial]
+    assert [int(node.node_id) for node in world.facts.voters()] == [1, 2, 3]
     config = world.nodes[1].config
     assert world.members.with_bootstrap(config) is config
 
@@ -25,28 +25,28 @@ def test_in_a_static_world_the_configured_voters_vote_for_ever() -> None:
 def test_a_set_counts_from_the_moment_that_it_is_in_a_log() -> None:
     world, leader = led(dynamic_world())
     node = world.nodes[leader.node_id]
-    (opening,) = world.electorate.records
+    (opening,) = world.facts.members.electorate.records
     assert opening.is_opening
-    assert world.members.in_force() == [world.electorate.initial]
+    assert world.members.in_force() == [world.facts.members.electorate.initial]
     for other in world.nodes.values():
         if other is not node:
             other.kill()
-    Admin(world).ask(leader, RemoveVoterRequest(voter=node.key), lambda _: None)
-    run_until(world, lambda: len(world.electorate.records) == 2)
-    after = world.electorate.records[-1].voters
+    Admin(world.facts, world.witness).ask(leader, RemoveVoterRequest(voter=node.key), lambda _: None)
+    run_until(world, lambda: len(world.facts.members.electorate.records) == 2)
+    after = world.facts.members.electorate.records[-1].voters
     assert world.members.voters_of(node) == after
-    assert world.members.in_force() == [world.electorate.initial, after]
-    assert world.members.committed == world.electorate.initial
+    assert world.members.in_force() == [world.facts.members.electorate.initial, after]
+    assert world.members.committed == world.facts.members.electorate.initial
     assert world.members.nodes_of(after) == [other for other in world.nodes.values() if other is not node]
 
 
 def test_a_newcomer_knows_nobody_and_is_told_where_everybody_is() -> None:
     world = dynamic_world()
-    node = world.members.newcomer()
+    node = world.newcomer()
     assert node.node_id == 4
     assert node.first_voters == VoterSet()
     assert node.key.directory_id is not None
-    assert node not in world.voters()
+    assert node not in world.facts.voters()
     told = world.members.with_bootstrap(node.config).bootstrap_servers
     assert [endpoint.port for endpoint in told] == [port_of(each.config) for each in world.nodes.values()]
     world.nodes[1].start()
@@ -57,9 +57,9 @@ def test_a_newcomer_knows_nobody_and_is_told_where_everybody_is() -> None:
 
 def test_a_newcomer_to_a_static_quorum_is_configured_with_its_voters() -> None:
     world = calm_world()
-    node = world.members.newcomer()
+    node = world.newcomer()
     assert not world.members.is_at_level_one
-    assert node.first_voters == world.electorate.initial
+    assert node.first_voters == world.facts.members.electorate.initial
     node.start()
     assert node.host is not None
     assert node.host.kraft_version == 0

@@ -16,13 +16,13 @@ def test_a_node_that_is_down_shows_its_disk_only() -> None:
 def test_a_cluster_at_work() -> None:
     world, leader = led_world()
     run_until(world, lambda: all(node.process and node.process.is_lane_idle for node in world.nodes.values()))
-    seen = {node_id: view_of(node, world.durable_election(node)) for node_id, node in world.nodes.items()}
+    seen = {node_id: view_of(node, world.facts.platters.election(node)) for node_id, node in world.nodes.items()}
     assert {node_id for node_id, each in seen.items() if each.leads} == {leader.node_id}
     assert {node_id for node_id, each in seen.items() if each.has_fetched} == set(seen) - {leader.node_id}
     assert {(each.epoch, each.disk.epoch, each.leader_id, each.is_settled) for each in seen.values()} == {
         (leader.host.epoch, leader.host.epoch, leader.node_id, True)
     }
-    assert seen[1] == view_of(world.nodes[1], world.durable_election(world.nodes[1]))
+    assert seen[1] == view_of(world.nodes[1], world.facts.platters.election(world.nodes[1]))
 
 
 def test_roles_are_told_apart() -> None:

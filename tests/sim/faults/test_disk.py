@@ -36,7 +36,7 @@ def test_a_node_stops_with_the_error_of_its_disk_and_starts_again(kind: str, tex
     run_until(world, lambda: told(world, text))
     assert harm.counts[kind] >= 1
     family.stop()
-    run_until(world, lambda: len(world.hosts()) == 3)
+    run_until(world, lambda: len(world.facts.hosts()) == 3)
 
 
 def test_what_is_asked_of_a_disk_that_stalls_is_done_later() -> None:
@@ -48,9 +48,9 @@ def test_what_is_asked_of_a_disk_that_stalls_is_done_later() -> None:
     node = world.nodes[leader.node_id]
     until_us = node.disk.io_errors.stalled_until_us
     assert until_us > world.clock.now_us
-    end_offset = world.durable_end_offset(node)
+    end_offset = world.facts.platters.end_offset(node)
     leader.host.propose([b"value"], epoch=leader.host.epoch, now=node.clock.instant, on_outcome=lambda _: None)
-    run_until(world, lambda: world.durable_end_offset(node) > end_offset)
+    run_until(world, lambda: world.facts.platters.end_offset(node) > end_offset)
     assert world.clock.now_us >= until_us
     family.stop()
     assert node.disk.io_errors.stalled_until_us == 0

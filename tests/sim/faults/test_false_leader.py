@@ -13,7 +13,7 @@ from tests.sim.worlds import led_world
 
 
 def made(world: World) -> FalseLeader:
-    leader = FalseLeader(world)
+    leader = FalseLeader(world.facts)
     assert set(leader.claims(Epoch(99), NodeId(1), Random(1))) <= set(ANSWERS)
     return leader
 
@@ -48,7 +48,7 @@ def test_every_manner_has_an_answer_that_no_leader_gives() -> None:
         "records behind a hole",
         "broken records",
     }
-    assert len(world.claims.batches) == 3  # a batch of a later epoch has the same CRC
+    assert len(world.facts.claims.batches) == 3  # a batch of a later epoch has the same CRC
     at_the_beginning = answers_to(world, "older records", offset=0)
     assert at_the_beginning is not None
     assert at_the_beginning[1] == b""

@@ -56,18 +56,18 @@ def test_faults_are_counted_until_they_stop_and_then_all_is_well() -> None:
     world.faults.stop()
     before = world.faults.counts.copy()
     assert world.network.cut_links == 0
-    run_until(world, lambda: len(world.hosts()) == 3)
+    run_until(world, lambda: len(world.facts.hosts()) == 3)
     run_for(world, 1_500_000)
     assert world.faults.counts == before
 
 
 def test_a_wiped_voter_starts_only_when_it_may() -> None:
     world = started_world()
-    run_until(world, lambda: world.newest_leader() is not None)
+    run_until(world, lambda: world.facts.newest_leader() is not None)
     node = world.nodes[1]
-    world.atlas.wiped(node, 1_000)
+    world.facts.atlas.wiped(node, 1_000)
     node.kill()
     run_for(world, 2_000_000)
     assert node.process is None
-    world.atlas.wiped(node, 0)
+    world.facts.atlas.wiped(node, 0)
     run_until(world, lambda: node.process is not None)

@@ -27,8 +27,8 @@ def test_a_new_node_is_added_when_it_has_caught_up() -> None:
     assert family.kinds["new voter"]()
     assert not family.kinds["new voter"](), "the scenario has one newcomer"
     run_until(world, lambda: harm.counts["new voter"] == 1)
-    assert [int(node.node_id) for node in world.voters()] == [1, 2, 3, 4]
-    assert not family.joining
+    assert [int(node.node_id) for node in world.facts.voters()] == [1, 2, 3, 4]
+    assert not world.facts.requests.joining
 
 
 def test_an_observer_is_promoted() -> None:
@@ -37,7 +37,7 @@ def test_an_observer_is_promoted() -> None:
     assert family.kinds["promotion"]()
     assert not family.kinds["promotion"](), "there is no other one"
     run_until(world, lambda: harm.counts["promotion"] == 1)
-    assert len(world.voters()) == 4
+    assert len(world.facts.voters()) == 4
 
 
 @pytest.mark.parametrize(("kind", "leads"), [("removal", False), ("leader removal", True)])
@@ -45,12 +45,12 @@ def test_a_voter_is_removed(kind: str, leads: bool) -> None:
     world, leader = led(dynamic_world())
     family, harm = family_of(world)
     assert family.kinds[kind]()
-    (node,) = family.leaving
+    (node,) = world.facts.requests.leaving
     assert (node.process is leader) is leads
     run_until(world, lambda: harm.counts[kind] == 1)
-    assert node not in world.voters()
-    assert len(world.voters()) == 2
-    assert not family.leaving
+    assert node not in world.facts.voters()
+    assert len(world.facts.voters()) == 2
+    assert not world.facts.requests.leaving
 
 
 def test_a_replaced_disk_is_removed_and_added_as_another_replica() -> None:
@@ -59,9 +59,9 @@ def test_a_replaced_disk_is_removed_and_added_as_another_replica() -> None:
     known = {node.node_id: node.key for node in world.nodes.values()}
     assert family.kinds["replaced disk"]()
     (node,) = [node for node in world.nodes.values() if node.key != known[node.node_id]]
-    assert not world.atlas.may_damage(next(other for other in world.voters() if other is not node))
+    assert not world.facts.atlas.may_damage(next(other for other in world.facts.voters() if other is not node))
     run_until(world, lambda: harm.counts["promotion"] == 1)
-    assert node in world.voters()
+    assert node in world.facts.voters()
     assert harm.counts["replaced disk"] == harm.counts["removal"] == 1
 
 
@@ -78,7 +78,7 @@ def test_a_voter_that_moves_tells_its_leader() -> None:
         return entry is not None and entry.listeners == node.config.advertised_listeners
 
     run_until(world, is_known)
-    assert world.atlas.may_damage(node)
+    assert world.facts.atlas.may_damage(node)
 
 
 def test_a_static_quorum_is_upgraded_when_all_voters_have_told_their_directories() -> None:

@@ -68,7 +68,7 @@ def test_a_slow_link_works_again_after_a_while(kind: str) -> None:
     assert told(world, "slower")
     world.workload.begin()
     run_for(world, 3_000_000)
-    run_until(world, lambda: world.newest_leader() is not None)
+    run_until(world, lambda: world.facts.newest_leader() is not None)
 
 
 @pytest.mark.parametrize("kind", ["lost frames", "duplicated request", "reordered frames"])
@@ -93,8 +93,8 @@ def test_an_old_fetch_reaches_a_leader_that_its_sender_has_left() -> None:
     assert NetworkFaults(harm).kinds["old fetch"]()
     run_until(world, lambda: harm.counts["old fetch"] == 1)
     assert harm.states["old fetch"].total() == 1
-    newest = world.newest_leader()
-    assert max(world.durable_election(node).epoch for node in world.nodes.values()) > epoch
+    newest = world.facts.newest_leader()
+    assert max(world.facts.platters.election(node).epoch for node in world.nodes.values()) > epoch
     assert newest is not None
 
 

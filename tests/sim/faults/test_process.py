@@ -16,7 +16,7 @@ def faults_of(world: World) -> Faults:
 
 
 def running(world: World) -> int:
-    return len(world.hosts())
+    return len(world.facts.hosts())
 
 
 @pytest.mark.parametrize("kind", ["kill", "power loss"])
@@ -118,7 +118,7 @@ def test_the_leader_resigns() -> None:
     world, leader = led_world()
     assert ProcessFaults(harm_to(world)).kinds["resign"]()
     assert leader.host.role == "resigned"
-    run_until(world, lambda: world.newest_leader() is not None)
+    run_until(world, lambda: world.facts.newest_leader() is not None)
 
 
 def test_a_node_leaves_and_comes_back() -> None:

@@ -16,7 +16,7 @@ def busy_world() -> tuple[World, Process]:
     """Some records are everywhere, and more come."""
     world, leader = led_world()
     world.workload.begin()
-    run_until(world, lambda: all(world.atlas.durable_point(node) > 5 for node in world.nodes.values()))
+    run_until(world, lambda: all(world.facts.atlas.durable_point(node) > 5 for node in world.nodes.values()))
     return world, leader
 
 
@@ -76,7 +76,7 @@ def test_a_disk_has_one_lie_in_mind_at_a_time() -> None:
 
 def test_a_lost_sector_costs_the_vote_and_is_fetched_again() -> None:
     world, _ = busy_world()
-    run_until(world, lambda: all(world.durable_end_offset(node) > 200 for node in world.nodes.values()))
+    run_until(world, lambda: all(world.facts.platters.end_offset(node) > 200 for node in world.nodes.values()))
     harm = harm_to(world)
     family = SilentFaults(harm)
     run_until(world, family.kinds["lost sector"])

@@ -29,7 +29,7 @@ def test_a_quorum_goes_on_whatever_a_stranger_does(kind: str) -> None:
         run_until(world, faults.kinds[kind])
         run_for(world, 700_000)
         faults.stop()
-    assert world.claims.is_any
+    assert world.facts.claims.is_any
     goal = world.workload.acknowledged + 20
     run_until(world, lambda: world.workload.acknowledged > goal, limit_us=20_000_000)
 
@@ -48,11 +48,11 @@ def test_a_false_voter_answers_for_a_while_and_a_later_claim_is_not_ended_by_it(
     world, _ = led_world()
     faults = made(world)
     run_until(world, faults.kinds["false voter"])
-    assert world.claims.is_posing
-    run_until(world, lambda: not world.claims.is_posing, limit_us=4_000_000)
+    assert world.facts.claims.is_posing
+    run_until(world, lambda: not world.facts.claims.is_posing, limit_us=4_000_000)
     run_until(world, faults.kinds["false voter"])
     run_until(world, faults.kinds["false leader"])
-    assert not world.claims.is_posing
+    assert not world.facts.claims.is_posing
     run_for(world, 3_000_000)
     assert told(world, "a stranger answers Fetches with")
     faults.stop()

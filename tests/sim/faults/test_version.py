@@ -21,11 +21,11 @@ def test_a_node_is_replaced_by_an_older_program_and_upgraded_again() -> None:
     family = VersionFaults(harm)
     for _ in range(9):
         assert family.kinds["old version"]()
-    assert not world.has_pre_votes
+    assert not world.facts.members.has_pre_votes
     assert told(world, "is replaced by a program that speaks like Kafka 3.")
     assert told(world, "is upgraded")
     assert harm.counts["old version"] >= 3
-    run_until(world, lambda: world.newest_leader() is not None and len(world.hosts()) == 3)
+    run_until(world, lambda: world.facts.newest_leader() is not None and len(world.facts.hosts()) == 3)
 
 
 def test_old_nodes_ask_in_old_words() -> None:
@@ -43,6 +43,6 @@ def test_old_nodes_ask_in_old_words() -> None:
     for node, dialect in zip(world.nodes.values(), (KAFKA_3_8, KAFKA_3_9, None), strict=True):
         node.dialect = dialect
         node.start()
-    run_until(world, lambda: world.newest_leader() is not None)
+    run_until(world, lambda: world.facts.newest_leader() is not None)
     assert versions
     assert max(versions) <= 1

@@ -16,15 +16,15 @@ def test_a_wiped_voter_comes_back_after_an_election_without_it_and_gets_everythi
     run_until(world, lambda: world.workload.acknowledged > 20)
     harm = harm_to(world)
     assert WipeFaults(harm).kinds["wiped disk"]()
-    (node,) = [node for node in world.nodes.values() if int(node.node_id) in world.atlas.waiting]
-    epoch = world.atlas.waiting[int(node.node_id)]
+    (node,) = [node for node in world.nodes.values() if int(node.node_id) in world.facts.atlas.waiting]
+    epoch = world.facts.atlas.waiting[int(node.node_id)]
     assert epoch >= leader.host.epoch
-    assert world.durable_end_offset(node) == 0
+    assert world.facts.platters.end_offset(node) == 0
     assert told(world, "is given an empty disk")
     run_until(world, lambda: node.process is not None)
-    assert world.committed.last_epoch > epoch
-    goal = world.committed.end_offset
-    run_until(world, lambda: world.durable_end_offset(node) >= goal)
+    assert world.facts.committed.last_epoch > epoch
+    goal = world.facts.committed.end_offset
+    run_until(world, lambda: world.facts.platters.end_offset(node) >= goal)
 
 
 def test_one_at_a_time_and_never_without_a_majority_beside() -> None:
@@ -47,16 +47,16 @@ def test_a_node_that_never_ran_is_wiped_as_well() -> None:
 def test_whose_snapshot_is_damaged_gets_an_empty_disk_and_nobody_else_does() -> None:
     world, leader = led_world()
     faults, node = WipeFaults(harm_to(world)), world.nodes[leader.node_id % 3 + 1]
-    run_until(world, lambda: world.durable_end_offset(node) > 0)
+    run_until(world, lambda: world.facts.platters.end_offset(node) > 0)
     directory = node.config.partition_directory
     for name, is_damage in (("recovery-point", True), (f"{5:020}-{1:010}.checkpoint", False)):
         error = StorageError(directory / name, "cannot be read")
         if is_damage:
             error = CorruptionError(directory / name, position=0, expected="one thing", found="another")
         faults.failed(node, error)
-        assert world.durable_end_offset(node) > 0
+        assert world.facts.platters.end_offset(node) > 0
     node.kill()
     snapshot = directory / f"{5:020}-{1:010}.checkpoint"
     faults.failed(node, CorruptionError(snapshot, position=0, expected="one thing", found="another"))
-    assert world.durable_end_offset(node) == 0
-    assert not world.atlas.may_return(node)
+    assert world.facts.platters.end_offset(node) == 0
+    assert not world.facts.atlas.may_return(node)

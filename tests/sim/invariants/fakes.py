@@ -1,4 +1,4 @@
-"""Nodes and worlds with nothing but what an oracle looks at."""
+"""Nodes and facts with nothing but what an oracle looks at."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pykraft.protocol.batch import read_header
 from pykraft.protocol.records import encode_batch, encode_control_batch
 from pykraft.sim.facts.claims import Claims
 from pykraft.sim.facts.electorate import VoterRecord
-from pykraft.sim.facts.history import Operation
+from pykraft.sim.facts.history import History, Operation
 from pykraft.sim.facts.platter import DurableElection
 from pykraft.sim.facts.view import DOWN, View
 from pykraft.sim.machine.ledger import Entry, Ledger
@@ -91,70 +91,83 @@ def view(role: str = "follower", epoch: int = 1, **fields: Any) -> View:
 BEFORE = view(DOWN, 0)
 
 
+class Platters:
+    """What the platters of a world hold, in place of `pykraft.sim.facts.platters.Platters`."""
+
+    def __init__(self, of: World) -> None:
+        self._of = of
+
+    def election(self, node: Any) -> DurableElection:
+        return self._of.election
+
+    def end(self, node: Any) -> OffsetAndEpoch:
+        held = self._ledger(node)
+        return OffsetAndEpoch(Offset(held.end_offset), Epoch(held.last_epoch))
+
+    def end_offset(self, node: Any) -> int:
+        return self._ledger(node).end_offset
+
+    def entry_at(self, node: Any, offset: int) -> Entry | None:
+        return self._ledger(node).at(offset)
+
+    def holds(self, node: Any, entry: Entry) -> bool:
+        return self.entry_at(node, entry.base_offset) == entry
+
+    def snapshots(self, node: Any) -> Sequence[OffsetAndEpoch]:
+        return self._of.snapshots.get(int(node.node_id), ())
+
+    def snapshot(self, node: Any, snapshot_id: OffsetAndEpoch) -> bytes | None:
+        return self._of.contents.get((int(node.node_id), snapshot_id))
+
+    def is_set_aside(self, node: Any, snapshot_id: OffsetAndEpoch) -> bool:
+        return (int(node.node_id), snapshot_id) in self._of.set_aside
+
+    def has_news(self, node: Any) -> bool:
+        return int(node.node_id) in self._of.news
+
+    def _ledger(self, node: Any) -> Ledger:
+        return Ledger(self._of.held.get(int(node.node_id), []))
+
+
 class World:
-    """What the disks and ledgers of a world hold: by node, the batches of each."""
+    """The facts of a world, in place of `pykraft.sim.facts.facts.Facts`: what its disks and ledgers hold, by node."""
 
     def __init__(self, voters: int = 3, *, now_us: int = 0, **election: Any) -> None:
         self.voter_count = voters
-        self.has_pre_votes = True
         self.clock = SimpleNamespace(now_us=now_us)
         self.claims = Claims()
         self.scenario = DEFAULT
         self.committed = Ledger()
         self.election = DurableElection(**election)
         self.atlas = SimpleNamespace(waiting={})
-        self.electorate = SimpleNamespace(records=[])
+        electorate = SimpleNamespace(records=[])
         self.members = SimpleNamespace(
-            voters_of=lambda _: self.electorate.records[-1].voters if self.electorate.records else voters_of(voters),
+            electorate=electorate,
+            has_pre_votes=True,
+            voters_of=lambda _: electorate.records[-1].voters if electorate.records else voters_of(voters),
             former_voters_of=lambda _: voters_of(voters),
-            record_of=lambda _: self.electorate.records[-1] if self.electorate.records else None,
+            record_of=lambda _: electorate.records[-1] if electorate.records else None,
             is_committed=lambda found: self.committed.at(found.base_offset) == found,
             nodes_of=lambda found: [node(int(each)) for each in found.ids],
             replaced_in=lambda _: [],
         )
-        self.platters: dict[int, list[Entry]] = {}
+        self.platters = Platters(self)
+        self.held: dict[int, list[Entry]] = {}
+        """By node: the batches on its platter."""
         self.snapshots: dict[int, tuple[OffsetAndEpoch, ...]] = {}
         self.news: set[int] = set()
         self.set_aside: set[tuple[int, OffsetAndEpoch]] = set()
         self.contents: dict[tuple[int, OffsetAndEpoch], bytes] = {}
         self.ledgers: dict[int, Ledger] = {}
         self.network = SimpleNamespace(unsent_between=lambda source, target: 0, byte_us=0)
-        self.workload = SimpleNamespace(history=SimpleNamespace(operations=[]))
-        self.faults = SimpleNamespace(counts=Counter())
+        self.history = History()
+        self.counts: Counter[str] = Counter()
 
     def voters(self) -> list[Any]:
         return [node(node_id) for node_id in range(1, self.voter_count + 1)]
 
     def ledger(self, node: Any) -> Ledger:
         return self.ledgers.setdefault(int(node.node_id), Ledger())
-
-    def durable_end_offset(self, node: Any) -> int:
-        return Ledger(self.platters.get(int(node.node_id), [])).end_offset
-
-    def durable_entry(self, node: Any, offset: int) -> Entry | None:
-        return Ledger(self.platters.get(int(node.node_id), [])).at(offset)
-
-    def durable_end(self, node: Any) -> OffsetAndEpoch:
-        held = Ledger(self.platters.get(int(node.node_id), []))
-        return OffsetAndEpoch(Offset(held.end_offset), Epoch(held.last_epoch))
-
-    def durably_holds(self, node: Any, entry: Entry) -> bool:
-        return self.durable_entry(node, entry.base_offset) == entry
-
-    def durable_snapshots(self, node: Any) -> Sequence[OffsetAndEpoch]:
-        return self.snapshots.get(int(node.node_id), ())
-
-    def is_set_aside(self, node: Any, snapshot_id: OffsetAndEpoch) -> bool:
-        return (int(node.node_id), snapshot_id) in self.set_aside
-
-    def has_news(self, node: Any) -> bool:
-        return int(node.node_id) in self.news
-
-    def durable_snapshot(self, node: Any, snapshot_id: OffsetAndEpoch) -> bytes | None:
-        return self.contents.get((int(node.node_id), snapshot_id))
-
-    def durable_election(self, node: Any) -> DurableElection:
-        return self.election
 
 
 def world(voters: int = 3, **given: Any) -> Any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.invariants.watch import HOOKS, Watch
+from pykraft.sim.machine.ledger import Ledger
 from tests.sim.invariants.fakes import appends, batch, node, operation
 from tests.sim.worlds import led_world
 
@@ -36,11 +38,12 @@ def curious(monkeypatch: pytest.MonkeyPatch) -> type[Told]:
 
 def test_every_hook_is_passed_on(curious: type[Told]) -> None:
     world, leader = led_world()
-    watch = Watch(world, [curious, Invariant])
+    facts = replace(world.facts, committed=Ledger())
+    watch = Watch(facts, [curious, Invariant], lambda _: None)
     watch.event_over(world.nodes[leader.node_id])
     watch.event_over(world.nodes[leader.node_id])
     assert curious.heard == ["changed", "after_event", "after_event"]
-    assert watch.committed.entries == world.committed.entries
+    assert facts.committed.entries == world.facts.committed.entries
     anything: dict[str, Any] = {
         "node": world.nodes[1],
         "batches": [batch(0), batch(1, b"a")],
@@ -57,7 +60,7 @@ def test_every_hook_is_passed_on(curious: type[Told]) -> None:
 
 
 def test_a_batch_is_committed_when_it_is_delivered_for_the_first_time(curious: type[Told]) -> None:
-    watch = Watch(led_world()[0], [curious])
+    watch = Watch(led_world()[0].facts, [curious], lambda _: None)
     for _ in range(2):
         assert watch.delivered(node(), [batch(0), batch(1, b"a", b"b")]) == [[], [b"a", b"b"]]
     assert curious.heard.count("committed") == 1

@@ -10,7 +10,7 @@ from tests.sim.worlds import dynamic_world, started
 
 def test_voters_of_a_dynamic_world_are_on_the_disks_of_the_voters_alone() -> None:
     world = dynamic_world(observers=1)
-    voters = world.electorate.initial
+    voters = world.facts.members.electorate.initial
     assert voters.ids == (1, 2, 3)
     for node in world.nodes.values():
         node.disk.lose_power()

@@ -30,11 +30,11 @@ def test_a_node_runs_one_process_at_a_time() -> None:
 def test_a_kill_keeps_what_was_written_and_a_power_loss_what_was_synced(is_kill: bool) -> None:
     world, leader = led_world()
     node = world.nodes[leader.node_id]
-    run_until(world, lambda: world.durable_end_offset(node) >= 1)
-    end_offset, epoch = world.durable_end_offset(node), leader.host.epoch
+    run_until(world, lambda: world.facts.platters.end_offset(node) >= 1)
+    end_offset, epoch = world.facts.platters.end_offset(node), leader.host.epoch
     (node.kill if is_kill else node.lose_power)()
     assert node.process is None
-    assert world.durable_end_offset(node) == end_offset
+    assert world.facts.platters.end_offset(node) == end_offset
     node.start()
     assert node.host is not None
     assert (node.host.log_end_offset, node.host.epoch) == (end_offset, epoch)
@@ -116,8 +116,8 @@ def test_jobs_that_come_while_the_lane_is_busy_wait_for_its_next_turn() -> None:
         propose(world, leader, value)
         ends.append(leader.host.log_end_offset)
     assert ends[0] < ends[1], "this world has no linger"
-    run_until(world, lambda: world.durable_end_offset(node) >= ends[0])
-    assert world.durable_end_offset(node) == ends[0]
+    run_until(world, lambda: world.facts.platters.end_offset(node) >= ends[0])
+    assert world.facts.platters.end_offset(node) == ends[0]
     assert not process.is_lane_idle
 
 
@@ -133,8 +133,8 @@ def test_oracles_hear_requests_and_votes_before_the_network_does(monkeypatch: py
     monkeypatch.setattr(world.watch, "before_send", hear)
     for node in world.nodes.values():
         node.start()
-    run_until(world, lambda: world.newest_leader() is not None)
-    leader = world.newest_leader()
+    run_until(world, lambda: world.facts.newest_leader() is not None)
+    leader = world.facts.newest_leader()
     assert leader is not None
     votes = [(node_id, spoken) for node_id, spoken in heard if spoken.epoch == leader.host.epoch]
     voters = {node_id for node_id, spoken in votes if spoken.candidate_id == leader.node_id}
@@ -244,4 +244,4 @@ def test_what_only_the_page_cache_has_after_a_failed_sync_is_durable_once_the_no
         node.disk.io_errors.mend()
         run_until(world, lambda node=node: node.process is not None)  # type: ignore[misc]
         assert node.host is not None
-        assert world.durable_end_offset(node) == node.host.log_end_offset
+        assert world.facts.platters.end_offset(node) == node.host.log_end_offset

@@ -10,8 +10,8 @@ import pytest
 
 from pykraft.errors import UsageError
 from pykraft.sim.run.campaign import Identity, Results, merge, row_of, source_digest
+from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure
-from pykraft.sim.run.world import Outcome
 from pykraft.sim.scenario.scenario import DEFAULT
 
 IDENTITY = Identity(scenario="s", version="1", source="c")

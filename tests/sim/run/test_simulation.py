@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure, replay_command, simulate, simulate_all
-from pykraft.sim.run.world import Outcome, World
+from pykraft.sim.run.world import World
 
 ROOT = Path(__file__).resolve().parents[3]
 QUICK_SEED = 2

@@ -49,7 +49,7 @@ def test_the_newest_leader_is_the_one_of_the_highest_epoch() -> None:
         return {int(node.node_id) for node in world.nodes.values() if node.host and node.host.role == "leader"}
 
     run_until(world, lambda: bool(leaders() - {former.node_id}))
-    newest = world.newest_leader()
+    newest = world.facts.newest_leader()
     assert newest is not None
     assert newest.host.epoch > former.host.epoch
 
@@ -80,17 +80,17 @@ def test_any_oracle_watches_alone() -> None:
 def test_what_is_committed_is_what_leaders_count() -> None:
     world, leader = led_world()
     node = world.nodes[leader.node_id]
-    assert world.committed.entries == world.ledger(node).entries
-    run_until(world, lambda: world.durable_end_offset(node) > 0)
-    assert world.durable_entry(node, 0) == world.committed.at(0)
+    assert world.facts.committed.entries == world.facts.ledger(node).entries
+    run_until(world, lambda: world.facts.platters.end_offset(node) > 0)
+    assert world.facts.platters.entry_at(node, 0) == world.facts.committed.at(0)
 
 
 def test_oracles_look_at_the_nodes_that_something_happened_to(monkeypatch: pytest.MonkeyPatch) -> None:
     world = started_world()
     seen: list[int] = []
     monkeypatch.setattr(world.watch, "event_over", lambda node: seen.append(int(node.node_id)))
-    world.clock.after(0, lambda: world.touch(world.nodes[2]))
-    world._touched.clear()
+    world.clock.after(0, lambda: world.witness.touch(world.nodes[2]))
+    world.witness.touched.clear()
     world.turn()
     world.clock.after(0, lambda: None)
     world.turn()
@@ -101,7 +101,7 @@ def test_an_absent_voter_never_starts_and_nobody_waits_for_it() -> None:
     scenario = replace(load(["bandwidth"]), course=Course(faults_us=1_000_000, heal_us=20_000_000, progress_records=2))
     world = World(3, scenario=scenario)
     outcome = world.run()
-    assert world.absent == {3}
+    assert world.facts.absent == {3}
     assert world.nodes[3].process is None
     assert outcome.committed >= 2
 
@@ -110,5 +110,5 @@ def test_nodes_keep_as_much_in_memory_as_was_drawn_and_the_bulk_lane_is_as_slow(
     scenario = Scenario(quorum=Quorum(recent_size_bytes_max=(0,)), storage=Storage(bulk_factor=(7,)))
     world = World(3, scenario=scenario)
     assert {node.config.log.recent_size_bytes_max for node in world.nodes.values()} == {0}
-    assert world.bulk_factor == 7
+    assert {node.surroundings.bulk_factor for node in world.nodes.values()} == {7}
     world.run(until_us=500_000)

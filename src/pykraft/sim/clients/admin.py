@@ -10,39 +10,20 @@ Source: KIP-853 (``kafka-metadata-quorum add-controller`` and ``remove-controlle
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pykraft.core.messages import AddVoterRequest, ChangeVoterResponse, RemoveVoterRequest
 from pykraft.errors import ErrorCode
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.frame import frame as framed
 from pykraft.rpc import codec
+from pykraft.sim.clients.witness import Witness
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.voter_requests import Asked
+from pykraft.sim.machine.node import Process
 from pykraft.sim.scenario.settings import LISTENER, rpc_context
 
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Process
-    from pykraft.sim.run.world import World
-
 _VERSIONS: Final[Mapping[type[AddVoterRequest | RemoveVoterRequest], int]] = {AddVoterRequest: 1, RemoveVoterRequest: 0}
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Asked:
-    """One request and what came of it."""
-
-    message: AddVoterRequest | RemoveVoterRequest
-    process: Process
-    then: Callable[[Asked], None]
-    since: int
-    """What was committed when it was asked (exclusive): it is carried out above that, if ever."""
-    answer: ErrorCode | None = None
-    """None while nobody knows, and for ever when the connection broke."""
-
-    @property
-    def is_open(self) -> bool:
-        """True while it may still be carried out."""
-        return self.answer is None and self.process.is_running
 
 
 class Admin:
@@ -51,20 +32,21 @@ class Admin:
     node_id = 0
     port = 0
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, facts: Facts, witness: Witness) -> None:
+        self._facts = facts
+        self._witness = witness
         self._asked: dict[ConnectionId, Asked] = {}
-        self._context = rpc_context(next(iter(world.nodes.values())).config)
-        world.network.attach(self)
+        self._context = rpc_context(next(iter(facts.nodes.values())).config)
+        facts.network.attach(self)
 
     def ask(
         self, process: Process, message: AddVoterRequest | RemoveVoterRequest, then: Callable[[Asked], None]
     ) -> Asked:
         """Ask the node of this process; ``then`` is called with the answer, or when the connection breaks."""
-        asked = Asked(message=message, process=process, then=then, since=self._world.committed.end_offset)
-        endpoint = self._world.nodes[process.node_id].config.advertised_listeners.get(LISTENER)
+        asked = Asked(message=message, process=process, then=then, since=self._facts.committed.end_offset)
+        endpoint = self._facts.nodes[process.node_id].config.advertised_listeners.get(LISTENER)
         assert endpoint is not None
-        self._asked[self._world.network.dial(self, endpoint)] = asked
+        self._asked[self._facts.network.dial(self, endpoint)] = asked
         return asked
 
     def accepted(self, connection: ConnectionId) -> None:
@@ -74,16 +56,16 @@ class Admin:
     def connected(self, connection: ConnectionId) -> None:
         """Ask."""
         asked = self._asked[connection]
-        self._world.watch.asked(asked)
+        self._witness.asked(asked)
         message = asked.message
         request = codec.encode_request(message, _VERSIONS[type(message)], 1, "operator", self._context)
-        self._world.network.send(connection, framed(request))
+        self._facts.network.send(connection, framed(request))
 
     def closed(self, connection: ConnectionId) -> None:
         """Nobody will know what came of it."""
         asked = self._asked.pop(connection, None)
         if asked is not None:
-            self._world.watch.answered(asked)
+            self._witness.answered(asked)
             asked.then(asked)
 
     def received(self, connection: ConnectionId, frame: bytes) -> None:
@@ -93,7 +75,7 @@ class Admin:
         answer = codec.decode_answer(key, version, frame, self._context).message
         assert isinstance(answer, ChangeVoterResponse), f"the operator is answered {answer}"
         asked.answer = ErrorCode(answer.error)
-        self._world.trace.absorb(frame)
-        self._world.network.close(connection)
-        self._world.watch.answered(asked)
+        self._witness.absorb(frame)
+        self._facts.network.close(connection)
+        self._witness.answered(asked)
         asked.then(asked)

@@ -11,33 +11,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING
+from random import Random
 
 from pykraft.host.delivery import CommittedBatch, Registration
 from pykraft.host.loading import Loader
 from pykraft.sim.clients.snapshot_generator import SnapshotGenerator
 from pykraft.sim.clients.snapshot_saver import SnapshotSaver
+from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.application_state import Plain, State
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.history import Operation
+from pykraft.sim.machine.node import Node
 from pykraft.snapshot.reader import SnapshotReader
 from pykraft.types import Epoch, NodeId, OffsetAndEpoch
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
 
 
 class Application:
     """Listener of one process."""
 
-    def __init__(self, world: World, node: Node) -> None:
+    def __init__(
+        self, facts: Facts, witness: Witness, node: Node, *, snapshot_dice: Random, asking_dice: Random
+    ) -> None:
+        """When snapshots are taken is drawn from ``snapshot_dice``; from ``asking_dice``, whether the host asks."""
         self.reads: dict[bytes, Operation] = {}
         """Reads that were asked of this process, by their values."""
-        self._world = world
+        self._facts = facts
+        self._witness = witness
         self._node = node
-        self._taker = SnapshotGenerator(world, node, world.snapshot_dice(node)) if world.records_between else None
-        self._saver = _saver(world, node) if self._taker is not None else None
-        self._state = State(keeps_entries=self._taker is not None)
+        has_snapshots = bool(facts.records_between)
+        self._generator = SnapshotGenerator(facts, witness, node, snapshot_dice) if has_snapshots else None
+        # Most worlds have no application that waits to be asked, and draw nothing.
+        probability = facts.scenario.snapshots.asked_probability
+        is_asked = has_snapshots and probability and asking_dice.random() < probability
+        self._saver = SnapshotSaver(facts, witness, node, snapshot_dice) if is_asked else None
+        self._state = State(keeps_entries=self._generator is not None)
         self._registration: Registration | None = None
 
     @property
@@ -49,28 +56,28 @@ class Application:
         """Hear of everything from the newest snapshot on, or from the first record."""
         assert self._node.host is not None
         save = self._save if self._saver is not None else None
-        loader = Loader(deserializer=Plain(), load=self._load, save=save) if self._taker is not None else None
+        loader = Loader(deserializer=Plain(), load=self._load, save=save) if self._generator is not None else None
         self._registration = self._node.host.register(self, loader=loader)
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
         """Committed batches, in order."""
         registers = self._state.registers
-        for batch, values in zip(batches, self._world.watch.delivered(self._node, batches), strict=True):
+        for batch, values in zip(batches, self._witness.delivered(self._node, batches), strict=True):
             self._state.note(batch)
             for value in values:
                 found = registers.apply(value)
                 operation = self.reads.pop(value, None)
                 if operation is not None:
-                    operation.read, operation.read_us = found, self._world.clock.now_us
-        self._world.delivered(self._node, batches[-1].end_offset)
-        if self._taker is not None and self._saver is None:
-            self._taker.committed(OffsetAndEpoch(batches[-1].end_offset, batches[-1].epoch), self._state)
+                    operation.read, operation.read_us = found, self._facts.clock.now_us
+        self._witness.given(self._node, batches[-1].end_offset)
+        if self._generator is not None and self._saver is None:
+            self._generator.committed(OffsetAndEpoch(batches[-1].end_offset, batches[-1].epoch), self._state)
 
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
         """News of a leader."""
         news = f"epoch {epoch}" if leader_id is None else f"leader {leader_id} of epoch {epoch}"
-        self._world.trace.note(self._node.node_id, f"hears of {news}")
-        self._world.watch.told_leader(self._node, epoch, leader_id)
+        self._witness.note(self._node, f"hears of {news}")
+        self._witness.told_leader(self._node, epoch, leader_id)
 
     def _load(self, reader: SnapshotReader[bytes]) -> None:
         """A snapshot takes the place of the state: it is read on the bulk lane, and nothing is heard meanwhile."""
@@ -89,20 +96,13 @@ class Application:
 
     def _loaded(self, snapshot_id: OffsetAndEpoch, records: Sequence[bytes]) -> None:
         assert self._registration is not None
-        assert self._taker is not None
+        assert self._generator is not None
         self._state = State.of(records)
-        self._taker.loaded(snapshot_id.offset)
-        self._world.faults.happened("snapshot loaded", self._node)
-        self._world.watch.loaded(self._node, snapshot_id)
-        self._world.delivered(self._node, snapshot_id.offset)
+        self._generator.loaded(snapshot_id.offset)
+        self._witness.happened("snapshot loaded", self._node)
+        self._witness.loaded(self._node, snapshot_id)
+        self._witness.given(self._node, snapshot_id.offset)
         self._registration.release()
-
-
-def _saver(world: World, node: Node) -> SnapshotSaver | None:
-    """None for an application that takes its snapshots by itself; most worlds have no other, and draw nothing."""
-    probability = world.scenario.snapshots.asked_probability
-    is_asked = probability and world.asking_dice(node).random() < probability
-    return SnapshotSaver(world, node, world.snapshot_dice(node)) if is_asked else None
 
 
 def _records(reader: SnapshotReader[bytes]) -> list[bytes]:

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import TYPE_CHECKING
 
 from pykraft.host.delivery import CommittedBatch, Registration
+from pykraft.sim.clients.witness import Witness
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.machine.node import Node
 from pykraft.types import Epoch, NodeId, Offset
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
 
 HOLD_PROBABILITY = 0.1
 """Of each delivery: that the listener is at work for some time then."""
@@ -27,10 +25,11 @@ HOLD_US_MAX = (1_000, 100_000, 1_500_000)
 class Bystander:
     """One process's; ``listen`` begins."""
 
-    def __init__(self, world: World, node: Node, rng: Random) -> None:
+    def __init__(self, facts: Facts, witness: Witness, node: Node, rng: Random) -> None:
         self.end_offset = 0
         """Where what it was given ends, or what it has missed."""
-        self._world = world
+        self._facts = facts
+        self._witness = witness
         self._node = node
         self._rng = rng
         self._registration: Registration | None = None
@@ -39,13 +38,13 @@ class Bystander:
         """Hear of everything from the log start on."""
         host = self._node.host
         assert host is not None
-        self._world.watch.listens(self._node, host.log_start_offset)
+        self._witness.listens(self._node, host.log_start_offset)
         self._registration = host.register(self, is_held=True, on_skipped=self._skipped)
         self._registration.release()
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
         """See `pykraft.host.delivery.Listener`."""
-        self._world.watch.overheard(self._node, batches)
+        self._witness.overheard(self._node, batches)
         self.end_offset = batches[-1].end_offset
         process, registration = self._node.process, self._registration
         if self._rng.random() < HOLD_PROBABILITY and process is not None and registration is not None:
@@ -56,6 +55,6 @@ class Bystander:
         """See `pykraft.host.delivery.Listener`: of no interest."""
 
     def _skipped(self, next_offset: Offset, start_offset: Offset) -> None:
-        self._world.watch.skipped(self._node, next_offset, start_offset)
-        self._world.faults.happened("listener fell behind", self._node)
+        self._witness.skipped(self._node, next_offset, start_offset)
+        self._witness.happened("listener fell behind", self._node)
         self.end_offset = start_offset

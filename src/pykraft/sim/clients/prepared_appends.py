@@ -11,12 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING
 
 from pykraft.config import NodeConfig
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import Node
 
 BEGIN_PROBABILITY = 0.1
 """Of each call that is not prepared: that the next ones are."""

@@ -11,24 +11,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
 
 from pykraft.host.taking import TakenSnapshot
 from pykraft.sim.clients.snapshot_pieces import starts_of, write_carelessly, write_pieces
-from pykraft.sim.facts.application_state import Plain
+from pykraft.sim.clients.witness import Witness
+from pykraft.sim.facts.application_state import Plain, State
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.machine.node import Node
 from pykraft.types import Offset, OffsetAndEpoch
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.application_state import State
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
 
 
 class SnapshotGenerator:
     """Takes the snapshots of one process, about every so many records."""
 
-    def __init__(self, world: World, node: Node, rng: Random) -> None:
-        self._world = world
+    def __init__(self, facts: Facts, witness: Witness, node: Node, rng: Random) -> None:
+        self._facts = facts
+        self._witness = witness
         self._node = node
         self._rng = rng
         self._is_busy = False
@@ -48,33 +46,33 @@ class SnapshotGenerator:
         host.create_snapshot(end, Plain(), partial(self._begun, state.records()))
 
     def _next_due(self, offset: Offset) -> Offset:
-        between = self._world.records_between
+        between = self._facts.records_between
         return Offset(offset + self._rng.randint(between // 2 + 1, between * 2))
 
     def _begun(self, records: Sequence[bytes], begun: TakenSnapshot | Exception | None) -> None:
         if not isinstance(begun, TakenSnapshot):
             self._over(begun)
             return
-        starts = starts_of(len(records), self._rng.randint(1, self._world.scenario.snapshots.pieces_max))
+        starts = starts_of(len(records), self._rng.randint(1, self._facts.scenario.snapshots.pieces_max))
         pieces = (records[start : start + starts.step] for start in starts)
         # From dice of its own, so that worlds without such applications stay what they are.
-        dice = Random(f"{self._world.seed} careless {self._node.node_id} {begun.snapshot_id}")
-        if dice.random() < self._world.scenario.snapshots.careless_probability:
+        dice = Random(f"{self._facts.seed} careless {self._node.node_id} {begun.snapshot_id}")
+        if dice.random() < self._facts.scenario.snapshots.careless_probability:
             written = partial(self._written, begun.snapshot_id)
             write_carelessly(begun, iter([*_with_impossible(pieces, dice)]), written)
             return
         write_pieces(begun, pieces, partial(self._written, begun.snapshot_id), self._gives_up)
 
     def _gives_up(self) -> bool:
-        return self._rng.random() < self._world.scenario.snapshots.given_up_probability
+        return self._rng.random() < self._facts.scenario.snapshots.given_up_probability
 
     def _written(self, snapshot_id: OffsetAndEpoch, size_bytes: int | Exception | None) -> None:
         if not isinstance(size_bytes, int):
             self._over(size_bytes)
             return
-        self._world.faults.happened("snapshot taken", self._node)
-        self._world.trace.note(
-            self._node.node_id,
+        self._witness.happened("snapshot taken", self._node)
+        self._witness.note(
+            self._node,
             f"has taken a snapshot at {snapshot_id.offset} of epoch {snapshot_id.epoch}, {size_bytes} bytes",
         )
         self._over(None)
@@ -82,7 +80,7 @@ class SnapshotGenerator:
     def _over(self, problem: Exception | None) -> None:
         self._is_busy = False
         if problem is not None:
-            self._world.trace.note(self._node.node_id, f"takes no snapshot: {problem}")
+            self._witness.note(self._node, f"takes no snapshot: {problem}")
 
 
 def _with_impossible(pieces: Iterable[Sequence[bytes]], dice: Random) -> Iterator[Sequence[bytes]]:

@@ -13,23 +13,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
 
 from pykraft.host.taking import TakenSnapshot
 from pykraft.sim.clients.snapshot_pieces import starts_of, write_pieces
+from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.application_state import Plain, State
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.machine.node import Node
 from pykraft.types import OffsetAndEpoch
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
 
 
 class SnapshotSaver:
     """Writes the snapshots of one process."""
 
-    def __init__(self, world: World, node: Node, rng: Random) -> None:
-        self._world = world
+    def __init__(self, facts: Facts, witness: Witness, node: Node, rng: Random) -> None:
+        self._facts = facts
+        self._witness = witness
         self._node = node
         self._rng = rng
 
@@ -42,7 +41,7 @@ class SnapshotSaver:
         if not isinstance(begun, TakenSnapshot):
             self._over(then, begun)
             return
-        starts = starts_of(len(state.records()), self._rng.randint(1, self._world.scenario.snapshots.pieces_max))
+        starts = starts_of(len(state.records()), self._rng.randint(1, self._facts.scenario.snapshots.pieces_max))
         pieces = (state.records()[start : start + starts.step] for start in starts)
         write_pieces(begun, pieces, partial(self._written, begun.snapshot_id, then))
 
@@ -52,14 +51,14 @@ class SnapshotSaver:
         if not isinstance(size_bytes, int):
             self._over(then, size_bytes)
             return
-        self._world.faults.happened("snapshot taken", self._node)
-        self._world.trace.note(
-            self._node.node_id,
+        self._witness.happened("snapshot taken", self._node)
+        self._witness.note(
+            self._node,
             f"was asked for a snapshot, and has saved it at {snapshot_id.offset} of epoch {snapshot_id.epoch}",
         )
         then()
 
     def _over(self, then: Callable[[], None], problem: Exception | None) -> None:
         if problem is not None:
-            self._world.trace.note(self._node.node_id, f"saves no snapshot: {problem}")
+            self._witness.note(self._node, f"saves no snapshot: {problem}")
         then()

@@ -7,8 +7,8 @@ Source: ours; docs/trust.md says what whoever reaches the port can do.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
 
 from pykraft.core.messages import (
     BeginQuorumEpochRequest,
@@ -20,23 +20,18 @@ from pykraft.core.messages import (
     UpdateVoterRequest,
     VoteRequest,
 )
-from pykraft.protocol.api import decode_request_header, encode_response
+from pykraft.host.ports import ConnectionId
+from pykraft.protocol.api import RequestHeader, decode_request_header, encode_response
 from pykraft.protocol.frame import frame as framed
 from pykraft.protocol.messages import API_VERSIONS, ApiKey
 from pykraft.rpc import api_versions, codec
 from pykraft.rpc.context import Refusal
+from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.claims import STRANGER_ID
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.machine.node import Node
 from pykraft.sim.scenario.settings import LISTENER, rpc_context
-from pykraft.types import Endpoint, Listeners
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pykraft.host.ports import ConnectionId
-    from pykraft.protocol.api import RequestHeader
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
-    from pykraft.types import Buffer
+from pykraft.types import Buffer, Endpoint, Listeners
 
 _VERSIONS: Final[Mapping[type[Request], int]] = {
     VoteRequest: 2,
@@ -59,34 +54,35 @@ class Stranger:
     node_id = STRANGER_ID
     port = STRANGER_ID
 
-    def __init__(self, world: World, answer: Callable[[FetchRequest], Answer | None]) -> None:
-        self._world = world
+    def __init__(self, facts: Facts, witness: Witness, answer: Callable[[FetchRequest], Answer | None]) -> None:
+        self._facts = facts
+        self._witness = witness
         self._answer = answer
         self._asked: dict[ConnectionId, Request] = {}
         self._accepted: set[ConnectionId] = set()
-        self._context = rpc_context(next(iter(world.nodes.values())).config)
-        world.network.attach(self)
+        self._context = rpc_context(next(iter(facts.nodes.values())).config)
+        facts.network.attach(self)
 
     def ask(self, node: Node, message: Request) -> ConnectionId:
         """Send this to a node, wherever it is now; what it answers is of no interest."""
         endpoint = node.config.advertised_listeners.get(LISTENER)
         assert endpoint is not None
-        connection = self._world.network.dial(self, endpoint)
+        connection = self._facts.network.dial(self, endpoint)
         self._asked[connection] = message
         return connection
 
     def hang_up(self, connection: ConnectionId) -> None:
         """Wait for no answer on this connection."""
         self._asked.pop(connection, None)
-        self._world.network.close(connection)
+        self._facts.network.close(connection)
 
     def leave(self) -> None:
         """Close all connections; nobody is at this address any more."""
         for connection in (*self._asked, *sorted(self._accepted)):
-            self._world.network.close(connection)
+            self._facts.network.close(connection)
         self._asked.clear()
         self._accepted.clear()
-        self._world.network.detach(self)
+        self._facts.network.detach(self)
 
     def accepted(self, connection: ConnectionId) -> None:
         """Somebody takes it for a leader."""
@@ -97,7 +93,7 @@ class Stranger:
         message = self._asked.get(connection)
         if message is not None:
             request = codec.encode_request(message, _VERSIONS[type(message)], 1, "stranger", self._context)
-            self._world.network.send(connection, framed(request))
+            self._facts.network.send(connection, framed(request))
 
     def closed(self, connection: ConnectionId) -> None:
         """Nothing comes on it any more."""
@@ -106,7 +102,7 @@ class Stranger:
 
     def received(self, connection: ConnectionId, frame: bytes) -> None:
         """An answer, or a request of somebody who takes it for a leader."""
-        self._world.trace.absorb(frame)
+        self._witness.absorb(frame)
         if connection not in self._accepted:
             self.hang_up(connection)
             return
@@ -114,7 +110,7 @@ class Stranger:
         if header.api_key == ApiKey.API_VERSIONS:
             body = api_versions.response_to_wire(header.api_version, API_VERSIONS, None)
             answer = encode_response(ApiKey.API_VERSIONS, header.api_version, header.correlation_id, body)
-            self._world.network.send(connection, framed(answer))
+            self._facts.network.send(connection, framed(answer))
         elif header.api_key == ApiKey.FETCH:
             self._answer_fetch(connection, header, frame)
 
@@ -124,4 +120,4 @@ class Stranger:
         assert isinstance(message, FetchRequest)
         found = self._answer(message)
         if found is not None:
-            self._world.network.send(connection, framed(codec.encode_answer(header, found[0], self._context, found[1])))
+            self._facts.network.send(connection, framed(codec.encode_answer(header, found[0], self._context, found[1])))

@@ -10,24 +10,21 @@ Source: KIP-595 §DescribeQuorum, KIP-919 (DescribeCluster), KIP-853 §AddRaftVo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pykraft.core.messages import AddVoterRequest, DescribeQuorumRequest
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol import api
 from pykraft.protocol.api import decode_response
 from pykraft.protocol.messages import ApiKey
-from pykraft.protocol.schema import Body
 from pykraft.rpc import codec
+from pykraft.sim.clients.witness import Witness
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.visit import Question, Visit
+from pykraft.sim.machine.node import Node
 from pykraft.sim.scenario.settings import listeners_of, rpc_context
 from pykraft.types import NO_LISTENERS, ZERO_UUID, Buffer, NodeId, ReplicaKey, Uuid
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node, Process
-    from pykraft.sim.run.world import World
 
 PERIOD_US: Final = 120_000
 NOBODY_ID: Final = NodeId(77)
@@ -37,14 +34,6 @@ _FRAME_LENGTH_SIZE_BYTES: Final = 4
 _CONTROLLERS: Final = 2
 
 
-class Question(Enum):
-    """What is asked."""
-
-    DESCRIBE_QUORUM = ApiKey.DESCRIBE_QUORUM
-    DESCRIBE_CLUSTER = ApiKey.DESCRIBE_CLUSTER
-    ADD_IMPOSSIBLE_VOTER = ApiKey.ADD_RAFT_VOTER
-
-
 _VERSIONS: Final[Mapping[Question, int]] = {
     Question.DESCRIBE_QUORUM: 2,
     Question.DESCRIBE_CLUSTER: 1,
@@ -52,39 +41,25 @@ _VERSIONS: Final[Mapping[Question, int]] = {
 }
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Visit:
-    """One question to one process, and what it said; ``answer`` is the body, None until there is one."""
-
-    question: Question
-    process: Process
-    asked_us: int
-    answer: Body | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """True while somebody waits for an answer that may still come."""
-        return self.answer is None and self.process.is_running
-
-
 class Visitor:
     """The client of one world, if it is drawn that it has one."""
 
-    def __init__(self, world: World, rng: Random) -> None:
-        self._world = world
+    def __init__(self, facts: Facts, witness: Witness, rng: Random) -> None:
+        self._facts = facts
+        self._witness = witness
         self._rng = rng
-        self._is_there = rng.random() < world.scenario.work.visitor_probability
+        self._is_there = rng.random() < facts.scenario.work.visitor_probability
         self._asked = 0
-        self._context = rpc_context(next(iter(world.nodes.values())).config)
+        self._context = rpc_context(next(iter(facts.nodes.values())).config)
 
     def begin(self) -> None:
         """Plan the first question, if anybody asks."""
         if self._is_there:
-            self._world.clock.after(self._rng.randrange(PERIOD_US), self._turn)
+            self._facts.clock.after(self._rng.randrange(PERIOD_US), self._turn)
 
     def _turn(self) -> None:
-        self._world.clock.after(self._rng.randint(PERIOD_US // 2, PERIOD_US * 2), self._turn)
-        awake = [node for node in self._world.nodes.values() if node.process and not node.process.is_paused]
+        self._facts.clock.after(self._rng.randint(PERIOD_US // 2, PERIOD_US * 2), self._turn)
+        awake = [node for node in self._facts.nodes.values() if node.process and not node.process.is_paused]
         leading = [node for node in awake if node.host is not None and node.host.role == "leader"]
         choice = leading if leading and self._rng.random() < 0.5 else awake
         question = self._rng.choice(list(Question))
@@ -94,13 +69,13 @@ class Visitor:
     def _ask(self, node: Node, question: Question) -> None:
         assert node.process is not None
         self._asked += 1
-        visit = Visit(question=question, process=node.process, asked_us=self._world.clock.now_us)
-        self._world.watch.visited(node, visit)
+        visit = Visit(question=question, process=node.process, asked_us=self._facts.clock.now_us)
+        self._witness.visited(node, visit)
 
         def told(parts: Sequence[Buffer]) -> None:
             frame = b"".join(parts)[_FRAME_LENGTH_SIZE_BYTES:]
             _, visit.answer = decode_response(ApiKey(question.value), _VERSIONS[question], frame)
-            self._world.watch.visited(node, visit)
+            self._witness.visited(node, visit)
 
         node.process.visit(ConnectionId(-self._asked), self._request(question), told)
 

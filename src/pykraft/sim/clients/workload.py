@@ -7,18 +7,16 @@ was asked and answered is in the history; oracles hear of each call and each ans
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
 
 from pykraft.errors import BufferFullError
 from pykraft.host.producers import Committed, Outcome, Rejected
 from pykraft.sim.clients.application import Application
 from pykraft.sim.clients.prepared_appends import PreparedAppends
-from pykraft.sim.facts.history import READ, WRITE, Answer, History, Operation, value_of
+from pykraft.sim.clients.witness import Witness
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.history import READ, WRITE, Answer, Operation, value_of
+from pykraft.sim.machine.node import Node
 from pykraft.types import Offset
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
 
 READ_PROBABILITY = 0.1
 
@@ -26,39 +24,38 @@ READ_PROBABILITY = 0.1
 class Workload:
     """Calls every node that leads, again and again."""
 
-    def __init__(self, world: World, rng: Random, prepared: PreparedAppends) -> None:
-        self.history = History()
+    def __init__(self, facts: Facts, witness: Witness, rng: Random, prepared: PreparedAppends) -> None:
+        self.history = facts.history
         self.acknowledged = 0
         """Values that were acknowledged."""
         self.acknowledged_end_offset = 0
         self.proposed = 0
-        self._world = world
+        self._facts = facts
+        self._witness = witness
         self._rng = rng
         self._prepared = prepared
-        self._work = world.scenario.work
+        self._work = facts.scenario.work
         self._applications: dict[int, Application] = {}
 
     def begin(self) -> None:
         """Plan the first turn."""
-        self._world.clock.after(self._work.period_us, self._turn)
+        self._facts.clock.after(self._work.period_us, self._turn)
 
     def serve(self, node: Node, application: Application) -> None:
         """A process begins: this is its application."""
         self._applications[int(node.node_id)] = application
-
-    def is_asked(self, node: Node) -> bool:
-        """Whether the application of this process waits to be asked for its snapshots."""
-        return self._applications[int(node.node_id)].is_asked
+        asked = self.history.asked_node_ids
+        (asked.add if application.is_asked else asked.discard)(int(node.node_id))
 
     def _turn(self) -> None:
-        for node in self._world.nodes.values():
+        for node in self._facts.nodes.values():
             process = node.process
             if process is not None and process.host.role == "leader" and not process.is_paused:
-                self._world.touch(node)
+                self._witness.touch(node)
                 for _ in range(self._proposals_in_a_row()):
                     self._call(node)
         period_us = self._work.period_us
-        self._world.clock.after(self._rng.randint(period_us // 2, period_us * 2), self._turn)
+        self._facts.clock.after(self._rng.randint(period_us // 2, period_us * 2), self._turn)
 
     def _call(self, node: Node) -> None:
         process, application = node.process, self._applications[int(node.node_id)]
@@ -69,7 +66,7 @@ class Workload:
             node_id=int(node.node_id),
             epoch=process.host.epoch,
             values=self._next_values(),
-            invoked_us=self._world.clock.now_us,
+            invoked_us=self._facts.clock.now_us,
             invoked_mono_ms=node.clock.instant.mono_ms,
             is_alive=lambda: process.is_running,
             is_prepared=is_prepared,
@@ -77,11 +74,11 @@ class Workload:
         self.history.operations.append(operation)
         if operation.is_read:
             application.reads[operation.values[0]] = operation
-        self._world.watch.proposed(operation)
+        self._witness.proposed(operation)
 
         def accepted(base_offset: Offset) -> None:
             operation.base_offset = base_offset
-            self._world.watch.accepted(operation)
+            self._witness.accepted(operation)
 
         process.host.propose(
             operation.values,
@@ -97,7 +94,7 @@ class Workload:
         return 1 if most == 1 else self._rng.randint(1, most)
 
     def _decided(self, operation: Operation, outcome: Outcome) -> None:
-        operation.answered_us = self._world.clock.now_us
+        operation.answered_us = self._facts.clock.now_us
         if isinstance(outcome, Committed):
             operation.answer, operation.base_offset = Answer.COMMITTED, outcome.base_offset
             self.acknowledged += len(operation.values)
@@ -106,7 +103,7 @@ class Workload:
             operation.answer = Answer.REJECTED if isinstance(outcome, Rejected) else Answer.UNKNOWN
             # Not for a transfer of the leadership, which is an error of the same family.
             operation.lacked_room = isinstance(outcome, Rejected) and type(outcome.error) is BufferFullError
-        self._world.watch.decided(operation)
+        self._witness.decided(operation)
 
     def _next_values(self) -> tuple[bytes, ...]:
         if self._rng.random() < READ_PROBABILITY:

@@ -30,7 +30,7 @@ Storage (FAST 2018); Vanlightly, KAFKA-14077 (a voter that lost its disk).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
 
 from pykraft.core.quorum import majority_of
 from pykraft.errors import CorruptionError
@@ -39,23 +39,34 @@ from pykraft.log.proof_file import parse_proof
 from pykraft.log.quarantine_file import FILE_NAME as QUARANTINE
 from pykraft.log.recovery_point import FILE_NAME as RECOVERY_POINT
 from pykraft.log.slots import parse_slots
+from pykraft.sim.facts.members import Members
 from pykraft.sim.facts.platter import Platter
-from pykraft.sim.machine.inode import Inode
+from pykraft.sim.facts.platters import Platters
+from pykraft.sim.facts.voter_requests import VoterRequests
+from pykraft.sim.machine.inode import Directory, Inode
+from pykraft.sim.machine.ledger import Ledger
+from pykraft.sim.machine.node import Node
 from pykraft.types import Voter
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pykraft.sim.machine.inode import Directory
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
 
 
 class Atlas:
     """What is left of the copies of one world."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(
+        self,
+        nodes: Mapping[int, Node],
+        platters: Platters,
+        committed: Ledger,
+        members: Members,
+        requests: VoterRequests,
+        absent: Collection[int],
+    ) -> None:
+        self._nodes = nodes
+        self._platters = platters
+        self._committed = committed
+        self._members = members
+        self._requests = requests
+        self._absent = absent
         self._wiped: dict[int, int] = {}
         """Voters whose disk is new and that may not come back yet, and the highest epoch that they knew."""
         self._emptied: set[int] = set()
@@ -63,7 +74,7 @@ class Atlas:
         self._lossy: set[int] = set()
         self._untrusted: set[int] = set()
         """Nodes whose disks have lied: who leads may believe that they hold what they do not."""
-        self._standing = {node_id: _standing(node) for node_id, node in world.nodes.items()}
+        self._standing = {node_id: _standing(node) for node_id, node in nodes.items()}
 
     def joined(self, node: Node) -> None:
         """A machine that was not there before."""
@@ -75,11 +86,10 @@ class Atlas:
 
     def may_lose(self, node: Node) -> bool:
         """Whether copies of this node may vanish without its notice."""
-        members = self._world.members
-        for voters in members.in_force():
+        for voters in self._members.in_force():
             if int(node.node_id) not in voters.ids and not self._may_join(node):
                 continue
-            others = [each for each in members.nodes_of(voters) if each is not node]
+            others = [each for each in self._members.nodes_of(voters) if each is not node]
             holding = sum(self._holds(other, node) for other in others if int(other.node_id) not in self._wiped)
             if holding < majority_of(len(voters)):
                 return False
@@ -107,7 +117,7 @@ class Atlas:
 
     def wiped(self, node: Node, epoch: int) -> None:
         """This node has a new disk, and knew this epoch; an observer comes back at once."""
-        if any(int(node.node_id) in voters.ids for voters in self._world.members.in_force()):
+        if any(int(node.node_id) in voters.ids for voters in self._members.in_force()):
             self._wiped[int(node.node_id)] = epoch
 
     def emptied(self, node: Node) -> None:
@@ -123,7 +133,7 @@ class Atlas:
         epoch = self._wiped.get(int(node.node_id))
         if epoch is None:
             return True
-        has_moved_on = self._world.committed.last_epoch > epoch
+        has_moved_on = self._committed.last_epoch > epoch
         if has_moved_on:
             del self._wiped[int(node.node_id)]
         return has_moved_on
@@ -144,12 +154,12 @@ class Atlas:
         self, *, harmed: Node | None = None, joining: Node | None = None, leaving: Node | None = None
     ) -> bool:
         """Whether a majority of each set is whole if this is done, besides all that is under way."""
-        world = self._world
-        bad = {int(node.node_id) for node in world.nodes.values() if node is harmed or self._is_harmed(node)}
-        joining_ids = {node_id for node_id, node in world.nodes.items() if node is joining or self._may_join(node)}
-        leaving_ids = {node_id for node_id, node in world.nodes.items() if node is leaving or self._may_leave(node)}
-        concerned = int((harmed or joining or leaving or next(iter(world.nodes.values()))).node_id)
-        for voters in world.members.in_force():
+        nodes = self._nodes
+        bad = {int(node.node_id) for node in nodes.values() if node is harmed or self._is_harmed(node)}
+        joining_ids = {node_id for node_id, node in nodes.items() if node is joining or self._may_join(node)}
+        leaving_ids = {node_id for node_id, node in nodes.items() if node is leaving or self._may_leave(node)}
+        concerned = int((harmed or joining or leaving or next(iter(nodes.values()))).node_id)
+        for voters in self._members.in_force():
             lost = {int(voter.key.id) for voter in voters.voters if self._is_lost(voter)} | (bad & set(voters.ids))
             left = set(voters.ids) - (leaving_ids - lost)
             joined = (joining_ids & bad) - set(voters.ids)
@@ -161,21 +171,21 @@ class Atlas:
 
     def _is_lost(self, voter: Voter) -> bool:
         """Whether the node of this entry is another replica by now, or is not where the entry says."""
-        node = self._world.nodes[int(voter.key.id)]
+        node = self._nodes[int(voter.key.id)]
         return not voter.key.matches(node.key) or voter.listeners != node.config.advertised_listeners
 
     def _may_join(self, node: Node) -> bool:
         """Whether somebody may ask, or has asked, for this node to be a voter."""
-        return node.config.raft.auto_join or node in self._world.faults.joining
+        return node.config.raft.auto_join or node in self._requests.joining
 
     def _may_leave(self, node: Node) -> bool:
-        return node in self._world.faults.leaving
+        return node in self._requests.leaving
 
     def _is_harmed(self, voter: Node) -> bool:
         directory = self._partition(voter)
         is_quarantined = directory is not None and QUARANTINE in directory.cached.keys() | directory.synced.keys()
         node_id = int(voter.node_id)
-        is_away = node_id in self._wiped or node_id in self._world.absent or self._is_unproven(voter)
+        is_away = node_id in self._wiped or node_id in self._absent or self._is_unproven(voter)
         return is_quarantined or voter.is_damaged or voter.disk.is_rotten or is_away
 
     def _is_unproven(self, voter: Node) -> bool:
@@ -191,10 +201,10 @@ class Atlas:
 
     def _holds(self, other: Node, node: Node) -> bool:
         """Whether the other one's platter has all that this one promised: the same last batch, or a later snapshot."""
-        end, platter = self._world.durable_end(node), self._standing[int(other.node_id)]
+        end, platter = self._platters.end(node), self._standing[int(other.node_id)]
         if not end.offset or any(each.offset >= end.offset for each in platter.snapshots()):
             return True
-        promised, held = self._world.durable_entry(node, end.offset - 1), platter.entry_at(end.offset - 1)
+        promised, held = self._platters.entry_at(node, end.offset - 1), platter.entry_at(end.offset - 1)
         if promised is None:  # the end of a snapshot, which stands for what is committed
             return held is not None and (held.end_offset, held.epoch) == (end.offset, end.epoch)
         return held == promised

@@ -8,16 +8,13 @@ Source: TigerBeetle's liveness mode, where a core of replicas is healthy for goo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pykraft.core.quorum import majority_of
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.scenario.fault_kinds import KINDS
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
-    from pykraft.sim.scenario.scenario import Scenario
-    from pykraft.types import Voter, VoterSet
+from pykraft.sim.scenario.scenario import Scenario
+from pykraft.types import Voter, VoterSet
 
 LOOK_US: Final = 25_000
 """Looking at a whole world costs something; a bound is missed by no more than this."""
@@ -37,15 +34,15 @@ def transfer_us(scenario: Scenario, byte_us: int) -> int:
 class Calm:
     """Looked at by one oracle, as often as `LOOK_US` allows."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
         self._since_us: int | None = None
         self._next_us = 0
         self._faults = 0
 
     def is_due(self) -> bool:
         """True when it is time for another look."""
-        now_us = self._world.clock.now_us
+        now_us = self._facts.clock.now_us
         if now_us < self._next_us:
             return False
         self._next_us = now_us + LOOK_US
@@ -53,7 +50,7 @@ class Calm:
 
     def lasts_us(self) -> int:
         """How long the present calm has lasted; 0 when there is none."""
-        now_us, counts = self._world.clock.now_us, self._world.faults.counts
+        now_us, counts = self._facts.clock.now_us, self._facts.counts
         faults = sum(counts[kind] for kind in KINDS)
         if faults != self._faults or not self._is_calm():
             self._faults, self._since_us = faults, None
@@ -62,23 +59,23 @@ class Calm:
         return 0 if self._since_us is None else now_us - self._since_us
 
     def _is_calm(self) -> bool:
-        world = self._world
-        if world.claims.is_posing:
+        facts = self._facts
+        if facts.claims.is_posing:
             return False  # whom a false voter keeps, it keeps
-        return world.network.is_usual and all(self._has_majority(voters) for voters in world.members.in_force())
+        return facts.network.is_usual and all(self._has_majority(voters) for voters in facts.members.in_force())
 
     def _has_majority(self, voters: VoterSet) -> bool:
         sound = sum(self._is_sound(voter) for voter in voters.voters)
         return sound >= majority_of(len(voters))
 
     def _is_sound(self, voter: Voter) -> bool:
-        node: Node = self._world.nodes[int(voter.key.id)]
+        node = self._facts.nodes[int(voter.key.id)]
         process = node.process
         return (
             process is not None
             and not process.is_paused
             and not node.is_damaged
-            and node.disk.io_errors.stalled_until_us <= self._world.clock.now_us
+            and node.disk.io_errors.stalled_until_us <= self._facts.clock.now_us
             and voter.key.matches(node.key)
             and voter.listeners == node.config.advertised_listeners
         )

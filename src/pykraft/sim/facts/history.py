@@ -70,6 +70,8 @@ class History:
     """All operations, in the order in which they were invoked."""
 
     operations: list[Operation] = field(default_factory=list)
+    asked_node_ids: set[int] = field(default_factory=set)
+    """Nodes whose application waits to be asked for its snapshots."""
 
 
 class Registers:

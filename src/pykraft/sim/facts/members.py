@@ -10,44 +10,58 @@ Source: KIP-853; Raft dissertation §4.1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
 
 from pykraft.config import NodeConfig
 from pykraft.sim.facts.electorate import Electorate, VoterRecord
+from pykraft.sim.facts.platters import Platters
 from pykraft.sim.machine.format import format_directory, format_voters
-from pykraft.sim.machine.ledger import Entry
+from pykraft.sim.machine.ledger import Entry, Ledger
 from pykraft.sim.machine.node import Node
 from pykraft.sim.scenario.fault_kinds import MEMBERSHIP
+from pykraft.sim.scenario.scenario import Scenario
 from pykraft.sim.scenario.settings import LISTENER, newcomer
 from pykraft.types import KRAFT_VERSIONS, Endpoint, NodeId, ReplicaKey, Voter, VoterSet
-
-if TYPE_CHECKING:
-    from pykraft.sim.run.world import World
 
 
 class Members:
     """Voter sets and nodes of one world."""
 
-    def __init__(self, world: World, rng: Random) -> None:
-        scenario = world.scenario
-        self._world = world
+    def __init__(
+        self,
+        nodes: Mapping[int, Node],
+        scenario: Scenario,
+        platters: Platters,
+        committed: Ledger,
+        rng: Random,
+        *,
+        is_formatted: bool,
+    ) -> None:
+        """``committed`` is what leaders counted as committed; ``is_formatted``: an operator formatted all disks."""
+        self._nodes = nodes
+        self._auto_join_probability = scenario.membership.auto_join_probability
+        self._platters = platters
+        self._ledger = committed
         self._rng = rng
+        self.has_pre_votes = True
+        """False when some node runs, or ran, a version without them: then anybody may campaign without asking."""
+        self.on_committed: Callable[[VoterSet, VoterSet], None] = lambda _was, _now: None
+        """Told when another voter set is committed."""
         self.is_dynamic = rng.random() < scenario.membership.dynamic_probability
         """True when the world began at kraft.version 1."""
         self.may_change = self.is_dynamic or any(scenario.faults.get(kind, 0) for kind in MEMBERSHIP)
         """False where the configured voters vote for ever."""
         if self.may_change:
-            for node in world.nodes.values():
+            for node in nodes.values():
                 node.config = self._able_to_join(node.config)
-        first = next(iter(world.nodes.values())).first_voters
+        first = next(iter(nodes.values())).first_voters
         if self.is_dynamic:
             first = self._format(first)
-        elif world.is_formatted:
-            for node in world.nodes.values():
+        elif is_formatted:
+            for node in nodes.values():
                 format_directory(node)
         self.electorate = Electorate(first)
         self.committed = first
@@ -61,13 +75,13 @@ class Members:
 
     def nodes_of(self, voters: VoterSet) -> list[Node]:
         """Nodes that vote by this set: a replaced disk is not the one that the set names."""
-        found = (self._world.nodes[int(voter.key.id)] for voter in voters.voters)
+        found = (self._nodes[int(voter.key.id)] for voter in voters.voters)
         return [node for node, voter in zip(found, voters.voters, strict=True) if voter.key.matches(node.key)]
 
     def replaced_in(self, voters: VoterSet) -> list[ReplicaKey]:
         """Voters of this set whose disk is another one by now."""
         keys = (voter.key for voter in voters.voters)
-        return [key for key in keys if not key.matches(self._world.nodes[int(key.id)].key)]
+        return [key for key in keys if not key.matches(self._nodes[int(key.id)].key)]
 
     def voters_of(self, node: Node) -> VoterSet:
         """The set in force in the log of a node as its process sees it, or the one that it began with."""
@@ -88,7 +102,7 @@ class Members:
         if not self.may_change:
             return [self.committed]
         found = {self.committed: None}
-        for node in self._world.nodes.values():
+        for node in self._nodes.values():
             for holds in (self._is_in_ledger, self._is_durable):
                 newest = self.electorate.newest(partial(holds, node))
                 found[newest.voters if newest is not None else node.first_voters] = None
@@ -99,21 +113,23 @@ class Members:
         newest = self.electorate.newest(self.is_committed)
         if newest is not None and newest is not self.committed_record:
             was, self.committed, self.committed_record = self.committed, newest.voters, newest
-            self._world.faults.voters_committed(was, newest.voters)
+            self.on_committed(was, newest.voters)
 
     def is_committed(self, entry: Entry) -> bool:
         """Whether this batch is one that some leader has counted as committed."""
-        return self._world.committed.at(entry.base_offset) == entry
+        return self._ledger.at(entry.base_offset) == entry
 
-    def newcomer(self) -> Node:
-        """A machine that was not there before: formatted to join the others, or configured with their static voters."""
-        node_id = max(self._world.nodes) + 1
-        like = next(iter(self._world.nodes.values())).config
+    def newcomer(self, join: Callable[[NodeConfig, Random], Node]) -> Node:
+        """A machine that was not there before: formatted to join the others, or configured with their static voters.
+
+        ``join`` makes it of its configuration and its dice, and brings it into the world.
+        """
+        node_id = max(self._nodes) + 1
+        like = next(iter(self._nodes.values())).config
         config = self._able_to_join(newcomer(like, node_id))
         if not self.is_at_level_one:
             config = replace(config, voters=self.electorate.initial)
-        node = Node(self._world, config, Random(self._rng.random()))
-        self._world.join(node)
+        node = join(config, Random(self._rng.random()))
         format_directory(node)
         if self.is_at_level_one:
             format_voters(node, None)
@@ -125,7 +141,7 @@ class Members:
 
     def addresses(self) -> tuple[Endpoint, ...]:
         """Where all nodes are just now."""
-        found = (node.config.advertised_listeners.get(LISTENER) for node in self._world.nodes.values())
+        found = (node.config.advertised_listeners.get(LISTENER) for node in self._nodes.values())
         return tuple(endpoint for endpoint in found if endpoint is not None)
 
     def voter(self, node: Node) -> Voter:
@@ -134,23 +150,23 @@ class Members:
 
     def _is_in_ledger(self, node: Node, entry: Entry) -> bool:
         """Whether the process of a node holds this batch; what lies before its log is committed."""
-        ledger = self._world.ledger(node)
+        ledger = node.ledger
         is_before = entry.end_offset <= ledger.begin.offset
         return self.is_committed(entry) if is_before else ledger.at(entry.base_offset) == entry
 
     def _is_durable(self, node: Node, entry: Entry) -> bool:
         """Whether its platter does."""
-        if self._world.durable_entry(node, entry.base_offset) == entry:
+        if self._platters.entry_at(node, entry.base_offset) == entry:
             return True
-        return self.is_committed(entry) and self._world.durably_holds(node, entry)
+        return self.is_committed(entry) and self._platters.holds(node, entry)
 
     def _able_to_join(self, config: NodeConfig) -> NodeConfig:
-        auto_join = self._rng.random() < self._world.scenario.membership.auto_join_probability
+        auto_join = self._rng.random() < self._auto_join_probability
         return replace(config, raft=replace(config.raft, auto_join=auto_join))
 
     def _format(self, configured: VoterSet) -> VoterSet:
         """Voters that were configured are formatted instead; returns their set."""
-        nodes: Mapping[int, Node] = self._world.nodes
+        nodes = self._nodes
         for node in nodes.values():
             node.config = replace(node.config, voters=VoterSet(), directory_id=None)
             format_directory(node)

@@ -7,15 +7,12 @@ Source: the fields are those of Kafka's ``QuorumState`` and quorum-state file.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pykraft.core.state import Follower, Resigned
-from pykraft.types import VoterSet
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.platter import DurableElection
-    from pykraft.sim.machine.node import Node
-    from pykraft.types import OffsetAndEpoch
+from pykraft.sim.facts.platter import DurableElection
+from pykraft.sim.machine.node import Node
+from pykraft.types import OffsetAndEpoch, VoterSet
 
 DOWN = "down"
 

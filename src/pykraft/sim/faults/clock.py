@@ -18,7 +18,7 @@ class ClockFaults:
 
     def stop(self) -> None:
         """All clocks are right again."""
-        for node in self._harm.world.nodes.values():
+        for node in self._harm.facts.nodes.values():
             node.clock.set_right()
 
     def _skew(self) -> bool:

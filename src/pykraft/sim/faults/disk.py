@@ -32,7 +32,7 @@ class DiskFaults:
 
     def stop(self) -> None:
         """All disks work."""
-        for node in self._harm.world.nodes.values():
+        for node in self._harm.facts.nodes.values():
             node.disk.io_errors.mend()
 
     def _fail(self, kind: str) -> bool:
@@ -56,12 +56,12 @@ class DiskFaults:
         """
         node = self._harm.any_node()
         io_errors = node.disk.io_errors
-        if not self._harm.world.records_between or io_errors.is_planned:
+        if not self._harm.facts.records_between or io_errors.is_planned:
             return False
 
         def fails(_: str) -> None:
             self._harm.happened(PART_SYNC_ERROR, node, role=None if node.process is not None else RECOVERING)
-            self._harm.world.clock.after(0, io_errors.mend)
+            self._harm.facts.clock.after(0, io_errors.mend)
 
         io_errors.on_error = fails
         io_errors.plan(SYNC_ERROR, 0, concerns=_is_fetched_part)
@@ -72,7 +72,7 @@ class DiskFaults:
         duration_us = self._harm.within(self._harm.pace.stall_us_max)
         self._harm.happened("disk stalled", node)
         self._harm.note(node, f"has a disk that does nothing for {duration_us / 1e3:.0f} ms")
-        node.disk.io_errors.stalled_until_us = self._harm.world.clock.now_us + duration_us
+        node.disk.io_errors.stalled_until_us = self._harm.facts.clock.now_us + duration_us
         return True
 
 

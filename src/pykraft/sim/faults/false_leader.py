@@ -10,7 +10,7 @@ Source: ours; KIP-595 §Fetch; ADR 028.
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pykraft.core.messages import FetchRequest, FetchResponse
 from pykraft.core.state import Follower
@@ -19,10 +19,8 @@ from pykraft.protocol.batch import read_header
 from pykraft.protocol.values import encode_batch
 from pykraft.sim.clients.stranger import STRANGER_LISTENERS, Answer
 from pykraft.sim.facts.claims import STRANGER_ID
+from pykraft.sim.facts.facts import Facts
 from pykraft.types import Buffer, Epoch, NodeId, Offset, OffsetAndEpoch
-
-if TYPE_CHECKING:
-    from pykraft.sim.run.world import World
 
 ANSWERS: Final = (
     "nothing",
@@ -41,8 +39,8 @@ ANSWERS: Final = (
 class FalseLeader:
     """All leaderships that strangers of one world claim."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
         self._leaders: dict[Epoch, tuple[NodeId, tuple[str, ...]]] = {}
         """By epoch: who is said to lead it, and how that one answers."""
         self._rng = Random(0)
@@ -56,7 +54,7 @@ class FalseLeader:
 
     def answer(self, asked: FetchRequest) -> Answer | None:
         """What a follower is told that takes this stranger for its leader."""
-        node = self._world.nodes.get(int(asked.replica.id)) if asked.replica is not None else None
+        node = self._facts.nodes.get(int(asked.replica.id)) if asked.replica is not None else None
         raft = node.host.raft if node is not None and node.host is not None else None
         if node is None or raft is None or node.is_damaged or asked.epoch != raft.epoch:
             return None  # an unproven replica gives no id, and one in quarantine has to believe its leader
@@ -100,12 +98,12 @@ class FalseLeader:
 
     def _batch(self, offset: Offset, epoch: Epoch) -> Buffer:
         batch = encode_batch([b"a stranger's"], base_offset=offset, epoch=max(epoch, Epoch(1)), timestamp_ms=0)
-        self._world.claims.batches.add((int(offset), read_header(batch).crc))
+        self._facts.claims.batches.add((int(offset), read_header(batch).crc))
         return batch
 
     def _other_id(self, leader_id: NodeId) -> NodeId:
         """A voter, as the leader of an epoch that it does not lead."""
-        others = [each for each in self._world.members.committed.ids if each != leader_id]
+        others = [each for each in self._facts.members.committed.ids if each != leader_id]
         return self._rng.choice(others) if others else NodeId(STRANGER_ID + 1)
 
     def _response(

@@ -11,10 +11,12 @@ Source: FoundationDB's simulation; TigerBeetle's VOPR; swarm testing (Groce et a
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
 
+from pykraft.sim.faults.arena import Arena
 from pykraft.sim.faults.families import Family, acts_of, families_of
 from pykraft.sim.faults.harm import Harm
 from pykraft.sim.faults.membership import MembershipFaults
@@ -23,16 +25,10 @@ from pykraft.sim.faults.process import ProcessFaults
 from pykraft.sim.faults.snapshot import SnapshotFaults
 from pykraft.sim.faults.stranger import StrangerFaults
 from pykraft.sim.faults.wipe import WipeFaults
+from pykraft.sim.machine.disk import Interrupted
+from pykraft.sim.machine.node import Node
 from pykraft.sim.scenario.fault_kinds import KINDS, STRANGER
-
-if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Collection
-
-    from pykraft.sim.machine.disk import Interrupted
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
-    from pykraft.types import VoterSet
+from pykraft.types import VoterSet
 
 ORDINARY = tuple(kind for kind in KINDS if kind not in STRANGER)
 RETRY_US = 50_000
@@ -42,7 +38,7 @@ RETRY_US = 50_000
 class Faults:
     """Does harm at random times, as long as `stop` was not called."""
 
-    def __init__(self, world: World, rng: Random, strangers: Random | None = None) -> None:
+    def __init__(self, world: Arena, rng: Random, strangers: Random | None = None) -> None:
         """``strangers`` are the dice of what strangers do: without them there are none."""
         self.done: list[tuple[int, str]] = []
         """Numbers and kinds of the decisions that did harm, or prepared it."""
@@ -77,7 +73,7 @@ class Faults:
                     first_number=NUMBERS_PER_PLAN,
                 )
             )
-        for node in world.nodes.values():
+        for node in world.facts.nodes.values():
             self.joined(node)
 
     @property
@@ -89,16 +85,6 @@ class Faults:
     def states(self) -> dict[str, dict[str, int]]:
         """By kind: the roles of the nodes that it happened to, and how often."""
         return {kind: dict(sorted(roles.items())) for kind, roles in sorted(self._harm.states.items())}
-
-    @property
-    def joining(self) -> Collection[Node]:
-        """Nodes that somebody has asked to be voters."""
-        return self._membership.joining
-
-    @property
-    def leaving(self) -> Collection[Node]:
-        """Voters that somebody has asked to remove."""
-        return self._membership.leaving
 
     def joined(self, node: Node) -> None:
         """A machine to do harm to."""
@@ -122,23 +108,23 @@ class Faults:
         self._harm.end()
         for family in self._families:
             family.stop()
-        for node in self._world.nodes.values():
+        for node in self._world.facts.nodes.values():
             if node.process is None:
                 self.start(node)
 
     def start(self, node: Node) -> None:
         """Start a node that is down, as soon as it may."""
-        if node.process is not None or int(node.node_id) in self._world.absent:
+        if node.process is not None or int(node.node_id) in self._world.facts.absent:
             return
-        if self._world.atlas.may_return(node):
+        if self._world.facts.atlas.may_return(node):
             node.start()
         else:
-            self._world.clock.after(RETRY_US, lambda: self.start(node))
+            self._world.facts.clock.after(RETRY_US, lambda: self.start(node))
 
     def ended(self, node: Node) -> None:
         """A node went down, for whatever reason."""
         delay_us = self._restarts.randint(0, self._restarts.choice(self._harm.pace.restart_us_max))
-        self._world.clock.after(delay_us, lambda: self.start(node))
+        self._world.facts.clock.after(delay_us, lambda: self.start(node))
 
     def interrupted(self, node: Node, interruption: Interrupted) -> None:
         """A process ends in the middle of an operation on its disk."""
@@ -159,11 +145,11 @@ class Faults:
         self._harm.rng = rng
 
 
-def _swarm(world: World, rng: Random, kinds: Collection[str] = ORDINARY) -> dict[str, float]:
+def _swarm(world: Arena, rng: Random, kinds: Collection[str] = ORDINARY) -> dict[str, float]:
     """The kinds of this world and their weights; each has dice of its own. Whatever is cut heals now and then."""
-    weights = {kind: world.scenario.faults.get(kind, 0) for kind in kinds}
+    weights = {kind: world.facts.scenario.faults.get(kind, 0) for kind in kinds}
     dice = rng.random()
-    probability = world.scenario.pace.kind_probability
+    probability = world.facts.scenario.pace.kind_probability
     possible = {kind: weight for kind, weight in weights.items() if weight > 0}
     drawn = {
         kind: weight

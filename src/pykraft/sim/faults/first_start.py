@@ -10,25 +10,25 @@ from __future__ import annotations
 
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
+from pykraft.sim.clients.witness import Witness
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.machine.node import Node
 
 OPERATIONS_MAX: Final = 10
 LATER_US_MAX: Final = 1_500_000
 
 
-def plan(world: World, dice: Random) -> None:
+def plan(facts: Facts, witness: Witness, dice: Random) -> None:
     """Draw which nodes this happens to."""
-    for node in world.nodes.values():
-        if dice.random() < world.scenario.course.first_kill_probability and int(node.node_id) not in world.absent:
+    for node in facts.nodes.values():
+        if dice.random() < facts.scenario.course.first_kill_probability and int(node.node_id) not in facts.absent:
             node.disk.interrupt_within(dice.randrange(OPERATIONS_MAX), loses_power=False)
-            world.clock.after(dice.randrange(LATER_US_MAX), partial(_lose_power, world, node))
+            facts.clock.after(dice.randrange(LATER_US_MAX), partial(_lose_power, witness, node))
 
 
-def _lose_power(world: World, node: Node) -> None:
-    world.faults.happened("kill then power loss", node)
-    world.trace.note(node.node_id, "loses power after it was killed in its first start")
+def _lose_power(witness: Witness, node: Node) -> None:
+    witness.happened("kill then power loss", node)
+    witness.note(node, "loses power after it was killed in its first start")
     node.lose_power()

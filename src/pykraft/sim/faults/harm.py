@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
-    from pykraft.sim.scenario.scenario import Pace
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.faults.arena import Arena
+from pykraft.sim.machine.node import Node
+from pykraft.sim.scenario.scenario import Pace
 
 Act: TypeAlias = Callable[[], bool]
 """Does harm, or prepares it; False when there was nothing to do harm to."""
@@ -26,19 +26,28 @@ RECOVERING = "recovering"
 class Harm:
     """Shared by all families of one world."""
 
-    def __init__(self, world: World, rng: Random) -> None:
+    def __init__(self, world: Arena, rng: Random) -> None:
         self.world = world
         self.rng = rng
         """Dice of the present decision."""
-        self.counts: Counter[str] = Counter()
         self.states: dict[str, Counter[str]] = {}
         """By kind: the roles of the nodes that it happened to."""
         self.is_over = False
 
     @property
+    def facts(self) -> Facts:
+        """What is true of the world."""
+        return self.world.facts
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How often each kind happened."""
+        return self.facts.counts
+
+    @property
     def pace(self) -> Pace:
         """How often and how long."""
-        return self.world.scenario.pace
+        return self.facts.scenario.pace
 
     def happened(self, kind: str, *nodes: Node, role: str | None = None) -> None:
         """Count it; call it before it changes the roles of these nodes. None: it concerned the network only."""
@@ -49,7 +58,7 @@ class Harm:
         if recorder is not None:
             node_ids: list[int | None] = [int(node.node_id) for node in nodes]
             for node_id in node_ids or [None]:
-                recorder.fault(self.world.clock.now_us, node_id, kind)
+                recorder.fault(self.facts.clock.now_us, node_id, kind)
 
     def note(self, node: Node | None, text: str) -> None:
         """A line of the trace."""
@@ -62,20 +71,20 @@ class Harm:
             if not self.is_over:
                 act()
 
-        self.world.clock.after(delay_us, act_unless_over)
+        self.facts.clock.after(delay_us, act_unless_over)
 
     def move_on(self, node: Node) -> None:
         """While the atlas lets this node wait, ask a leader that was elected with its vote to resign."""
-        self.world.clock.after(POLL_US, lambda: self._move_on(node))
+        self.facts.clock.after(POLL_US, lambda: self._move_on(node))
 
     def _move_on(self, node: Node) -> None:
-        epoch = self.world.atlas.waiting.get(int(node.node_id))
+        epoch = self.facts.atlas.waiting.get(int(node.node_id))
         if epoch is None:
             return
-        leader = self.world.newest_leader()
+        leader = self.facts.newest_leader()
         if leader is not None and leader.host.epoch <= epoch and not leader.is_paused:
-            self.world.touch(self.world.nodes[leader.node_id])
-            leader.host.resign(leader.host.epoch, self.world.nodes[leader.node_id].clock.instant)
+            self.world.witness.touch(self.facts.nodes[leader.node_id])
+            leader.host.resign(leader.host.epoch, self.facts.nodes[leader.node_id].clock.instant)
         self.move_on(node)
 
     def within(self, limits_us: tuple[int, ...]) -> int:
@@ -84,11 +93,11 @@ class Harm:
 
     def any_node(self) -> Node:
         """One of all nodes."""
-        return self.rng.choice(list(self.world.nodes.values()))
+        return self.rng.choice(list(self.facts.nodes.values()))
 
     def awake_node(self) -> Node | None:
         """One of those that run and are not paused."""
-        awake = [node for node in self.world.nodes.values() if node.process is not None and not node.process.is_paused]
+        awake = [node for node in self.facts.nodes.values() if node.process is not None and not node.process.is_paused]
         return self.rng.choice(awake) if awake else None
 
     def end(self) -> None:

@@ -21,21 +21,19 @@ Source: KIP-853, KIP-1186; Kafka's ``RaftEventSimulationTest`` has none of this.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pykraft.core.messages import AddVoterRequest, RemoveVoterRequest
 from pykraft.errors import ErrorCode
-from pykraft.sim.clients.admin import Admin, Asked
+from pykraft.sim.clients.admin import Admin
+from pykraft.sim.facts.voter_requests import Asked
 from pykraft.sim.faults.harm import Act, Harm
 from pykraft.sim.machine.format import replace_disk
+from pykraft.sim.machine.node import Node, Process
 from pykraft.sim.scenario.settings import moved
 from pykraft.types import ReplicaKey, VoterSet
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node, Process
 
 RETRY_US: Final = 150_000
 CORRECTION_US: Final = 1_000_000
@@ -50,9 +48,7 @@ class MembershipFaults:
         self._harm = harm
         self._admin: Admin | None = None
         self._newcomers = 0
-        self._adding: Counter[Node] = Counter()
-        self._removing: Counter[Node] = Counter()
-        self._asked: list[tuple[Node, Asked]] = []
+        self._requests = harm.facts.requests
         self.kinds: dict[str, Act] = {
             "new voter": self._come,
             "promotion": self._promote,
@@ -65,38 +61,23 @@ class MembershipFaults:
         }
         self._cuts_after_voters = False
 
-    @property
-    def joining(self) -> Collection[Node]:
-        """Nodes that may become voters because of what was asked."""
-        open_adds = (
-            node for node, asked in self._asked if asked.is_open and isinstance(asked.message, AddVoterRequest)
-        )
-        return {*open_adds, *+self._adding}
-
-    @property
-    def leaving(self) -> Collection[Node]:
-        """Voters that may be removed because of what was asked."""
-        open_removals = (node for node, asked in self._asked if asked.is_open and not _is_add(asked))
-        return {*open_removals, *+self._removing}
-
     def stop(self) -> None:
         """Nobody asks for more."""
-        self._adding.clear()
-        self._removing.clear()
+        self._requests.stop()
         self._cuts_after_voters = False
-        if self._harm.world.members.may_change:
-            self._harm.world.clock.after(CORRECTION_US, self._correct_addresses)
+        if self._harm.facts.members.may_change:
+            self._harm.facts.clock.after(CORRECTION_US, self._correct_addresses)
 
     def _correct_addresses(self) -> None:
         """Who has no leader, and was told of other addresses than there are now, is started with the right ones."""
-        world = self._harm.world
-        for node in world.nodes.values():
+        facts = self._harm.facts
+        for node in facts.nodes.values():
             process = node.process
             is_lost = process is not None and process.host.leader_id is None
-            if is_lost and process is not None and process.bootstrap != world.members.addresses():
+            if is_lost and process is not None and process.bootstrap != facts.members.addresses():
                 self._harm.note(node, "is started anew with the present addresses")
                 node.kill()
-        world.clock.after(CORRECTION_US, self._correct_addresses)
+        facts.clock.after(CORRECTION_US, self._correct_addresses)
 
     def voters_appended(self, leader: Node) -> None:
         """This leader has just appended a voter set: nobody may ever hear of it, if that was waited for."""
@@ -105,50 +86,52 @@ class MembershipFaults:
         self._cuts_after_voters = False
         self._harm.happened("cut after voters", leader)
         self._harm.note(leader, "is cut off with a voter set that nobody else has")
-        for other in self._harm.world.nodes:
-            self._harm.world.network.cut(int(leader.node_id), other)
-            self._harm.world.network.cut(other, int(leader.node_id))
+        for other in self._harm.facts.nodes:
+            self._harm.facts.network.cut(int(leader.node_id), other)
+            self._harm.facts.network.cut(other, int(leader.node_id))
 
     def voters_committed(self, was: VoterSet, now: VoterSet) -> None:
         """Who joined without being asked, did so by itself."""
-        nodes = self._harm.world.nodes
+        nodes = self._harm.facts.nodes
         for voter in now.voters:
             node = nodes[int(voter.key.id)]
-            if not was.is_voter(voter.key) and was.get(voter.key.id) is None and node not in self.joining:
+            if not was.is_voter(voter.key) and was.get(voter.key.id) is None and node not in self._requests.joining:
                 self._harm.happened("auto join", node)
 
     def _await_voters(self) -> bool:
-        is_news = not self._cuts_after_voters and self._harm.world.members.may_change
+        is_news = not self._cuts_after_voters and self._harm.facts.members.may_change
         self._cuts_after_voters |= is_news
         return is_news
 
     def _come(self) -> bool:
         world = self._harm.world
-        if self._newcomers >= world.scenario.membership.newcomers_max:
+        if self._newcomers >= world.facts.scenario.membership.newcomers_max:
             return False
         self._newcomers += 1
-        node = world.members.newcomer()
+        node = world.newcomer()
         self._harm.note(node, "is a new node")
         node.start()
         self._begin_to_add("new voter", node)
         return True
 
     def _promote(self) -> bool:
-        world = self._harm.world
-        voting = world.voters()
-        others = [node for node in world.nodes.values() if node not in voting and node not in self.joining]
-        if not others or not world.members.may_change:
+        facts = self._harm.facts
+        voting = facts.voters()
+        others = [node for node in facts.nodes.values() if node not in voting and node not in self._requests.joining]
+        if not others or not facts.members.may_change:
             return False
         self._begin_to_add("promotion", self._harm.rng.choice(others))
         return True
 
     def _leave(self, kind: str, *, leads: bool) -> bool:
-        world, leader = self._harm.world, self._harm.world.newest_leader()
-        choice = [node for node in world.voters() if (node.process is leader) is leads and node not in self.leaving]
-        if not choice or leader is None or not world.members.may_change:
+        facts, leader = self._harm.facts, self._harm.facts.newest_leader()
+        choice = [
+            node for node in facts.voters() if (node.process is leader) is leads and node not in self._requests.leaving
+        ]
+        if not choice or leader is None or not facts.members.may_change:
             return False
         node = self._harm.rng.choice(choice)
-        if not world.atlas.may_leave(node):
+        if not facts.atlas.may_leave(node):
             return False
         self._begin_to_remove(kind, node, node.key, lambda: None)
         return True
@@ -181,41 +164,41 @@ class MembershipFaults:
         return True
 
     def _upgrade(self) -> bool:
-        if self._harm.world.electorate.records:
+        if self._harm.facts.members.electorate.records:
             return False
         self._ask_for_upgrade()
         return True
 
     def _ask_for_upgrade(self) -> None:
         """Until all voters have told their directory ids to one leader."""
-        world, leader = self._harm.world, self._harm.world.newest_leader()
-        if world.members.committed_record is not None:
+        world, leader = self._harm.world, self._harm.facts.newest_leader()
+        if world.facts.members.committed_record is not None:
             return
         self._harm.later(RETRY_US, self._ask_for_upgrade)
         if leader is None or leader.is_paused:
             return
-        node = world.nodes[leader.node_id]
+        node = world.facts.nodes[leader.node_id]
 
         def told(error: Exception | None) -> None:
             self._harm.note(node, f"is asked for kraft.version 1: {error or 'it is in the log'}")
             if error is None and leader.host.kraft_version == UPGRADED:
                 self._harm.happened("upgrade", node)
 
-        world.touch(node)
+        world.witness.touch(node)
         if leader.host.kraft_version < UPGRADED:
             leader.host.upgrade_kraft_version(
                 UPGRADED, epoch=leader.host.epoch, now=node.clock.instant, on_outcome=told
             )
 
     def _begin_to_add(self, kind: str, node: Node) -> None:
-        self._adding[node] += 1
+        self._requests.adding[node] += 1
         self._add(kind, node)
 
     def _add(self, kind: str, node: Node) -> None:
         """Ask until it is a voter."""
-        world = self._harm.world
-        leader = world.newest_leader()
-        if leader is None or node.key.directory_id is None or not world.atlas.may_join(node):
+        facts = self._harm.facts
+        leader = facts.newest_leader()
+        if leader is None or node.key.directory_id is None or not facts.atlas.may_join(node):
             self._harm.later(RETRY_US, lambda: self._add(kind, node))
             return
         message = AddVoterRequest(
@@ -226,21 +209,21 @@ class MembershipFaults:
             if asked.answer not in {ErrorCode.NONE, ErrorCode.DUPLICATE_VOTER}:
                 self._harm.later(RETRY_US, lambda: self._add(kind, node))
                 return
-            self._adding[node] -= 1
+            self._requests.adding[node] -= 1
             if asked.answer == ErrorCode.NONE:
                 self._harm.happened(kind, node)
 
         self._ask(leader, node, message, then)
 
     def _begin_to_remove(self, kind: str, node: Node, key: ReplicaKey, done: Callable[[], None]) -> None:
-        self._removing[node] += 1
+        self._requests.removing[node] += 1
         self._remove(kind, node, key, done)
 
     def _remove(self, kind: str, node: Node, key: ReplicaKey, done: Callable[[], None]) -> None:
         """Ask until it is none."""
-        world = self._harm.world
-        leader = world.newest_leader()
-        if leader is None or not world.atlas.may_leave(node):
+        facts = self._harm.facts
+        leader = facts.newest_leader()
+        if leader is None or not facts.atlas.may_leave(node):
             self._harm.later(RETRY_US, lambda: self._remove(kind, node, key, done))
             return
 
@@ -248,7 +231,7 @@ class MembershipFaults:
             if asked.answer not in {ErrorCode.NONE, ErrorCode.VOTER_NOT_FOUND}:
                 self._harm.later(RETRY_US, lambda: self._remove(kind, node, key, done))
                 return
-            self._removing[node] -= 1
+            self._requests.removing[node] -= 1
             if asked.answer == ErrorCode.NONE:
                 self._harm.happened(kind, node)
             done()
@@ -259,29 +242,24 @@ class MembershipFaults:
         self, leader: Process, node: Node, message: AddVoterRequest | RemoveVoterRequest, then: Callable[[Asked], None]
     ) -> None:
         if self._admin is None:
-            self._admin = Admin(self._harm.world)
-        self._asked = [(each, asked) for each, asked in self._asked if asked.is_open]
+            self._admin = Admin(self._harm.facts, self._harm.world.witness)
 
         def told(asked: Asked) -> None:
-            what = "be a voter" if _is_add(asked) else "be no voter any more"
+            what = "be a voter" if asked.adds else "be no voter any more"
             outcome = asked.answer.name if asked.answer is not None else "nobody knows"
             self._harm.note(node, f"is to {what}, says the operator to {leader.node_id}: {outcome}")
             if not self._harm.is_over:
                 then(asked)
 
-        self._asked.append((node, self._admin.ask(leader, message, told)))
+        self._requests.sent(node, self._admin.ask(leader, message, told))
 
     def _any_known_voter(self) -> Node | None:
         """One whose disk and address may be lost without the majority."""
-        world = self._harm.world
-        choice = [node for node in world.voters() if self._is_known_by_key(node) and world.atlas.may_damage(node)]
+        facts = self._harm.facts
+        choice = [node for node in facts.voters() if self._is_known_by_key(node) and facts.atlas.may_damage(node)]
         return self._harm.rng.choice(choice) if choice else None
 
     def _is_known_by_key(self, node: Node) -> bool:
         """True when every voter set that counts knows the directory id of this node, or does not have it."""
-        entries = (voters.get(node.node_id) for voters in self._harm.world.members.in_force())
+        entries = (voters.get(node.node_id) for voters in self._harm.facts.members.in_force())
         return all(entry is None or entry.key.directory_id is not None for entry in entries)
-
-
-def _is_add(asked: Asked) -> bool:
-    return isinstance(asked.message, AddVoterRequest)

@@ -9,17 +9,14 @@ Source: FoundationDB's swizzle-clogging; Kafka ``RaftEventSimulationTest`` (star
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
 
 from pykraft.protocol.messages import ApiKey
 from pykraft.sim.faults.harm import Act, Harm
 from pykraft.sim.machine.network import NOT_SLOW, End, Network, Slowness
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import Node
 
 FLAP_US_MAX = 60_000
 LINGER_US_MAX = 200_000
@@ -57,11 +54,11 @@ class NetworkFaults:
 
     @property
     def _network(self) -> Network:
-        return self._harm.world.network
+        return self._harm.facts.network
 
     @property
-    def _nodes(self) -> dict[int, Node]:
-        return self._harm.world.nodes
+    def _nodes(self) -> Mapping[int, Node]:
+        return self._harm.facts.nodes
 
     def _isolate(self) -> bool:
         victim = self._harm.any_node()
@@ -115,14 +112,14 @@ class NetworkFaults:
             return False
         self._harm.happened("flapping", source)
         self._harm.note(source, f"reaches {target.node_id} every now and then")
-        until_us = self._harm.world.clock.now_us + self._harm.within(self._harm.pace.network_us_max)
+        until_us = self._harm.facts.clock.now_us + self._harm.within(self._harm.pace.network_us_max)
         self._flap_on((int(source.node_id), int(target.node_id)), self._harm.rng, until_us, is_cut=False)
         return True
 
     def _flap_on(self, link: tuple[int, int], rng: Random, until_us: int, *, is_cut: bool) -> None:
         for one, other in (link, link[::-1]):
             (self._network.mend if is_cut else self._network.cut)(one, other)
-        if self._harm.world.clock.now_us < until_us or not is_cut:
+        if self._harm.facts.clock.now_us < until_us or not is_cut:
             delay_us = rng.randint(1_000, FLAP_US_MAX)
             self._harm.later(delay_us, lambda: self._flap_on(link, rng, until_us, is_cut=not is_cut))
 
@@ -153,7 +150,7 @@ class NetworkFaults:
 
     def _trickle(self) -> bool:
         """Whoever leads sends to one other node at some bytes a second, and each frame on its way stays that slow."""
-        leader = self._harm.world.newest_leader()
+        leader = self._harm.facts.newest_leader()
         target = self._harm.awake_node()
         if leader is None or target is None or leader.node_id == int(target.node_id):
             return False
@@ -229,7 +226,7 @@ class NetworkFaults:
 
     def _let_old_fetch_go(self, end: End, sender: Node, epoch: int, polls: int) -> None:
         """4. Only then the Fetch arrives."""
-        is_old = self._harm.world.durable_election(sender).epoch > epoch
+        is_old = self._harm.facts.platters.election(sender).epoch > epoch
         if not is_old and polls:
             self._harm.later(POLL_US, lambda: self._let_old_fetch_go(end, sender, epoch, polls - 1))
             return

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
 
 from pykraft.sim.faults.harm import RECOVERING, Act, Harm
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.disk import Interrupted
-    from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.disk import Interrupted
+from pykraft.sim.machine.node import Node
 
 STORM_US_MAX = 60_000
 CHAIN_US_MAX = 30_000
@@ -48,7 +45,7 @@ class ProcessFaults:
     def stop(self) -> None:
         """Take back what was prepared."""
         self._waits_for_commit = False
-        for node in self._harm.world.nodes.values():
+        for node in self._harm.facts.nodes.values():
             node.disk.let_be()
 
     def committed(self) -> None:
@@ -111,7 +108,7 @@ class ProcessFaults:
             self._harm.later(rng.randrange(STORM_US_MAX), lambda: self._storm_on(node, rng, restarts - 1))
 
     def _start(self, node: Node) -> None:
-        self._harm.world.faults.start(node)
+        self._harm.world.restart(node)
 
     def _pause(self) -> bool:
         node = self._harm.awake_node()
@@ -130,7 +127,7 @@ class ProcessFaults:
         return is_news
 
     def _end_all(self, kind: str, *, loses_power: bool) -> bool:
-        running = [node for node in self._harm.world.nodes.values() if node.process is not None]
+        running = [node for node in self._harm.facts.nodes.values() if node.process is not None]
         if not running:
             return False
         self._harm.happened(kind, *running)
@@ -140,12 +137,12 @@ class ProcessFaults:
         return True
 
     def _resign(self) -> bool:
-        leader = self._harm.world.newest_leader()
+        leader = self._harm.facts.newest_leader()
         if leader is None or leader.is_paused:
             return False
-        node = self._harm.world.nodes[leader.node_id]
+        node = self._harm.facts.nodes[leader.node_id]
         self._harm.happened("resign", node)
-        self._harm.world.touch(node)
+        self._harm.world.witness.touch(node)
         leader.host.resign(leader.host.epoch, node.clock.instant)
         return True
 
@@ -156,7 +153,7 @@ class ProcessFaults:
         assert node.host is not None
         self._harm.happened("shutdown", node)
         self._harm.note(node, "is asked to leave")
-        self._harm.world.touch(node)
+        self._harm.world.witness.touch(node)
         node.host.shutdown(self._harm.pace.shutdown_ms, node.clock.instant)
         return True
 
@@ -165,14 +162,14 @@ class ProcessFaults:
 
         A dead one is killed right before it is asked for: its last Fetch is no older than a moment.
         """
-        world, leader = self._harm.world, self._harm.world.newest_leader()
+        world, leader = self._harm.world, self._harm.facts.newest_leader()
         if leader is None or leader.is_paused:
             return False
-        node = world.nodes[leader.node_id]
+        node = world.facts.nodes[leader.node_id]
         others = [node_id for node_id in leader.host.voters.ids if node_id != leader.node_id]
         if not others:
             return False
-        target = world.nodes[int(self._harm.rng.choice(others))]
+        target = world.facts.nodes[int(self._harm.rng.choice(others))]
         if is_dead:
             if target.process is None:
                 return False
@@ -184,7 +181,7 @@ class ProcessFaults:
             if error is None:
                 self._harm.happened("transfer", target)
 
-        world.touch(node)
+        world.witness.touch(node)
         leader.host.transfer_leadership(
             target.node_id,
             epoch=leader.host.epoch,

@@ -13,18 +13,15 @@ Source: Kafka's ``QuorumState.initialize`` (the log's epoch wins); KIP-595 §Quo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pykraft.log.epoch_checkpoint import FILE_NAME as EPOCHS
 from pykraft.log.quorum_state import CHECK_NAME, FILE_NAME, encode_quorum_state, parse_quorum_state
 from pykraft.log.recovery_point import FILE_NAME as RECOVERY_POINT
 from pykraft.sim.faults.harm import Act, Harm
-from pykraft.sim.machine.inode import Inode
+from pykraft.sim.machine.inode import Directory, Inode
+from pykraft.sim.machine.node import Node
 from pykraft.types import Election, Epoch
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.inode import Directory
-    from pykraft.sim.machine.node import Node
 
 OLDER: Final = "older quorum-state"
 LEFT_OUT: Final = ((RECOVERY_POINT, 0.5), (EPOCHS, 0.25))
@@ -48,12 +45,12 @@ class RestoreFaults:
         if node.process is None or not node.process.is_idle or not is_sound:
             return False
         directory = node.disk.directory(node.config.partition_directory)
-        if world.atlas.waiting or not world.atlas.may_damage(node) or directory is None:
+        if world.facts.atlas.waiting or not world.facts.atlas.may_damage(node) or directory is None:
             return False
-        epoch = max(world.durable_election(node).epoch, node.host.epoch if node.host is not None else 0)
+        epoch = max(world.facts.platters.election(node).epoch, node.host.epoch if node.host is not None else 0)
         self._harm.happened(OLDER, node)
         node.kill()
-        world.atlas.wiped(node, epoch)
+        world.facts.atlas.wiped(node, epoch)
         world.watch.forgot_votes(node)
         self._replace(node, directory)
         self._harm.move_on(node)

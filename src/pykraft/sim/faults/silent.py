@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pykraft.errors import ProtocolError
 from pykraft.log.epoch_checkpoint import FILE_NAME as EPOCHS
@@ -25,10 +25,8 @@ from pykraft.sim.facts.platter import LOG_SUFFIX
 from pykraft.sim.faults.harm import RECOVERING, Act, Harm
 from pykraft.sim.faults.wipe import is_replica_of_its_own
 from pykraft.sim.machine.inode import PAGE_SIZE_BYTES, Inode
+from pykraft.sim.machine.node import Node
 from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
 
 LOG_PROBABILITY: Final = 0.8
 EVICTED_PROBABILITY: Final = 0.5
@@ -55,7 +53,7 @@ class SilentFaults:
 
     def stop(self) -> None:
         """No disk lies any more; what is rotten stays so, until it is found and written again."""
-        for node in self._harm.world.nodes.values():
+        for node in self._harm.facts.nodes.values():
             node.disk.liar = None
 
     def _flip(self) -> bool:
@@ -69,7 +67,7 @@ class SilentFaults:
         """
         node = self._harm.any_node()
         names = self._names(node, (LOG_SUFFIX,))
-        if not names or not self._harm.world.atlas.may_damage(node):
+        if not names or not self._harm.facts.atlas.may_damage(node):
             return False
         name = self._harm.rng.choice(sorted(names))
         inode = names[name]
@@ -85,7 +83,7 @@ class SilentFaults:
 
     def _flip_at(self, node: Node) -> bool:
         rng = self._harm.rng
-        can_be_given_another_disk = not is_replica_of_its_own(self._harm.world, node)
+        can_be_given_another_disk = not is_replica_of_its_own(self._harm.facts, node)
         rest = (*CACHES, SNAPSHOT_SUFFIX) if can_be_given_another_disk else CACHES
         names = self._names(node, (LOG_SUFFIX,) if rng.random() < LOG_PROBABILITY else rest)
         if not names:
@@ -94,7 +92,7 @@ class SilentFaults:
         inode = names[name]
         position, bit = rng.randrange(len(inode.synced)), None
         # From dice of its own, so that worlds without such flips stay what they are.
-        dice = Random(f"{self._harm.world.seed} header {self._harm.world.clock.now_us}")
+        dice = Random(f"{self._harm.facts.seed} header {self._harm.facts.clock.now_us}")
         if name.endswith(LOG_SUFFIX) and dice.random() < self._harm.pace.header_flip_probability:
             position, bit = _uncovered(inode, position, dice), 1 << dice.randrange(3)
         if inode.is_rotten_at(position) or not self._may_harm(node, name, inode, position):
@@ -108,7 +106,7 @@ class SilentFaults:
 
     def _may_harm(self, node: Node, name: str, inode: Inode, position: int) -> bool:
         """Ask the atlas; in the tail, above the recovery point, the harm would not be noticed."""
-        atlas = self._harm.world.atlas
+        atlas = self._harm.facts.atlas
         if not name.endswith(LOG_SUFFIX):
             return atlas.may_damage(node)
         is_tail = _offset_at(name, inode, position) >= atlas.durable_point(node)
@@ -129,7 +127,7 @@ class SilentFaults:
         """A file was synced, and one of its pages is as it was before."""
         names = self._names(node, (LOG_SUFFIX,))
         inode = names.get(path.name)
-        if inode is None or not pages or not self._harm.world.atlas.may_lose(node):
+        if inode is None or not pages or not self._harm.facts.atlas.may_lose(node):
             return
         start = rng.choice(pages) * PAGE_SIZE_BYTES
         written = bytes(inode.synced[start : start + PAGE_SIZE_BYTES])
@@ -139,7 +137,7 @@ class SilentFaults:
         node.disk.liar = None
         self._harm.happened(kind, node, role=None if node.process is not None else RECOVERING)
         self._harm.note(node, f"has a {kind}: {path.name} at position {start}")
-        self._harm.world.atlas.lossy(node)
+        self._harm.facts.atlas.lossy(node)
         inode.rot(start, former)
         if kind == "misdirected write":
             name = rng.choice(sorted(names))

@@ -13,16 +13,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from pykraft.log.lane import BeginAnew, DeleteBefore
+from pykraft.log.lane import BeginAnew, DeleteBefore, Job
 from pykraft.sim.faults.harm import Act, Harm
+from pykraft.sim.machine.node import Node
 from pykraft.sim.scenario.fault_kinds import SNAPSHOT
 from pykraft.snapshot.files import FileKind, parse_snapshot_file
-
-if TYPE_CHECKING:
-    from pykraft.log.lane import Job
-    from pykraft.sim.machine.node import Node
 
 TAKING, DOWNLOAD, INSTALL, CLEANING = SNAPSHOT
 OPERATIONS_MAX: Final = {TAKING: 6, DOWNLOAD: 12, INSTALL: 16, CLEANING: 8}
@@ -40,7 +37,7 @@ class SnapshotFaults:
     def stop(self) -> None:
         """Take back what was prepared."""
         self._planned.clear()
-        for node in self._harm.world.nodes.values():
+        for node in self._harm.facts.nodes.values():
             node.disk.on_operation = None
 
     def performs(self, node: Node, jobs: Sequence[Job]) -> None:
@@ -55,7 +52,7 @@ class SnapshotFaults:
 
     def _plan(self, kind: str) -> bool:
         rng, node = self._harm.rng, self._harm.any_node()
-        if not self._harm.world.records_between:
+        if not self._harm.facts.records_between:
             return False
         planned = self._planned.setdefault(int(node.node_id), {})
         planned[kind] = (rng.randrange(OPERATIONS_MAX[kind]), rng.random() < 0.5)

@@ -13,9 +13,10 @@ Source: ours; KIP-595, KIP-853; ADR 028, ADR 029.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pykraft.core.epoch_budget import EPOCHS_PER_DAY
 from pykraft.core.messages import (
@@ -30,6 +31,8 @@ from pykraft.core.messages import (
 from pykraft.sim.clients.stranger import STRANGER_LISTENERS, Stranger
 from pykraft.sim.facts.claims import STRANGER_ID
 from pykraft.sim.faults.false_leader import FalseLeader
+from pykraft.sim.faults.harm import Act, Harm
+from pykraft.sim.machine.node import Node
 from pykraft.sim.scenario.settings import LISTENER
 from pykraft.types import (
     EPOCH_MAX,
@@ -43,12 +46,6 @@ from pykraft.types import (
     ReplicaKey,
     Uuid,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pykraft.sim.faults.harm import Act, Harm
-    from pykraft.sim.machine.node import Node
 
 JUMP: Final = 1_000
 """A false leader is at least so many epochs ahead: nobody gets there by elections."""
@@ -70,7 +67,7 @@ class StrangerFaults:
         self.rng = Random(0)
         """Dice of the present decision."""
         self._stranger: Stranger | None = None
-        self._leader = FalseLeader(harm.world)
+        self._leader = FalseLeader(harm.facts)
         self._claim = 0
         self.kinds: dict[str, Act] = {
             "far epoch": self._name_far_epoch,
@@ -91,7 +88,7 @@ class StrangerFaults:
         if self._stranger is not None:
             self._stranger.leave()
             self._stranger = None
-        self._harm.world.claims.is_posing = False
+        self._harm.facts.claims.is_posing = False
 
     def _name_far_epoch(self) -> bool:
         """Of any request, in any name: the last epochs that there are, and the first beyond a day's budget."""
@@ -126,7 +123,7 @@ class StrangerFaults:
     def _rise(self, sender: ReplicaKey, rng: Random, rises: int, period_us: int) -> None:
         # A vote for a voter is given again when that one really asks, with a shorter log: nobody forges that here.
         epoch = Epoch(self._highest_epoch() + 1) if sender.id == STRANGER_ID else self._fresh_epoch()
-        for node in self._harm.world.voters():
+        for node in self._harm.facts.voters():
             if rng.random() < 0.7:
                 self._present.ask(node, self._vote(node, sender, epoch, pre_vote=rng.random() < 0.3))
         if rises:
@@ -138,10 +135,10 @@ class StrangerFaults:
 
     def _lead_as_voter(self) -> bool:
         """In the name of a voter, and for a while: its followers cannot know."""
-        voters = self._harm.world.members.committed.ids
+        voters = self._harm.facts.members.committed.ids
         if not voters or not self._claim_to_lead("false voter", NodeId(self.rng.choice(voters))):
             return False
-        self._harm.world.claims.is_posing = True
+        self._harm.facts.claims.is_posing = True
         claim = self._claim
         self._harm.later(self._duration_us(), lambda: self._go(claim))
         return True
@@ -156,7 +153,7 @@ class StrangerFaults:
             kind, lambda _: self._begin(epoch, leader_id), f"is told that {leader_id} leads epoch {epoch}"
         ):
             return False
-        self._harm.world.claims.is_posing = False
+        self._harm.facts.claims.is_posing = False
         self._claim += 1
         manners = self._leader.claims(epoch, leader_id, self.rng)
         self._harm.note(None, f"a stranger answers Fetches with {', '.join(manners)}")
@@ -164,14 +161,14 @@ class StrangerFaults:
 
     def _forge_fetches(self) -> bool:
         """In the name of a follower, with another directory id than its own: the leader may not count it."""
-        leader, world = self._harm.world.newest_leader(), self._harm.world
+        leader, facts = self._harm.facts.newest_leader(), self._harm.facts
         if leader is None or leader.host.kraft_version < 1 or leader.host.raft is None:
             return False
         others = [voter_id for voter_id in leader.host.voters.ids if voter_id != leader.node_id]
         if not others:
             return False
         key = ReplicaKey(NodeId(self.rng.choice(others)), Uuid(self.rng.randbytes(16)))
-        node = world.nodes[leader.node_id]
+        node = facts.nodes[leader.node_id]
         self._harm.happened("forged fetch", node)
         self._harm.note(node, f"is sent Fetches in the name of {key.id}, with another directory id")
         self._fetch_on(node, key, FORGED_FETCHES)
@@ -186,14 +183,14 @@ class StrangerFaults:
 
     def _forge_endpoint(self) -> bool:
         """A voter is said to be at a host that is none: in UpdateRaftVoter, or as a leader that nobody can dial."""
-        leader = self._harm.world.newest_leader()
+        leader = self._harm.facts.newest_leader()
         if leader is None:
             return False
-        node = self._harm.world.nodes[leader.node_id]
+        node = self._harm.facts.nodes[leader.node_id]
         voter = self.rng.choice(leader.host.voters.voters)
         port = self.rng.choice((int(voter.key.id), STRANGER_ID))
         nowhere = Listeners(((LISTENER, Endpoint(f"node\0{voter.key.id}", port)),))
-        self._harm.world.claims.epochs.add(leader.host.epoch)
+        self._harm.facts.claims.epochs.add(leader.host.epoch)
         if self.rng.random() < 0.5:
             message: Request = UpdateVoterRequest(
                 epoch=Epoch(leader.host.epoch), voter=voter.key, listeners=nowhere, kraft_version=KRAFT_VERSIONS
@@ -211,14 +208,14 @@ class StrangerFaults:
 
     def _abandon_fetch(self) -> bool:
         """An observer asks the leader to wait for as long as can be said, and goes."""
-        leader = self._harm.world.newest_leader()
+        leader = self._harm.facts.newest_leader()
         if leader is None or leader.host.raft is None:
             return False
-        node = self._harm.world.nodes[leader.node_id]
+        node = self._harm.facts.nodes[leader.node_id]
         self._harm.happened("abandoned fetch", node)
         self._harm.note(node, "is asked to wait by observers that go")
         epoch, end = leader.host.epoch, leader.host.raft.log.end
-        self._harm.world.claims.epochs.add(epoch)
+        self._harm.facts.claims.epochs.add(epoch)
         for _ in range(self.rng.randint(1, 20)):
             key = ReplicaKey(NodeId(self.rng.randrange(1_000, 2**31)), Uuid(self.rng.randbytes(16)))
             stranger = self._present
@@ -228,7 +225,7 @@ class StrangerFaults:
 
     def _tell_some(self, kind: str, message: Callable[[Node], Request], text: str) -> bool:
         """Send this to some of the nodes."""
-        awake = [node for node in self._harm.world.voters() if node.process is not None]
+        awake = [node for node in self._harm.facts.voters() if node.process is not None]
         if not awake:
             return False
         told = self.rng.sample(awake, self.rng.randint(1, len(awake)))
@@ -242,31 +239,31 @@ class StrangerFaults:
     def _present(self) -> Stranger:
         """The stranger, which comes when it is needed."""
         if self._stranger is None:
-            self._stranger = Stranger(self._harm.world, self._leader.answer)
+            self._stranger = Stranger(self._harm.facts, self._harm.world.witness, self._leader.answer)
         return self._stranger
 
     def _sender(self) -> ReplicaKey:
         """Nobody that is known, or a voter."""
-        voters = self._harm.world.members.committed.voters
+        voters = self._harm.facts.members.committed.voters
         if self.rng.random() < 0.5 or not voters:
             return ReplicaKey(NodeId(STRANGER_ID), Uuid(self.rng.randbytes(16)))
         return self.rng.choice(voters).key
 
     def _highest_epoch(self) -> int:
         """Of all that any replica has reached, and of all that a stranger claims and somebody may still adopt."""
-        world = self._harm.world
-        reached = [world.durable_election(node).epoch for node in world.nodes.values()]
-        reached += [host.epoch for host in world.hosts()]
+        facts = self._harm.facts
+        reached = [facts.platters.election(node).epoch for node in facts.nodes.values()]
+        reached += [host.epoch for host in facts.hosts()]
         return max(reached, default=0)
 
     def _fresh_epoch(self) -> Epoch:
         """One that no replica can be a candidate in."""
         highest = self._highest_epoch()
-        claimed = [epoch for epoch in self._harm.world.claims.epochs if epoch <= highest + CLAIMS_AHEAD]
+        claimed = [epoch for epoch in self._harm.facts.claims.epochs if epoch <= highest + CLAIMS_AHEAD]
         return Epoch(max(highest, *claimed, 0) + JUMP + self.rng.randrange(JUMP))
 
     def _vote(self, node: Node, candidate: ReplicaKey, epoch: Epoch, *, pre_vote: bool) -> VoteRequest:
-        claims = self._harm.world.claims
+        claims = self._harm.facts.claims
         claims.epochs.add(epoch)
         claims.candidates.add((epoch, int(candidate.id)))
         last = OffsetAndEpoch(Offset(10**9), Epoch(max(epoch - 1, 0)))
@@ -275,17 +272,17 @@ class StrangerFaults:
     def _begin(
         self, epoch: Epoch, leader_id: NodeId, listeners: Listeners = STRANGER_LISTENERS
     ) -> BeginQuorumEpochRequest:
-        self._harm.world.claims.epochs.add(epoch)
+        self._harm.facts.claims.epochs.add(epoch)
         return BeginQuorumEpochRequest(epoch=epoch, leader_id=leader_id, voter=None, listeners=listeners)
 
     def _end(self, epoch: Epoch, leader_id: NodeId) -> EndQuorumEpochRequest:
-        self._harm.world.claims.epochs.add(epoch)
+        self._harm.facts.claims.epochs.add(epoch)
         return EndQuorumEpochRequest(epoch=epoch, leader_id=leader_id, successors=(), listeners=STRANGER_LISTENERS)
 
     def _fetch(
         self, key: ReplicaKey, epoch: Epoch, *, at: OffsetAndEpoch | None = None, wait_ms: int = 0
     ) -> FetchRequest:
-        self._harm.world.claims.epochs.add(epoch)
+        self._harm.facts.claims.epochs.add(epoch)
         place = at or OffsetAndEpoch(Offset(0), Epoch(0))
         return FetchRequest(
             replica=key,
@@ -298,7 +295,7 @@ class StrangerFaults:
         )
 
     def _fetch_snapshot(self, key: ReplicaKey, epoch: Epoch) -> FetchSnapshotRequest:
-        self._harm.world.claims.epochs.add(epoch)
+        self._harm.facts.claims.epochs.add(epoch)
         snapshot_id = OffsetAndEpoch(Offset(1), Epoch(1))
         return FetchSnapshotRequest(
             replica=key, epoch=epoch, snapshot_id=snapshot_id, position=0, size_bytes_max=2**31 - 1

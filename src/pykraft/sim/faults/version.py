@@ -23,13 +23,13 @@ class VersionFaults:
         """Whoever is old stays old: a cluster must heal with a mixture, too."""
 
     def _exchange(self) -> bool:
-        node, world = self._harm.any_node(), self._harm.world
-        if not world.is_formatted and not world.members.is_dynamic and not world.committed.end_offset:
+        node, facts = self._harm.any_node(), self._harm.facts
+        if not facts.is_formatted and not facts.members.is_dynamic and not facts.committed.end_offset:
             return False  # a program without pre-votes proves nobody (ADR 022): its operator formats all directories
-        world.has_pre_votes = False
+        facts.members.has_pre_votes = False
         if node.dialect is None:
             node.dialect = self._harm.rng.choice((KAFKA_3_8, KAFKA_3_9))
-            if self._harm.world.members.may_change:
+            if self._harm.facts.members.may_change:
                 node.dialect = KAFKA_3_9  # the first one that can have voters in the log
             self._harm.happened("old version", node)
             self._harm.note(node, f"is replaced by a program that speaks like {node.dialect.name}")

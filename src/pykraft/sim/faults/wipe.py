@@ -19,17 +19,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pykraft.errors import CorruptionError
+from pykraft.errors import CorruptionError, StorageError
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.faults.harm import Act, Harm
 from pykraft.sim.machine.format import format_directory, replace_disk, wipe_disk
+from pykraft.sim.machine.node import Node
 from pykraft.snapshot.files import parse_snapshot_file
-
-if TYPE_CHECKING:
-    from pykraft.errors import StorageError
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
 
 
 class WipeFaults:
@@ -44,7 +40,11 @@ class WipeFaults:
 
     def _wipe(self) -> bool:
         world, node = self._harm.world, self._harm.any_node()
-        if world.atlas.waiting or not world.atlas.may_damage(node) or is_replica_of_its_own(world, node):
+        if (
+            world.facts.atlas.waiting
+            or not world.facts.atlas.may_damage(node)
+            or is_replica_of_its_own(world.facts, node)
+        ):
             return False
         self._harm.happened("wiped disk", node)
         self._exchange(node)
@@ -53,12 +53,12 @@ class WipeFaults:
     def _empty(self) -> bool:
         """Without pre-votes nobody can say how far the epochs of lone candidates are: then it is not for the node."""
         world, node = self._harm.world, self._harm.any_node()
-        if not world.atlas.may_damage(node) or not world.has_pre_votes:
+        if not world.facts.atlas.may_damage(node) or not world.facts.members.has_pre_votes:
             return False
         self._harm.happened("emptied disk", node)
         self._harm.note(node, "finds its disk empty")
         world.watch.emptied(node)
-        world.atlas.emptied(node)
+        world.facts.atlas.emptied(node)
         wipe_disk(node)
         node.config = replace(node.config, directory_id=node.key.directory_id)
         node.first_voters = node.config.voters
@@ -69,7 +69,7 @@ class WipeFaults:
 
         Until that may be done it starts again and again, perhaps in vain.
         """
-        atlas = self._harm.world.atlas
+        atlas = self._harm.facts.atlas
         is_snapshot = isinstance(error, CorruptionError) and parse_snapshot_file(Path(str(error.path)).name) is not None
         if is_snapshot and not atlas.waiting and atlas.may_damage(node):
             self._harm.happened("damaged snapshot", node, role=node.last_role)
@@ -78,10 +78,10 @@ class WipeFaults:
     def _exchange(self, node: Node) -> None:
         world = self._harm.world
         self._harm.note(node, "is given an empty disk")
-        epoch = max(world.durable_election(node).epoch, node.host.epoch if node.host is not None else 0)
-        world.atlas.wiped(node, epoch)
+        epoch = max(world.facts.platters.election(node).epoch, node.host.epoch if node.host is not None else 0)
+        world.facts.atlas.wiped(node, epoch)
         world.watch.wiped(node)
-        if world.members.is_at_level_one:
+        if world.facts.members.is_at_level_one:
             replace_disk(node)
         else:
             wipe_disk(node)
@@ -89,7 +89,7 @@ class WipeFaults:
         self._harm.move_on(node)
 
 
-def is_replica_of_its_own(world: World, node: Node) -> bool:
+def is_replica_of_its_own(facts: Facts, node: Node) -> bool:
     """True when some voter set names its directory id: then ``replaced disk`` is what happens to it."""
-    sets = world.members.in_force()
+    sets = facts.members.in_force()
     return any((entry := voters.get(node.node_id)) and entry.key.directory_id is not None for voters in sets)

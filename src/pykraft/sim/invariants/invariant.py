@@ -10,20 +10,18 @@ Source: Kafka ``RaftEventSimulationTest.Invariant``; openraft ``tests-turmoil``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pykraft.host.delivery import CommittedBatch
-    from pykraft.log.lane import Job
-    from pykraft.sim.clients.admin import Asked
-    from pykraft.sim.clients.visitor import Visit
-    from pykraft.sim.facts.electorate import VoterRecord
-    from pykraft.sim.facts.history import Operation
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.machine.spoken import Spoken
-    from pykraft.sim.run.world import World
-    from pykraft.types import OffsetAndEpoch
+from pykraft.host.delivery import CommittedBatch
+from pykraft.log.lane import Job
+from pykraft.sim.facts.electorate import VoterRecord
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.history import Operation
+from pykraft.sim.facts.view import View
+from pykraft.sim.facts.visit import Visit
+from pykraft.sim.facts.voter_requests import Asked
+from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.spoken import Spoken
+from pykraft.types import OffsetAndEpoch
 
 
 class ViolationError(AssertionError):
@@ -37,8 +35,8 @@ class ViolationError(AssertionError):
 class Invariant:
     """Told of everything; each oracle overrides what concerns it."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
 
     def started(self, node: Node) -> None:
         """A process begins on this node, after its recovery."""

@@ -9,27 +9,23 @@ Source: the shape is ours; the oracles say what they check, and after whom.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
 from pykraft.host.delivery import CommittedBatch
 from pykraft.log.lane import AppendBatches, Job
 from pykraft.protocol.records import decode_values, read_header
+from pykraft.sim.facts.electorate import VoterRecord
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.history import Operation
 from pykraft.sim.facts.platter import DurableElection
 from pykraft.sim.facts.view import DOWN, View, view_of
+from pykraft.sim.facts.visit import Visit
+from pykraft.sim.facts.voter_requests import Asked
 from pykraft.sim.invariants.invariant import Invariant
-from pykraft.sim.machine.ledger import Ledger
+from pykraft.sim.machine.node import Node
 from pykraft.sim.machine.spoken import Spoken
 from pykraft.types import OffsetAndEpoch
-
-if TYPE_CHECKING:
-    from pykraft.sim.clients.admin import Asked
-    from pykraft.sim.clients.visitor import Visit
-    from pykraft.sim.facts.electorate import VoterRecord
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
 
 HOOKS = tuple(name for name, hook in vars(Invariant).items() if callable(hook) and name not in {"__init__", "violated"})
 UNSEEN = View(DOWN, 0, None, None, has_fetched=False, is_settled=False, disk=DurableElection())
@@ -38,11 +34,13 @@ UNSEEN = View(DOWN, 0, None, None, has_fetched=False, is_settled=False, disk=Dur
 class Watch:
     """Passes on what happens to those oracles of a world that care."""
 
-    def __init__(self, world: World, oracles: Sequence[type[Invariant]]) -> None:
-        self.oracles = [oracle(world) for oracle in oracles]
-        self.committed = Ledger()
-        """What leaders counted as committed, each batch once."""
-        self._world = world
+    def __init__(
+        self, facts: Facts, oracles: Sequence[type[Invariant]], on_voters_appended: Callable[[Node], None]
+    ) -> None:
+        """``on_voters_appended`` is told of each leader that appends a voter set, before the oracles are."""
+        self.oracles = [oracle(facts) for oracle in oracles]
+        self._facts = facts
+        self._on_voters_appended = on_voters_appended
         self._views: dict[int, View] = {}
         self._batches: dict[tuple[int, int], list[bytes]] = {}
         self._asked = {hook: self._overriding(hook) for hook in HOOKS}
@@ -52,7 +50,7 @@ class Watch:
         """An event that concerned this node is over."""
         node_id = int(node.node_id)
         was = self._views.get(node_id, UNSEEN)
-        now = view_of(node, self._world.durable_election(node))
+        now = view_of(node, self._facts.platters.election(node))
         if was != now:
             self._views[node_id] = now
             if now.has_led and now.high_watermark is not None and now.high_watermark != was.high_watermark:
@@ -90,7 +88,7 @@ class Watch:
     def submitted(self, node: Node, job: Job) -> None:
         """See `Invariant`."""
         if isinstance(job, AppendBatches):
-            for record in self._world.electorate.submitted(job):
+            for record in self._facts.members.electorate.submitted(job):
                 self._voters_appended(node, record)
         for oracle in self._asked["submitted"]:
             oracle.submitted(node, job)
@@ -211,17 +209,18 @@ class Watch:
         host = node.host
         if host is None or host.raft is None or host.leader_id != node.node_id:
             return
-        self._world.faults.voters_appended(node)
+        self._on_voters_appended(node)
         self.voters_written(node, record, min(host.raft.log.committed_end_offset, record.entry.base_offset))
 
     def _commit(self, leader: Node, high_watermark: int) -> None:
         """What a leader counts as committed beyond what is known."""
-        known = self.committed.end_offset
+        committed = self._facts.committed
+        known = committed.end_offset
         if high_watermark > known:
-            held = self._world.ledger(leader).entries
+            held = self._facts.ledger(leader).entries
             first = bisect_right(held, known, key=lambda entry: entry.end_offset)
-            self.committed.entries += takewhile(lambda entry: entry.end_offset <= high_watermark, held[first:])
-            self._world.members.committed_more()
+            committed.entries += takewhile(lambda entry: entry.end_offset <= high_watermark, held[first:])
+            self._facts.members.committed_more()
 
     def _values(self, batch: CommittedBatch) -> list[bytes]:
         """Values of a batch; oracles hear of each batch the first time that it is delivered."""

@@ -9,14 +9,11 @@ Source: KIP-853 §Bootstrapping; Kafka's ``Formatter`` (``--initial-controllers`
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from pykraft.log.directory import Directory
+from pykraft.sim.machine.node import Node
 from pykraft.snapshot.bootstrap import write_bootstrap
 from pykraft.types import ReplicaKey, Uuid, VoterSet
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
 
 
 def format_directory(node: Node) -> None:

@@ -1,12 +1,11 @@
 """One node of a world: a virtual machine that starts, runs, is killed or loses power, and starts again.
 
 It is an adapter of the host like the server: `Process` implements `pykraft.host.ports.Ports` with virtual
-time, network and disk, and hands what arrives to the host. The ordered lane takes all queued jobs at once,
-as the server's thread does, and each turn takes a while of virtual time; what is submitted meanwhile waits.
+time, network and disk, and hands what arrives to the host. Its two lanes are in `pykraft.sim.machine.lanes`.
 
 A process that is paused does nothing, and then everything late: what arrives meanwhile waits in the kernel, one
 thing after the other. A disk that gives an error ends the process with it, as the server would end; the node starts
-again later. Every call into the host tells the world that something happened to this node.
+again later. Every call into the host tells the observer that something happened to this node.
 """
 
 from __future__ import annotations
@@ -15,24 +14,22 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pykraft.config import NodeConfig
 from pykraft.errors import StorageError
 from pykraft.host.host import Host
 from pykraft.host.ports import ConnectionId
 from pykraft.log.lane import BeginAnew, Job, WriteQuarantine
-from pykraft.sim.machine.bulk_lane import BulkLane
 from pykraft.sim.machine.clock import Alarm, NodeClock
 from pykraft.sim.machine.dialect import Dialect, Negotiation
 from pykraft.sim.machine.disk import Interrupted, VirtualDisk
+from pykraft.sim.machine.lanes import BulkLane, OrderedLane
 from pykraft.sim.machine.ledger import Ledger
+from pykraft.sim.machine.surroundings import NodeObserver, Surroundings
 from pykraft.sim.machine.wiretap import Wiretap
 from pykraft.sim.scenario.settings import node_at, port_of
 from pykraft.types import Buffer, Endpoint, Io, ReplicaKey
-
-if TYPE_CHECKING:
-    from pykraft.sim.run.world import World
 
 T = TypeVar("T")
 
@@ -40,13 +37,12 @@ T = TypeVar("T")
 class Process:
     """One run of a node's program, from start to its end."""
 
-    def __init__(self, world: World, node: Node) -> None:
+    def __init__(self, node: Node) -> None:
         self.node_id = int(node.node_id)
         self.port = port_of(node.config)
-        self._world = world
         self._node = node
-        self._queue: list[Job] = []
-        self._lane_is_busy = False
+        self._surroundings = node.surroundings
+        self._observer = node.observer
         self._alarm = Alarm(node.clock, self.later, self._ring)
         self._backlog: deque[Callable[[], None]] | None = None
         self._visits: dict[ConnectionId, Callable[[Sequence[Buffer]], None]] = {}
@@ -56,25 +52,26 @@ class Process:
         self.resumed_us = -1
         """When the last pause was over and made up for."""
         self.wiretap = Wiretap(lambda: node.disk.is_rotten)
-        self._bulk = BulkLane(world, node, self)
-        config = world.members.with_bootstrap(node.config)
+        self._ordered = OrderedLane(self, node.rng)
+        self._bulk = BulkLane(self, node.surroundings)
+        config = node.observer.configured(node)
         self.bootstrap = config.bootstrap_servers
         self.host = Host.open(node.disk, self, config, rng=Random(node.rng.random()))
 
     @property
     def is_lane_idle(self) -> bool:
         """True when no storage job waits or is being done."""
-        return not self._lane_is_busy
+        return self._ordered.is_idle
 
     @property
     def is_idle(self) -> bool:
         """True when both lanes have nothing to do."""
-        return not self._lane_is_busy and self._bulk.is_idle
+        return self._ordered.is_idle and self._bulk.is_idle
 
     def start(self) -> None:
         """The first step."""
-        self._world.network.attach(self)
-        self._world.touch(self._node)
+        self._surroundings.network.attach(self)
+        self.touch()
         self.host.start(self._node.clock.instant)
 
     @property
@@ -86,7 +83,7 @@ class Process:
         """Do nothing for so long: a collection of garbage, a virtual machine that moves, ``kill -STOP``."""
         assert self._backlog is None, "it stands still already"
         self._backlog = deque()
-        self._world.clock.after(duration_us, self._catch_up)
+        self._surroundings.clock.after(duration_us, self._catch_up)
 
     def _catch_up(self) -> None:
         """Take the next thing that came during the pause."""
@@ -94,15 +91,15 @@ class Process:
             return
         if not self._backlog:
             self._backlog = None
-            self.resumed_us = self._world.clock.now_us
+            self.resumed_us = self._surroundings.clock.now_us
             return
         self._backlog.popleft()()
-        self._world.clock.after(0, self._catch_up)
+        self._surroundings.clock.after(0, self._catch_up)
 
     def end(self, *, is_silent: bool = False) -> None:
         """The process is no more: whatever was planned for it does not happen."""
         self.is_running = False
-        self._world.network.detach(self, is_silent=is_silent)
+        self._surroundings.network.detach(self, is_silent=is_silent)
 
     def accepted(self, connection: ConnectionId) -> None:
         """See `pykraft.sim.machine.network.Station`."""
@@ -124,18 +121,18 @@ class Process:
         self.host.on_accepted(connection, self._node.config.default_listener, self._node.clock.instant)
 
     def _connected(self, connection: ConnectionId) -> None:
-        self._world.touch(self._node)
+        self.touch()
         self.host.on_connected(connection, self._node.clock.instant)
 
     def _closed(self, connection: ConnectionId) -> None:
-        self._world.touch(self._node)
+        self.touch()
         self.wiretap.broke(connection)
         self.host.on_closed(connection, self._node.clock.instant)
 
     def _received(self, connection: ConnectionId, frame: bytes) -> None:
         """A question is noted, for the oracles of its answer."""
-        self._world.touch(self._node)
-        self._world.trace.absorb(frame)
+        self.touch()
+        self._surroundings.trace.absorb(frame)
         if self._negotiation is not None:
             frame = self._negotiation.received(connection, frame)
         self.wiretap.heard(connection, frame, self._node.ledger.end, is_damaged=self._node.is_damaged)
@@ -143,7 +140,7 @@ class Process:
 
     def visit(self, connection: ConnectionId, request: bytes, told: Callable[[Sequence[Buffer]], None]) -> None:
         """A client asks this one thing, on a connection of its own that is on no network."""
-        self._world.touch(self._node)
+        self.touch()
         self._visits[connection] = told
         now = self._node.clock.instant
         self.host.on_accepted(connection, self._node.config.default_listener, now)
@@ -151,9 +148,9 @@ class Process:
 
     def dial(self, endpoint: Endpoint) -> ConnectionId:
         """See `Ports`."""
-        connection, target_id = self._world.network.dial(self, endpoint), node_at(endpoint.port)
+        connection, target_id = self._surroundings.network.dial(self, endpoint), node_at(endpoint.port)
         self.wiretap.dialed(connection, target_id)
-        self._world.watch.dialed(self._node, target_id)
+        self._observer.dialed(self._node, target_id)
         return connection
 
     def send(self, connection: ConnectionId, parts: Sequence[Buffer]) -> None:
@@ -162,40 +159,38 @@ class Process:
         if told is not None:
             told(parts)
             return
-        is_epoch_durable = self.host.epoch <= self._world.durable_election(self._node).epoch
+        is_epoch_durable = self.host.epoch <= self._observer.durable_epoch(self._node)
         spoken = self.wiretap.says(connection, parts, is_epoch_durable=is_epoch_durable)
         if spoken is not None:
-            self._world.watch.before_send(self._node, spoken)
+            self._observer.before_send(self._node, spoken)
             if spoken.fetched is not None:
-                self.wiretap.fetches(connection, self._world.clock.now_us)
+                self.wiretap.fetches(connection, self._surroundings.clock.now_us)
         if self._negotiation is not None:
             parts = self._negotiation.sent(connection, parts)
-        self._world.network.send(connection, parts)
+        self._surroundings.network.send(connection, parts)
 
     def received_size_bytes(self, connection: ConnectionId) -> tuple[int, int]:
         """See `Ports`."""
-        return self._world.network.received_size_bytes(connection)
+        return self._surroundings.network.received_size_bytes(connection)
 
     def unsent_size_bytes(self, connection: ConnectionId) -> int:
         """See `Ports`."""
-        return self._world.network.unsent_size_bytes(connection)
+        return self._surroundings.network.unsent_size_bytes(connection)
 
     def close(self, connection: ConnectionId) -> None:
         """See `Ports`."""
-        self._world.network.close(connection)
+        self._surroundings.network.close(connection)
 
     def submit(self, job: Job) -> None:
         """See `Ports`."""
-        self._world.watch.submitted(self._node, job)
+        self._observer.submitted(self._node, job)
         ledger = self._node.ledger
         ledger.submitted(job)
         if isinstance(job, WriteQuarantine):
             ledger.cut(self.host.log_end_offset)
         elif isinstance(job, BeginAnew) and self.host.raft is not None:
             ledger.begin_anew_at(self.host.raft.log.end)
-        self._queue.append(job)
-        if not self._lane_is_busy:
-            self._begin()
+        self._ordered.submit(job)
 
     def submit_read(self, read: Callable[[], T], then: Callable[[T], None]) -> None:
         """See `Ports`."""
@@ -208,17 +203,17 @@ class Process:
     def report(self, text: str, *, is_alarm: bool = False) -> None:
         """See `Ports`."""
         del is_alarm
-        self._world.trace.note(self.node_id, text)
-        self._world.watch.reported(self._node, text)
+        self._surroundings.trace.note(self.node_id, text)
+        self._observer.reported(self._node, text)
 
     def stop(self, error: Exception | None) -> None:
         """See `Ports`."""
-        self._world.trace.note(self.node_id, f"stops: {error or 'gracefully'}")
+        self._surroundings.trace.note(self.node_id, f"stops: {error or 'gracefully'}")
         self._node.stopped(error)
 
     def later(self, delay_us: int, act: Callable[[], None]) -> None:
         """Do this then, if the process still runs."""
-        self._world.clock.after(delay_us, lambda: self._take(act) if self.is_running else None)
+        self._surroundings.clock.after(delay_us, lambda: self._take(act) if self.is_running else None)
 
     def _take(self, act: Callable[[], None]) -> None:
         """Something comes: now, or after what came during a pause."""
@@ -230,59 +225,58 @@ class Process:
 
     def waits_for_disk(self, act: Callable[[], None]) -> bool:
         """True when the disk stalls: the same again later."""
-        left_us = self._node.disk.io_errors.stalled_until_us - self._world.clock.now_us
+        left_us = self._node.disk.io_errors.stalled_until_us - self._surroundings.clock.now_us
         if left_us > 0:
             self.later(left_us, act)
         return left_us > 0
 
+    def touch(self) -> None:
+        """Something happens to this process."""
+        self._observer.touch(self._node)
+
+    def lane_delay_us(self) -> int:
+        """How long the next turn of a lane takes."""
+        return self._node.lane_delay_us()
+
+    def cannot_write(self, problem: Interrupted | StorageError) -> None:
+        """A lane was interrupted, or its disk gave an error: either ends the process."""
+        if isinstance(problem, Interrupted):
+            self._node.interrupted(problem, "writing")
+        else:
+            self._node.failed(problem)
+
     def _ring(self) -> None:
-        self._world.touch(self._node)
+        self.touch()
         self.host.on_tick(self._node.clock.instant)
 
-    def _begin(self) -> None:
-        """One turn of the ordered lane: 1. it takes all jobs that wait, and 2. carries them out."""
-        self._lane_is_busy = True
-        jobs, self._queue = self._queue, []
-        duration_us = self._node.lane_delay_us()
-        until_done_us = self._node.rng.randrange(duration_us)
-        self.later(until_done_us, lambda: self._perform(jobs, duration_us - until_done_us))
+    def perform(self, jobs: Sequence[Job]) -> Io:
+        """Carry these out on the disk. Errors: Interrupted, StorageError."""
+        self._observer.performs(self._node, jobs)
+        return self.host.lane.perform(jobs)
 
-    def _perform(self, jobs: Sequence[Job], until_told_us: int) -> None:
-        """The process may end in the middle of it; else 3. the host is told, a little later."""
-        self._world.touch(self._node)
-        if self.waits_for_disk(lambda: self._perform(jobs, until_told_us)):
-            return
-        self._world.faults.snapshot.performs(self._node, jobs)
-        try:
-            io = self.host.lane.perform(jobs)
-        except Interrupted as interruption:
-            self._node.interrupted(interruption, "writing")
-            return
-        except StorageError as error:
-            self._node.failed(error)
-            return
-        self.later(until_told_us, lambda: self._end_turn(io))
+    def persisted(self) -> None:
+        """No storage job waits or is being done."""
+        self._observer.persisted(self._node)
 
-    def _end_turn(self, io: Io) -> None:
-        self._world.touch(self._node)
-        self._lane_is_busy = False
-        if self._queue:
-            self._begin()
-        else:
-            self._world.watch.persisted(self._node)
+    def told(self, io: Io) -> None:
+        """The host hears that everything up to this is durable."""
         self.host.on_io(io, self._node.clock.instant)
 
 
 class Node:
     """A machine with its disk; at most one process runs on it at a time."""
 
-    def __init__(self, world: World, config: NodeConfig, rng: Random) -> None:
+    def __init__(
+        self, config: NodeConfig, rng: Random, surroundings: Surroundings, observer: NodeObserver[Node]
+    ) -> None:
         assert config.node_id is not None
+        self.surroundings = surroundings
+        self.observer = observer
         self.node_id = config.node_id
         self.config = config
         self.rng = rng
-        self.disk = VirtualDisk(Random(rng.random()), world.scenario.storage)
-        self.clock = NodeClock(world.clock)
+        self.disk = VirtualDisk(Random(rng.random()), surroundings.storage)
+        self.clock = NodeClock(surroundings.clock)
         self.dialect: Dialect | None = None
         """What the program of this node speaks; None: all that there is."""
         self.process: Process | None = None
@@ -294,7 +288,6 @@ class Node:
         """Id and directory id, which is that of the disk; None until that is known."""
         self.first_voters = config.voters
         """Who votes as far as its configuration and its checkpoint say."""
-        self._world = world
 
     @property
     def host(self) -> Host | None:
@@ -304,14 +297,14 @@ class Node:
     def start(self) -> None:
         """Run the program, from what the disk holds; it may end during recovery, too, and waits for a stalled disk."""
         assert self.process is None
-        self._world.has_pre_votes &= self.dialect is None
-        if self.disk.io_errors.stalled_until_us > self._world.clock.now_us:
-            self._world.ended(self)
+        self.observer.starting(self)
+        if self.disk.io_errors.stalled_until_us > self.surroundings.clock.now_us:
+            self.observer.ended(self)
             return
-        self._world.trace.note(self.node_id, "starts")
-        self._world.touch(self)
+        self.surroundings.trace.note(self.node_id, "starts")
+        self.observer.touch(self)
         try:
-            self.process = Process(self._world, self)
+            self.process = Process(self)
         except Interrupted as interruption:
             self.interrupted(interruption, "recovering")
             return
@@ -320,13 +313,13 @@ class Node:
             return
         if self.process.host.directory_id != self.key.directory_id:
             self.key = ReplicaKey(self.node_id, self.process.host.directory_id)
-        self._world.started(self)
+        self.observer.started(self)
         self.process.start()
 
     def interrupted(self, interruption: Interrupted, doing: str) -> None:
         """The process ended in the middle of something."""
-        self._world.trace.note(self.node_id, f"{interruption} while {doing}")
-        self._world.faults.interrupted(self, interruption)
+        self.surroundings.trace.note(self.node_id, f"{interruption} while {doing}")
+        self.observer.interrupted(self, interruption)
         if interruption.loses_power:
             self.lose_power()
         else:
@@ -344,16 +337,16 @@ class Node:
 
     def failed(self, error: StorageError) -> None:
         """The program ended with an error of its disk; that is its duty if the disk did give one, or lied."""
-        self._world.watch.stopped(self, error)
-        self._world.trace.note(self.node_id, f"stops: {error}")
+        self.observer.stopped(self, error)
+        self.surroundings.trace.note(self.node_id, f"stops: {error}")
         self.kill()
-        self._world.faults.wipe.failed(self, error)
+        self.observer.disk_failed(self, error)
 
     def stopped(self, error: Exception | None) -> None:
         """The host gave up or is done."""
         process = self.process
-        self._world.watch.stopped(self, error)
-        self._world.clock.after(0, lambda: self._leave(process))
+        self.observer.stopped(self, error)
+        self.surroundings.clock.after(0, lambda: self._leave(process))
 
     @property
     def is_damaged(self) -> bool:
@@ -366,7 +359,7 @@ class Node:
 
     def lane_delay_us(self) -> int:
         """How long one turn of a lane takes; now and then the disk is slow."""
-        storage = self._world.scenario.storage
+        storage = self.surroundings.storage
         if self.rng.random() < 1 - storage.slow_probability:
             return self.rng.randint(storage.turn_us_min, storage.turn_us_max)
         return self.rng.randint(storage.slow_turn_us_min, storage.slow_turn_us_max)
@@ -388,9 +381,9 @@ class Node:
 
     def _end(self, *, is_silent: bool = False) -> None:
         """Whatever ran is gone; also what ended before it had recovered."""
-        self._world.touch(self)
+        self.observer.touch(self)
         if self.process is not None:
             self.last_role = self.process.host.role
             self.process.end(is_silent=is_silent)
             self.process = None
-        self._world.ended(self)
+        self.observer.ended(self)

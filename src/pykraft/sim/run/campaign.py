@@ -22,8 +22,8 @@ from typing import Any
 
 from pykraft import __version__
 from pykraft.errors import UsageError
+from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.simulation import Failure
-from pykraft.sim.run.world import Outcome
 from pykraft.sim.scenario.scenario import Scenario
 
 Row = Mapping[str, Any]

@@ -22,7 +22,8 @@ from shlex import quote
 
 from pykraft.sim.invariants import ALL, Invariant
 from pykraft.sim.machine.recorder import Recorder
-from pykraft.sim.run.world import Outcome, World
+from pykraft.sim.run.outcome import Outcome
+from pykraft.sim.run.world import World
 from pykraft.sim.scenario.scenario import DEFAULT, Scenario
 
 SEEDS_A_TASK = 4

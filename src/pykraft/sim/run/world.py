@@ -2,63 +2,42 @@
 
 Everything random comes from the seed, through generators of their own for each part, so that a change in
 one part does not change the dice of the others. After every event all invariants look at the nodes that it
-concerned (`World.touch`).
+concerned (`Reporter.touch`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from random import Random
 
 from pykraft.config import NodeConfig
-from pykraft.host.host import Host
-from pykraft.sim.clients.application import Application
-from pykraft.sim.clients.bystander import Bystander
 from pykraft.sim.clients.prepared_appends import PreparedAppends, with_small_buffers
 from pykraft.sim.clients.visitor import Visitor
 from pykraft.sim.clients.workload import Workload
 from pykraft.sim.facts.atlas import Atlas
 from pykraft.sim.facts.claims import Claims
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.history import History
 from pykraft.sim.facts.members import Members
-from pykraft.sim.facts.platter import DurableElection, Platter
+from pykraft.sim.facts.platters import Platters
+from pykraft.sim.facts.voter_requests import VoterRequests
 from pykraft.sim.faults import Faults, first_start
 from pykraft.sim.invariants import ALL, Invariant, ViolationError
 from pykraft.sim.invariants.watch import Watch
 from pykraft.sim.machine.clock import Clock
-from pykraft.sim.machine.ledger import Entry, Ledger
+from pykraft.sim.machine.ledger import Ledger
 from pykraft.sim.machine.network import Network
-from pykraft.sim.machine.node import Node, Process
+from pykraft.sim.machine.node import Node
 from pykraft.sim.machine.recorder import NodeState, Recorder
+from pykraft.sim.machine.surroundings import Surroundings
 from pykraft.sim.machine.trace import Trace
 from pykraft.sim.machine.weather import Weather
+from pykraft.sim.run.outcome import Outcome
+from pykraft.sim.run.reporter import Reporter
 from pykraft.sim.scenario.scenario import DEFAULT, Scenario
 from pykraft.sim.scenario.settings import node_configs, with_memory, with_small_segments, with_snapshots
-from pykraft.types import OffsetAndEpoch
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """One run in numbers."""
-
-    seed: int
-    voters: int
-    observers: int
-    committed: int
-    acknowledged: int
-    epochs: int
-    faults: dict[str, int]
-    digest: str
-    """Of all lines of the trace and all frames that arrived."""
-    virtual_ms: int
-    states: dict[str, dict[str, int]] = field(default_factory=dict)
-    """By kind of fault: the roles of the nodes that it happened to."""
-    events: int = 0
-    """What happened in all: frames, turns of disks, alarms, calls of clients, decisions to do harm."""
-    wordless_digest: str = ""
-    """As the digest, without what the lines say: a change that only rewords the trace keeps it."""
 
 
 class World:
@@ -80,51 +59,72 @@ class World:
         self.seed, self.scenario = seed, scenario
         self.recorder = recorder
         self.clock = Clock()
-        self.claims = Claims()
         self.trace = Trace(self.clock, tell, recorder)
         weather = Weather.draw(scenario.links, self._dice(seed, "weather"))
         self.network = Network(self.clock, self._dice(seed, "network", variant), weather, recorder)
         self.voter_count = rng.choice(scenario.cluster.voters)
         self.observer_count = rng.choice(scenario.cluster.observers)
-        taking = self._dice(seed, "snapshots")
-        self.records_between = taking.choice(scenario.snapshots.records_between)
-        """About so many records from one snapshot of a node to the next; 0: there are no snapshots."""
+        snapshot_dice = self._dice(seed, "snapshots")
+        self.records_between = snapshot_dice.choice(scenario.snapshots.records_between)
         preparing = self._dice(seed, "prepared")
         prepares = preparing.random() < scenario.work.prepared_probability
-        self.bulk_factor = self._dice(seed, "bulk").choice(scenario.storage.bulk_factor)
-        """How many times as long a turn of the bulk lane takes as one of the ordered lane."""
-        self._taking: dict[int, Random] = {}
-        self._asking: dict[int, Random] = {}
+        self.witness = Reporter(self.trace, partial(self._dice, seed))
+        self._surroundings = Surroundings(
+            clock=self.clock,
+            network=self.network,
+            trace=self.trace,
+            storage=scenario.storage,
+            bulk_factor=self._dice(seed, "bulk").choice(scenario.storage.bulk_factor),
+        )
         self.nodes = {
-            int(config.node_id or 0): Node(self, config, self._dice(seed, f"node {config.node_id}", variant))
-            for config in self._configs(taking, preparing if prepares else None)
+            int(config.node_id or 0): self._node(config, self._dice(seed, f"node {config.node_id}", variant))
+            for config in self._configs(snapshot_dice, preparing if prepares else None)
         }
-        self._platters = {
-            node_id: Platter(node.disk, partition_directory(node)) for node_id, node in self.nodes.items()
-        }
-        self.absent = set(range(self.voter_count - scenario.cluster.absent + 1, self.voter_count + 1))
-        """Voters that never start."""
-        has_luck = self._dice(seed, "format").random() < scenario.membership.formatted_probability
-        self.is_formatted = has_luck or bool(self.absent)
-        """Whether an operator formatted the static voters; who never starts can prove nobody."""
-        self.members = Members(self, self._dice(seed, "members"))
-        self.electorate = self.members.electorate
-        self.atlas = Atlas(self)
-        prepared = PreparedAppends(preparing if prepares else None)
-        self.workload = Workload(self, self._dice(seed, "workload", variant), prepared)
-        self.faults = Faults(self, self._dice(seed, "faults"), self._dice(seed, "strangers"))
-        self._visitor = Visitor(self, self._dice(seed, "visitor"))
+        self.facts = self.witness.facts = self._facts()
         if recorder is not None:
             recorder.nodes = {node_id: node_id <= self.voter_count for node_id in self.nodes}
-        self.has_pre_votes = True
-        """False when some node runs, or ran, a version without them: then anybody may campaign without asking."""
-        self.watch = Watch(self, oracles)
-        self._ends: dict[int, int] = {}
+        prepared = PreparedAppends(preparing if prepares else None)
+        self.workload = Workload(self.facts, self.witness, self._dice(seed, "workload", variant), prepared)
+        self.faults = Faults(self, self._dice(seed, "faults"), self._dice(seed, "strangers"))
+        self._visitor = Visitor(self.facts, self.witness, self._dice(seed, "visitor"))
+        self.watch = Watch(self.facts, oracles, self.faults.voters_appended)
+        self.members.on_committed = self.faults.voters_committed
+        self.witness.workload, self.witness.faults, self.witness.watch = self.workload, self.faults, self.watch
         listening = self._dice(seed, "bystanders")
-        has_bystanders = self.records_between and listening.random() < scenario.snapshots.bystander_probability
-        self._bystander_dice = listening if has_bystanders else None
-        self._bystanders: dict[int, Bystander] = {}
-        self._touched: dict[int, Node] = {}
+        if self.records_between and listening.random() < scenario.snapshots.bystander_probability:
+            self.witness.bystander_dice = listening
+
+    def _facts(self) -> Facts:
+        """What is true from the beginning on; disks are formatted here."""
+        scenario, committed = self.scenario, Ledger()
+        absent = set(range(self.voter_count - scenario.cluster.absent + 1, self.voter_count + 1))
+        has_luck = self._dice(self.seed, "format").random() < scenario.membership.formatted_probability
+        is_formatted = has_luck or bool(absent)
+        platters, requests = Platters(self.nodes.values()), VoterRequests()
+        self.members = Members(
+            self.nodes, scenario, platters, committed, self._dice(self.seed, "members"), is_formatted=is_formatted
+        )
+        return Facts(
+            seed=self.seed,
+            scenario=scenario,
+            records_between=self.records_between,
+            is_formatted=is_formatted,
+            absent=absent,
+            clock=self.clock,
+            network=self.network,
+            nodes=self.nodes,
+            platters=platters,
+            committed=committed,
+            members=self.members,
+            requests=requests,
+            atlas=Atlas(self.nodes, platters, committed, self.members, requests, absent),
+            claims=Claims(),
+            history=History(),
+            counts=Counter(),
+        )
+
+    def _node(self, config: NodeConfig, rng: Random) -> Node:
+        return Node(config, rng, self._surroundings, self.witness)
 
     def _configs(self, taking: Random, preparing: Random | None) -> list[NodeConfig]:
         """What the nodes are configured with; each part of it has dice of its own."""
@@ -148,7 +148,7 @@ class World:
         faults_us = course.faults_us if until_us is None else min(until_us, course.faults_us)
         for node in self.nodes.values():
             self.clock.after(node.rng.randrange(course.start_us_max), partial(self.faults.start, node))
-        first_start.plan(self, self._dice(self.seed, "first starts"))
+        first_start.plan(self.facts, self.witness, self._dice(self.seed, "first starts"))
         self.workload.begin()
         self._visitor.begin()
         self.faults.begin()
@@ -162,7 +162,7 @@ class World:
         goal = self._committed() + course.progress_records
         while not self._has_healed(goal):
             if self.clock.now_us > course.faults_us + course.heal_us:
-                self.watch.not_healed(f"no progress to {goal} on all nodes, they are at {self._ends}")
+                self.watch.not_healed(f"no progress to {goal} on all nodes, they are at {self.witness.ends}")
                 break
             self.turn()
         self.watch.ended()
@@ -175,7 +175,7 @@ class World:
             observers=self.observer_count,
             committed=self._committed(),
             acknowledged=self.workload.acknowledged,
-            epochs=max((host.epoch for host in self.hosts()), default=0),
+            epochs=max((host.epoch for host in self.facts.hosts()), default=0),
             faults=dict(sorted(self.faults.counts.items())),
             states=self.faults.states,
             digest=self.trace.digest,
@@ -184,139 +184,40 @@ class World:
             wordless_digest=self.trace.wordless_digest,
         )
 
-    def hosts(self) -> list[Host]:
-        """Hosts of all running processes, in order of their ids."""
-        return [node.host for node in self.nodes.values() if node.host is not None]
-
-    def voters(self) -> list[Node]:
-        """Nodes of the newest voter set that is committed, running or not; those that have the directory id in it."""
-        return self.members.nodes_of(self.members.committed)
-
-    def join(self, node: Node) -> None:
+    def newcomer(self) -> Node:
         """Another machine; nothing runs on it yet."""
+        return self.members.newcomer(self._join)
+
+    def _join(self, config: NodeConfig, rng: Random) -> Node:
+        node = self._node(config, rng)
         self.nodes[int(node.node_id)] = node
-        self._platters[int(node.node_id)] = Platter(node.disk, partition_directory(node))
-        self.atlas.joined(node)
+        self.facts.platters.joined(node)
+        self.facts.atlas.joined(node)
         self.faults.joined(node)
         if self.recorder is not None:
             self.recorder.nodes[int(node.node_id)] = False
+        return node
 
-    def newest_leader(self) -> Process | None:
-        """The running leader of the highest epoch."""
-        processes = (node.process for node in self.nodes.values() if node.process is not None)
-        leaders = [process for process in processes if process.host.role == "leader"]
-        return max(leaders, key=lambda process: process.host.epoch, default=None)
-
-    def durable_election(self, node: Node) -> DurableElection:
-        """Election that a power loss now would leave on this node."""
-        return self._platters[node.node_id].election()
-
-    def durable_end(self, node: Node) -> OffsetAndEpoch:
-        """Log end that a power loss now would leave on this node, and the epoch of the record before."""
-        return self._platters[node.node_id].end()
-
-    def durable_end_offset(self, node: Node) -> int:
-        """That end alone."""
-        return self.durable_end(node).offset
-
-    def durable_snapshots(self, node: Node) -> Sequence[OffsetAndEpoch]:
-        """Ids of the snapshots that a power loss now would leave on this node, oldest first."""
-        return self._platters[node.node_id].snapshots()
-
-    def durable_snapshot(self, node: Node, snapshot_id: OffsetAndEpoch) -> bytes | None:
-        """The bytes of one of them; None when there is no such snapshot."""
-        return self._platters[node.node_id].snapshot(snapshot_id)
-
-    def touch(self, node: Node) -> None:
-        """Something happens to this node: look at it once the event is over."""
-        self._touched[int(node.node_id)] = node
-
-    def is_set_aside(self, node: Node, snapshot_id: OffsetAndEpoch) -> bool:
-        """Whether this node found a snapshot damaged, as it is, and put it aside."""
-        return self._platters[node.node_id].is_set_aside(snapshot_id)
-
-    def has_news(self, node: Node) -> bool:
-        """Whether the platter of a running node has a newer snapshot than its host has heard of: that is told soon."""
-        raft = node.host.raft if node.host is not None else None
-        newest = self.durable_snapshots(node)[-1:]
-        return raft is not None and any(each not in raft.log.snapshots for each in newest)
-
-    def durable_entry(self, node: Node, offset: int) -> Entry | None:
-        """The batch that holds this offset and that a power loss now would leave on this node."""
-        return self._platters[node.node_id].entry_at(offset)
-
-    def durably_holds(self, node: Node, entry: Entry) -> bool:
-        """Whether a power loss now would leave this batch on this node, or a snapshot that reaches beyond it."""
-        platter = self._platters[node.node_id]
-        if platter.entry_at(entry.base_offset) == entry:
-            return True
-        return any(entry.end_offset <= each.offset for each in platter.snapshots())
-
-    def ledger(self, node: Node) -> Ledger:
-        """The log of a node as its process sees it."""
-        return node.ledger
-
-    @property
-    def committed(self) -> Ledger:
-        """What leaders counted as committed."""
-        return self.watch.committed
-
-    def started(self, node: Node) -> None:
-        """A process begins; its application listens from the first record on."""
-        assert node.host is not None
-        self._ends[node.node_id] = 0
-        self.atlas.started(node)
-        quarantine = node.host.quarantine
-        keeps_damage = quarantine is not None and not quarantine.is_cut
-        node.ledger = self._platters[node.node_id].recovered(keeps_damage=keeps_damage)
-        node.ledger.cut(node.host.log_end_offset)
-        if self.atlas.has_lost(node):
-            self.watch.lost(node)
-        self.watch.started(node)
-        application = Application(self, node)
-        self.workload.serve(node, application)
-        application.listen()
-        if self._bystander_dice is not None:
-            self._bystanders[node.node_id] = bystander = Bystander(self, node, self._bystander_dice)
-            bystander.listen()
-
-    def ended(self, node: Node) -> None:
-        """A process is gone."""
-        self._ends.pop(node.node_id, None)
-        self._bystanders.pop(node.node_id, None)
-        self.faults.ended(node)
-
-    def delivered(self, node: Node, end_offset: int) -> None:
-        """A listener was given batches up to there."""
-        self._ends[node.node_id] = end_offset
-        self.faults.committed()
-
-    def snapshot_dice(self, node: Node) -> Random:
-        """When this node takes its next snapshot is drawn from these."""
-        node_id = int(node.node_id)
-        return self._taking.setdefault(node_id, self._dice(self.seed, f"snapshots {node_id}"))
-
-    def asking_dice(self, node: Node) -> Random:
-        """Whether the application of this node's next process is asked for its snapshots is drawn from these."""
-        node_id = int(node.node_id)
-        return self._asking.setdefault(node_id, self._dice(self.seed, f"asking {node_id}"))
+    def restart(self, node: Node) -> None:
+        """Start a node that is down, as soon as it may."""
+        self.faults.start(node)
 
     def turn(self) -> None:
         """The next event, then the invariants. Errors: ViolationError, or whatever a host raised."""
         if not self.clock.advance():
             raise ViolationError("Liveness", "nothing is left to happen")
         if self.recorder is not None:
-            self.record(self._touched.values())
-        for node in self._touched.values():
+            self.record(self.witness.touched.values())
+        for node in self.witness.touched.values():
             self.watch.event_over(node)
-        self._touched.clear()
+        self.witness.touched.clear()
 
     def record(self, nodes: Iterable[Node]) -> None:
         """Show the recorder, if there is one, how these nodes are now."""
         if self.recorder is None:
             return
         for node in nodes:
-            host, election = node.host, self.durable_election(node)
+            host, election = node.host, self.facts.platters.election(node)
             state = NodeState(
                 role=host.role if host is not None else "down",
                 epoch=host.epoch if host is not None else election.epoch,
@@ -324,7 +225,7 @@ class World:
                 vote=election.voted_id,
                 disk_epoch=election.epoch,
                 log_end=host.log_end_offset if host is not None else None,
-                flushed=self.durable_end(node).offset,
+                flushed=self.facts.platters.end(node).offset,
                 high_watermark=host.high_watermark if host is not None else None,
                 is_damaged=node.is_damaged,
             )
@@ -342,7 +243,7 @@ class World:
         return Random(f"{seed} {part} {variant}" if variant else f"{seed} {part}")
 
     def _committed(self) -> int:
-        return max(self._ends.values(), default=0)
+        return max(self.witness.ends.values(), default=0)
 
     def _has_healed(self, goal: int) -> bool:
         """All nodes were given the goal, then what was acknowledged when they had it, and one node all of it.
@@ -358,11 +259,11 @@ class World:
         return is_told and self._is_given(self._last_goal)
 
     def _is_given(self, goal: int) -> bool:
-        if len(self._ends) < len(self.nodes) - len(self.absent):
+        if len(self.witness.ends) < len(self.nodes) - len(self.facts.absent):
             return False
-        kept = [node_id for node_id in self.nodes if not self.claims.is_any or not self._is_misled(node_id)]
-        ends = [self._ends[node_id] for node_id in kept if node_id in self._ends]
-        ends += [each.end_offset for node_id, each in self._bystanders.items() if node_id in kept]
+        kept = [node_id for node_id in self.nodes if not self.facts.claims.is_any or not self._is_misled(node_id)]
+        ends = [self.witness.ends[node_id] for node_id in kept if node_id in self.witness.ends]
+        ends += [each.end_offset for node_id, each in self.witness.bystanders.items() if node_id in kept]
         return bool(ends) and min(ends) >= goal
 
     def _is_misled(self, node_id: int) -> bool:
@@ -370,13 +271,8 @@ class World:
 
         It waits until they get there: a leader answers its Fetches with UNKNOWN_LEADER_EPOCH (docs/trust.md).
         """
-        node, leader = self.nodes[node_id], self.newest_leader()
+        node, leader = self.nodes[node_id], self.facts.newest_leader()
         if node.host is None or leader is None or node.host.epoch <= leader.host.epoch:
             return False
         raft = node.host.raft
-        return raft is None or raft.role == "observer" or node.is_damaged or node not in self.voters()
-
-
-def partition_directory(node: Node) -> Path:
-    """Where a node keeps its log."""
-    return node.config.partition_directory
+        return raft is None or raft.role == "observer" or node.is_damaged or node not in self.facts.voters()

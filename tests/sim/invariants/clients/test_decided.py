@@ -41,9 +41,9 @@ def test_whoever_waits_too_long_for_an_offset_is_found() -> None:
 
 def test_whoever_waits_behind_a_leader_that_commits_nothing_is_found() -> None:
     made = oracle()
-    made.world.clock.now_us = 5_999_000
+    made.facts.clock.now_us = 5_999_000
     made.changed(node(), view("leader", high_watermark=9), view("leader", high_watermark=10))
-    made.world.clock.now_us = 9_000_000
+    made.facts.clock.now_us = 9_000_000
     made.changed(node(), view("leader", high_watermark=10), view("leader", high_watermark=10, has_fetched=True))
     made.changed(node(), view("leader", high_watermark=10), view("follower", high_watermark=11))
     made.proposed(operation(1, base_offset=10))
@@ -53,9 +53,9 @@ def test_whoever_waits_behind_a_leader_that_commits_nothing_is_found() -> None:
 
 def test_who_waits_for_a_long_log_before_its_own_records_is_accepted() -> None:
     made = oracle()
-    made.world.clock.now_us = 6_001_000
+    made.facts.clock.now_us = 6_001_000
     made.changed(node(), view("leader", high_watermark=9), view("leader", high_watermark=10))
-    made.world.clock.now_us = 9_000_000
+    made.facts.clock.now_us = 9_000_000
     made.proposed(operation(1, base_offset=10))
     made.ended()
 

@@ -23,7 +23,7 @@ def read(number: int, begin_us: int, end_us: int, found: int) -> Operation:
 
 def look(*operations: Operation) -> None:
     where = world()
-    where.workload.history.operations = list(operations)
+    where.history.operations = list(operations)
     Linearizable(where).ended()
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from pykraft.errors import ErrorCode
-from pykraft.sim.clients.visitor import Question, Visit
+from pykraft.sim.facts.visit import Question, Visit
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.clients.truth_told import ANSWER_US, OTHER_ANSWERS, ClientsAreToldTheTruth
 from pykraft.sim.machine.spoken import LogEnd, Spoken

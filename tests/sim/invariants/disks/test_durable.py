@@ -11,7 +11,7 @@ from tests.sim.invariants.fakes import entry, node, world
 
 def made(durable: int) -> PersistedIsDurable:
     where = world()
-    where.platters[1] = [entry(offset) for offset in range(durable)]
+    where.held[1] = [entry(offset) for offset in range(durable)]
     return PersistedIsDurable(where)
 
 
@@ -22,7 +22,7 @@ def test_a_log_that_ends_where_its_node_says_is_accepted_and_a_damaged_one_anywa
 
 def test_a_snapshot_that_the_node_has_not_heard_of_may_hold_more() -> None:
     oracle = made(7)
-    oracle.world.news.add(1)  # type: ignore[attr-defined]
+    oracle.facts.news.add(1)  # type: ignore[attr-defined]
     oracle.persisted(node(log_end_offset=5))
 
 

@@ -45,5 +45,5 @@ def test_what_a_lying_or_an_exchanged_disk_took_is_forgiven() -> None:
 
 def test_a_snapshot_of_a_later_epoch_may_be_shorter() -> None:
     made = told(5)
-    made.world.ledgers[1] = Ledger(begin=snapshot_id(4, epoch=2))  # type: ignore[attr-defined]
+    made.facts.ledgers[1] = Ledger(begin=snapshot_id(4, epoch=2))  # type: ignore[attr-defined]
     made.started(node(log_end_offset=4))

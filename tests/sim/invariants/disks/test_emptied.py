@@ -25,7 +25,7 @@ def asked(*, is_pre_vote: bool) -> VoteAsked:
 def where() -> Any:
     """Node 1 held five batches, of which four are committed, and has two of them again."""
     made = world()
-    made.platters[1] = list(HELD)
+    made.held[1] = list(HELD)
     made.committed = Ledger(HELD[:4])
     made.ledgers[1] = Ledger(HELD[:2])
     return made
@@ -71,7 +71,7 @@ def test_a_snapshot_stands_for_what_it_holds(made: EmptiedReturnsWhole, where: A
 
 
 def test_what_stood_in_a_snapshot_is_owed_as_well(where: Any) -> None:
-    where.platters[1] = HELD[3:]
+    where.held[1] = HELD[3:]
     oracle = EmptiedReturnsWhole(where)
     oracle.emptied(node(1))
     with pytest.raises(ViolationError, match="from 2 to 3"):

@@ -31,7 +31,7 @@ def whole(held: int = 2) -> Any:
 def where() -> Any:
     """Node 1 held five batches and lost all but two; four of them are committed."""
     made = world()
-    made.platters[1] = list(HELD)
+    made.held[1] = list(HELD)
     made.committed = Ledger(HELD[:4])
     made.ledgers[1] = Ledger(HELD[:2])
     return made
@@ -61,9 +61,9 @@ def test_a_snapshot_stands_for_what_it_holds(made: DamagedReturnsWhole, where: A
     made.submitted(damaged(), FOUND)
     where.ledgers[1] = Ledger(begin=OffsetAndEpoch(Offset(4), Epoch(1)))
     made.submitted(whole(), MENDED)
-    where.platters[1] = []
+    where.held[1] = []
     made.submitted(damaged(), FOUND)
-    where.platters[1] = list(HELD)
+    where.held[1] = list(HELD)
     made.submitted(damaged(), FOUND)
     where.ledgers[1] = Ledger(begin=OffsetAndEpoch(Offset(3), Epoch(1)))
     with pytest.raises(ViolationError, match="from 3 to 4"):
@@ -71,7 +71,7 @@ def test_a_snapshot_stands_for_what_it_holds(made: DamagedReturnsWhole, where: A
 
 
 def test_what_a_snapshot_took_the_place_of_is_not_owed(made: DamagedReturnsWhole, where: Any) -> None:
-    where.platters[1] = HELD[3:]
+    where.held[1] = HELD[3:]
     made.submitted(damaged(), FOUND)
     made.submitted(whole(), MENDED)
 
@@ -85,7 +85,7 @@ def test_a_node_that_leaves_quarantine_too_early_is_found(made: DamagedReturnsWh
 
 def test_a_node_that_forgets_its_damage_is_found(made: DamagedReturnsWhole, where: Any) -> None:
     made.submitted(damaged(), FOUND)
-    where.platters[1] = HELD[:2]
+    where.held[1] = HELD[:2]
     made.persisted(whole())
     made.started(damaged())
     with pytest.raises(ViolationError, match="node 1 is out of quarantine with a log that ends at 2"):

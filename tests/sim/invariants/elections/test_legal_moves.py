@@ -70,5 +70,5 @@ def test_who_was_a_voter_before_the_newest_set_leads_on_and_may_be_needed_once_m
 def test_an_only_voter_does_it_all_at_once_and_old_versions_need_not_ask() -> None:
     LegalMoves(world(1)).changed(node(1), BEFORE, view("leader", 2, leader_id=1, voters=voters_of(1)))
     where = world()
-    where.has_pre_votes = False
+    where.members.has_pre_votes = False
     LegalMoves(where).changed(node(1), view("unattached", 1), view("candidate", 2))

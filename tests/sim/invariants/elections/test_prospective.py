@@ -16,9 +16,9 @@ def test_it_is_found_and_a_pause_without_a_leader_does_not_help() -> None:
     made.faults_ended()
     made.after_event(node(), ASKING)
     made.changed(node(), ASKING, view("unattached"))
-    made.world.clock.now_us = 5_000_000
+    made.facts.clock.now_us = 5_000_000
     made.after_event(node(), ASKING)
-    made.world.clock.now_us = 5_000_001
+    made.facts.clock.now_us = 5_000_001
     with pytest.raises(ViolationError, match="has asked for pre-votes in vain for 5000001 us"):
         made.after_event(node(), ASKING)
 
@@ -26,12 +26,12 @@ def test_it_is_found_and_a_pause_without_a_leader_does_not_help() -> None:
 def test_with_a_leader_or_a_candidacy_time_begins_anew_and_faults_excuse_all() -> None:
     made = NoLastingProspective(world())
     made.after_event(node(), ASKING)
-    made.world.clock.now_us = 9_000_000
+    made.facts.clock.now_us = 9_000_000
     made.faults_ended()
     made.after_event(node(), ASKING)
     made.changed(node(), ASKING, view("candidate"))
-    made.world.clock.now_us = 18_000_000
+    made.facts.clock.now_us = 18_000_000
     made.after_event(node(), ASKING)
     made.changed(node(), ASKING, BEFORE)
-    made.world.clock.now_us = 36_000_000
+    made.facts.clock.now_us = 36_000_000
     made.after_event(node(), view("follower"))

@@ -15,7 +15,7 @@ ASKING, CANDIDATE = view("prospective", 1), view("candidate", 2)
 
 def lived(*changes: tuple[int, View, View], has_pre_votes: bool = True) -> None:
     where = world()
-    where.has_pre_votes = has_pre_votes
+    where.members.has_pre_votes = has_pre_votes
     made = StableLeadership(where)
     for node_id, was, now in changes:
         made.changed(node(node_id), was, now)

@@ -54,7 +54,7 @@ def test_a_vote_may_be_repeated_when_the_log_has_grown_meanwhile() -> None:
 
 def test_a_vote_for_a_shorter_log_is_none_that_may_be_repeated() -> None:
     seen = world()
-    seen.platters[1] = [entry(0, epoch=5)]
+    seen.held[1] = [entry(0, epoch=5)]
     made = CandidateIsUpToDate(seen)
     made.changed(node(), BEFORE, view(epoch=5, voted_id=2))
     with pytest.raises(ViolationError):

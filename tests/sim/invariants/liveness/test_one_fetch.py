@@ -20,13 +20,13 @@ FETCH = Spoken(epoch=1, fetched=LogEnd(epoch=1, offset=7), target_id=2)
 
 def fetched(made: OneFetchInFlight, at: Any, spoken: Spoken = FETCH) -> None:
     made.before_send(at, spoken)
-    at.process.wiretap.open_fetches[ConnectionId(1)] = made.world.clock.now_us
+    at.process.wiretap.open_fetches[ConnectionId(1)] = made.facts.clock.now_us
 
 
 def test_a_second_one_is_found() -> None:
     made, follower = OneFetchInFlight(world()), node(leader_id=2)
     fetched(made, follower)
-    made.world.clock.now_us = 1_000
+    made.facts.clock.now_us = 1_000
     with pytest.raises(ViolationError, match="fetches at 7 and waits for another answer still"):
         made.before_send(follower, FETCH)
 
@@ -36,7 +36,7 @@ def test_one_after_the_answer_after_the_pause_or_in_another_state_is_accepted() 
     fetched(made, follower)
     follower.process.wiretap.open_fetches.clear()
     fetched(made, follower)
-    made.world.clock.now_us = 500_000
+    made.facts.clock.now_us = 500_000
     fetched(made, follower)
     made.changed(follower, BEFORE, view(epoch=2))
     fetched(made, follower)

@@ -16,8 +16,8 @@ LARGE = b"x" * 600_000
 def looked(role: str, *bases: int | None) -> None:
     where = world()
     for number, base in enumerate(bases):
-        where.workload.history.operations.append(operation(number, b"v", base_offset=base))
-    where.workload.history.operations.append(operation(9, b"v", base_offset=5, epoch=2))
+        where.history.operations.append(operation(number, b"v", base_offset=base))
+    where.history.operations.append(operation(9, b"v", base_offset=5, epoch=2))
     at: Any = node(1, role=role)
     made = BatchesFitAnswers(where)
     made.submitted(at, appends(encoded(3, b"small"), encoded(4, LARGE, LARGE), encoded(6)))

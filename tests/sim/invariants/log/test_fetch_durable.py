@@ -12,7 +12,7 @@ from tests.sim.invariants.fakes import entry, node, world
 
 def made(durable: int) -> FetchIsDurableFirst:
     where = world()
-    where.platters[1] = [entry(offset) for offset in range(durable)]
+    where.held[1] = [entry(offset) for offset in range(durable)]
     return FetchIsDurableFirst(where)
 
 
@@ -33,7 +33,7 @@ def test_a_question_to_somebody_else_or_of_a_damaged_node_acknowledges_nothing()
 
 def test_a_snapshot_that_the_node_has_not_heard_of_may_hold_more() -> None:
     oracle = made(7)
-    oracle.world.news.add(1)  # type: ignore[attr-defined]
+    oracle.facts.news.add(1)  # type: ignore[attr-defined]
     oracle.before_send(node(leader_id=2), fetch(5))
 
 

@@ -15,7 +15,7 @@ LOG = [entry(0), entry(1), entry(2)]
 
 def committed(platters: dict[int, list[Entry]], *wiped: int, told: Spoken | None = None) -> None:
     where = world()
-    where.ledgers[1], where.platters = Ledger(LOG), platters
+    where.ledgers[1], where.held = Ledger(LOG), platters
     made = MajorityHoldsHighWatermark(where)
     for node_id in wiped:
         made.wiped(node(node_id))

@@ -16,7 +16,7 @@ def fetch(epoch: int, offset: int) -> Spoken:
 
 def test_who_has_the_first_record_of_the_epoch_may_join_and_nobody_else() -> None:
     where = world()
-    where.electorate.records = [voter_record(0, keyed(1, 2))]
+    where.members.electorate.records = [voter_record(0, keyed(1, 2))]
     where.ledger(node()).entries += [entry(0, epoch=1), entry(1, epoch=2), entry(2, epoch=2)]
     made = NewVoterHasCaughtUp(where)
     joined = voter_record(3, keyed(1, 2, 3), epoch=2)

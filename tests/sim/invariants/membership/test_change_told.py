@@ -23,7 +23,7 @@ def answered(message: AddVoterRequest | RemoveVoterRequest, answer: ErrorCode, s
     """Voter 3 was removed at 4 and added at 6, which is committed, and is to be removed at 8, which is not."""
     where = world()
     where.committed.entries += [entry(4), entry(6)]
-    where.electorate.records = [
+    where.members.electorate.records = [
         voter_record(4, keyed(1, 2)),
         voter_record(6, keyed(1, 2, 3)),
         voter_record(8, keyed(1, 2)),

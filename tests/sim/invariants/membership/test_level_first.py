@@ -16,5 +16,5 @@ def test_the_first_set_brings_the_level_with_it() -> None:
     made.voters_written(node(), first, 0)
     with pytest.raises(ViolationError, match=r"its log knows no kraft\.version"):
         made.voters_written(node(), voter_record(3, keyed(1, 2, 3)), 0)
-    where.electorate.records = [first]
+    where.members.electorate.records = [first]
     made.voters_written(node(), voter_record(5, keyed(1, 2)), 5)

@@ -16,7 +16,7 @@ def test_the_voters_are_those_of_the_log() -> None:
     made = VotersAreOfTheLog(where)
     made.started(node())
     made.after_event(node(), view())
-    where.electorate.records = [voter_record(0, keyed(1, 2))]
+    where.members.electorate.records = [voter_record(0, keyed(1, 2))]
     made.after_event(node(), view())
     control, data = encoded(0), encoded(1, b"value")
     made.submitted(node(), appends(data))
@@ -30,7 +30,7 @@ def test_the_voters_are_those_of_the_log() -> None:
 
 def test_others_are_found() -> None:
     where = world()
-    where.electorate.records = [voter_record(0, keyed(1, 2))]
+    where.members.electorate.records = [voter_record(0, keyed(1, 2))]
     made = VotersAreOfTheLog(where)
     made.submitted(node(), truncates(3))
     with pytest.raises(ViolationError, match=r"takes \[1, 2, 3\] for the voters, its log says \[1, 2\]"):

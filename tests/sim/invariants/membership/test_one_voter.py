@@ -13,7 +13,7 @@ from tests.sim.invariants.fakes import keyed, node, voter_record, voters_of, wor
 
 def written(before: VoterSet, record: VoterRecord) -> None:
     where = world()
-    where.electorate.records = [voter_record(0, before)]
+    where.members.electorate.records = [voter_record(0, before)]
     VotersChangeByOne(where).voters_written(node(), record, 5)
 
 

@@ -13,7 +13,7 @@ def test_a_removed_leader_goes_when_that_is_committed() -> None:
     where = world()
     made = RemovedLeaderResigns(where)
     made.changed(node(), BEFORE, view("leader", high_watermark=9))
-    where.electorate.records = [voter_record(4, keyed(2, 3))]
+    where.members.electorate.records = [voter_record(4, keyed(2, 3))]
     for accepted in (view("leader"), view("leader", high_watermark=4), view("resigned", high_watermark=5)):
         made.changed(node(), BEFORE, accepted)
     made.changed(node(2), BEFORE, view("leader", high_watermark=9))

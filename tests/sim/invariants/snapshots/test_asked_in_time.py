@@ -15,7 +15,7 @@ from tests.sim.invariants.fakes import batch, node, view, world
 
 def told(high_watermark: int = 2, *, is_asked: bool = True) -> tuple[Any, Any, SaveIsAskedInTime]:
     where = world()
-    where.workload.is_asked = lambda _: is_asked
+    where.history.asked_node_ids = {1} if is_asked else set()
     saver = node(1, high_watermark=high_watermark)
     saver.config.log = SimpleNamespace(snapshot_record_bytes_max=100)
     made = SaveIsAskedInTime(where)

@@ -19,7 +19,7 @@ def test_logs_from_the_beginning_or_from_a_snapshot_on_are_accepted() -> None:
     made.started(node(log_start_offset=0))
     made.changed(node(), BEFORE, view(snapshots=ids(5)))
     made.changed(node(), BEFORE, view(log_start_offset=5, snapshots=ids(5, 9)))
-    made.world.snapshots[1] = ids(5)  # type: ignore[attr-defined]
+    made.facts.snapshots[1] = ids(5)  # type: ignore[attr-defined]
     made.started(node(log_start_offset=3))
     made.changed(node(), BEFORE, view(log_start_offset=3, snapshots=ids(5)))
 

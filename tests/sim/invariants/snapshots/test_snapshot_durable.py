@@ -41,13 +41,13 @@ def test_one_that_is_not_there_or_not_whole_or_of_another_epoch_is_found(content
 def test_a_start_without_the_newest_one_is_found() -> None:
     made = look(WHOLE, snapshot_id(1))
     made.started(node(2))
-    made.world.snapshots[1] = (snapshot_id(4),)  # type: ignore[attr-defined]
+    made.facts.snapshots[1] = (snapshot_id(4),)  # type: ignore[attr-defined]
     made.started(node(1))
-    made.world.snapshots[1] = ()  # type: ignore[attr-defined]
+    made.facts.snapshots[1] = ()  # type: ignore[attr-defined]
     with pytest.raises(ViolationError, match="node 1 had the snapshot"):
         made.started(node(1))
-    made.world.set_aside.add((1, snapshot_id(1)))  # type: ignore[attr-defined]
+    made.facts.set_aside.add((1, snapshot_id(1)))  # type: ignore[attr-defined]
     made.started(node(1))
-    made.world.set_aside.clear()  # type: ignore[attr-defined]
+    made.facts.set_aside.clear()  # type: ignore[attr-defined]
     made.wiped(node(1))
     made.started(node(1))

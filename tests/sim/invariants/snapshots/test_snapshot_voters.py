@@ -26,7 +26,7 @@ def content(voters: VoterSet | None) -> bytes:
 def look(end: int, voters: VoterSet | None, *, bytes_: bytes | None = None) -> None:
     """The log says OLD at 2 and NEW at 5; a third record at 6 is not committed."""
     where = world()
-    where.electorate.records[:] = [voter_record(2, OLD), voter_record(5, NEW), voter_record(6, keyed(1))]
+    where.members.electorate.records[:] = [voter_record(2, OLD), voter_record(5, NEW), voter_record(6, keyed(1))]
     where.committed = Ledger([entry(offset) for offset in range(6)])
     where.contents[1, snapshot_id(end)] = content(voters) if bytes_ is None else bytes_
     made = SnapshotNamesItsVoters(where)

@@ -9,21 +9,17 @@ Source: Raft paper §8; Durability of Vanlightly's specification of KRaft; Jepse
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from pykraft.sim.facts.history import Answer
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.history import Answer, Operation
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.history import Operation
-    from pykraft.sim.run.world import World
 
 
 class AcknowledgedIsCommitted(Invariant):
     """Every acknowledged value is the committed one at the offset that was acknowledged."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._acknowledged: dict[int, bytes] = {}
         self._committed: dict[int, bytes] = {}
 

@@ -9,16 +9,12 @@ Source: ValuesEventuallyAcked of Vanlightly's specification of KRaft; `pykraft.h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pykraft.sim.facts.calm import transfer_us
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.history import Operation
+from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.history import Operation
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
 
 TIMEOUTS = 6
 """Within so many fetch timeouts something is committed: a leader is given up after three, and its disk may be slow."""
@@ -27,8 +23,8 @@ TIMEOUTS = 6
 class EveryProposalIsDecided(Invariant):
     """At the end no client waits for what its node knows, or longer than a leader can go on that commits nothing."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._open: dict[int, Operation] = {}
         self._rose_us: dict[int, int] = {}
         """By node: when the high watermark that it has as a leader rose last."""
@@ -45,20 +41,20 @@ class EveryProposalIsDecided(Invariant):
     def changed(self, node: Node, was: View, now: View) -> None:
         """Note when a leader commits."""
         if now.leads and now.high_watermark != was.high_watermark:
-            self._rose_us[int(node.node_id)] = self.world.clock.now_us
+            self._rose_us[int(node.node_id)] = self.facts.clock.now_us
 
     def ended(self) -> None:
         """Look for who waits too long."""
         for operation in self._open.values():
             reason = self._overdue(operation) if operation.is_alive() else None
             if reason is not None:
-                asked, now = operation.invoked_us / 1_000, self.world.clock.now_us / 1_000
+                asked, now = operation.invoked_us / 1_000, self.facts.clock.now_us / 1_000
                 seen = f"operation {operation.number}, proposed at node {operation.node_id} at {asked:.3f} ms"
                 raise self.violated(f"{seen}, has no answer at {now:.3f} ms: {reason}")
 
     def _overdue(self, operation: Operation) -> str | None:
         """Why an operation without an answer should have one, or None. The process that took it still runs."""
-        scenario, host = self.world.scenario, self.world.nodes[operation.node_id].host
+        scenario, host = self.facts.scenario, self.facts.nodes[operation.node_id].host
         assert host is not None
         if host.role != "leader" or host.epoch != operation.epoch:
             # The step that ends a leadership tells everybody who waits.
@@ -73,7 +69,7 @@ class EveryProposalIsDecided(Invariant):
             since_us = max(since_us, self._rose_us.get(operation.node_id, 0))
             seen = "its leader has committed nothing"
         # A leader that commits nothing is one whose majority fetches nothing, and resigns.
-        waits_us = transfer_us(scenario, self.world.network.byte_us)
+        waits_us = transfer_us(scenario, self.facts.network.byte_us)
         limit_us = TIMEOUTS * scenario.quorum.fetch_timeout_ms * 1_000 + waits_us
-        waited_us = self.world.clock.now_us - since_us
+        waited_us = self.facts.clock.now_us - since_us
         return f"{seen} for {waited_us / 1_000:.3f} ms" if waited_us > limit_us else None

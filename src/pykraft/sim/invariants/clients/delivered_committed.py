@@ -8,23 +8,20 @@ Source: Raft paper §5.3 (a committed entry is applied); Kafka's ``KafkaRaftClie
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from pykraft.host.delivery import CommittedBatch
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.host.delivery import CommittedBatch
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
-    from pykraft.types import OffsetAndEpoch
+from pykraft.sim.machine.node import Node
+from pykraft.types import OffsetAndEpoch
 
 
 class DeliveredIsCommitted(Invariant):
     """No listener is given anything at or above the highest high watermark that a leader ever had."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._given: dict[int, int] = {}
 
     def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
@@ -39,6 +36,6 @@ class DeliveredIsCommitted(Invariant):
         """Compare it with what leaders committed."""
         del now
         given = self._given.pop(int(node.node_id), 0)
-        committed = self.world.committed.end_offset
+        committed = self.facts.committed.end_offset
         if given > committed:
             raise self.violated(f"node {node.node_id} is given what is below {given}, committed is {committed}")

@@ -8,19 +8,16 @@ Source: ours; Jepsen's checker for sets (duplicates); KIP-98 for the story (a re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.run.world import World
 
 
 class NoDuplicates(Invariant):
     """Each value has one offset."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._offsets: dict[bytes, int] = {}
 
     def committed(self, base_offset: int, values: Sequence[bytes]) -> None:

@@ -7,15 +7,12 @@ counter of a listener grows in steps of 1).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from pykraft.host.delivery import CommittedBatch
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.host.delivery import CommittedBatch
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
-    from pykraft.types import OffsetAndEpoch
+from pykraft.sim.machine.node import Node
+from pykraft.types import OffsetAndEpoch
 
 
 class DeliveredOnceInOrder(Invariant):
@@ -24,8 +21,8 @@ class DeliveredOnceInOrder(Invariant):
     A snapshot stands for the records before its end, and brings some that the listener was not given.
     """
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._next: dict[int, int] = {}
 
     def started(self, node: Node) -> None:

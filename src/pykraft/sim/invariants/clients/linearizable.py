@@ -20,7 +20,7 @@ class Linearizable(Invariant):
 
     def ended(self) -> None:
         """Look at the whole history."""
-        operations = self.world.workload.history.operations
+        operations = self.facts.history.operations
         for key, calls in register_calls(operations).items():
             if check(calls, register) is Verdict.NOT_LINEARIZABLE:
                 raise self.violated(f"no order explains what clients wrote to register {key} and read from it")

@@ -8,16 +8,12 @@ Source: KIP-595 (``quorum.append.linger.ms``); Kafka ``KafkaRaftClient.poll``, w
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
 
-from pykraft.log.lane import AppendBatches
+from pykraft.log.lane import AppendBatches, Job
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.history import Operation
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.log.lane import Job
-    from pykraft.sim.facts.history import Operation
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
 
 SLACK_MS = 3
 """Clocks of hosts tick in milliseconds, and a wake-up may come one late."""
@@ -26,8 +22,8 @@ SLACK_MS = 3
 class LingerIsBounded(Invariant):
     """What was accepted is on its way to the disk when its linger time is over, unless the disk is far behind."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._lingering: defaultdict[int, dict[int, Operation]] = defaultdict(dict)
         self._idle_since_ms: dict[int, int] = {}
         """Since when the disk of a node has nothing to do, by the node's clock."""
@@ -59,7 +55,7 @@ class LingerIsBounded(Invariant):
                 operation = lingering.pop(offset)
                 if operation.epoch != header.epoch or idle_since_ms is None:
                     continue
-                lingered_ms = (self.world.clock.now_us - operation.invoked_us) // 1_000
+                lingered_ms = (self.facts.clock.now_us - operation.invoked_us) // 1_000
                 late_ms = min(
                     now_ms - max(operation.invoked_mono_ms + linger_ms, idle_since_ms), lingered_ms - linger_ms
                 )

@@ -6,20 +6,17 @@ Source: ours; Jepsen's checker for sets (unexpected elements).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.history import Operation
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.history import Operation
-    from pykraft.sim.run.world import World
 
 
 class NoPhantoms(Invariant):
     """Nothing is delivered that no client ever proposed."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._proposed: set[bytes] = set()
 
     def proposed(self, operation: Operation) -> None:

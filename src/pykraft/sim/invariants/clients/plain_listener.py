@@ -9,21 +9,18 @@ Source: ours; KIP-630 (what is below the log start is in a snapshot only).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from pykraft.host.delivery import CommittedBatch
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.host.delivery import CommittedBatch
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
 
 
 class PlainListenerMissesOnlyTheCleaned(Invariant):
     """What a plain listener is given begins where the last ended, or at the log start; it is told of each gap."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._next: dict[int, int] = {}
 
     def listens(self, node: Node, start_offset: int) -> None:

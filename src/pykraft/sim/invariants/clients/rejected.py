@@ -8,21 +8,17 @@ Source: ours (`pykraft.host.producers.Rejected`); the story is that of every dat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from pykraft.sim.facts.history import Answer
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.history import Answer, Operation
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.history import Operation
-    from pykraft.sim.run.world import World
 
 
 class RejectedStaysOut(Invariant):
     """No value is both rejected and committed, in either order."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._rejected: set[bytes] = set()
         self._committed: set[bytes] = set()
 

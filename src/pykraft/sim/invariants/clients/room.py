@@ -8,13 +8,9 @@ Source: Kafka ``KafkaRaftClient.append`` (BufferAllocationException); that an ap
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pykraft.core.state import Leader
+from pykraft.sim.facts.history import Operation
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.history import Operation
 
 
 class RoomIsUsed(Invariant):
@@ -22,7 +18,7 @@ class RoomIsUsed(Invariant):
 
     def decided(self, operation: Operation) -> None:
         """Look how full the buffer is; the end of the step may have taken one batch out of it."""
-        node = self.world.nodes[operation.node_id]
+        node = self.facts.nodes[operation.node_id]
         state = node.host.raft.state if node.host is not None and node.host.raft is not None else None
         if not operation.lacked_room or operation.is_prepared or not isinstance(state, Leader):
             return

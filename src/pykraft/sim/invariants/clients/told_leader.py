@@ -9,22 +9,19 @@ Source: Kafka's ``RaftClient.Listener.handleLeaderChange`` and ``KafkaRaftClient
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from pykraft.host.delivery import CommittedBatch
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.host.delivery import CommittedBatch
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
-    from pykraft.types import OffsetAndEpoch
+from pykraft.sim.machine.node import Node
+from pykraft.types import OffsetAndEpoch
 
 
 class LeaderIsToldInTime(Invariant):
     """Whoever is told that it leads an epoch was given a record of that epoch; and told epochs never fall."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._given_epoch: dict[int, int] = {}
         self._told: dict[int, tuple[int, int | None]] = {}
 

@@ -8,19 +8,17 @@ Source: KIP-595 §DescribeQuorum, KIP-836, KIP-919 (DescribeCluster), KIP-853 §
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from pykraft.errors import ErrorCode
-from pykraft.sim.clients.visitor import Question, Visit
+from pykraft.protocol.schema import Body
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.view import View
+from pykraft.sim.facts.visit import Question, Visit
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.protocol.schema import Body
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node, Process
-    from pykraft.sim.machine.spoken import Spoken
-    from pykraft.sim.run.world import World
-    from pykraft.types import NodeId
+from pykraft.sim.machine.node import Node, Process
+from pykraft.sim.machine.spoken import Spoken
+from pykraft.types import NodeId
 
 ANSWER_US: Final = 2_000_000
 """An answer waits for the disk at most, which may be slow; a disk that stalls has its own time."""
@@ -41,8 +39,8 @@ class _Known(NamedTuple):
 class ClientsAreToldTheTruth(Invariant):
     """Answers name the voters of the log, the leader, and offsets that replicas have; the impossible is refused."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._asked: dict[Visit, _Known] = {}
         self._fetched: dict[tuple[int, int], int] = {}
         """By node and epoch: the highest offset that it has ever fetched from."""
@@ -66,7 +64,7 @@ class ClientsAreToldTheTruth(Invariant):
         moments = (self._asked.pop(visit), self._known(node))
         if node.is_damaged:
             return  # what a snapshot says may stand for what was lost
-        if self.world.claims.is_any:
+        if self.facts.claims.is_any:
             return  # who leads and how far a replica is may be what a stranger has said
         match visit.question:
             case Question.DESCRIBE_QUORUM:
@@ -81,7 +79,7 @@ class ClientsAreToldTheTruth(Invariant):
     def after_event(self, node: Node, now: View) -> None:
         """Look for a question that waits too long."""
         del now
-        now_us = self.world.clock.now_us
+        now_us = self.facts.clock.now_us
         for visit in [each for each in self._asked if now_us - each.asked_us > ANSWER_US]:
             waited_us = now_us - max(visit.asked_us, node.disk.io_errors.stalled_until_us)
             if not visit.is_open:
@@ -92,7 +90,7 @@ class ClientsAreToldTheTruth(Invariant):
     def _known(self, node: Node) -> _Known:
         host = node.host
         assert host is not None
-        return _Known(host.epoch, self.world.members.voters_of(node).ids, host.leader_id, host.log_end_offset)
+        return _Known(host.epoch, self.facts.members.voters_of(node).ids, host.leader_id, host.log_end_offset)
 
     def _look_at_quorum(self, node: Node, answer: Body, moments: tuple[_Known, _Known]) -> None:
         partition = answer["topics"][0]["partitions"][0]
@@ -106,12 +104,12 @@ class ClientsAreToldTheTruth(Invariant):
             raise self.violated(f"{said} that {partition['leader_id']} leads; it is itself in epoch {after.epoch}")
         if told not in (before.voters, after.voters):
             raise self.violated(f"{said} that the voters are {[*told]}, its log says {[*after.voters]}")
-        if partition["high_watermark"] > self.world.committed.end_offset:
+        if partition["high_watermark"] > self.facts.committed.end_offset:
             raise self.violated(f"{said} that all below {partition['high_watermark']} is committed")
         for row in (*voters, *partition["observers"]):
             self._look_at_row(node_id, epoch, row, moments, said)
         listed = {row["replica_id"] for row in (*voters, *partition["observers"])}
-        nodes = self.world.nodes.values()
+        nodes = self.facts.nodes.values()
         missing = [int(other.node_id) for other in nodes if self._must_be_listed(other, node, listed)]
         if missing:
             raise self.violated(f"{said} that the replicas are {sorted(listed)}; {missing} fetch from it as well")

@@ -8,12 +8,8 @@ Source: ours; Kafka's ``RaftLog.flush`` and ``truncateToEndOffset``; etcd's appe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import Node
 
 
 class PersistedIsDurable(Invariant):
@@ -26,8 +22,8 @@ class PersistedIsDurable(Invariant):
     def persisted(self, node: Node) -> None:
         """Compare the platter with the node's own view."""
         assert node.host is not None
-        if node.is_damaged or self.world.has_news(node):
+        if node.is_damaged or self.facts.platters.has_news(node):
             return
-        durable, told = self.world.durable_end_offset(node), node.host.log_end_offset
+        durable, told = self.facts.platters.end_offset(node), node.host.log_end_offset
         if durable != told:
             raise self.violated(f"the log of node {node.node_id} ends at {told}, on the platter at {durable}")

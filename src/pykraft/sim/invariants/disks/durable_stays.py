@@ -9,16 +9,12 @@ Source: KIP-595 §Fetch; Raft paper §5.1 (log[] is persistent); the line betwee
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from pykraft.log.lane import Truncate
+from pykraft.log.lane import Job, Truncate
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.log.lane import Job
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.machine.spoken import LogEnd, Spoken
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.spoken import LogEnd, Spoken
 
 
 class AcknowledgedSurvivesRestart(Invariant):
@@ -27,8 +23,8 @@ class AcknowledgedSurvivesRestart(Invariant):
     Unless the node says that it is damaged, or a snapshot of a later epoch took the place of its log.
     """
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._told: dict[int, LogEnd] = {}
 
     def lost(self, node: Node) -> None:
@@ -53,7 +49,7 @@ class AcknowledgedSurvivesRestart(Invariant):
     def started(self, node: Node) -> None:
         """Compare what recovery found."""
         told, host = self._told.get(int(node.node_id)), node.host
-        if told is None or host is None or node.is_damaged or self.world.ledger(node).last_epoch > told.epoch:
+        if told is None or host is None or node.is_damaged or self.facts.ledger(node).last_epoch > told.epoch:
             return
         if host.log_end_offset < told.offset:
             seen = f"node {node.node_id} had told that it holds {told.offset}"

@@ -8,22 +8,18 @@ Source: ADR 022; KAFKA-14077; Raft dissertation §11.2.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.ledger import Entry
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.machine.spoken import Spoken
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.ledger import Entry
+from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.spoken import Spoken
 
 
 class EmptiedReturnsWhole(Invariant):
     """Nobody whose disk was emptied votes or counts without all that is committed and that it had."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._owed: dict[int, dict[int, Entry]] = {}
         """By node: the batches that its disk held, by their base offsets."""
 
@@ -34,11 +30,11 @@ class EmptiedReturnsWhole(Invariant):
     def emptied(self, node: Node) -> None:
         """Note what its platter holds."""
         owed = self._owed.setdefault(int(node.node_id), {})
-        offset, end_offset = 0, self.world.durable_end_offset(node)
+        offset, end_offset = 0, self.facts.platters.end_offset(node)
         while offset < end_offset:
-            entry = self.world.durable_entry(node, offset)
+            entry = self.facts.platters.entry_at(node, offset)
             if entry is None:
-                entry = self.world.committed.at(offset)  # it stands in a snapshot
+                entry = self.facts.committed.at(offset)  # it stands in a snapshot
             if entry is None:
                 return
             owed[entry.base_offset] = entry
@@ -52,9 +48,9 @@ class EmptiedReturnsWhole(Invariant):
         has_voted = spoken.candidate_id is not None or (spoken.granted is not None and not spoken.granted.is_pre_vote)
         if spoken.fetched is None and not has_voted and not spoken.confirms_leader:
             return
-        ledger, does = self.world.ledger(node), "votes" if has_voted else "counts"
+        ledger, does = self.facts.ledger(node), "votes" if has_voted else "counts"
         for offset, entry in self._owed.pop(node_id).items():
             is_missing = ledger.at(offset) != entry and ledger.begin.offset < entry.end_offset
-            if is_missing and self.world.committed.at(offset) == entry:
+            if is_missing and self.facts.committed.at(offset) == entry:
                 seen = f"node {node.node_id} {does} with a log that ends at {ledger.end_offset}, its disk was emptied"
                 raise self.violated(f"{seen}, and had held what is committed from {offset} to {entry.end_offset}")

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pykraft.protocol.batch import scan
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.disk import Directory
-    from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.disk import Directory
+from pykraft.sim.machine.node import Node
 
 LOG: Final = ".log"
 OFFSETS: Final = (".index", struct.Struct(">ii"))
@@ -33,7 +31,7 @@ class IndexesAreOfTheirLogs(Invariant):
 
     def ended(self) -> None:
         """Look at what is there at the end; who has jobs to do is in the midst of it."""
-        for node in self.world.nodes.values():
+        for node in self.facts.nodes.values():
             if node.process is not None and node.process.is_lane_idle:
                 self._look(node)
 

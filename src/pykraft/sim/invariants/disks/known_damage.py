@@ -7,22 +7,18 @@ Source: ours (ADR 012); `pykraft.core.quarantine`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pykraft.core.quarantine import DAMAGES_MAX
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
-    from pykraft.types import Offset
+from pykraft.sim.machine.node import Node
+from pykraft.types import Offset
 
 
 class DamageStaysKnown(Invariant):
     """No damaged place is forgotten before the quarantine is over, except that a list of them has an end."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._known: dict[int, tuple[tuple[str, Offset], ...]] = {}
 
     def wiped(self, node: Node) -> None:

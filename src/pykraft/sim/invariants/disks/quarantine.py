@@ -8,14 +8,10 @@ Source: ours; Protocol-Aware Recovery for Consensus-Based Storage (FAST 2018): s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.spoken import Spoken
 
 
 class DamagedTakesNoPart(Invariant):

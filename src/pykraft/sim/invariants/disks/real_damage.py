@@ -8,22 +8,17 @@ Source: Protocol-Aware Recovery for Consensus-Based Storage (FAST 2018); the rec
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pykraft.log.lane import WriteQuarantine
+from pykraft.log.lane import Job, WriteQuarantine
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.log.lane import Job
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
 
 
 class DamageIsReal(Invariant):
     """Nobody goes into quarantine whose platter holds what was written to it."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._damaged: set[int] = set()
 
     def started(self, node: Node) -> None:

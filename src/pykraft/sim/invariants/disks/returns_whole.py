@@ -11,23 +11,18 @@ Source: ours; Raft paper §5.4.3 (Leader Completeness); Protocol-Aware Recovery 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pykraft.log.lane import RemoveQuarantine, WriteQuarantine
+from pykraft.log.lane import Job, RemoveQuarantine, WriteQuarantine
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.log.lane import Job
-    from pykraft.sim.machine.ledger import Entry
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.ledger import Entry
+from pykraft.sim.machine.node import Node
 
 
 class DamagedReturnsWhole(Invariant):
     """Nobody that lost a part of its log is out of quarantine without all that is committed of that part."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._owed: dict[int, dict[int, Entry]] = {}
         """By node: the batches that it held on disk behind the damage, by their base offsets."""
         self._noted: set[int] = set()
@@ -67,9 +62,9 @@ class DamagedReturnsWhole(Invariant):
         """Note what the platter holds behind the end of the log; nothing of it is cut yet."""
         assert node.host is not None
         owed = self._owed.setdefault(int(node.node_id), {})
-        offset, end_offset = int(node.host.log_end_offset), self.world.durable_end_offset(node)
+        offset, end_offset = int(node.host.log_end_offset), self.facts.platters.end_offset(node)
         while offset < end_offset:
-            entry = self.world.durable_entry(node, offset)
+            entry = self.facts.platters.entry_at(node, offset)
             if entry is None:
                 return  # a snapshot takes the place of the rest
             owed[entry.base_offset] = entry
@@ -77,10 +72,10 @@ class DamagedReturnsWhole(Invariant):
 
     def _is_back(self, node: Node) -> None:
         self._noted.discard(int(node.node_id))
-        ledger = self.world.ledger(node)
+        ledger = self.facts.ledger(node)
         for offset, entry in self._owed.pop(int(node.node_id), {}).items():
             is_missing = ledger.at(offset) != entry and ledger.begin.offset < entry.end_offset
-            if is_missing and self.world.committed.at(offset) == entry:
+            if is_missing and self.facts.committed.at(offset) == entry:
                 seen = f"node {node.node_id} is out of quarantine with a log that ends at {ledger.end_offset}"
                 raise self.violated(
                     f"{seen}, and had held what is committed from {offset} to {entry.end_offset} in epoch {entry.epoch}"

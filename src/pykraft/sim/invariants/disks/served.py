@@ -8,16 +8,12 @@ Source: ours; Protocol-Aware Recovery for Consensus-Based Storage (FAST 2018): a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pykraft.errors import ProtocolError
 from pykraft.protocol.batch import scan
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.ledger import Entry
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.spoken import Spoken
 
 
 class ServedIsSound(Invariant):
@@ -27,7 +23,7 @@ class ServedIsSound(Invariant):
         """Look at the records of an answer."""
         if not spoken.served:
             return
-        ledger = self.world.ledger(node)
+        ledger = self.facts.ledger(node)
         try:
             for _, header in scan(spoken.served):
                 written = ledger.at(header.base_offset)

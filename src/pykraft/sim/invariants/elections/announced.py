@@ -7,16 +7,14 @@ Source: KIP-595 §BeginQuorumEpoch (sent again to voters that have not fetched);
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pykraft.core.state import Leader
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.machine.spoken import Spoken
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.spoken import Spoken
 
 FETCH_TIMEOUTS: Final = 4
 """Half of one is the period; a request that nobody answers, and the pause after it, take more."""
@@ -27,8 +25,8 @@ US_PER_MS: Final = 1_000
 class SilentVotersAreTold(Invariant):
     """Within some fetch timeouts a leader has tried to reach each voter that does not fetch from it."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._tried_us: dict[tuple[int, int], int] = {}
         self._led_since_us: dict[int, int] = {}
         self._next_us: dict[int, int] = {}
@@ -36,20 +34,20 @@ class SilentVotersAreTold(Invariant):
     def changed(self, node: Node, was: View, now: View) -> None:
         """Note when a leadership begins, and when other voters come."""
         if now.leads and (not was.leads or was.epoch != now.epoch or was.voters != now.voters):
-            self._led_since_us[int(node.node_id)] = self.world.clock.now_us
+            self._led_since_us[int(node.node_id)] = self.facts.clock.now_us
 
     def dialed(self, node: Node, target_id: int) -> None:
         """It tries to reach another one."""
-        self._tried_us[int(node.node_id), target_id] = self.world.clock.now_us
+        self._tried_us[int(node.node_id), target_id] = self.facts.clock.now_us
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
         """It asks another one."""
         if spoken.target_id is not None:
-            self._tried_us[int(node.node_id), spoken.target_id] = self.world.clock.now_us
+            self._tried_us[int(node.node_id), spoken.target_id] = self.facts.clock.now_us
 
     def after_event(self, node: Node, now: View) -> None:
         """Look at the voters that do not fetch."""
-        now_us, node_id = self.world.clock.now_us, int(node.node_id)
+        now_us, node_id = self.facts.clock.now_us, int(node.node_id)
         if not now.leads or now_us < self._next_us.get(node_id, 0):
             return
         self._next_us[node_id] = now_us + LOOK_US

@@ -10,17 +10,13 @@ Source: KIP-595 §Leader progress timeout; KIP-853; KAFKA-15489; Kafka ``LeaderS
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pykraft.core.answer_pace import floor_bytes
 from pykraft.core.quorum import majority_of
 from pykraft.core.state import Leader
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
 
 FETCH_TIMEOUTS = 3
 """Two windows of 1.5 fetch timeouts: the last one that a majority filled, and the one that it did not."""
@@ -34,8 +30,8 @@ PAUSE_US = 100_000
 class LeaderWithoutMajorityResigns(Invariant):
     """No leader leads on when a majority of the voters has not fetched from it for three fetch timeouts."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._began_ms: dict[int, int] = {}
         self._next_us: dict[int, int] = {}
         self._unsent: dict[tuple[int, int], tuple[int, int]] = {}
@@ -48,7 +44,7 @@ class LeaderWithoutMajorityResigns(Invariant):
 
     def after_event(self, node: Node, now: View) -> None:
         """Look when the voters of a leader fetched last."""
-        now_us = self.world.clock.now_us
+        now_us = self.facts.clock.now_us
         node_id = int(node.node_id)
         is_only = now.voters.ids == (node_id,)
         if not now.leads or is_only or now_us < self._next_us.get(node_id, 0):
@@ -78,7 +74,7 @@ class LeaderWithoutMajorityResigns(Invariant):
     def _sent_ms(self, node: Node, voter_id: int) -> int:
         """When a floor of bytes had come from this leader to that voter for the last time; looks at it anew."""
         key = int(node.node_id), voter_id
-        unsent_bytes = self.world.network.unsent_between(*key)
+        unsent_bytes = self.facts.network.unsent_between(*key)
         was_bytes, moved_ms = self._unsent.get(key, (0, 0))
         if was_bytes - unsent_bytes >= floor_bytes(node.config.raft.fetch_size_bytes_max):
             moved_ms = node.clock.instant.mono_ms

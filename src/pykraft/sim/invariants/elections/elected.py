@@ -8,24 +8,21 @@ Source: Raft paper §5.2; KIP-853 (voter keys, the set in force); Kafka ``Candid
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
 
 from pykraft.core.quorum import majority_of
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.machine.spoken import Spoken
-    from pykraft.sim.run.world import World
-    from pykraft.types import ReplicaKey
+from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.spoken import Spoken
+from pykraft.types import ReplicaKey
 
 
 class LeaderHasItsVotes(Invariant):
     """Whoever begins to lead was given the votes of a majority of its voter set."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._votes: defaultdict[tuple[int, int], set[ReplicaKey]] = defaultdict(set)
         """By epoch and candidate."""
 

@@ -8,15 +8,11 @@ Source: ADR 029; Raft dissertation §6.2 (disruptive servers).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pykraft.core.epoch_budget import EPOCHS_PER_DAY
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
 
 ELECTIONS_MAX = 2**16
 """Far more than a world has, with what a budget gains in its time."""
@@ -25,8 +21,8 @@ ELECTIONS_MAX = 2**16
 class EpochsGrowWithinBudget(Invariant):
     """No epoch is above the elections of a world and a day's budget of each process that ever started."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._starts = 0
 
     def started(self, node: Node) -> None:

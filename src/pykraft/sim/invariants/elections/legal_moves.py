@@ -11,14 +11,9 @@ of Vanlightly's specification of KRaft.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pykraft.sim.facts.view import DOWN
+from pykraft.sim.facts.view import DOWN, View
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import Node
 
 OBSERVER_ROLES = frozenset({"unattached", "unattached-voted", "observer"})
 LEAVING_ROLES = frozenset({"leader", "resigned"})
@@ -53,7 +48,7 @@ class LegalMoves(Invariant):
         """True for one that is only about to be an observer."""
         begins = now.leads and (was.role, was.epoch) != (now.role, now.epoch)
         has_led = now.role in LEAVING_ROLES and not begins
-        return has_led or self.world.members.former_voters_of(node).is_voter(node.key)
+        return has_led or self.facts.members.former_voters_of(node).is_voter(node.key)
 
     def _may_follow(self, was: View, now: View) -> bool:
         if was.role == DOWN:
@@ -64,7 +59,7 @@ class LegalMoves(Invariant):
             return False
         match now.role:
             case "candidate":
-                has_asked = was.is_prospective or not self.world.has_pre_votes
+                has_asked = was.is_prospective or not self.facts.members.has_pre_votes
                 return has_asked and now.epoch == was.epoch + 1
             case "leader":
                 return was.role == "candidate" and now.epoch == was.epoch

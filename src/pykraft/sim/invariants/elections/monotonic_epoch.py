@@ -8,21 +8,17 @@ Source: Kafka ``RaftEventSimulationTest.MonotonicEpoch``, made stricter for writ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
 
 
 class MonotonicEpoch(Invariant):
     """The durable epoch of a node never falls, and the one in memory never falls below it."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._durable: dict[int, int] = {}
 
     def wiped(self, node: Node) -> None:

@@ -8,13 +8,9 @@ Source: Raft paper §5.1 (stable storage before responding); KIP-595 §Vote (the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.spoken import Spoken
 
 
 class LeaderIsDurableFirst(Invariant):
@@ -24,7 +20,7 @@ class LeaderIsDurableFirst(Invariant):
         """Compare what a node says of itself with its platter."""
         if spoken.leader_id != int(node.node_id):
             return
-        durable = self.world.durable_election(node)
+        durable = self.facts.platters.election(node)
         if (durable.epoch, durable.leader_id) != (spoken.epoch, spoken.leader_id):
             seen = f"node {node.node_id} says that it leads epoch {spoken.epoch}"
             raise self.violated(f"{seen}, its disk knows leader {durable.leader_id} of epoch {durable.epoch}")

@@ -8,21 +8,17 @@ Source: KIP-996 (a prospective replica raises no epoch and persists nothing); Ra
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
 
 
 class EpochBeginsWithCandidate(Invariant):
     """Whoever is the first to be in an epoch is a candidate in it, or led the epoch before, or a stranger named it."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._highest = 0
 
     def changed(self, node: Node, was: View, now: View) -> None:
@@ -31,6 +27,6 @@ class EpochBeginsWithCandidate(Invariant):
             return
         self._highest = now.epoch
         has_resigned = was.role == "resigned" and now.epoch == was.epoch + 1
-        is_claimed = now.epoch in self.world.claims.epochs
+        is_claimed = now.epoch in self.facts.claims.epochs
         if now.role not in {"candidate", "leader"} and not has_resigned and not is_claimed:
             raise self.violated(f"node {node.node_id} opened epoch {now.epoch} as {now.role}, it was {was.role} before")

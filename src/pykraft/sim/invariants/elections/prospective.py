@@ -8,14 +8,10 @@ Source: NotStuckInProspective of Vanlightly's specification of KIP-996; KIP-996.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
 
 ELECTION_TIMEOUTS = 25
 """So many rounds of pre-votes may be lost to chance, and to nodes that catch up."""
@@ -24,8 +20,8 @@ ELECTION_TIMEOUTS = 25
 class NoLastingProspective(Invariant):
     """After the faults no voter goes without a leader, and without a candidacy, for long."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._is_quiet = False
         self._since_us: dict[int, int] = {}
 
@@ -44,6 +40,6 @@ class NoLastingProspective(Invariant):
         node_id = int(node.node_id)
         if not self._is_quiet or not now.is_prospective or node_id not in now.voters.ids:
             return
-        lasted_us = self.world.clock.now_us - self._since_us.setdefault(node_id, self.world.clock.now_us)
-        if lasted_us > ELECTION_TIMEOUTS * self.world.scenario.quorum.election_timeout_ms * 1_000:
+        lasted_us = self.facts.clock.now_us - self._since_us.setdefault(node_id, self.facts.clock.now_us)
+        if lasted_us > ELECTION_TIMEOUTS * self.facts.scenario.quorum.election_timeout_ms * 1_000:
             raise self.violated(f"node {node_id} has asked for pre-votes in vain for {lasted_us} us")

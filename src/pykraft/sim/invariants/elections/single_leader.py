@@ -6,21 +6,17 @@ Vanlightly's specification of KRaft.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
 
 
 class SingleLeader(Invariant):
     """Who was seen leading each epoch, by any node's memory or disk; two nodes never for the same."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._leaders: dict[int, int] = {}
 
     def changed(self, node: Node, was: View, now: View) -> None:

@@ -7,13 +7,9 @@ Source: Raft paper §5.1 (currentTerm is updated on stable storage before respon
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.spoken import Spoken
 
 
 class EpochIsDurableFirst(Invariant):
@@ -21,6 +17,6 @@ class EpochIsDurableFirst(Invariant):
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
         """Compare the frame with the platter."""
-        durable = self.world.durable_election(node).epoch
+        durable = self.facts.platters.election(node).epoch
         if spoken.epoch > durable:
             raise self.violated(f"node {node.node_id} speaks of epoch {spoken.epoch}, its disk knows {durable}")

@@ -9,23 +9,19 @@ Source: KIP-996; Kafka ``RaftEventSimulationTest.StableLeadership`` (star partit
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pykraft.core.quorum import majority_of
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.machine.node import Node
 from pykraft.types import VoterSet
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
 
 
 class StableLeadership(Invariant):
     """Nobody becomes a candidate while a majority heard its leader all the time since the asking began."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._news = 0
         self._hearing: dict[int, tuple[int, int]] = {}
         """Nodes that would deny pre-votes: their epoch, and since which change."""
@@ -42,7 +38,7 @@ class StableLeadership(Invariant):
             self._hearing[node_id] = (now.epoch, self._news)
         if now.is_prospective and not was.is_prospective:
             self._asking[node_id] = self._news, now.voters
-        if now.role == "candidate" and was.is_prospective and self.world.has_pre_votes:
+        if now.role == "candidate" and was.is_prospective and self.facts.members.has_pre_votes:
             self._look(node_id, now.epoch)
 
     def _look(self, candidate_id: int, epoch: int) -> None:

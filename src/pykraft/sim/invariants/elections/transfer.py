@@ -9,15 +9,13 @@ Source: Raft dissertation §3.10 (leadership transfer extension).
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.machine.spoken import Spoken
-    from pykraft.sim.run.world import World
-    from pykraft.types import ReplicaKey
+from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.spoken import Spoken
+from pykraft.types import ReplicaKey
 
 SAID: Final = re.compile(r"resigning from epoch (\d+): node (\d+) is to lead")
 
@@ -25,8 +23,8 @@ SAID: Final = re.compile(r"resigning from epoch (\d+): node (\d+) is to lead")
 class TransferLeavesNothing(Invariant):
     """Whoever resigns for another one has asked for nothing that is in doubt, and the other one lacks nothing."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._asked: dict[ReplicaKey, tuple[int, int]] = {}
         """Epoch and offset of the last Fetch of each disk."""
 
@@ -41,10 +39,10 @@ class TransferLeavesNothing(Invariant):
         if said is None or node.host is None or node.host.raft is None:
             return
         epoch, target_id = int(said[1]), int(said[2])
-        voter = self.world.members.voters_of(node).voters
+        voter = self.facts.members.voters_of(node).voters
         keys = [each.key for each in voter if each.key.id == target_id]
         known = next((offset for key, offset in self._asked.items() if any(each.matches(key) for each in keys)), (0, 0))
-        end_offset = self.world.ledger(node).end_offset
+        end_offset = self.facts.ledger(node).end_offset
         committed = node.host.raft.log.committed_end_offset
         if known != (epoch, end_offset) or committed != end_offset:
             seen = f"leader {node.node_id} of epoch {epoch} resigns for {target_id} at {end_offset}"

@@ -10,22 +10,18 @@ Source: Raft paper §5.4.1 (the later last term wins, then the longer log); KIP-
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.machine.spoken import LogEnd, Spoken
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.spoken import LogEnd, Spoken
 
 
 class CandidateIsUpToDate(Invariant):
     """Nobody grants a vote or a pre-vote to a candidate whose log is shorter than its own."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._votes: dict[int, tuple[int, int]] = {}
         """Of each node epoch and candidate of its newest vote, if it was given before any record of that epoch."""
 
@@ -42,7 +38,7 @@ class CandidateIsUpToDate(Invariant):
         epoch, voted_id = now.disk.epoch, now.disk.voted_id
         if was.disk == now.disk or voted_id is None:
             return
-        if self.world.durable_end(node).epoch < epoch:
+        if self.facts.platters.end(node).epoch < epoch:
             self._votes[int(node.node_id)] = (epoch, voted_id)
 
     def before_send(self, node: Node, spoken: Spoken) -> None:

@@ -7,21 +7,17 @@ Source: Raft paper §5.2 (each server votes for at most one candidate in a term)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.machine.spoken import Spoken
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.spoken import Spoken
 
 
 class OneVote(Invariant):
     """Each node votes for one candidate in an epoch, and its disk knows before anybody else."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._votes: dict[tuple[int, int], int] = {}
 
     def wiped(self, node: Node) -> None:
@@ -39,7 +35,7 @@ class OneVote(Invariant):
         """Compare a vote with the platter and with what was said before."""
         if spoken.candidate_id is None:
             return
-        election = self.world.durable_election(node)
+        election = self.facts.platters.election(node)
         seen = f"node {node.node_id} votes for {spoken.candidate_id} in epoch {spoken.epoch}"
         if election.epoch == spoken.epoch and election.voted_id != spoken.candidate_id:
             raise self.violated(f"{seen}, its disk knows a vote for {election.voted_id}")

@@ -8,21 +8,17 @@ Source: KIP-996 (nothing of a pre-vote is persisted); Raft dissertation §9.6.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
 
 
 class VotesAreForCandidates(Invariant):
     """Who is voted for on disk was seen as a candidate of that epoch before."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._candidates: set[tuple[int, int]] = set()
 
     def changed(self, node: Node, was: View, now: View) -> None:
@@ -32,7 +28,7 @@ class VotesAreForCandidates(Invariant):
         voted_id = now.disk.voted_id
         if voted_id is None or was.disk == now.disk:
             return
-        if (now.disk.epoch, voted_id) in self._candidates | self.world.claims.candidates:
+        if (now.disk.epoch, voted_id) in self._candidates | self.facts.claims.candidates:
             return
         seen = f"node {node.node_id} keeps a vote for {voted_id} in epoch {now.disk.epoch}"
         raise self.violated(f"{seen}, who was no candidate then")

@@ -8,13 +8,9 @@ Source: KIP-853 §Directory id; KAFKA-14077; Kafka ``KafkaRaftClient.handleVoteR
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.spoken import Spoken
 
 
 class VotesAreOfTheDisk(Invariant):

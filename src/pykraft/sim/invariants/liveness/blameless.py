@@ -14,13 +14,11 @@ Source: ours; what Kafka's ``KafkaRaftClient`` throws an ``IllegalStateException
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
 
 CLOSING: Final = "closing "
 GIVEN_UP: Final = " is given up as the leader "
@@ -29,8 +27,8 @@ GIVEN_UP: Final = " is given up as the leader "
 class NobodyIsBlamed(Invariant):
     """No connection is closed for what was said on it, and no leader given up, but by a node that lost its disk."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._forgetful: set[int] = set()
 
     def wiped(self, node: Node) -> None:
@@ -51,7 +49,7 @@ class NobodyIsBlamed(Invariant):
     def reported(self, node: Node, text: str) -> None:
         """Look whether it blames somebody."""
         blames = text.startswith(CLOSING) or GIVEN_UP in text
-        if not blames or self.world.claims.is_any or int(node.node_id) in self._forgetful:
+        if not blames or self.facts.claims.is_any or int(node.node_id) in self._forgetful:
             return
-        if not any(each.disk.is_rotten for each in self.world.nodes.values()):
+        if not any(each.disk.is_rotten for each in self.facts.nodes.values()):
             raise self.violated(f"node {node.node_id} says: {text}")

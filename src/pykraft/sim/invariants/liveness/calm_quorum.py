@@ -10,15 +10,11 @@ the bounds are ours (ADR 036).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pykraft.sim.facts.calm import Calm, transfer_us
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
 
 ELECTION_TIMEOUTS = 25
 """Within so many election timeouts a calm majority has elected a leader, with all that chance does to votes."""
@@ -30,15 +26,15 @@ US_PER_MS = 1_000
 class CalmQuorumCommits(Invariant):
     """Within a bound, a calm majority of the voters has a leader and raises its high watermark."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self._calm = Calm(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
+        self._calm = Calm(facts)
         self._moved_us = 0
         self._end_offset = -1
-        quorum, work = world.scenario.quorum, world.scenario.work
+        quorum, work = self.facts.scenario.quorum, self.facts.scenario.work
         timeouts_ms = ELECTION_TIMEOUTS * quorum.election_timeout_ms + FETCH_TIMEOUTS * quorum.fetch_timeout_ms
         self.bound_us = (
-            timeouts_ms * US_PER_MS + transfer_us(world.scenario, world.network.byte_us) + 4 * work.period_us
+            timeouts_ms * US_PER_MS + transfer_us(self.facts.scenario, self.facts.network.byte_us) + 4 * work.period_us
         )
 
     def after_event(self, node: Node, now: View) -> None:
@@ -46,13 +42,13 @@ class CalmQuorumCommits(Invariant):
         del node, now
         if not self._calm.is_due():
             return
-        now_us, end_offset = self.world.clock.now_us, self.world.committed.end_offset
+        now_us, end_offset = self.facts.clock.now_us, self.facts.committed.end_offset
         calm_us = self._calm.lasts_us()
         if end_offset != self._end_offset:
             self._end_offset, self._moved_us = end_offset, now_us
         still_us = min(calm_us, now_us - self._moved_us)
         if still_us > self.bound_us:
-            leader = self.world.newest_leader()
+            leader = self.facts.newest_leader()
             if leader is not None and leader.host.log_end_offset <= end_offset:
                 self._moved_us = now_us  # there is nothing to commit
                 return

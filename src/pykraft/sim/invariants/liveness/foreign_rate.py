@@ -9,15 +9,12 @@ Source: ADR 028; Kafka's ``RequestManager`` (retry back-off).
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
 from pykraft.sim.facts.claims import STRANGER_ID
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.machine.spoken import Spoken
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.spoken import Spoken
 
 SECOND_US = 1_000_000
 REQUESTS_MAX = 120
@@ -27,15 +24,15 @@ REQUESTS_MAX = 120
 class StrangersAreAskedSeldom(Invariant):
     """No process sends a stranger more than 120 requests of the quorum in a second."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._asked: dict[int, deque[int]] = {}
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
         """Count what was asked in the last second."""
         if spoken.target_id != STRANGER_ID:
             return
-        now_us = self.world.clock.now_us
+        now_us = self.facts.clock.now_us
         asked = self._asked.setdefault(int(node.node_id), deque())
         asked.append(now_us)
         while asked[0] <= now_us - SECOND_US:

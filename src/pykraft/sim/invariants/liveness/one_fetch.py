@@ -11,18 +11,13 @@ Source: ours; Kafka's ``RequestManager`` (one request in flight to a node).
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
-from pykraft.log.lane import BeginAnew, WriteQuarantine
+from pykraft.log.lane import BeginAnew, Job, WriteQuarantine
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.log.lane import Job
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.machine.spoken import Spoken
-    from pykraft.sim.run.world import World
-
+from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.spoken import Spoken
 
 HALF_MS_US = 500
 """Half a millisecond in microseconds: a machine's clock may be fast."""
@@ -31,8 +26,8 @@ HALF_MS_US = 500
 class OneFetchInFlight(Invariant):
     """No Fetch leaves for the leader while another one of the same process, in the same state, waits for its answer."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._news: Counter[int] = Counter()
         self._sent: dict[int, tuple[object, int]] = {}
 
@@ -51,7 +46,7 @@ class OneFetchInFlight(Invariant):
         process, host, node_id = node.process, node.host, int(node.node_id)
         if spoken.fetched is None or process is None or host is None or spoken.target_id != host.leader_id:
             return
-        now_us = self.world.clock.now_us
+        now_us = self.facts.clock.now_us
         state = (process, self._news[node_id], host.role, host.epoch, host.leader_id)
         known, sent_us = self._sent.get(node_id, (None, 0))
         is_open = sent_us in process.wiretap.open_fetches.values()

@@ -8,13 +8,11 @@ Source: ours; Kafka's ``KafkaRaftClient`` logs a change of state once.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
 
 WINDOW_US: Final = 1_000_000
 CLOSING: Final = "closing the connection"
@@ -25,8 +23,8 @@ TIMES_MAX: Final = 12
 class NobodyRepeatsItself(Invariant):
     """No process reports the same line more than some times a second."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._said: dict[tuple[int, str], deque[int]] = {}
 
     def started(self, node: Node) -> None:
@@ -36,9 +34,9 @@ class NobodyRepeatsItself(Invariant):
 
     def reported(self, node: Node, text: str) -> None:
         """Count it; whoever closes a connection says so each time, and is paced by what it waits before the next."""
-        if text.startswith(CLOSING) or self.world.claims.is_any:
+        if text.startswith(CLOSING) or self.facts.claims.is_any:
             return  # what strangers make nodes say has a bound of its own
-        now_us = self.world.clock.now_us
+        now_us = self.facts.clock.now_us
         times = self._said.setdefault((int(node.node_id), text), deque())
         times.append(now_us)
         while times[0] < now_us - WINDOW_US:

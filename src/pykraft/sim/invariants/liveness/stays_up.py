@@ -5,14 +5,10 @@ Source: ours; Kafka's ``FaultHandler`` (what is fatal ends the process, and noth
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pykraft.errors import ReadError
 from pykraft.log.paths import LOG
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import Node
 
 
 class NodesStayUp(Invariant):

@@ -8,16 +8,14 @@ Source: ours (ADR 036); KIP-595 §Leader progress timeout.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pykraft.core.answer_pace import floor_bytes
 from pykraft.core.state import Follower
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
 
 FETCH_TIMEOUTS = 3
 """The window in which enough came for the last time, the one in which not enough comes, and one for slow clocks."""
@@ -37,8 +35,8 @@ class _Waiting(NamedTuple):
 class NobodyWaitsForATrickle(Invariant):
     """No voter follows a leader of whose answer next to nothing has come for three fetch timeouts."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._waiting: dict[int, _Waiting] = {}
         self._next_us: dict[int, int] = {}
 
@@ -49,7 +47,7 @@ class NobodyWaitsForATrickle(Invariant):
 
     def after_event(self, node: Node, now: View) -> None:
         """Look at what has come of the answer that a follower waits for."""
-        node_id, now_us = int(node.node_id), self.world.clock.now_us
+        node_id, now_us = int(node.node_id), self.facts.clock.now_us
         if now_us < self._next_us.get(node_id, 0):
             return
         self._next_us[node_id] = now_us + LOOK_US
@@ -63,7 +61,7 @@ class NobodyWaitsForATrickle(Invariant):
         asked_us, received_bytes = 0, 0
         for connection, sent_us in process.wiretap.open_fetches.items():
             if sent_us >= asked_us:
-                asked_us, received_bytes = sent_us, self.world.network.received_size_bytes(connection)[0]
+                asked_us, received_bytes = sent_us, self.facts.network.received_size_bytes(connection)[0]
         was = self._waiting.get(node_id)
         floor = floor_bytes(node.config.raft.fetch_size_bytes_max)
         answered = process.wiretap.answered_fetches

@@ -8,14 +8,9 @@ Source: KAFKA-18723 (batches of a higher partition leader epoch were appended); 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pykraft.log.lane import AppendBatches
+from pykraft.log.lane import AppendBatches, Job
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.log.lane import Job
-    from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import Node
 
 
 class AppendedEpochIsKnown(Invariant):

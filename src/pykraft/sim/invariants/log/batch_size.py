@@ -8,13 +8,9 @@ Source: ours (ADR 036); Kafka fills batches up to its largest batch (``BatchAccu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pykraft.log.lane import AppendBatches, Job
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import Node
 
 OPERATIONS_LOOKED_AT = 2_000
 """The newest calls of clients; what a leader appends was asked for lately."""
@@ -31,7 +27,7 @@ class BatchesFitAnswers(Invariant):
         for header, data in job.batches:
             if len(data) <= most or header.is_control:
                 continue
-            newest = self.world.workload.history.operations[-OPERATIONS_LOOKED_AT:]
+            newest = self.facts.history.operations[-OPERATIONS_LOOKED_AT:]
             inside = [
                 operation
                 for operation in newest

@@ -6,21 +6,18 @@ Source: Raft paper §5.4.3 (State Machine Safety); Kafka ``RaftEventSimulationTe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from pykraft.host.delivery import CommittedBatch
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.host.delivery import CommittedBatch
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
 
 
 class CommittedAlike(Invariant):
     """The first delivery of an offset says what is committed there; all others must agree."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._batches: dict[int, tuple[int, int, bytes]] = {}
 
     def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:

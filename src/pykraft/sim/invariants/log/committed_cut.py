@@ -8,14 +8,9 @@ Source: Raft paper §5.3–5.4; Kafka ``KafkaRaftLog.truncateToEndOffset`` (refu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pykraft.log.lane import BeginAnew, Truncate
+from pykraft.log.lane import BeginAnew, Job, Truncate
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.log.lane import Job
-    from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import Node
 
 
 class CommittedIsNeverCut(Invariant):
@@ -25,8 +20,8 @@ class CommittedIsNeverCut(Invariant):
         """Look at what a truncation, or a snapshot in the place of the log, takes away."""
         if not isinstance(job, Truncate | BeginAnew):
             return
-        committed = self.world.committed
-        for entry in reversed(self.world.ledger(node).entries):
+        committed = self.facts.committed
+        for entry in reversed(self.facts.ledger(node).entries):
             if entry.end_offset <= job.offset:
                 return
             if committed.at(entry.base_offset) == entry:

@@ -8,13 +8,9 @@ Source: KIP-595 §Fetch (the fetch offset is the acknowledgment); etcd ``raft/do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.spoken import Spoken
 
 
 class FetchIsDurableFirst(Invariant):
@@ -27,11 +23,11 @@ class FetchIsDurableFirst(Invariant):
             fetched is None
             or host is None
             or node.is_damaged
-            or self.world.has_news(node)
+            or self.facts.platters.has_news(node)
             or (spoken.epoch, spoken.target_id) != (host.epoch, host.leader_id)
         ):
             return
-        end = self.world.durable_end(node)
+        end = self.facts.platters.end(node)
         if (end.offset, end.epoch) != (fetched.offset, fetched.epoch):
             seen = f"node {node.node_id} fetches at {fetched.offset} after epoch {fetched.epoch}"
             raise self.violated(f"{seen}, its disk holds a log up to {end.offset} of epoch {end.epoch}")

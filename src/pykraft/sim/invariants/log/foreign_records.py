@@ -8,14 +8,9 @@ Source: KIP-595 §Fetch; KAFKA-18723; ADR 028. Kafka appends the records of an a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pykraft.log.lane import AppendBatches
+from pykraft.log.lane import AppendBatches, Job
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.log.lane import Job
-    from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import Node
 
 
 class StrangersAddNothing(Invariant):
@@ -23,9 +18,9 @@ class StrangersAddNothing(Invariant):
 
     def submitted(self, node: Node, job: Job) -> None:
         """Look for its batches among those that are to be appended."""
-        if not isinstance(job, AppendBatches) or not self.world.claims.batches:
+        if not isinstance(job, AppendBatches) or not self.facts.claims.batches:
             return
         for header, _ in job.batches:
-            if (int(header.base_offset), header.crc) in self.world.claims.batches:
+            if (int(header.base_offset), header.crc) in self.facts.claims.batches:
                 seen = f"node {node.node_id} appends the batch of a stranger at {header.base_offset}"
                 raise self.violated(f"{seen} of epoch {header.epoch}")

@@ -5,21 +5,17 @@ Source: Raft paper §5.3–5.4; Kafka ``RaftEventSimulationTest.MonotonicHighWat
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
 
 
 class MonotonicHighWatermark(Invariant):
     """The high watermark of the leader with the highest epoch never decreases."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._highest = 0
         self._epoch = 0
 

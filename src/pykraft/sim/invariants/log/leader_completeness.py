@@ -7,21 +7,17 @@ Source: Raft paper §5.4.3 (Leader Completeness); LeaderCompleteness of Vanlight
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
 
 
 class LeaderCompleteness(Invariant):
     """The log of each new leader, or the snapshot before it, holds the last batch that is known to be committed."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._newest: tuple[int, Node] | None = None
 
     def changed(self, node: Node, was: View, now: View) -> None:
@@ -39,11 +35,11 @@ class LeaderCompleteness(Invariant):
                 self._look(epoch, newest)
 
     def _look(self, epoch: int, leader: Node) -> None:
-        committed = self.world.committed.entries
+        committed = self.facts.committed.entries
         if not committed:
             return
         last = committed[-1]
-        ledger = self.world.ledger(leader)
+        ledger = self.facts.ledger(leader)
         held = ledger.at(last.base_offset)
         if held != last and ledger.begin.offset < last.end_offset:
             seen = f"leader {leader.node_id} of epoch {epoch} does not hold what is committed up to {last.end_offset}"

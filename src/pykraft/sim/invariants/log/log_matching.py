@@ -11,23 +11,18 @@ Source: Raft paper §5.3 (Log Matching); LogMatching of Vanlightly's specificati
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pykraft.log.lane import AppendBatches
+from pykraft.log.lane import AppendBatches, Job
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.ledger import Entry
-
-if TYPE_CHECKING:
-    from pykraft.log.lane import Job
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
 
 
 class LogMatching(Invariant):
     """No offset and epoch stands for two batches, or for one batch after two different ones."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._known: dict[tuple[int, int], tuple[Entry, Entry | None]] = {}
         self._only: dict[tuple[int, int], int] = {}
         """The one node that ever appended this batch."""
@@ -36,8 +31,8 @@ class LogMatching(Invariant):
         """Compare what is appended with its first appearance."""
         if not isinstance(job, AppendBatches):
             return
-        ledger = self.world.ledger(node)
-        before = ledger.entries[-1] if ledger.entries else self.world.committed.at(ledger.begin.offset - 1)
+        ledger = self.facts.ledger(node)
+        before = ledger.entries[-1] if ledger.entries else self.facts.committed.at(ledger.begin.offset - 1)
         for header, _ in job.batches:
             entry = Entry.of(header)
             key = (entry.base_offset, entry.epoch)

@@ -12,24 +12,20 @@ made stricter: Kafka compares log ends in memory. KIP-630: a snapshot stands for
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pykraft.core.quorum import majority_of
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.machine.spoken import Spoken
-    from pykraft.sim.run.world import World
-    from pykraft.types import ReplicaKey
+from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.spoken import Spoken
+from pykraft.types import ReplicaKey
 
 
 class MajorityHoldsHighWatermark(Invariant):
     """A majority of the voters has the leader's last committed batch on disk when the high watermark reaches it."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._checked = 0
         self._told: dict[ReplicaKey, tuple[int, int]] = {}
         """Epoch and offset of the last Fetch of each disk."""
@@ -53,16 +49,16 @@ class MajorityHoldsHighWatermark(Invariant):
         if not now.has_led or high_watermark is None or high_watermark <= self._checked:
             return
         self._checked = high_watermark
-        last = self.world.ledger(node).at(high_watermark - 1)
-        voters = self.world.members.voters_of(node)
+        last = self.facts.ledger(node).at(high_watermark - 1)
+        voters = self.facts.members.voters_of(node)
         holding = [
             int(voter.node_id)
-            for voter in self.world.members.nodes_of(voters)
+            for voter in self.facts.members.nodes_of(voters)
             if self._has_reached(self._former.get(int(voter.node_id)), now)
-            or (last is not None and self.world.durably_holds(voter, last))
+            or (last is not None and self.facts.platters.holds(voter, last))
         ]
         holding += [
-            int(key.id) for key in self.world.members.replaced_in(voters) if self._has_reached(self._told.get(key), now)
+            int(key.id) for key in self.facts.members.replaced_in(voters) if self._has_reached(self._told.get(key), now)
         ]
         if last is None or len(holding) < majority_of(len(voters)):
             seen = f"leader {node.node_id} of epoch {now.epoch} calls {high_watermark} committed"

@@ -8,13 +8,9 @@ Source: ours (ADR 037).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pykraft.log.lane import AppendBatches, Job
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import Node
 
 BATCHES_MAX = 2
 """A voter set is appended together with what was proposed before it: one full batch, and one that lingers."""

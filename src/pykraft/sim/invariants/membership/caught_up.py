@@ -8,23 +8,19 @@ Source: KIP-853 §AddRaftVoter; Raft dissertation §4.2.1 (catching up new serve
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pykraft.sim.facts.electorate import VoterRecord
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.electorate import VoterRecord
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.machine.spoken import Spoken
-    from pykraft.sim.run.world import World
-    from pykraft.types import ReplicaKey
+from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.spoken import Spoken
+from pykraft.types import ReplicaKey
 
 
 class NewVoterHasCaughtUp(Invariant):
     """Whoever is added has asked its leader for what comes after the first record of the epoch, at least."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._asked: dict[tuple[ReplicaKey, int], int] = {}
         """Highest offset of a Fetch, by replica and epoch."""
 
@@ -37,8 +33,8 @@ class NewVoterHasCaughtUp(Invariant):
     def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
         """Look at who is new."""
         del committed_end
-        epoch, before = record.entry.epoch, self.world.members.voters_of(node)
-        ledger = self.world.ledger(node)
+        epoch, before = record.entry.epoch, self.facts.members.voters_of(node)
+        ledger = self.facts.ledger(node)
         begins = (each.base_offset for each in ledger.entries if each.epoch == epoch)
         begin = next(begins, None) if ledger.begin.epoch < epoch else 0  # cleaned: any Fetch of this epoch will do
         for voter in record.voters.voters:

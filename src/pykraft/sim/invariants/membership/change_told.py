@@ -7,14 +7,10 @@ Source: KIP-853 §AddRaftVoter, §RemoveRaftVoter; Kafka ``AddVoterHandler.highW
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pykraft.core.messages import AddVoterRequest
 from pykraft.errors import ErrorCode
+from pykraft.sim.facts.voter_requests import Asked
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.clients.admin import Asked
 
 
 class ChangeIsCommittedWhenTold(Invariant):
@@ -25,9 +21,9 @@ class ChangeIsCommittedWhenTold(Invariant):
         if asked.answer != ErrorCode.NONE:
             return
         key, is_addition = asked.message.voter, isinstance(asked.message, AddVoterRequest)
-        for record in self.world.electorate.records:
+        for record in self.facts.members.electorate.records:
             is_done = any(voter.key == key for voter in record.voters.voters) is is_addition
-            if is_done and record.offset >= asked.since and self.world.members.is_committed(record.entry):
+            if is_done and record.offset >= asked.since and self.facts.members.is_committed(record.entry):
                 return
         what = "added" if is_addition else "removed"
         raise self.violated(f"the operator is told that voter {key.id} was {what}, and no committed voter set says so")

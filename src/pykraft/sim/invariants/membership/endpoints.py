@@ -7,13 +7,9 @@ Source: KIP-853 §UpdateVoter; ours: Kafka commits any string as a host.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pykraft.sim.facts.electorate import VoterRecord
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.electorate import VoterRecord
-    from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import Node
 
 
 class VotersCanBeDialed(Invariant):

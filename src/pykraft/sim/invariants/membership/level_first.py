@@ -7,13 +7,9 @@ Source: KIP-853 §kraft.version, KAFKA-16538; Kafka ``KRaftVersion.isReconfigSup
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pykraft.sim.facts.electorate import VoterRecord
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.electorate import VoterRecord
-    from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import Node
 
 
 class LevelBeforeVoters(Invariant):
@@ -22,7 +18,7 @@ class LevelBeforeVoters(Invariant):
     def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
         """The first set in a log brings the level with it."""
         del committed_end
-        is_first = self.world.members.record_of(node) is None
+        is_first = self.facts.members.record_of(node) is None
         if is_first and not record.level:
             seen = f"leader {node.node_id} of epoch {record.entry.epoch} writes a voter set at {record.offset}"
             raise self.violated(f"{seen}, its log knows no kraft.version")

@@ -8,23 +8,18 @@ Source: KIP-853 §Log and voter sets; Raft dissertation §4.1; Kafka ``KRaftCont
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pykraft.log.lane import AppendBatches, WriteElection
+from pykraft.log.lane import AppendBatches, Job, WriteElection
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.log.lane import Job
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
 
 
 class VotersAreOfTheLog(Invariant):
     """Each node takes the voters of its own log, or without any those that it began with."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._unsure: set[int] = set()
 
     def started(self, node: Node) -> None:
@@ -49,7 +44,7 @@ class VotersAreOfTheLog(Invariant):
         if node.is_damaged and any(each.offset > node.ledger.end_offset for each in now.snapshots):
             return  # what a snapshot says stands for what was lost, until that is fetched again
         self._unsure.discard(int(node.node_id))
-        found = self.world.members.voters_of(node)
+        found = self.facts.members.voters_of(node)
         if now.is_up and now.voters != found:
             seen = f"node {node.node_id}, {now.role} in epoch {now.epoch}, takes {[*now.voters.ids]} for the voters"
             raise self.violated(f"{seen}, its log says {[*found.ids]}")

@@ -8,13 +8,9 @@ Source: KIP-853 (one change at a time); Raft dissertation §4.1; Kafka ``AddVote
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pykraft.sim.facts.electorate import VoterRecord
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.electorate import VoterRecord
-    from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import Node
 
 
 class OneChangeInDoubt(Invariant):
@@ -22,7 +18,7 @@ class OneChangeInDoubt(Invariant):
 
     def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
         """Look at the newest set before this one; what a leader opens its epoch with names nobody else."""
-        before = self.world.members.record_of(node)
+        before = self.facts.members.record_of(node)
         if before is not None and before.offset >= committed_end and not record.is_opening:
             seen = f"leader {node.node_id} of epoch {record.entry.epoch} writes a voter set at {record.offset}"
             raise self.violated(f"{seen}, the one at {before.offset} is in doubt: {committed_end} is committed")

@@ -9,14 +9,10 @@ Source: KIP-853; Raft dissertation §4.1; Kafka ``VoterSet.hasOverlappingMajorit
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pykraft.sim.facts.electorate import VoterRecord
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.electorate import VoterRecord
-    from pykraft.sim.machine.node import Node
-    from pykraft.types import VoterSet
+from pykraft.sim.machine.node import Node
+from pykraft.types import VoterSet
 
 
 class VotersChangeByOne(Invariant):
@@ -25,7 +21,7 @@ class VotersChangeByOne(Invariant):
     def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
         """Compare it with the set in force."""
         del committed_end
-        before, after = self.world.members.voters_of(node), record.voters
+        before, after = self.facts.members.voters_of(node), record.voters
         keys_before, keys_after = ({voter.key for voter in voters.voters} for voters in (before, after))
         is_upgrade = record.level is not None and not record.is_opening
         is_right = before.ids == after.ids if is_upgrade else len(keys_before ^ keys_after) <= (not record.is_opening)

@@ -7,15 +7,13 @@ Source: KIP-853 §AddRaftVoter (``TimeoutMs``); Kafka ``AddVoterHandler.highWate
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.view import View
+from pykraft.sim.facts.voter_requests import Asked
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.clients.admin import Asked
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
 
 REQUEST_TIMEOUTS: Final = 5
 """A leader gives a change one of them; the rest is for slow clocks and disks."""
@@ -25,13 +23,13 @@ US_PER_MS: Final = 1_000
 class OperatorsAreAnswered(Invariant):
     """Whoever asked a leader for another voter set has its answer within some request timeouts."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._asked: dict[Asked, int] = {}
 
     def asked(self, asked: Asked) -> None:
         """It is on its way."""
-        self._asked[asked] = self.world.clock.now_us
+        self._asked[asked] = self.facts.clock.now_us
 
     def answered(self, asked: Asked) -> None:
         """It is answered."""
@@ -47,7 +45,7 @@ class OperatorsAreAnswered(Invariant):
             if not asked.process.is_running:
                 del self._asked[asked]
                 continue
-            waited_us = self.world.clock.now_us - max(since_us, node.disk.io_errors.stalled_until_us)
+            waited_us = self.facts.clock.now_us - max(since_us, node.disk.io_errors.stalled_until_us)
             is_its = asked.process is node.process
             if is_its and waited_us > bound_us and not node.was_paused_since(since_us):
                 raise self.violated(f"node {node.node_id} has not answered {asked.message} in {waited_us} us")

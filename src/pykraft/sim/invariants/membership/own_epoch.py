@@ -9,13 +9,9 @@ Source: Diego Ongaro, "bug in single-server membership changes" (raft-dev, July 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pykraft.sim.facts.electorate import VoterRecord
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.electorate import VoterRecord
-    from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import Node
 
 
 class OwnEpochBeforeVoters(Invariant):
@@ -23,7 +19,7 @@ class OwnEpochBeforeVoters(Invariant):
 
     def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
         """Look at the last committed record, perhaps in a snapshot; the first batch of a leader says nothing new."""
-        ledger = self.world.ledger(node)
+        ledger = self.facts.ledger(node)
         last = ledger.at(committed_end - 1)
         last_epoch = last.epoch if last is not None else ledger.begin.epoch
         epoch = record.entry.epoch

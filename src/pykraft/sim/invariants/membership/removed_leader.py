@@ -8,13 +8,9 @@ Source: Raft dissertation §4.2.2; KIP-853 §RemoveRaftVoter; Kafka ``KafkaRaftC
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import Node
 
 
 class RemovedLeaderResigns(Invariant):
@@ -25,7 +21,7 @@ class RemovedLeaderResigns(Invariant):
         del was
         if not now.leads or now.high_watermark is None:
             return
-        newest = self.world.members.record_of(node)
+        newest = self.facts.members.record_of(node)
         is_voter = newest is None or newest.voters.is_voter(node.key)
         if newest is not None and not is_voter and newest.offset < now.high_watermark:
             seen = f"leader {node.node_id} of epoch {now.epoch} leads on at {now.high_watermark}"

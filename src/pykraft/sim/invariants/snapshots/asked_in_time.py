@@ -2,7 +2,7 @@
 
 A log that grows beyond what its operator allowed fills the disk, and a restart reads all of it.
 
-Source: KIP-630 §When to Snapshot (``metadata.log.max.record.bytes.between.snapshots``).
+Source: KIP-630 self.factshen to Snapshot (``metadata.log.max.record.bytes.between.snapshots``).
 """
 
 from __future__ import annotations
@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from pykraft.host.delivery import CommittedBatch
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.host.delivery import CommittedBatch
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
-    from pykraft.types import OffsetAndEpoch
+from pykraft.sim.machine.node import Node
+from pykraft.types import OffsetAndEpoch
 
 ASKED: Final = "the application is asked for a snapshot"
 LATE_US: Final = 100_000
@@ -37,8 +35,8 @@ class _Given:
 class SaveIsAskedInTime(Invariant):
     """Who was given enough since its last snapshot, and all that was committed then, is asked for its state at once."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._given: defaultdict[int, _Given] = defaultdict(_Given)
 
     def started(self, node: Node) -> None:
@@ -61,8 +59,13 @@ class SaveIsAskedInTime(Invariant):
         given.size_bytes += sum(len(batch.data) for batch in batches)
         given.end_offset = batches[-1].end_offset
         is_enough = given.size_bytes > node.config.log.snapshot_record_bytes_max
-        if is_enough and given.due is None and self.world.workload.is_asked(node) and node.host is not None:
-            given.due = (max(given.end_offset, node.host.high_watermark or 0), self.world.clock.now_us)
+        if (
+            is_enough
+            and given.due is None
+            and int(node.node_id) in self.facts.history.asked_node_ids
+            and node.host is not None
+        ):
+            given.due = (max(given.end_offset, node.host.high_watermark or 0), self.facts.clock.now_us)
 
     def after_event(self, node: Node, now: View) -> None:
         """Look whether the time is over."""
@@ -71,7 +74,7 @@ class SaveIsAskedInTime(Invariant):
         if given.due is None or node.process is None:
             return
         until_offset, since_us = given.due
-        late_us = self.world.clock.now_us - since_us
+        late_us = self.facts.clock.now_us - since_us
         if given.end_offset >= until_offset and late_us > LATE_US and not node.was_paused_since(since_us):
             most = node.config.log.snapshot_record_bytes_max
             seen = f"node {node.node_id} has given {given.size_bytes} bytes to its application, where {most} are enough"

@@ -4,20 +4,15 @@ Cleaning lets the log begin where a snapshot ends, and an install puts one in th
 is in that snapshot and nowhere else on this node, so it must be on the platter when the order to remove the rest is
 given. A leader never installs one: it was elected with all that is committed.
 
-Source: KIP-630 §When to Delete Snapshots; Kafka's ``KafkaRaftLog.deleteBeforeSnapshot`` and
+Source: KIP-630 self.factshen to Delete Snapshots; Kafka's ``KafkaRaftLog.deleteBeforeSnapshot`` and
 ``truncateToLatestSnapshot``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pykraft.log.lane import BeginAnew, DeleteBefore
+from pykraft.log.lane import BeginAnew, DeleteBefore, Job
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.log.lane import Job
-    from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.node import Node
 
 
 class CleanedIsInSnapshot(Invariant):
@@ -27,7 +22,7 @@ class CleanedIsInSnapshot(Invariant):
         """Look whether there is a snapshot that ends where the log is to begin."""
         if not isinstance(job, BeginAnew | DeleteBefore):
             return
-        durable = self.world.durable_snapshots(node)
+        durable = self.facts.platters.snapshots(node)
         if not any(each.offset == job.offset for each in durable):
             seen = f"node {node.node_id} lets its log begin at {job.offset}"
             raise self.violated(f"{seen}, its snapshots are {list(durable)}")

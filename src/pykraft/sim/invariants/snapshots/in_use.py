@@ -6,16 +6,13 @@ Source: ours; Kafka deletes a snapshot that is being fetched (``KafkaRaftLog.may
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pykraft.log.lane import DeleteBefore, Job
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.machine.spoken import Spoken
-    from pykraft.sim.run.world import World
-    from pykraft.types import OffsetAndEpoch
+from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.spoken import Spoken
+from pykraft.types import OffsetAndEpoch
 
 PERIODS = 2
 LAG_US = 300_000
@@ -34,8 +31,8 @@ class _Download:
 class SnapshotInUseStays(Invariant):
     """No node lets go of a snapshot that another one has been fetching from it, without a break, for some periods."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._downloads: dict[tuple[int, int, OffsetAndEpoch], _Download] = {}
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
@@ -43,7 +40,7 @@ class SnapshotInUseStays(Invariant):
         asked, target_id = spoken.sliced, spoken.target_id
         if asked is None or target_id is None:
             return
-        now_us, key = self.world.clock.now_us, (int(node.node_id), target_id, asked.snapshot_id)
+        now_us, key = self.facts.clock.now_us, (int(node.node_id), target_id, asked.snapshot_id)
         known = self._downloads.get(key)
         break_us = node.config.log.clean_interval_ms * 1_000 // 2
         if known is None or asked.position <= known.position or now_us - known.asked_us > break_us:
@@ -55,7 +52,7 @@ class SnapshotInUseStays(Invariant):
         """Look at what is in use when the log is to begin later."""
         if not isinstance(job, DeleteBefore):
             return
-        now_us, period_us = self.world.clock.now_us, node.config.log.clean_interval_ms * 1_000
+        now_us, period_us = self.facts.clock.now_us, node.config.log.clean_interval_ms * 1_000
         for (asker_id, target_id, snapshot_id), known in self._downloads.items():
             if target_id != int(node.node_id) or snapshot_id.offset >= job.offset:
                 continue

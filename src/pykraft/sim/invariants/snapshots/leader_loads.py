@@ -5,21 +5,17 @@ Source: Kafka ``RaftEventSimulationTest.LeaderNeverLoadSnapshot``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
-    from pykraft.types import OffsetAndEpoch
+from pykraft.sim.machine.node import Node
+from pykraft.types import OffsetAndEpoch
 
 
 class LeaderNeverLoadsSnapshot(Invariant):
     """A listener that was told that its node leads is given no snapshot as long as it leads."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._leads: dict[int, int] = {}
 
     def started(self, node: Node) -> None:

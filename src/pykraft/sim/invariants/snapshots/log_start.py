@@ -1,18 +1,14 @@
 """A log that does not start at 0 starts at a snapshot.
 
-Source: Kafka ``RaftEventSimulationTest.SnapshotAtLogStart``; KIP-630 §When to Delete Snapshots.
+Source: Kafka ``RaftEventSimulationTest.SnapshotAtLogStart``; KIP-630 self.factshen to Delete Snapshots.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
+from pykraft.sim.machine.node import Node
 
 
 class LogStartIsSnapshot(Invariant):
@@ -21,15 +17,15 @@ class LogStartIsSnapshot(Invariant):
     Segments are removed as a whole, so a node that starts finds records that it had cleaned away.
     """
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._found: dict[int, int] = {}
 
     def started(self, node: Node) -> None:
         """Look at what recovery found."""
         assert node.host is not None
         start_offset = self._found[int(node.node_id)] = node.host.log_start_offset
-        if start_offset and not any(each.offset >= start_offset for each in self.world.durable_snapshots(node)):
+        if start_offset and not any(each.offset >= start_offset for each in self.facts.platters.snapshots(node)):
             raise self.violated(f"the log of node {node.node_id} starts at {start_offset}, without a snapshot")
 
     def changed(self, node: Node, was: View, now: View) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.invariant import Invariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.types import OffsetAndEpoch
+from pykraft.sim.machine.node import Node
+from pykraft.types import OffsetAndEpoch
 
 
 class NewSnapshotInvariant(Invariant):
@@ -21,7 +17,7 @@ class NewSnapshotInvariant(Invariant):
             return
         for snapshot_id in now.snapshots:
             if snapshot_id not in was.snapshots:
-                self.judge(node, snapshot_id, self.world.durable_snapshot(node, snapshot_id))
+                self.judge(node, snapshot_id, self.facts.platters.snapshot(node, snapshot_id))
 
     def judge(self, node: Node, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
         """Look at one new snapshot; ``content`` is what a power loss would leave of it, None if nothing."""

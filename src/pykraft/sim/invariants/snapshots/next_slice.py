@@ -8,15 +8,11 @@ Source: KIP-630 §FetchSnapshot (Position is the size of what was fetched); Kafk
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.spoken import Spoken
 from pykraft.snapshot.files import part_path
 from pykraft.types import Epoch
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.machine.spoken import Spoken
 
 
 class NextSliceFollows(Invariant):

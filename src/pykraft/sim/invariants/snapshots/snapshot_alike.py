@@ -8,21 +8,17 @@ Source: ours; KIP-630 promises the same records and not the same bytes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.snapshots.new_snapshots import NewSnapshotInvariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
-    from pykraft.types import OffsetAndEpoch
+from pykraft.sim.machine.node import Node
+from pykraft.types import OffsetAndEpoch
 
 
 class SnapshotsAlike(NewSnapshotInvariant):
     """The first snapshot of an id says which bytes it has; all others must agree."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._known: dict[OffsetAndEpoch, bytes] = {}
 
     def judge(self, node: Node, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:

@@ -9,22 +9,18 @@ them); Kafka ``RaftEventSimulationTest`` (ConsistentCommittedData).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.snapshot_bytes import read_snapshot
 from pykraft.sim.invariants.snapshots.new_snapshots import NewSnapshotInvariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
-    from pykraft.types import OffsetAndEpoch
+from pykraft.sim.machine.node import Node
+from pykraft.types import OffsetAndEpoch
 
 
 class SnapshotIsCommitted(NewSnapshotInvariant):
     """The batches that a snapshot stands for are the committed ones before its end, and the last has its epoch."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._sound: set[tuple[OffsetAndEpoch, bytes]] = set()
 
     def judge(self, node: Node, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
@@ -33,7 +29,7 @@ class SnapshotIsCommitted(NewSnapshotInvariant):
         if content is None or found is None or (snapshot_id, content) in self._sound:
             return
         batches = found.state.entries
-        committed = self.world.committed.entries[: len(batches)]
+        committed = self.facts.committed.entries[: len(batches)]
         seen = f"node {node.node_id} has a snapshot up to {snapshot_id.offset} of epoch {snapshot_id.epoch}"
         last = batches[-1] if batches else None
         if last is None or (last.end_offset, last.epoch) != (snapshot_id.offset, snapshot_id.epoch):

@@ -8,23 +8,19 @@ Source: KIP-630 §Snapshot Format; Kafka's ``FileRawSnapshotWriter.freeze``; ALI
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pykraft.sim.facts.facts import Facts
 from pykraft.sim.facts.snapshot_bytes import read_snapshot
+from pykraft.sim.facts.view import View
 from pykraft.sim.invariants.snapshots.new_snapshots import NewSnapshotInvariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.facts.view import View
-    from pykraft.sim.machine.node import Node
-    from pykraft.sim.run.world import World
-    from pykraft.types import OffsetAndEpoch
+from pykraft.sim.machine.node import Node
+from pykraft.types import OffsetAndEpoch
 
 
 class SnapshotIsDurable(NewSnapshotInvariant):
     """The platter holds each snapshot that a node knows of, whole; and after a start the newest one that it knew of."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
         self._newest: dict[int, OffsetAndEpoch] = {}
 
     def changed(self, node: Node, was: View, now: View) -> None:
@@ -39,8 +35,8 @@ class SnapshotIsDurable(NewSnapshotInvariant):
 
     def started(self, node: Node) -> None:
         """Look for the newest one that it knew of before; a newer one may have taken its place, or damage it."""
-        known, found = self._newest.get(int(node.node_id)), self.world.durable_snapshots(node)
-        if known is None or self.world.is_set_aside(node, known):
+        known, found = self._newest.get(int(node.node_id)), self.facts.platters.snapshots(node)
+        if known is None or self.facts.platters.is_set_aside(node, known):
             return
         if not (found and found[-1].is_at_least(known)):
             raise self.violated(f"node {node.node_id} had the snapshot {known}, and begins with {list(found)}")

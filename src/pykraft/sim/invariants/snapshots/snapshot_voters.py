@@ -8,14 +8,10 @@ Source: KIP-853 §Snapshots; Kafka ``KRaftControlRecordStateMachine.voterSetAtOf
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pykraft.sim.facts.snapshot_bytes import read_snapshot
 from pykraft.sim.invariants.snapshots.new_snapshots import NewSnapshotInvariant
-
-if TYPE_CHECKING:
-    from pykraft.sim.machine.node import Node
-    from pykraft.types import OffsetAndEpoch
+from pykraft.sim.machine.node import Node
+from pykraft.types import OffsetAndEpoch
 
 
 class SnapshotNamesItsVoters(NewSnapshotInvariant):
@@ -26,8 +22,8 @@ class SnapshotNamesItsVoters(NewSnapshotInvariant):
         found = None if content is None else read_snapshot(content)
         if found is None:
             return
-        before = [each for each in self.world.electorate.records if each.offset < snapshot_id.offset]
-        newest = next((each for each in reversed(before) if self.world.members.is_committed(each.entry)), None)
+        before = [each for each in self.facts.members.electorate.records if each.offset < snapshot_id.offset]
+        newest = next((each for each in reversed(before) if self.facts.members.is_committed(each.entry)), None)
         if newest is not None and found.voters != newest.voters:
             named = None if found.voters is None else [*found.voters.ids]
             seen = f"node {node.node_id} has a snapshot up to {snapshot_id.offset} that names the voters {named}"

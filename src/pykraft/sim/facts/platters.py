@@ -1,0 +1,68 @@
+"""What a power loss now would leave on each node of a world, asked by node; see `pykraft.sim.facts.platter`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pykraft.sim.facts.platter import DurableElection, Platter
+from pykraft.sim.machine.ledger import Entry, Ledger
+from pykraft.sim.machine.node import Node
+from pykraft.types import OffsetAndEpoch
+
+
+class Platters:
+    """One for each node."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self._platters: dict[int, Platter] = {}
+        for node in nodes:
+            self.joined(node)
+
+    def joined(self, node: Node) -> None:
+        """A machine that was not there before."""
+        self._platters[int(node.node_id)] = Platter(node.disk, node.config.partition_directory)
+
+    def election(self, node: Node) -> DurableElection:
+        """The election that is durable."""
+        return self._platters[node.node_id].election()
+
+    def end(self, node: Node) -> OffsetAndEpoch:
+        """The durable log end, and the epoch of the record before."""
+        return self._platters[node.node_id].end()
+
+    def end_offset(self, node: Node) -> int:
+        """That end alone."""
+        return self.end(node).offset
+
+    def snapshots(self, node: Node) -> Sequence[OffsetAndEpoch]:
+        """Ids of the durable snapshots, oldest first."""
+        return self._platters[node.node_id].snapshots()
+
+    def snapshot(self, node: Node, snapshot_id: OffsetAndEpoch) -> bytes | None:
+        """The bytes of one of them; None when there is no such snapshot."""
+        return self._platters[node.node_id].snapshot(snapshot_id)
+
+    def is_set_aside(self, node: Node, snapshot_id: OffsetAndEpoch) -> bool:
+        """Whether this node found a snapshot damaged, as it is, and put it aside."""
+        return self._platters[node.node_id].is_set_aside(snapshot_id)
+
+    def has_news(self, node: Node) -> bool:
+        """Whether the platter of a running node has a newer snapshot than its host has heard of: that is told soon."""
+        raft = node.host.raft if node.host is not None else None
+        newest = self.snapshots(node)[-1:]
+        return raft is not None and any(each not in raft.log.snapshots for each in newest)
+
+    def entry_at(self, node: Node, offset: int) -> Entry | None:
+        """The durable batch that holds this offset."""
+        return self._platters[node.node_id].entry_at(offset)
+
+    def holds(self, node: Node, entry: Entry) -> bool:
+        """Whether this batch is durable, or a snapshot that reaches beyond it."""
+        platter = self._platters[node.node_id]
+        if platter.entry_at(entry.base_offset) == entry:
+            return True
+        return any(entry.end_offset <= each.offset for each in platter.snapshots())
+
+    def recovered(self, node: Node, *, keeps_damage: bool) -> Ledger:
+        """What a start finds; see `Platter.recovered`."""
+        return self._platters[node.node_id].recovered(keeps_damage=keeps_damage)

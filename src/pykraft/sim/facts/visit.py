@@ -1,0 +1,33 @@
+"""A question of a client to one process, and what it was told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.schema import Body
+from pykraft.sim.machine.node import Process
+
+
+class Question(Enum):
+    """What is asked."""
+
+    DESCRIBE_QUORUM = ApiKey.DESCRIBE_QUORUM
+    DESCRIBE_CLUSTER = ApiKey.DESCRIBE_CLUSTER
+    ADD_IMPOSSIBLE_VOTER = ApiKey.ADD_RAFT_VOTER
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Visit:
+    """One question to one process, and what it said; ``answer`` is the body, None until there is one."""
+
+    question: Question
+    process: Process
+    asked_us: int
+    answer: Body | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """True while somebody waits for an answer that may still come."""
+        return self.answer is None and self.process.is_running

@@ -1,0 +1,163 @@
+"""The two lanes of one process: storage jobs in order, and beside them whatever may take long.
+
+The ordered lane takes all jobs that wait at once, as the server's thread does, and each turn takes a while of virtual
+time; what is submitted meanwhile waits. The bulk lane does one thing after the other. Invariant: things are done in the
+order in which they were asked for, and told in that order. Between the doing and the telling time passes: what was read
+may be out of date when it is told. A process may end in the middle of either.
+
+Source: `pykraft.host.ports.Ports.submit` and ``submit_read``, whose contract it is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Protocol, TypeVar
+
+from pykraft.errors import StorageError
+from pykraft.log.lane import Job
+from pykraft.sim.machine.disk import Interrupted
+from pykraft.sim.machine.surroundings import Surroundings
+from pykraft.types import Io
+
+T = TypeVar("T")
+
+
+class LaneOwner(Protocol):
+    """The process that a lane belongs to."""
+
+    def touch(self) -> None:
+        """Something happens to the process."""
+        ...
+
+    def lane_delay_us(self) -> int:
+        """How long the next turn of a lane takes."""
+        ...
+
+    def later(self, delay_us: int, act: Callable[[], None]) -> None:
+        """Do this then, if the process still runs."""
+        ...
+
+    def waits_for_disk(self, act: Callable[[], None]) -> bool:
+        """True when the disk stalls: the same again later."""
+        ...
+
+    def perform(self, jobs: Sequence[Job]) -> Io:
+        """Carry these out on the disk. Errors: Interrupted, StorageError."""
+        ...
+
+    def cannot_write(self, problem: Interrupted | StorageError) -> None:
+        """The process ends with this."""
+        ...
+
+    def persisted(self) -> None:
+        """No storage job waits or is being done."""
+        ...
+
+    def told(self, io: Io) -> None:
+        """The host hears that everything up to this is durable."""
+        ...
+
+
+class OrderedLane:
+    """The storage jobs of one process."""
+
+    def __init__(self, owner: LaneOwner, rng: Random) -> None:
+        self._owner = owner
+        self._rng = rng
+        self._queue: list[Job] = []
+        self._is_busy = False
+
+    @property
+    def is_idle(self) -> bool:
+        """True when no storage job waits or is being done."""
+        return not self._is_busy
+
+    def submit(self, job: Job) -> None:
+        """Do it in the next turn."""
+        self._queue.append(job)
+        if not self._is_busy:
+            self._begin()
+
+    def _begin(self) -> None:
+        """One turn: 1. it takes all jobs that wait, and 2. carries them out."""
+        self._is_busy = True
+        jobs, self._queue = self._queue, []
+        duration_us = self._owner.lane_delay_us()
+        until_done_us = self._rng.randrange(duration_us)
+        self._owner.later(until_done_us, lambda: self._perform(jobs, duration_us - until_done_us))
+
+    def _perform(self, jobs: Sequence[Job], until_told_us: int) -> None:
+        """The process may end in the middle of it; else 3. the host is told, a little later."""
+        self._owner.touch()
+        if self._owner.waits_for_disk(lambda: self._perform(jobs, until_told_us)):
+            return
+        try:
+            io = self._owner.perform(jobs)
+        except (Interrupted, StorageError) as problem:
+            self._owner.cannot_write(problem)
+            return
+        self._owner.later(until_told_us, lambda: self._end_turn(io))
+
+    def _end_turn(self, io: Io) -> None:
+        self._owner.touch()
+        self._is_busy = False
+        if self._queue:
+            self._begin()
+        else:
+            self._owner.persisted()
+        self._owner.told(io)
+
+
+class BulkLane:
+    """What one process reads and writes at leisure."""
+
+    def __init__(self, owner: LaneOwner, surroundings: Surroundings) -> None:
+        self._owner = owner
+        self._surroundings = surroundings
+        self._waiting: deque[tuple[Callable[[], Callable[[], None]], int]] = deque()
+        """With the time from the doing to the telling."""
+        self._done: deque[Callable[[], None]] = deque()
+        self._due_us = 0
+        """When the last thing that was asked for is to be told."""
+
+    @property
+    def is_idle(self) -> bool:
+        """True when nothing waits, is done, or is yet to be told."""
+        return not self._waiting and not self._done
+
+    def submit(self, act: Callable[[], T], then: Callable[[T], None]) -> None:
+        """Do this after all before it, and tell what came of it a little later. An error of the disk ends the node."""
+
+        def do() -> Callable[[], None]:
+            result = act()
+            return lambda: then(result)
+
+        now_us = self._surroundings.clock.now_us
+        delay_us = self._owner.lane_delay_us()
+        # A turn that is slow already takes no longer: one of more than a second would stand still and not be slow.
+        longest_us = max(delay_us, self._surroundings.storage.slow_turn_us_max)
+        duration_us = min(delay_us * self._surroundings.bulk_factor, longest_us)
+        self._due_us = max(self._due_us, now_us + duration_us)
+        until_told_us = duration_us // 2
+        self._waiting.append((do, until_told_us))
+        self._owner.later(self._due_us - now_us - until_told_us, self._do)
+
+    def _do(self) -> None:
+        """The next thing that waits; a disk that stalls does it later."""
+        self._owner.touch()
+        if self._owner.waits_for_disk(self._do):
+            return
+        do, until_told_us = self._waiting.popleft()
+        try:
+            self._done.append(do())
+        except (Interrupted, StorageError) as problem:
+            self._owner.cannot_write(problem)
+        else:
+            self._owner.later(until_told_us, self._tell)
+
+    def _tell(self) -> None:
+        """What came of the oldest thing that was done."""
+        self._owner.touch()
+        self._done.popleft()()

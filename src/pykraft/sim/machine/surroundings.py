@@ -1,0 +1,100 @@
+"""What a node runs in, and whom it tells what happens to it: all that a node knows of its world.
+
+`Surroundings` are the same for all nodes of a world. An observer hears of each event in the moment that its method
+names, and changes nothing in the node unless the method says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from pykraft.config import NodeConfig
+from pykraft.errors import StorageError
+from pykraft.log.lane import Job
+from pykraft.sim.machine.clock import Clock
+from pykraft.sim.machine.disk import Interrupted
+from pykraft.sim.machine.network import Network
+from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.machine.trace import Trace
+from pykraft.sim.scenario.scenario import Storage
+
+N_contra = TypeVar("N_contra", contravariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What all nodes of a world share."""
+
+    clock: Clock
+    network: Network
+    trace: Trace
+    storage: Storage
+    """How disks behave and how long they take."""
+    bulk_factor: int
+    """How many times as long a turn of the bulk lane takes as one of the ordered lane."""
+
+
+class NodeObserver(Protocol[N_contra]):
+    """Told of everything that happens to a node; the parameter is the node's own class."""
+
+    def touch(self, node: N_contra) -> None:
+        """Something happens to this node in the present event."""
+        ...
+
+    def starting(self, node: N_contra) -> None:
+        """The program is about to start, from what the disk holds."""
+        ...
+
+    def configured(self, node: N_contra) -> NodeConfig:
+        """What its next process is started with."""
+        ...
+
+    def started(self, node: N_contra) -> None:
+        """A process begins, after its recovery and before its first step; its ledger is to be set."""
+        ...
+
+    def ended(self, node: N_contra) -> None:
+        """A process is gone, or did not get through its recovery."""
+        ...
+
+    def interrupted(self, node: N_contra, interruption: Interrupted) -> None:
+        """A process ends in the middle of an operation on its disk."""
+        ...
+
+    def stopped(self, node: N_contra, error: Exception | None) -> None:
+        """A program gives up, or is done when there is no error."""
+        ...
+
+    def disk_failed(self, node: N_contra, error: StorageError) -> None:
+        """A program has ended with this error of its disk; the disk may be exchanged now."""
+        ...
+
+    def dialed(self, node: N_contra, target_id: int) -> None:
+        """The node tries to connect to another one."""
+        ...
+
+    def durable_epoch(self, node: N_contra) -> int:
+        """The epoch that a power loss now would leave on this node."""
+        ...
+
+    def before_send(self, node: N_contra, spoken: Spoken) -> None:
+        """A frame of the quorum is about to leave."""
+        ...
+
+    def submitted(self, node: N_contra, job: Job) -> None:
+        """The host asks for a storage job; the node's ledger does not hold it yet."""
+        ...
+
+    def performs(self, node: N_contra, jobs: Sequence[Job]) -> None:
+        """The ordered lane is about to do these; it may be interrupted on the way."""
+        ...
+
+    def persisted(self, node: N_contra) -> None:
+        """Every storage job is done."""
+        ...
+
+    def reported(self, node: N_contra, text: str) -> None:
+        """The host says something to its operator."""
+        ...

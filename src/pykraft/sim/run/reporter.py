@@ -1,0 +1,203 @@
+"""Passes on what nodes and clients of a world tell: to its oracles, its faults, and whatever keeps account of it.
+
+It is the observer of all nodes and the witness of all clients. Nodes are made first and already know whom they will
+tell, so the world sets `facts`, `faults`, `watch` and `workload` while it is put together, before anything runs. When a
+process starts, the reporter gives it its ledger and its application.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from pykraft.config import NodeConfig
+from pykraft.errors import StorageError
+from pykraft.host.delivery import CommittedBatch
+from pykraft.log.lane import Job
+from pykraft.sim.clients.application import Application
+from pykraft.sim.clients.bystander import Bystander
+from pykraft.sim.clients.workload import Workload
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.history import Operation
+from pykraft.sim.facts.visit import Visit
+from pykraft.sim.facts.voter_requests import Asked
+from pykraft.sim.faults import Faults
+from pykraft.sim.invariants.watch import Watch
+from pykraft.sim.machine.disk import Interrupted
+from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.spoken import Spoken
+from pykraft.sim.machine.trace import Trace
+from pykraft.types import OffsetAndEpoch
+
+
+class Reporter:
+    """The one of a world; see `NodeObserver` and `Witness`."""
+
+    facts: Facts
+    faults: Faults
+    watch: Watch
+    workload: Workload
+
+    def __init__(self, trace: Trace, dice: Callable[[str], Random]) -> None:
+        """``dice`` are those of a part of the world, by its name."""
+        self.touched: dict[int, Node] = {}
+        """Nodes that the present event concerns."""
+        self.ends: dict[int, int] = {}
+        """Running nodes, and up to where their applications were given batches."""
+        self.bystanders: dict[int, Bystander] = {}
+        """Plain listeners beside them."""
+        self.bystander_dice: Random | None = None
+        """None in a world without plain listeners."""
+        self._trace = trace
+        self._dice = dice
+        self._snapshot_dice: dict[int, Random] = {}
+        self._asking_dice: dict[int, Random] = {}
+
+    def touch(self, node: Node) -> None:
+        """See `NodeObserver`: oracles look at it once the event is over."""
+        self.touched[int(node.node_id)] = node
+
+    def starting(self, node: Node) -> None:
+        """See `NodeObserver`: a version without pre-votes is remembered for ever."""
+        self.facts.members.has_pre_votes &= node.dialect is None
+
+    def configured(self, node: Node) -> NodeConfig:
+        """See `NodeObserver`."""
+        return self.facts.members.with_bootstrap(node.config)
+
+    def started(self, node: Node) -> None:
+        """See `NodeObserver`: its application listens from the first record on."""
+        assert node.host is not None
+        node_id = int(node.node_id)
+        self.ends[node_id] = 0
+        self.facts.atlas.started(node)
+        quarantine = node.host.quarantine
+        keeps_damage = quarantine is not None and not quarantine.is_cut
+        node.ledger = self.facts.platters.recovered(node, keeps_damage=keeps_damage)
+        node.ledger.cut(node.host.log_end_offset)
+        if self.facts.atlas.has_lost(node):
+            self.watch.lost(node)
+        self.watch.started(node)
+        application = Application(
+            self.facts,
+            self,
+            node,
+            snapshot_dice=self._snapshot_dice.setdefault(node_id, self._dice(f"snapshots {node_id}")),
+            asking_dice=self._asking_dice.setdefault(node_id, self._dice(f"asking {node_id}")),
+        )
+        self.workload.serve(node, application)
+        application.listen()
+        if self.bystander_dice is not None:
+            self.bystanders[node_id] = bystander = Bystander(self.facts, self, node, self.bystander_dice)
+            bystander.listen()
+
+    def ended(self, node: Node) -> None:
+        """See `NodeObserver`."""
+        self.ends.pop(node.node_id, None)
+        self.bystanders.pop(node.node_id, None)
+        self.faults.ended(node)
+
+    def interrupted(self, node: Node, interruption: Interrupted) -> None:
+        """See `NodeObserver`."""
+        self.faults.interrupted(node, interruption)
+
+    def stopped(self, node: Node, error: Exception | None) -> None:
+        """See `NodeObserver`."""
+        self.watch.stopped(node, error)
+
+    def disk_failed(self, node: Node, error: StorageError) -> None:
+        """See `NodeObserver`: a damaged snapshot may cost the whole disk."""
+        self.faults.wipe.failed(node, error)
+
+    def dialed(self, node: Node, target_id: int) -> None:
+        """See `NodeObserver`."""
+        self.watch.dialed(node, target_id)
+
+    def durable_epoch(self, node: Node) -> int:
+        """See `NodeObserver`."""
+        return self.facts.platters.election(node).epoch
+
+    def before_send(self, node: Node, spoken: Spoken) -> None:
+        """See `NodeObserver`."""
+        self.watch.before_send(node, spoken)
+
+    def submitted(self, node: Node, job: Job) -> None:
+        """See `NodeObserver`."""
+        self.watch.submitted(node, job)
+
+    def performs(self, node: Node, jobs: Sequence[Job]) -> None:
+        """See `NodeObserver`: the lane may be interrupted in the midst of them."""
+        self.faults.snapshot.performs(node, jobs)
+
+    def persisted(self, node: Node) -> None:
+        """See `NodeObserver`."""
+        self.watch.persisted(node)
+
+    def reported(self, node: Node, text: str) -> None:
+        """See `NodeObserver`."""
+        self.watch.reported(node, text)
+
+    def happened(self, kind: str, node: Node) -> None:
+        """See `Witness`."""
+        self.faults.happened(kind, node)
+
+    def note(self, node: Node, text: str) -> None:
+        """See `Witness`."""
+        self._trace.note(node.node_id, text)
+
+    def absorb(self, frame: bytes) -> None:
+        """See `Witness`."""
+        self._trace.absorb(frame)
+
+    def proposed(self, operation: Operation) -> None:
+        """See `Witness`."""
+        self.watch.proposed(operation)
+
+    def accepted(self, operation: Operation) -> None:
+        """See `Witness`."""
+        self.watch.accepted(operation)
+
+    def decided(self, operation: Operation) -> None:
+        """See `Witness`."""
+        self.watch.decided(operation)
+
+    def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> list[list[bytes]]:
+        """See `Witness`."""
+        return self.watch.delivered(node, batches)
+
+    def given(self, node: Node, end_offset: int) -> None:
+        """See `Witness`."""
+        self.ends[node.node_id] = end_offset
+        self.faults.committed()
+
+    def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
+        """See `Witness`."""
+        self.watch.loaded(node, snapshot_id)
+
+    def told_leader(self, node: Node, epoch: int, leader_id: int | None) -> None:
+        """See `Witness`."""
+        self.watch.told_leader(node, epoch, leader_id)
+
+    def listens(self, node: Node, start_offset: int) -> None:
+        """See `Witness`."""
+        self.watch.listens(node, start_offset)
+
+    def overheard(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
+        """See `Witness`."""
+        self.watch.overheard(node, batches)
+
+    def skipped(self, node: Node, next_offset: int, start_offset: int) -> None:
+        """See `Witness`."""
+        self.watch.skipped(node, next_offset, start_offset)
+
+    def asked(self, asked: Asked) -> None:
+        """See `Witness`."""
+        self.watch.asked(asked)
+
+    def answered(self, asked: Asked) -> None:
+        """See `Witness`."""
+        self.watch.answered(asked)
+
+    def visited(self, node: Node, visit: Visit) -> None:
+        """See `Witness`."""
+        self.watch.visited(node, visit)

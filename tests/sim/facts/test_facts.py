@@ -1,0 +1,36 @@
+"""Facts follow their world, and nobody can exchange a part of them."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from pykraft.sim.machine.ledger import Ledger
+from tests.sim.worlds import calm_world, led_world, run_until
+
+
+def test_they_follow_the_world() -> None:
+    facts = calm_world().facts
+    assert facts.newest_leader() is None
+    assert facts.hosts() == []
+    assert [int(node.node_id) for node in facts.voters()] == [1, 2, 3]
+    world, leader = led_world()
+    assert world.facts.newest_leader() is leader
+    assert len(world.facts.hosts()) == 3
+    assert world.facts.ledger(world.nodes[1]) is world.nodes[1].ledger
+
+
+def test_the_newest_leader_is_one_that_runs() -> None:
+    world, leader = led_world()
+    world.nodes[leader.node_id].kill()
+    run_until(world, lambda: world.facts.newest_leader() is not None)
+    newest = world.facts.newest_leader()
+    assert newest is not None
+    assert newest.host.epoch > 1
+
+
+def test_no_part_can_be_exchanged() -> None:
+    facts = calm_world().facts
+    with pytest.raises(FrozenInstanceError):
+        facts.committed = Ledger()  # type: ignore[misc]
