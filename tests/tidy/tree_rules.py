@@ -33,7 +33,8 @@ JOINERS: dict[str, tuple[int, str]] = {
     "pykraft.server.driver": (13, "one host and all that it runs on"),
     "pykraft.sim.invariants": (80, "the table of all invariants"),
     "pykraft.sim.invariants.watch": (14, "whatever oracles are told of"),
-    "pykraft.sim.run.world": (23, "all parts of a world, put together"),
+    "pykraft.sim.run.reporter": (15, "the one whom all nodes and clients tell"),
+    "pykraft.sim.run.world": (24, "all parts of a world, put together"),
 }
 """Modules whose one idea is to join many: how many, and why."""
 

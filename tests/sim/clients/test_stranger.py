@@ -31,7 +31,7 @@ def test_whoever_takes_it_for_a_leader_asks_it_and_gets_its_answer() -> None:
     message = BeginQuorumEpochRequest(
         epoch=EPOCH, leader_id=NodeId(STRANGER_ID), voter=None, listeners=STRANGER_LISTENERS
     )
-    stranger.ask(node, message)
+    stranger.ask(node.node_id, message)
     run_until(world, lambda: bool(asked))
     assert node.host is not None
     assert (asked[0].epoch, node.host.epoch) == (EPOCH, EPOCH)
@@ -49,7 +49,7 @@ def test_a_stranger_that_hung_up_asks_nothing_and_waits_for_nothing() -> None:
     message = BeginQuorumEpochRequest(
         epoch=EPOCH, leader_id=NodeId(STRANGER_ID), voter=None, listeners=STRANGER_LISTENERS
     )
-    stranger.hang_up(stranger.ask(world.nodes[1], message))
+    stranger.hang_up(stranger.ask(NodeId(1), message))
     stranger.connected(ConnectionId(10_000))
     stranger.closed(ConnectionId(10_000))
     run_for(world, 200_000)

@@ -29,9 +29,8 @@ from pykraft.rpc.context import Refusal
 from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.claims import STRANGER_ID
 from pykraft.sim.facts.facts import Facts
-from pykraft.sim.machine.node import Node
 from pykraft.sim.scenario.settings import LISTENER, rpc_context
-from pykraft.types import Buffer, Endpoint, Listeners
+from pykraft.types import Buffer, Endpoint, Listeners, NodeId
 
 _VERSIONS: Final[Mapping[type[Request], int]] = {
     VoteRequest: 2,
@@ -63,9 +62,9 @@ class Stranger:
         self._context = rpc_context(next(iter(facts.nodes.values())).config)
         facts.network.attach(self)
 
-    def ask(self, node: Node, message: Request) -> ConnectionId:
+    def ask(self, node_id: NodeId, message: Request) -> ConnectionId:
         """Send this to a node, wherever it is now; what it answers is of no interest."""
-        endpoint = node.config.advertised_listeners.get(LISTENER)
+        endpoint = self._facts.nodes[int(node_id)].config.advertised_listeners.get(LISTENER)
         assert endpoint is not None
         connection = self._facts.network.dial(self, endpoint)
         self._asked[connection] = message

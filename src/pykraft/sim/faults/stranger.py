@@ -125,7 +125,7 @@ class StrangerFaults:
         epoch = Epoch(self._highest_epoch() + 1) if sender.id == STRANGER_ID else self._fresh_epoch()
         for node in self._harm.facts.voters():
             if rng.random() < 0.7:
-                self._present.ask(node, self._vote(node, sender, epoch, pre_vote=rng.random() < 0.3))
+                self._present.ask(node.node_id, self._vote(node, sender, epoch, pre_vote=rng.random() < 0.3))
         if rises:
             self._harm.later(period_us, lambda: self._rise(sender, rng, rises - 1, period_us))
 
@@ -178,7 +178,7 @@ class StrangerFaults:
         """Each claims to hold all that the leader has by then."""
         if node.host is not None and node.host.raft is not None and fetches:
             end = node.host.raft.log.end
-            self._present.ask(node, self._fetch(key, node.host.epoch, at=end))
+            self._present.ask(node.node_id, self._fetch(key, node.host.epoch, at=end))
             self._harm.later(FORGED_FETCH_US, lambda: self._fetch_on(node, key, fetches - 1))
 
     def _forge_endpoint(self) -> bool:
@@ -197,7 +197,7 @@ class StrangerFaults:
             )
             self._harm.happened("forged endpoint", node)
             self._harm.note(node, f"is told that {voter.key.id} is at a host that is none")
-            self._present.ask(node, message)
+            self._present.ask(node.node_id, message)
             return True
         epoch = self._fresh_epoch()
         return self._tell_some(
@@ -219,7 +219,7 @@ class StrangerFaults:
         for _ in range(self.rng.randint(1, 20)):
             key = ReplicaKey(NodeId(self.rng.randrange(1_000, 2**31)), Uuid(self.rng.randbytes(16)))
             stranger = self._present
-            connection = stranger.ask(node, self._fetch(key, epoch, at=end, wait_ms=WAIT_MS))
+            connection = stranger.ask(node.node_id, self._fetch(key, epoch, at=end, wait_ms=WAIT_MS))
             self._harm.later(ABANDONED_US, partial(stranger.hang_up, connection))
         return True
 
@@ -232,7 +232,7 @@ class StrangerFaults:
         self._harm.happened(kind, *told)
         for node in told:
             self._harm.note(node, text)
-            self._present.ask(node, message(node))
+            self._present.ask(node.node_id, message(node))
         return True
 
     @property
