@@ -1,1 +1,1 @@
-"""Measuring quorums of processes against each other: ours, and Kafka's TestRaftServer."""
+"""Compares quorums of processes: pykraft's, and those of Kafka's TestRaftServer."""

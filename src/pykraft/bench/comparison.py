@@ -1,8 +1,7 @@
-"""What the laps say: for each folder and record size the median and the spread of both, and their ratios.
+"""Computes the median and spread of the laps for each folder and record size, and their ratios.
 
-Owns the arithmetic. Invariant: a ratio of one turn is of two runs that followed each other; the ratio that counts is
-that of the medians, and the smallest and largest ratio of a turn say how far it is to be trusted. A failed run has no
-rate, and its turn no ratio. It refuses to know how anything was measured.
+Invariant: a ratio of one turn compares two runs that followed each other. The result is the ratio of the medians; the
+smallest and largest ratio of a turn show how far to trust it. A failed run has no rate, and its turn has no ratio.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pykraft.bench.race import Lap
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Smallest, middle and largest of some figures."""
+    """Minimum, median and maximum of some figures."""
 
     low: float
     median: float
@@ -32,7 +31,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """One contender at one folder and record size; the latencies are medians of the runs."""
+    """One contender with one folder and record size; the latencies are medians of its runs."""
 
     contender: str
     runs: int
@@ -47,10 +46,10 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """All contenders at one folder and record size; the ratios are of the first to the second, None without both.
+    """All contenders with one folder and record size; ratios are of the first to the second, None without both.
 
-    ``rate_ratio`` has the ratio of the medians in its middle, and the least and largest ratio of a turn at its ends.
-    The ratios of CPU a record and of memory are of medians.
+    ``rate_ratio`` has the ratio of the medians in the middle, and the smallest and largest ratio of a turn at its ends.
+    The ratios of CPU per record and of memory are ratios of medians.
     """
 
     folder: Path

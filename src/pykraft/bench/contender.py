@@ -1,8 +1,7 @@
-"""What is measured: a quorum that writes a steady load, and whoever can set one up.
+"""Interfaces of what is measured: a quorum that writes a steady load, and the contender that sets one up.
 
-Owns the words that both peers are described in. Invariant: everything that is compared is asked of both in the same
-way; only the latency is what each tells of itself, since only a leader knows when it was given a record. It refuses to
-know processes and protocols.
+Invariant: both peers are measured in the same way, except for latency: each reports its own, because only a leader
+knows when it received a record.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pykraft.local.child import Children
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """The load; ``records_per_s`` None means as much as it can."""
+    """The load; ``records_per_s`` None means unthrottled."""
 
     nodes: int
     record_size_bytes: int
@@ -27,7 +26,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermark:
-    """The high watermark (exclusive) as the leader of ``epoch`` told it at this time (monotonic seconds)."""
+    """The high watermark (exclusive) that the leader of ``epoch`` reported at this time (monotonic seconds)."""
 
     offset: int
     leader_id: int
@@ -37,29 +36,29 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Processor time since the start, in seconds, and the most memory that was resident at one time, in MiB."""
+    """Processor time since the start in seconds, and peak resident memory in MiB."""
 
     cpu_s: float
     memory_mib: float
 
 
 class Quorum(Protocol):
-    """A fresh quorum under load, from `start` until its processes are killed by whoever keeps them."""
+    """A fresh quorum under load, from `start` until its processes are killed by whoever holds them."""
 
     def start(self) -> None:
         """Start all nodes."""
         ...
 
     def watermark(self) -> Watermark:
-        """The present high watermark, once there is a leader. Errors: LocalQuorumError."""
+        """The current high watermark, once there is a leader. Errors: LocalQuorumError."""
         ...
 
     def usage(self) -> Mapping[int, Usage]:
-        """What each node used up to now. Errors: LocalQuorumError for one that has ended."""
+        """The usage of each node so far. Errors: LocalQuorumError if one has ended."""
         ...
 
     def failure(self) -> str | None:
-        """Why this quorum will write no more, if that is so."""
+        """Why this quorum will write no more records; None if it still works."""
         ...
 
     def begin_window(self) -> None:
@@ -67,11 +66,11 @@ class Quorum(Protocol):
         ...
 
     def latency_ms(self) -> Mapping[str, float]:
-        """Percentiles (p50, p75, p99, p999) in milliseconds, as far as this quorum tells them."""
+        """Percentiles (p50, p75, p99, p999) in milliseconds, those that this quorum reports."""
         ...
 
     def close(self) -> None:
-        """Ask no more; the processes are ended by whoever keeps them."""
+        """Stop asking; whoever holds the processes ends them."""
         ...
 
 
@@ -80,14 +79,14 @@ class Contender(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called in results."""
+        """Its name in results."""
         ...
 
     @property
     def breaks_when_overloaded(self) -> bool:
-        """True when it must be given a rate that it can keep up with, which has to be searched for."""
+        """True if it needs a rate that it can sustain, which must be searched for."""
         ...
 
     def quorum(self, children: Children, folder: Path, task: Task) -> Quorum:
-        """A quorum whose files are in ``folder`` and whose processes are among ``children``; not started yet."""
+        """A quorum with its files in ``folder`` and its processes among ``children``; not started yet."""
         ...

@@ -1,8 +1,8 @@
 """Quorums of Kafka's TestRaftServer to measure.
 
-Owns what is peculiar to it: asked for more than it can write, its load thread ends for good while the process lives on,
-so it is always given a rate; and it tells latencies only in the lines that its leader prints every five seconds, capped
-at 249 ms. It runs as Kafka's own script starts a server, with a heap of one gigabyte.
+Two peculiarities: when it gets more load than it can write, its load thread ends for good while the process lives on,
+so it always gets a rate. And it reports latencies only in the lines that its leader prints every five seconds, capped
+at 249 ms. It starts as with Kafka's own script, with a heap of one gigabyte.
 
 Source: Kafka's ``TestRaftServer`` (``RaftWorkloadGenerator``, ``WriteStats``).
 """

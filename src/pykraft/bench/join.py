@@ -1,11 +1,11 @@
-"""A new node joins a quorum through a snapshot: how long it takes, and what that costs the others.
+"""Measures how a new node joins a quorum through a snapshot: how long it takes, and what it costs the others.
 
-A quorum is made whose log begins behind a checkpoint of a given size; it writes a steady load, and is measured; then
-a node with an empty directory joins it. Told are the memory of the node that joins and of the leader that serves it,
-at its highest, and the time a commit takes before and while the snapshot is on its way.
+The log of the quorum starts behind a checkpoint of a given size. The quorum writes a steady load and is measured; then
+a node with an empty directory joins it. The result has the peak memory of the new node and of the leader that serves
+it, and the commit latency before and during the download.
 
-Owns the course of that. Invariant: what is told was checked: the snapshot that came is the leader's, byte by byte, the
-logs of all replicas are identical, and nothing that was acknowledged is missing. It refuses to know what is printed.
+Invariant: the result is checked: the snapshot of the new node is the leader's, byte by byte, the logs of all replicas
+are identical, and no acknowledged record is missing.
 
 Source: KIP-630 §FetchSnapshot.
 """
@@ -37,14 +37,14 @@ from pykraft.types import Epoch, Offset, OffsetAndEpoch
 JOINER_ID: Final = 9
 SNAPSHOT_MIB_MAX: Final = 1024 * 1024
 COPIES: Final = 2
-"""Of the snapshot on the disk: the voters share one file."""
+"""Copies of the snapshot on the disk: the voters share one file."""
 LOGS_MIB: Final = 512
 STATE_RECORD_SIZE_BYTES: Final = 1_000
-"""Of the records in the snapshot."""
+"""Size of the records in the snapshot."""
 MEMORY_MIB_END: Final = 150
 SLOWDOWN_MAX: Final = 3.0
 WARM_UP_S: Final = 3.0
-"""Of load before anything is measured: a quorum that just began is slower."""
+"""Load before the measurement: a quorum that has just started is slower."""
 ACKNOWLEDGE_TIMEOUT_S: Final = 600.0
 CHUNK_SIZE_BYTES: Final = 1024 * 1024
 DOWNLOAD_TIMEOUT_S: Final = 600.0
@@ -52,7 +52,7 @@ DOWNLOAD_TIMEOUT_S: Final = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinOptions:
-    """What is asked for: the size of the snapshot, and the load beside it."""
+    """The size of the snapshot, and the load."""
 
     snapshot_mib: int = 1_024
     records_per_s: int = 2_000
@@ -75,13 +75,13 @@ class JoinOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """What came of it. Latencies by name of the percentile, in ms."""
+    """The result. Latencies are by name of the percentile, in ms."""
 
     snapshot_size_bytes: int
     download_s: float
-    """From the start of the joining process until the snapshot was whole."""
+    """From the start of the joining process until the snapshot is complete."""
     caught_up_s: float
-    """From then until it held everything that had been acknowledged by then."""
+    """From then until it holds everything that was acknowledged by then."""
     joiner_memory_mib: float
     leader_memory_mib: float
     leader_memory_before_mib: float
@@ -91,12 +91,12 @@ class Joined:
 
     @property
     def slowdown(self) -> float:
-        """How many times as long the slowest percent of commits took while the snapshot was on its way."""
+        """How many times as long the slowest percent of commits took during the download."""
         return self.during_ms["p99"] / self.before_ms["p99"]
 
 
 def failures(joined: Joined) -> list[str]:
-    """Which limits it passed, in words."""
+    """The exceeded limits, as text."""
     memory = {"the new node": joined.joiner_memory_mib, "the leader": joined.leader_memory_mib}
     found = [f"{who} took {mib:.0f} MiB" for who, mib in memory.items() if mib >= MEMORY_MIB_END]
     if joined.slowdown > SLOWDOWN_MAX:
@@ -105,9 +105,9 @@ def failures(joined: Joined) -> list[str]:
 
 
 def join(children: Children, folder: Path, options: JoinOptions) -> Joined:
-    """Do it, in this empty folder.
+    """Run the measurement in this empty folder.
 
-    Errors: LocalQuorumError when the quorum fails, the leader changes meanwhile, or what came is not what was there.
+    Errors: LocalQuorumError when the quorum fails, the leader changes meanwhile, or the copies differ.
     """
     cluster = Cluster(
         children,
@@ -158,7 +158,7 @@ def join(children: Children, folder: Path, options: JoinOptions) -> Joined:
 
 
 def give_snapshot(nodes: list[PykraftNode], size_bytes: int) -> OffsetAndEpoch:
-    """A checkpoint of about this size in the directory of each node; their logs begin behind it."""
+    """Put a checkpoint of about this size into the directory of each node; their logs start behind it."""
     first = nodes[0].partition
     count = max(1, size_bytes // STATE_RECORD_SIZE_BYTES)
     snapshot_id = OffsetAndEpoch(Offset(count), Epoch(1))
@@ -188,7 +188,7 @@ def _memory_mib(node: PykraftNode) -> float:
 
 
 def require_same(one: Path, other: Path) -> None:
-    """Errors: LocalQuorumError when the files differ."""
+    """Errors: LocalQuorumError if the files differ."""
     with one.open("rb") as ours, other.open("rb") as theirs:
         while (chunk := ours.read(CHUNK_SIZE_BYTES)) == theirs.read(CHUNK_SIZE_BYTES):
             if not chunk:

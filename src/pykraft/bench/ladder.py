@@ -1,7 +1,6 @@
-"""The highest rate that a contender sustains, for one that breaks when it is asked for more.
+"""Searches for the highest rate that a contender sustains if it breaks above that.
 
-Owns the search and its bounds: rates double until one is not sustained (or halve until one is), then the gap is halved
-twice. It refuses to know how a rate is tried.
+Rates double until one is not sustained (or halve until one is); then the gap is halved twice.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ REFINEMENTS: Final = 2
 
 
 def highest_sustained(is_sustained: Callable[[int], bool], start: int) -> int | None:
-    """The highest rate found, or None when even a small fraction of the first one is too much.
+    """The highest rate found; None if even a small fraction of the first one is too much.
 
     At most ``DOUBLINGS_MAX + REFINEMENTS`` or ``1 + HALVINGS_MAX + REFINEMENTS`` tries.
     """
@@ -35,7 +34,7 @@ def highest_sustained(is_sustained: Callable[[int], bool], start: int) -> int | 
 
 
 def _climb(is_sustained: Callable[[int], bool], start: int) -> tuple[int | None, int | None]:
-    """The last rate that was sustained and the first that was not."""
+    """The last rate that was sustained and the first one that was not."""
     good, rate = None, start
     for _ in range(DOUBLINGS_MAX):
         if not is_sustained(rate):

@@ -1,6 +1,6 @@
-"""Where and when figures were taken; without it they mean nothing.
+"""Describes the machine and the time of a measurement; figures mean nothing without them.
 
-Owns the reading. Source: Linux man-pages ``proc(5)``.
+Source: Linux man-pages ``proc(5)``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One run: a fresh quorum warms up under its load, then a window is measured.
+"""Measures one run: a fresh quorum warms up under its load, then a window is measured.
 
-Owns the window. Invariant: the rate is what became committed between two high watermarks, over the time between the two
-answers, whoever is measured. Bounded by time and by bytes written, warm-up and window alike: on a folder in memory a
-fast quorum would else take all of it. It refuses to know who is measured; time comes with `Clock`.
+Invariant: for every contender the rate is the difference of two high watermarks divided by the time between the two
+answers. Both warm-up and window are bounded by time and by bytes written: otherwise a fast quorum would fill a folder
+in memory.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pykraft.errors import LocalQuorumError
 
 LOOK_INTERVAL_S: Final = 0.25
 WARM_UP_SHARE: Final = 0.4
-"""Of the bytes that a run may write, the most that its warm-up takes."""
+"""Largest share of a run's bytes that its warm-up may write."""
 SUSTAINED_SHARE: Final = 0.97
-"""A rate is sustained when so much of it became committed."""
+"""A rate counts as sustained if this share of it was committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """Monotonic seconds, and waiting for some of them."""
+    """Monotonic seconds, and sleeping."""
 
     now_s: Callable[[], float]
     pause: Callable[[float], object]
@@ -37,7 +37,7 @@ REAL_CLOCK = Clock(now_s=time.monotonic, pause=Event().wait)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How long a run takes, in seconds, and how many bytes all its logs together may have."""
+    """How long a run takes, in seconds, and how many bytes all its logs together may take."""
 
     warm_up_s: float
     window_s: float
@@ -46,7 +46,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What was measured. CPU in cores, latency in ms, memory the most of all nodes; with a failure no figures."""
+    """The measurement. CPU in cores, latency in ms, memory is the largest of all nodes; a failed run has no figures."""
 
     records_per_s: float = 0.0
     window_s: float = 0.0
@@ -58,14 +58,14 @@ class Run:
     failure: str | None = None
 
     def sustains(self, records_per_s: int) -> bool:
-        """True when this much was asked for and became committed."""
+        """True if this rate was requested and committed."""
         return self.failure is None and self.records_per_s >= SUSTAINED_SHARE * records_per_s
 
 
 def measure(quorum: Quorum, task: Task, limits: Limits, clock: Clock = REAL_CLOCK) -> Run:
-    """Start a quorum, let it warm up, measure; whoever keeps its processes ends it.
+    """Start a quorum, let it warm up, and measure it; whoever holds its processes ends it.
 
-    What goes wrong in the quorum is in the result. Errors: whatever else.
+    A failure of the quorum is part of the result. Errors: anything else.
     """
     quorum.start()
     try:
@@ -90,7 +90,7 @@ def measure(quorum: Quorum, task: Task, limits: Limits, clock: Clock = REAL_CLOC
 
 
 def _watch(quorum: Quorum, begin: Watermark, seconds: float, records_max: int, clock: Clock) -> Watermark:
-    """Until the time is over or so many records were committed. Errors: LocalQuorumError when no more will be."""
+    """Wait until the time is over or this many records are committed. Errors: LocalQuorumError if no more will be."""
     end_s = clock.now_s() + seconds
     at = begin
     while (left_s := end_s - clock.now_s()) > 0 and at.offset - begin.offset < records_max:

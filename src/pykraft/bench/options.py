@@ -1,6 +1,6 @@
-"""What a benchmark is asked to do, checked before anything is started.
+"""The options of a benchmark, checked before anything starts.
 
-Owns the bounds. Source of the record's: `pykraft.server.workload`.
+Source of the record sizes: `pykraft.server.workload`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ SECONDS_MAX: Final = 3_600.0
 LINGER_MS_MAX: Final = 60_000
 RATE_MAX: Final = 100_000_000
 FREE_SHARE: Final = 0.6
-"""Of the free space of a folder, what a run may take."""
+"""Share of a folder's free space that a run may take."""
 RUN_SIZE_BYTES_MIN: Final = 256 * 1024 * 1024
 RUN_SIZE_BYTES_MAX: Final = 6 * 1024 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchOptions:
-    """See `pykraft bench raft --help`; ``records_per_s`` None means as much as each can. Errors: UsageError."""
+    """See `pykraft bench raft --help`; ``records_per_s`` None means unthrottled. Errors: UsageError."""
 
     nodes: int = 3
     record_sizes_bytes: tuple[int, ...] = (100, 256, 1024)
@@ -54,7 +54,7 @@ class BenchOptions:
 
 
 def run_size_bytes(folder: Path) -> int:
-    """How many bytes the logs of one run may take there. Errors: UsageError when the folder is too full."""
+    """How many bytes the logs of one run may take there. Errors: UsageError if the folder is too full."""
     status = os.statvfs(folder)
     allowed = int(status.f_bavail * status.f_frsize * FREE_SHARE)
     if allowed < RUN_SIZE_BYTES_MIN:
@@ -64,7 +64,7 @@ def run_size_bytes(folder: Path) -> int:
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
-    """``100,256,1024``. Errors: UsageError."""
+    """Parse ``100,256,1024``. Errors: UsageError."""
     words = [word.strip() for word in text.split(",")]
     if not all(word.isascii() and word.isdecimal() and len(word) <= 9 for word in words):
         raise UsageError(f"--record-size {text}: give whole numbers of bytes with commas between them: 100,256,1024")
@@ -72,7 +72,7 @@ def parse_sizes(text: str) -> tuple[int, ...]:
 
 
 def parse_throughput(text: str) -> int | None:
-    """``max`` or records a second. Errors: UsageError."""
+    """Parse ``max`` or records per second. Errors: UsageError."""
     if text == "max":
         return None
     if not (text.isascii() and text.isdecimal() and len(text) <= 12):
@@ -87,13 +87,13 @@ def require(name: str, value: float, least: float, most: float) -> None:
 
 
 def require_telling_load(records_per_s: int, record_size_bytes: int) -> None:
-    """Errors: UsageError for a load that no quorum is given, or whose records do not say which they are."""
+    """Errors: UsageError for a load of no records, or of records that are too small to carry their identity."""
     require("--throughput", records_per_s, 1, RATE_MAX)
     require("--record-size", record_size_bytes, TELLING_SIZE_BYTES_MIN, RECORD_SIZE_BYTES_MAX)
 
 
 def require_folder(folder: Path) -> None:
-    """Errors: UsageError when no run can write its files there."""
+    """Errors: UsageError if a run cannot write its files there."""
     if not folder.is_dir():
         raise UsageError(f"--dir {folder}: there is no such folder")
     if not os.access(folder, os.W_OK | os.X_OK):

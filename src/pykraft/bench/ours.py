@@ -1,6 +1,6 @@
-"""A pykraft quorum to measure; its latencies are those of the journal, one for each acknowledged batch.
+"""A pykraft quorum to measure; its latencies come from the journal, one for each acknowledged batch.
 
-Owns nothing but the translation. Source of the load: `pykraft.server.workload`.
+Source of the load: `pykraft.server.workload`.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Ours:
 
 
 def percentiles(said: Sequence[Acknowledged]) -> dict[str, float]:
-    """Latencies in milliseconds that these shares of the records did not exceed; empty without records."""
+    """Latencies in ms that these shares of the records did not exceed; empty without records."""
     ascending = sorted((one.latency_ms, one.count) for one in said)
     total = sum(count for _, count in ascending)
     found: dict[str, float] = {}

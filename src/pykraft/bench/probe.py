@@ -1,10 +1,10 @@
-"""The high watermark of a running quorum, asked of its leader on the wire; the same question for a Java node and ours.
+"""Asks the leader of a running quorum for its high watermark; the same request for Java nodes and ours.
 
-A Fetch from an offset that no log reaches (2^60), whose last epoch is the leader's, is answered at once: the logs part
-somewhere, and here is the high watermark; no records come with it. Asked with another epoch, or of another node, the
-answer names the leader and its epoch, so the next question is a better one.
+The request is a Fetch from an offset that no log reaches (2^60), with the leader's epoch as the last epoch. The leader
+answers at once that the logs diverge; the answer has its high watermark and no records. With another epoch, or from
+another node, the answer names the leader and its epoch for the next request.
 
-Owns one connection. It refuses to know what the quorum is made of.
+It keeps one connection.
 
 Source: KIP-595 §Fetch (diverging epoch, current leader); Kafka's ``KafkaRaftClient.validateFetchOffsetAndEpoch``.
 """
@@ -27,11 +27,11 @@ from pykraft.protocol.schema import Body
 
 FAR_OFFSET: Final = 2**60
 TOPIC_ID: Final = struct.pack(">qq", 0, 2)
-"""The one topic of a raft test server."""
+"""The only topic of a raft test server."""
 FETCH_VERSION: Final = 17
 ANSWER_SIZE_BYTES_MAX: Final = 64 * 1024
 ANSWER_TIMEOUT_S: Final = 20.0
-"""A leader that writes as much as it can may take long to answer."""
+"""A leader under an unthrottled load may take long to answer."""
 _RECEIVE_SIZE_BYTES: Final = 16 * 1024
 
 
@@ -46,9 +46,9 @@ class Probe:
         self._connection: socket.socket | None = None
 
     def ask(self) -> Watermark | None:
-        """The high watermark; None while there is no leader that knows it, or none that can be reached.
+        """The high watermark; None while no leader that knows it can be reached.
 
-        Errors: LocalQuorumError when a node answers with what is no answer.
+        Errors: LocalQuorumError for a malformed answer.
         """
         for _ in range(len(self._ports) + 1):
             try:
@@ -71,7 +71,7 @@ class Probe:
         return None
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._hang_up()
 
     @property
@@ -95,7 +95,7 @@ class Probe:
         self._asked_id, self._epoch = node_id, max(epoch, 0)
 
     def _exchange(self) -> Body:
-        """One question and its answer. Errors: OSError, EOFError, ProtocolError."""
+        """Send one request and read its answer. Errors: OSError, EOFError, ProtocolError."""
         if self._connection is None:
             address = (HOST, self._ports[self._asked_id])
             self._connection = socket.create_connection(address, timeout=ANSWER_TIMEOUT_S)

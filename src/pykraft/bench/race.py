@@ -1,10 +1,9 @@
-"""Contenders in turn: for each folder and record size one run of the first, one of the second, and so again.
+"""Runs contenders in turn: for each folder and record size one run of the first, one of the second, and so on.
 
-Owns the order, the folders and the processes of each run. Invariants: only what ran in one turn is compared, since
-cores and disks of a shared machine swing by a factor of two; when a run is over, in whatever way, its processes are
-dead and its files gone. A contender that breaks when it is asked for too much is given the highest rate that it
-sustains: searched once, then tried a little higher after each success and lower after each failure, so that a calmer
-machine is to its advantage as well. It refuses to know who the contenders are.
+Invariants: only runs of one turn are compared, because the speed of cores and disks of a shared machine varies by a
+factor of two; however a run ends, its processes are dead and its files removed. A contender that breaks under overload
+gets the highest rate that it sustains. The race searches for it once, then tries a slightly higher rate after each
+success and a lower one after each failure, so that it also profits from a calmer machine.
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ from pykraft.local.child import Children
 
 FIRST_RATE_BYTES_PER_S: Final = 10_000_000
 FIRST_RATE_MAX: Final = 100_000
-"""Where the search for a rate begins: ten megabytes a second, but no more records than that."""
+"""Where the search for a rate starts: ten megabytes per second, but no more records than this."""
 RATE_UP: Final = 1.1
 RATE_DOWN: Final = 0.85
 TRIES_MAX: Final = 6
-"""Runs of one turn, the rate falling each time."""
+"""Most runs in one turn; the rate falls each time."""
 
 
 class Tell(Protocol):
-    """Is told what goes on."""
+    """Gets the progress."""
 
     def __call__(self, text: str, *, is_passing: bool = False) -> None:
-        """One line; ``is_passing`` when the next one replaces it."""
+        """Print one line; ``is_passing`` if the next one replaces it."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lap:
-    """One run of one contender in one turn; ``records_per_s`` is what was asked for, None for all it can."""
+    """One run of one contender in one turn; ``records_per_s`` is the requested rate, None for unthrottled."""
 
     contender: str
     folder: Path
@@ -68,7 +67,7 @@ class Race:
         self._rates: dict[tuple[str, Path, int], int] = {}
 
     def laps(self) -> list[Lap]:
-        """Run them all. Errors: LocalQuorumError when a contender cannot be brought to run; UsageError: full disk."""
+        """Run them all. Errors: LocalQuorumError when a contender cannot run at all; UsageError for a full disk."""
         laps: list[Lap] = []
         for folder in self._options.folders:
             for size_bytes in self._options.record_sizes_bytes:
@@ -84,7 +83,7 @@ class Race:
         return laps
 
     def _search(self, folder: Path, task: Task) -> None:
-        """Find the rate of those who need one."""
+        """Find the rate of the contenders that need one."""
         for contender in self._contenders:
             if not contender.breaks_when_overloaded or task.records_per_s is not None:
                 continue
@@ -134,6 +133,6 @@ class Race:
 
 
 def run_in_folder(contender: Contender, folder: Path, task: Task, limits: Limits) -> Run:
-    """One run in a new folder below ``folder``, with processes of its own."""
+    """Run once in a new folder below ``folder``, with processes of its own."""
     with tempfile.TemporaryDirectory(prefix="pykraft-bench-", dir=folder) as place, Children() as children:
         return measure(contender.quorum(children, Path(place), task), task, limits)

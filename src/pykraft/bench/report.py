@@ -1,7 +1,6 @@
-"""The result of a benchmark as lines for a person: a small table for each folder and record size.
+"""Renders the result of a benchmark as text: a small table for each folder and record size.
 
-Owns the wording and the columns. Invariant: a figure that is not known is a dash, never a zero. Source of the figures:
-`pykraft.bench.comparison`.
+Invariant: an unknown figure is a dash, never a zero. `pykraft.bench.comparison` computes the figures.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ LEGEND = (
 
 
 def report(comparisons: Sequence[Comparison], where: Mapping[str, object]) -> str:
-    """All of it, without a line's end at the end."""
+    """The whole report, without a final newline."""
     lines: list[str] = []
     for comparison in comparisons:
         lines += [*_table(comparison), ""]
@@ -33,7 +32,7 @@ def report(comparisons: Sequence[Comparison], where: Mapping[str, object]) -> st
 
 
 def as_json(options: BenchOptions, comparisons: Sequence[Comparison], laps: Sequence[Lap]) -> dict[str, Any]:
-    """All figures of a benchmark, what it was asked, and where and when it ran; paths and the like become text."""
+    """All figures of a benchmark, its options, and where and when it ran; paths and the like become text."""
     return {
         "machine": machine(),
         "options": asdict(options),
@@ -43,7 +42,7 @@ def as_json(options: BenchOptions, comparisons: Sequence[Comparison], laps: Sequ
 
 
 def failures(comparisons: Sequence[Comparison]) -> list[str]:
-    """One line for each contender some of whose runs failed."""
+    """One line for each contender with failed runs."""
     return [
         f"{figures.contender}, {comparison.record_size_bytes} bytes, {comparison.folder}: "
         f"{len(figures.failures)} of {figures.runs} runs: {'; '.join(dict.fromkeys(figures.failures))}"

@@ -1,7 +1,6 @@
-"""What is the same for every quorum of processes: its high watermark, what it uses, and whether it lives.
+"""The part that quorums of both kinds share: high watermark, resource usage, and whether the processes live.
 
-Owns the probe. Invariant: both kinds of quorum are measured with this one code. It refuses to know what the processes
-run.
+Invariant: the same code measures both kinds of quorum.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ LAST_WORDS_SIZE_MAX = 300
 
 
 class Running:
-    """Started nodes, by id, and the ports that they serve."""
+    """Started nodes by id, and the ports that they serve."""
 
     def __init__(self, ports: Mapping[int, int], processes: Mapping[int, Child]) -> None:
         self._probe = Probe(ports)
@@ -36,14 +35,14 @@ class Running:
         return {node_id: usage_of(child.pid, child.name) for node_id, child in self._processes.items()}
 
     def ended(self) -> str | None:
-        """Who has ended, if anybody has; of the first one also what it said last."""
+        """Which nodes have ended, with the end of the first one's log; None if all live."""
         ended = [child for child in self._processes.values() if child.status is not None]
         if not ended:
             return None
         return ", ".join(f"{child.name} ended with {child.status}" for child in ended) + _last_words(ended[0])
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._probe.close()
 
     def _ask(self) -> Watermark | None:

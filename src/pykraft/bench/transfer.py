@@ -1,9 +1,9 @@
-"""Leadership is given from voter to voter under load: how long that takes, and how long nothing is acknowledged.
+"""Measures leadership transfers from voter to voter under load: how long they take, and how long commits pause.
 
-Owns the course of that. Told are, of each transfer, the time from the request until the leader that was asked knows
-that the other one leads, and the longest pause between two acknowledgements around it; a connection and the search for
-the leader are part of the first. Invariant: what is told was checked: the logs of all replicas are identical, and
-nothing that was acknowledged is missing. It refuses to know what is printed.
+For each transfer there are two figures: the time from the request until the leader that received it knows that the
+other voter leads, which includes connecting and finding the leader; and the longest pause between two acknowledgements
+around it. Invariant: the result is checked: the logs of all replicas are identical, and no acknowledged record is
+missing.
 
 Source: Raft dissertation §3.10.
 """
@@ -30,14 +30,14 @@ from pykraft.types import Endpoint
 
 CATCH_UP_MS: Final = 10_000
 TOOK_MS_END: Final = 200
-"""The median must stay below it."""
+"""The median must stay below this."""
 SETTLING_S: Final = 1.0
-"""Of load between two transfers."""
+"""Load between two transfers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferOptions:
-    """What is asked for."""
+    """The number of transfers, and the load."""
 
     nodes: int = 5
     runs: int = 15
@@ -54,30 +54,30 @@ class TransferOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transferred:
-    """What came of it: a number for each transfer, in ms."""
+    """The result: a figure for each transfer, in ms."""
 
     took_ms: tuple[float, ...]
     pause_ms: tuple[float, ...]
-    """Of acknowledgements, the longest one around each transfer; the load lingers, so it is never 0."""
+    """The longest pause in acknowledgements around each transfer; the load lingers, so it is never 0."""
     missed: int
-    """Transfers that ended with another leader than was meant, or none: they count in no figure."""
+    """Transfers that ended with another leader than requested, or with none; no other figure counts them."""
     acknowledged: int
 
     @property
     def median_took_ms(self) -> float:
-        """The middle one; infinite when none succeeded."""
+        """The median; infinite if no transfer succeeded."""
         return statistics.median(self.took_ms) if self.took_ms else inf
 
 
 def failures(transferred: Transferred) -> list[str]:
-    """Which limits it passed, in words."""
+    """The exceeded limits, as text."""
     if transferred.median_took_ms < TOOK_MS_END:
         return []
     return [f"the median of the transfers took {transferred.median_took_ms:.0f} ms, {TOOK_MS_END} ms or more"]
 
 
 def transfer(children: Children, folder: Path, options: TransferOptions) -> Transferred:
-    """Do it, in this empty folder.
+    """Run the measurement in this empty folder.
 
     Errors: LocalQuorumError when the quorum fails.
     """

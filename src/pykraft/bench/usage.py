@@ -1,6 +1,6 @@
-"""What a process has used: processor time and memory, from Linux's ``/proc``.
+"""Reads the processor time and memory of a process from Linux's ``/proc``.
 
-Owns the parsing. It refuses to know whose process it is. Source: Linux man-pages ``proc(5)``.
+Source: Linux man-pages ``proc(5)``.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ PROC = Path("/proc")
 
 
 def require_proc(proc: Path = PROC) -> None:
-    """Errors: UsageError on a system without it."""
+    """Errors: UsageError on a system without ``/proc``."""
     if not (proc / "self" / "status").exists():
         raise UsageError(f"there is no {proc}: CPU and memory can only be measured on Linux")
 
 
 def usage_of(pid: int, name: str, proc: Path = PROC) -> Usage:
-    """User and system time of all threads, and peak resident memory. Errors: LocalQuorumError when it has ended."""
+    """User and system time of all threads, and peak resident memory. Errors: LocalQuorumError if it has ended."""
     try:
         stat = (proc / str(pid) / "stat").read_text()
         status = (proc / str(pid) / "status").read_text()

@@ -1,1 +1,1 @@
-"""Real nodes under load while real faults are done to them; what they acknowledged is kept outside and checked."""
+"""Injects real faults into real nodes under load; their acknowledgements are kept outside and checked."""

@@ -1,7 +1,7 @@
-"""Clients that a node could do without: connections that say nothing, and readers that ask for all and read nothing.
+"""Clients that abuse a node: connections that stay silent, and readers that request everything and read nothing.
 
-Owns their sockets, which are never read from. Invariant: making them takes no time and waits for nobody, so that a node
-that is frozen or full does not hold up what is done to it. It refuses to know what a node does about them.
+Nothing ever reads from their sockets. Invariant: creating them takes no time and waits for nothing, so a frozen or full
+node does not delay the faults. How a node handles them is its own business.
 
 Source: KIP-595 §Fetch; the reader is an observer without an id.
 """
@@ -21,18 +21,18 @@ from pykraft.protocol.frame import frame
 from pykraft.protocol.messages import ApiKey
 
 FETCHES_PER_READER: Final = 8
-"""Pipelined; each may be answered with the whole log."""
+"""Pipelined; the answer to each may be the whole log."""
 FETCH_VERSION: Final = 12
-"""The last that names its topic."""
+"""The last version that names its topic."""
 RECEIVE_BUFFER_BYTES: Final = 4096
 MAX_BYTES: Final = 2**31 - 1
 
 
 class Crowd:
-    """Connections to one node, open until the block ends or `close`."""
+    """Connections to one node, open until the block ends or `close` is called."""
 
     def __init__(self, port: int, count: int, words: bytes = b"") -> None:
-        """Each of ``count`` connections sends these words, if any, and is silent from then on."""
+        """Each of ``count`` connections sends ``words``, if there are any, and stays silent from then on."""
         self._sockets = [_connecting(port) for _ in range(count)]
         if words:
             _say(self._sockets, words)
@@ -46,13 +46,13 @@ class Crowd:
         self.close()
 
     def close(self) -> None:
-        """They go away, all at once."""
+        """Close all of them at once."""
         for each in self._sockets:
             each.close()
 
 
 def greedy_words() -> bytes:
-    """What a reader asks for: Fetches from offset 0 on, with no bound on what comes."""
+    """A reader's requests: Fetches from offset 0 on, without a bound on the size of the answer."""
     topic, _, partition = PARTITION.rpartition("-")
     asked = {
         "partition": int(partition),
@@ -91,7 +91,7 @@ def _connecting(port: int) -> socket.socket:
 
 
 def _say(connecting: Iterable[socket.socket], words: bytes) -> None:
-    """On the loopback interface a connection is there at once, or the node takes none."""
+    """On the loopback interface a connection is made at once, or the node refuses it."""
     for each in connecting:
         with suppress(OSError):
             each.send(words)

@@ -1,11 +1,11 @@
-"""A process that holds small file systems of its own: ``python -m pykraft.chaos.disk_holder SIZE FOLDER...``.
+"""A process that holds small file systems: ``python -m pykraft.chaos.disk_holder SIZE FOLDER...``.
 
-Mounts a tmpfs of SIZE bytes on each folder, in a mount namespace of its own, so that nobody else's view of the machine
-changes. Without root it first enters a user namespace, in which it has the right to mount. Others reach the file
-systems through ``/proc/<pid>/root``; they are gone when this process ends, and it ends when its standard input does.
+It mounts a tmpfs of SIZE bytes on each folder, in a mount namespace of its own, so that no other process sees a change.
+Without root it first enters a user namespace, in which it may mount. Other processes reach the file systems through
+``/proc/<pid>/root``. They disappear when this process ends, and it ends when its standard input does.
 
-Standard input: a line ``INDEX SIZE`` gives the file system of that folder another size. Standard output: a line for
-each step, ``done`` or what went wrong. A tmpfs is not made smaller than what is in it: that is an error.
+Standard input: a line ``INDEX SIZE`` resizes the file system of that folder. Standard output: a line for each step,
+``done`` or the error. Making a tmpfs smaller than its content is an error.
 
 Source: unshare(2), mount(2), user_namespaces(7), tmpfs(5).
 """
@@ -40,13 +40,13 @@ def main(words: Sequence[str]) -> None:
 
 def _mount_all(size_bytes: int, folders: Sequence[str]) -> None:
     _enter_namespaces()
-    _call("mount", b"none", b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None)  # ours are not passed on to others
+    _call("mount", b"none", b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None)  # do not propagate our mounts
     for folder in folders:
         _mount(folder, size_bytes, 0)
 
 
 def _enter_namespaces() -> None:
-    """A mount namespace; where that needs root and we are not, inside a user namespace in which we keep our ids."""
+    """Enter a mount namespace; if that needs root, do it inside a user namespace that keeps our ids."""
     try:
         _call("unshare", CLONE_NEWNS)
     except PermissionError:
@@ -63,7 +63,7 @@ def _mount(folder: str, size_bytes: int, flags: int) -> None:
 
 
 def _call(name: str, *arguments: object) -> None:
-    """A function of the C library. Errors: OSError."""
+    """Call a function of the C library. Errors: OSError."""
     library = ctypes.CDLL(None, use_errno=True)
     if library[name](*arguments):
         number = ctypes.get_errno()

@@ -1,11 +1,10 @@
-"""File systems that can be full: for each node that is given one, a tmpfs whose size is set while the node runs.
+"""Provides file systems that can be full: a tmpfs for each such node, resized while the node runs.
 
-Owns the process that holds them (`pykraft.chaos.disk_holder`). Invariant: the file system of a full disk gives the node
-a real ENOSPC, from the kernel; nothing in the node is told. What is in these file systems is gone when the block ends,
-so what shall outlive it is copied before. It refuses to know what nodes keep there.
+`pykraft.chaos.disk_holder` is the process that holds them. Invariant: a full disk gives the node a real ENOSPC from the
+kernel; nothing in the node knows. The content disappears when the block ends, so the caller copies what must survive.
 
-A tmpfs can be mounted by root, and by anybody where the system allows user namespaces. Where neither is the case this
-is an error and not a fault that is silently left out.
+Root may mount a tmpfs, and so may any user where the system allows user namespaces. Where neither is true this is an
+error; the fault is never left out silently.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from pykraft.chaos.disk_holder import DONE
 from pykraft.errors import UsageError
 
 ROOM_BYTES: Final = 4 * 1024**3
-"""Size of a disk with room; a tmpfs takes only as much memory as is written."""
+"""Size of a disk with room; a tmpfs only takes as much memory as is written."""
 TRIES_MAX: Final = 100
-"""A node writes while its disk is made full, so that the size that was just used may be too small again."""
+"""The node keeps writing while its disk is filled, so the size that was just computed may be too small again."""
 END_TIMEOUT_S: Final = 20.0
 
 
 class Disks:
-    """Some disks, each a folder to which only the path `folder` leads; use it in ``with``."""
+    """Some disks, each a folder that only the path `folder` leads to; use it in ``with``."""
 
     def __init__(self, home: Path, count: int) -> None:
-        """The folders that are mounted on are made below ``home``. Errors: UsageError where nothing can be mounted."""
+        """Create the mount points below ``home``. Errors: UsageError if nothing can be mounted here."""
         folders = [home / f"disk{index}" for index in range(count)]
         for folder in folders:
             folder.mkdir()
@@ -43,7 +42,7 @@ class Disks:
             stdout=subprocess.PIPE,
             env=os.environ | {"PYTHONPATH": str(Path(pykraft.__file__).resolve().parents[1])},
             text=True,
-            start_new_session=True,  # Ctrl-C is for us: what is on the disks is still to be copied
+            start_new_session=True,  # Ctrl-C must not end the holder before the disks are copied
         )
         said = self._answer()
         if said != DONE:
@@ -62,11 +61,11 @@ class Disks:
         self.close()
 
     def folder(self, index: int) -> Path:
-        """The root of a disk, for any process of this user."""
+        """The root of a disk, reachable by any process of this user."""
         return Path(f"/proc/{self._holder.pid}/root{self._folders[index]}")
 
     def fill(self, index: int, *, left_bytes: int = 0) -> None:
-        """Leave so much room and no more: the next bytes are refused with ENOSPC."""
+        """Leave this much room and no more: further bytes fail with ENOSPC."""
         said = ""
         for _ in range(TRIES_MAX):
             found = os.statvfs(self.folder(index))
@@ -77,13 +76,13 @@ class Disks:
         raise OSError(f"a disk could not be made full: {said}")
 
     def make_room(self, index: int) -> None:
-        """There is room again."""
+        """Give the disk room again."""
         said = self._resize(index, ROOM_BYTES)
         if said != DONE:
             raise OSError(f"a disk could not be given room: {said}")
 
     def close(self) -> None:
-        """Unmount them; what is in them is gone."""
+        """Unmount all; their content is lost."""
         assert self._holder.stdin is not None
         self._holder.stdin.close()
         self._holder.wait(END_TIMEOUT_S)

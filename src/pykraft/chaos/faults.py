@@ -1,8 +1,8 @@
-"""Faults done to a quorum of real nodes, and undone: one function for each kind.
+"""Injects faults into a quorum of real nodes and undoes them: one function for each kind.
 
-Owns who is down on purpose, and what is in force now. Invariant: a node that ends is either one that a fault ended, or
-one whose disk was full and that says so with its exit status; any other end is a failure of the node. Undoing twice
-does nothing, so that `heal` may come at any time.
+It knows which nodes are down on purpose and what is in force. Invariant: a node may end only because a fault ended it,
+or because its disk was full and its exit status says so; any other end is a failure of the node. Undoing twice has no
+effect, so `heal` may be called at any time.
 
 Source of the kinds: Jepsen's nemeses; the sections on durability and liveness of this project's own review.
 """
@@ -29,9 +29,9 @@ from pykraft.log.quorum_state import parse_quorum_state
 from pykraft.types import ReplicaKey
 
 STORAGE_FAILED: Final = 3
-"""Exit status of a node whose disk refuses to write."""
+"""Exit status of a node that cannot write to its disk."""
 LEFT_BYTES: Final = 8192
-"""Room on a disk that is about to be full, so that it fills within a batch."""
+"""Room left on a disk that should fill up within a batch."""
 DESCRIPTORS_MAX: Final = 256
 SILENT_CONNECTIONS: Final = 400
 READERS: Final = 8
@@ -42,14 +42,14 @@ SERVE_TIMEOUT_S: Final = 60.0
 LIMITS: Final = Limits(timeout_ms=5_000, request_timeout_ms=2_000)
 
 OF_OUR_NODES: Final = frozenset({Kind.FEW_DESCRIPTORS, Kind.WIPE, Kind.WIPE_AND_LAG})
-"""Faults that are not done to a guest."""
+"""Faults that are not injected into a guest."""
 
 Undo = Callable[[], None]
 Replica: TypeAlias = PykraftNode | Guest
 
 
 class Faults:
-    """Begins faults, and heals."""
+    """Starts faults, and heals them."""
 
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
@@ -59,7 +59,7 @@ class Faults:
         self._was_full: set[int] = set()
         self._crowds: list[Crowd] = []
         self._deposed_epoch = 0
-        """The last epoch in which a guest led, and that was ended."""
+        """The last epoch in which a guest led and was restarted for it."""
         self._begin: Mapping[Kind, Callable[[Fault, Any], Undo]] = {
             Kind.KILL: self._kill,
             Kind.STOP: self._stop,
@@ -78,7 +78,7 @@ class Faults:
         }
 
     def target(self, fault: Fault) -> Replica:
-        """Whom this fault is for, as things are now: the leader is who said last that it leads."""
+        """The node that this fault hits now; the leader is the node that reported a leadership last."""
         nodes = self._cluster.replicas
         leader_id = self._cluster.journal.leader_id()
         able = sorted(self._cluster.nodes if fault.kind in OF_OUR_NODES else nodes)
@@ -90,11 +90,11 @@ class Faults:
         return nodes[others[fault.nth % len(others)]]
 
     def begin(self, fault: Fault, node: Replica) -> Undo:
-        """Do it; what is returned undoes it, and may be called after `heal`."""
+        """Inject the fault; returns a function that undoes it, which may be called after `heal`."""
         return self._begin[fault.kind](fault, node)
 
     def require_life(self) -> None:
-        """Errors: LocalQuorumError when a node has ended that no fault has ended."""
+        """Errors: LocalQuorumError if a node has ended that no fault ended."""
         for node_id, node in self._cluster.replicas.items():
             status = node.process.status
             is_expected = node_id in self._down or (node_id in self._was_full and status == STORAGE_FAILED)
@@ -102,9 +102,9 @@ class Faults:
                 raise LocalQuorumError(f"node {node_id} ended with {status}, and nothing was done that ends it")
 
     def heal(self) -> None:
-        """Undo whatever is in force, start who is down, and wait until all nodes serve.
+        """Undo everything in force, start the nodes that are down, and wait until all serve.
 
-        Errors: LocalQuorumError when one does not.
+        Errors: LocalQuorumError if one does not serve.
         """
         self._network.heal()
         for crowd in self._crowds:
@@ -120,7 +120,7 @@ class Faults:
         self._was_full.clear()
 
     def wait_for_all(self) -> None:
-        """Until every node is a voter that has fetched whatever is acknowledged by now. Errors: LocalQuorumError."""
+        """Wait until every node is a voter and has all records acknowledged so far. Errors: LocalQuorumError."""
         end_offset = self._cluster.journal.end_offset
 
         def look() -> bool:
@@ -134,11 +134,11 @@ class Faults:
         wait_until(look, f"all voters to have what is below offset {end_offset}", timeout_s=SERVE_TIMEOUT_S)
 
     def depose_guest(self) -> None:
-        """A guest that leads starts anew, once for each epoch; it never leads that epoch again.
+        """Restart a guest that leads, once for each epoch; it never leads that epoch again.
 
         Its timeouts are an hour, but a leader that resigns names it as a successor, or names nobody: then it campaigns
-        at once. What it writes as a leader is in no journal. Kafka's TestRaftServer describes no quorum, so it is its
-        file that is asked.
+        at once. What it writes as a leader is in no journal. Kafka's TestRaftServer does not answer DescribeQuorum, so
+        its quorum-state file is read.
         """
         for guest in self._cluster.guests.values():
             path = guest.partition / QUORUM_STATE
@@ -159,7 +159,7 @@ class Faults:
             return None
 
     def _is_among(self, voters: Sequence[ReplicaKey], node: Replica) -> bool:
-        """Static voters are known by their id, others also by the directory id that stands in the node's directory."""
+        """Static voters are known by id; others also by the directory id in the node's directory."""
         if not self._ground.is_dynamic:
             return node.node_id in [voter.id for voter in voters]
         file = node.partition.parent / FILE_NAME
@@ -172,7 +172,7 @@ class Faults:
         self._down.discard(node.node_id)
 
     def _wait_for(self, node: PykraftNode) -> None:
-        """Until it serves. A node may learn only now that its disk was full a moment ago: then it starts once more."""
+        """Wait until the node serves. It may notice only now that its disk was full: then restart it once more."""
         try:
             self._cluster.journal.wait_for_started(node.node_id, since=node.start_mark, process=node.process)
         except LocalQuorumError:
@@ -260,7 +260,7 @@ class Faults:
         return _healing(wires)
 
     def _wipe(self, fault: Fault, node: PykraftNode) -> Undo:
-        """Only when all others have what is acknowledged: this takes a copy away for good."""
+        """Wait until all others have every acknowledged record first: this fault destroys a copy for good."""
         del fault
         self.wait_for_all()
         self._lose([node])
@@ -309,13 +309,13 @@ class Faults:
             node.process.kill()
 
     def _empty(self, node: PykraftNode) -> None:
-        """As a volume that was not mounted: the directory is there and nothing is in it."""
+        """Empty the directory, as if a volume was not mounted."""
         for path in node.partition.parent.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
             else:
                 path.unlink()
-        if self._ground.is_dynamic:  # a voter of a dynamic quorum is known by its directory id, so this is another one
+        if self._ground.is_dynamic:  # without its directory id it is another voter of a dynamic quorum
             node.format("--no-initial-controllers")
 
     def _read_nothing(self, fault: Fault, node: Replica) -> Undo:

@@ -1,7 +1,7 @@
-"""What faults are done to: a quorum ready to start, proxies in front of it, small disks under some of its nodes.
+"""Builds the target of the faults: a quorum ready to start, proxies in front of it, small disks under some nodes.
 
-Owns how these are put together. Invariant: whatever happens, the nodes end with the block, and what was on small disks
-is in the folder if it failed. It refuses to know faults.
+Invariant: however the block ends, the nodes end with it; if it failed, the content of the small disks is copied to the
+folder.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pykraft.local.ports import free_ports
 NODES_MIN: Final = 3
 NODES_MAX: Final = 9
 AUTO_JOIN: Final = {"controller.quorum.auto.join.enable": "true"}
-"""A voter of a dynamic quorum whose directory was emptied comes back as another voter, by itself."""
+"""A voter of a dynamic quorum whose directory was emptied joins again by itself, as another voter."""
 
 NEVER_ELECTED: Final = {
     "controller.quorum.election.timeout.ms": "3600000",
@@ -40,7 +40,7 @@ NEVER_ELECTED: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChaosOptions:
-    """What is to be run. Errors: UsageError."""
+    """The parameters of a run. Errors: UsageError."""
 
     seed: int
     seconds: float
@@ -51,7 +51,7 @@ class ChaosOptions:
     throughput: int = 500
     record_size_bytes: int = 100
     kafka: Kafka | None = None
-    """With it the last voter is Kafka's."""
+    """If it is given, the last voter is Kafka's."""
 
     def __post_init__(self) -> None:
         if not NODES_MIN <= self.nodes <= NODES_MAX:
@@ -64,13 +64,13 @@ class ChaosOptions:
             raise UsageError("all kinds of faults are left out")
 
     def plan(self) -> Iterator[Episode]:
-        """The episodes, of which time runs as many as it can."""
+        """All episodes; the run takes as many as fit into its time."""
         return islice(episodes(self.seed, self.kinds, nodes=self.nodes), self.episodes_max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """What faults are done to; ``ports`` are those that nodes listen on, ``disks`` by node id."""
+    """The target of the faults; ``ports`` are those that nodes listen on, ``disks`` are by node id."""
 
     cluster: Cluster
     network: Network
@@ -82,9 +82,10 @@ class Ground:
 
 @contextmanager
 def laid_out(options: ChaosOptions, folder: Path) -> Iterator[Ground]:
-    """The quorum, not yet started, and everything around it.
+    """The quorum, not started yet, with everything around it.
 
-    Every second node has a small disk, if any has. The others run on asyncio's own loop, as embedded nodes mostly do.
+    If there are small disks, every second node has one. The others run on asyncio's own loop, as most embedded nodes
+    do.
     """
     node_ids = range(1, options.nodes + 1)
     guest_ids = [] if options.kafka is None else [options.nodes]
@@ -148,7 +149,7 @@ def laid_out(options: ChaosOptions, folder: Path) -> Iterator[Ground]:
 
 @contextmanager
 def _kept(disks: Disks, indexes: dict[int, int], folder: Path) -> Iterator[None]:
-    """What is on the disks is in the folder too, if this block fails."""
+    """Copy the content of the disks to the folder if this block fails."""
     try:
         yield
     except BaseException:

@@ -1,14 +1,14 @@
-"""TCP proxies in front of nodes, whose wires can be slow, cut in one direction, or end in a reset within a frame.
+"""TCP proxies in front of nodes. Their wires can be slow, cut in one direction, or reset within a frame.
 
-Nodes tell others the proxy's port, so that whatever nodes say to each other goes through here. Owns one thread with a
-loop, the listening sockets and what is on its way. Invariant: a wire carries bytes in order and drops none while its
-connection lives; what a cut holds back arrives when it is over, as TCP would deliver it. Wires are directed, from node
-to node: a connection that node 1 dialed at node 2 sends its requests on the wire 1 → 2 and its answers on 2 → 1.
+Nodes advertise the port of their proxy, so all traffic between nodes passes through it. One thread runs an event loop
+with all sockets. Invariant: a wire carries bytes in order and drops none while its connection lives; bytes that a cut
+holds back arrive when the cut is over, as with TCP. Wires are directed: a connection that node 1 dialed to node 2 sends
+its requests on the wire 1 → 2 and its answers on 2 → 1.
 
-Who dialed is read from the client id in the first request (``raft-client-<id>``, in Kafka as in pykraft). Clients
-without such an id, tools and readers, are outsiders: their wires are never touched.
+The proxy learns the dialing node from the client id in the first request (``raft-client-<id>``, in Kafka as in
+pykraft). Clients without such an id, such as tools and readers, are outsiders: faults do not affect their wires.
 
-What the kernels hold is part of the wire: a few hundred KiB may pass before a sender notices a wire that is cut.
+Kernel buffers are part of the wire: a sender may write a few hundred KiB before it notices that the wire is cut.
 
 Source: Kafka protocol guide §Protocol (request header); KafkaRaftManager (the client id).
 """
@@ -36,7 +36,7 @@ CHUNK_SIZE_BYTES: Final = 16_384
 CHUNKS_ON_THE_WAY_MAX: Final = 32
 CUT_POLL_S: Final = 0.01
 ACCEPT_TURNS: Final = 3
-"""So many turns of the loop lie between a connection that was accepted and the call that tells us of it."""
+"""Turns of the event loop between the accept of a connection and our callback for it."""
 HEAD: Final = struct.Struct(">ihhih")
 CLIENT_ID: Final = re.compile(rb"raft-client-(\d+)")
 CLIENT_ID_SIZE_BYTES_MAX: Final = 256
@@ -46,10 +46,10 @@ _BROKEN: Final = (OSError, asyncio.IncompleteReadError)
 
 @dataclass(slots=True)
 class Wire:
-    """What one direction between two nodes is like; changed by any thread, at any time.
+    """The state of one direction between two nodes; any thread may change it at any time.
 
-    Units: bytes a second, seconds. ``reset_share`` is the probability that a chunk of at most CHUNK_SIZE_BYTES is cut
-    off within, and its connection reset.
+    Units: bytes per second, seconds. ``reset_share`` is the probability that a chunk of at most CHUNK_SIZE_BYTES is cut
+    off in the middle and its connection reset.
     """
 
     bandwidth: float = float("inf")
@@ -57,19 +57,19 @@ class Wire:
     is_cut: bool = False
     reset_share: float = 0.0
     free_at_s: float = 0.0
-    """When what was already put on it has left the sender."""
+    """When the wire has sent everything that was put on it."""
 
     def heal(self) -> None:
-        """As fast as the machine is, from the next chunk on."""
+        """Make it as fast as the machine allows, from the next chunk on."""
         self.bandwidth, self.latency_s, self.is_cut, self.reset_share = float("inf"), 0.0, False, 0.0
-        self.free_at_s = 0.0  # what was put on a slow wire, and died with its connection, holds nobody up any more
+        self.free_at_s = 0.0  # bytes on a slow wire whose connection died delay nothing any more
 
 
 class Network:
     """Proxies for some nodes; use it in ``with``, or call `close`."""
 
     def __init__(self, fronts: Mapping[int, tuple[int, int]], rng: Random) -> None:
-        """``fronts`` by node id: the proxy's port, and the one that the node listens on; ``rng`` places resets."""
+        """``fronts`` by node id: the port of the proxy and that of the node; ``rng`` places the resets."""
         self._wires: defaultdict[tuple[int, int], Wire] = defaultdict(Wire)
         self._fronts = fronts
         self._rng = rng
@@ -98,12 +98,12 @@ class Network:
         return [self.wire(*pair) for other in others for pair in ((node_id, other), (other, node_id))]
 
     def heal(self) -> None:
-        """All wires are whole again."""
+        """Heal all wires."""
         for wire in list(self._wires.values()):
             wire.heal()
 
     def close(self) -> None:
-        """Reset all connections and end the thread."""
+        """Reset all connections and stop the thread."""
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -120,14 +120,14 @@ class Network:
         ]
 
     def _accept(self, node_id: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Not a coroutine, so that a connection that was just accepted is known when the network ends."""
+        """Not a coroutine, so that an accepted connection is registered at once, even while the network is closing."""
         self._writers.add(writer)
         task = self._loop.create_task(self._carry(node_id, reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _carry(self, node_id: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, until one side ends it, or a reset does."""
+        """Run one connection until one side closes it or a reset ends it."""
         try:
             _, port = self._fronts[node_id]
             node_reader, node_writer = await asyncio.open_connection(HOST, port)
@@ -143,12 +143,12 @@ class Network:
             finally:
                 self._reset(node_writer)
         except* _BROKEN:
-            pass  # the node is down, or one side broke it: both sides are to see that
+            pass  # the node is down, or one side broke the connection: `_reset` shows it to both
         finally:
             self._reset(writer)
 
     async def _flow(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, wire: Wire, begin: bytes) -> None:
-        """Carry one direction to its end. Errors: OSError, ConnectionResetError when it was reset."""
+        """Copy one direction to its end. Errors: OSError, ConnectionResetError after a reset."""
         on_the_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(CHUNKS_ON_THE_WAY_MAX)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._deliver(on_the_way, writer, wire))
@@ -175,14 +175,14 @@ class Network:
             await writer.drain()
 
     def _reset(self, writer: asyncio.StreamWriter) -> None:
-        """RST instead of FIN: the other side is told that the connection broke, and not that it was over."""
+        """Send RST instead of FIN: the other side sees a broken connection, not a closed one."""
         self._writers.discard(writer)
         with suppress(OSError):
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         writer.transport.abort()
 
     async def _end(self) -> None:
-        for _ in range(ACCEPT_TURNS):  # before the servers close: asyncio loses sockets that it is accepting then
+        for _ in range(ACCEPT_TURNS):  # asyncio loses sockets that it is accepting while the servers close
             await asyncio.sleep(0)
         for server in self._servers:
             server.close()
@@ -196,7 +196,7 @@ class Network:
 
 
 async def _arrival(wire: Wire, due_s: float) -> None:
-    """Until this time of the loop, and on until the wire is not cut."""
+    """Wait until this time of the loop, and then until the wire is not cut."""
     loop = asyncio.get_running_loop()
     while True:
         left_s = due_s - loop.time()
@@ -206,7 +206,7 @@ async def _arrival(wire: Wire, due_s: float) -> None:
 
 
 async def _first_request(reader: asyncio.StreamReader) -> tuple[bytes, int]:
-    """The bytes up to the client id, and the node that has it; OUTSIDER for anybody else."""
+    """The bytes up to the client id, and the node that it names; OUTSIDER for any other client."""
     head = await reader.readexactly(HEAD.size)
     size_bytes = HEAD.unpack(head)[-1]
     if not 0 < size_bytes <= CLIENT_ID_SIZE_BYTES_MAX:

@@ -1,11 +1,11 @@
-"""What a run of faults came to: one record for each fault, and figures over all of them.
+"""The result of a chaos run: one record for each fault, and figures over all of them.
 
-Owns the figures, computed from the journal, which is outside the nodes. Invariant: nothing here decides whether a run
-was good; that is the check of the logs. It refuses to know how faults are done.
+The figures come from the journal, which is kept outside the nodes. They do not decide whether the run passed; the check
+of the logs does.
 
-- **pause**: the longest time without an acknowledgement, from the begin of a fault until the quorum has healed.
-- **fail-over**: from the begin of a fault that hit the leader to the first acknowledgement by another node. There is
-  none where a fault overlaps with another, or no other node took over.
+- **pause**: the longest time without an acknowledgement, from the start of a fault until the quorum has healed.
+- **fail-over**: from the start of a fault that hit the leader to the first acknowledgement by another node. There is
+  none if the fault overlaps with another, or if no other node took over.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pykraft.client.journal_check import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """A fault that is over. Times in wall ms, but for ``at_s``, which counts from the begin of the run."""
+    """A fault that is over. Times are wall ms, except ``at_s``, which counts from the start of the run."""
 
     at_s: float
     kind: str
     told: str
     node_id: int | None
-    """None when it hit all of them."""
+    """None if it hit all nodes."""
     hit_leader: bool
     lasted_s: float
     pause_ms: int
@@ -37,7 +37,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """A run that ended well."""
+    """The result of a run that passed."""
 
     seed: int
     nodes: int
@@ -45,14 +45,14 @@ class Outcome:
     seconds: float
     episodes: int
     elections: int
-    """Claims of leadership in the journal."""
+    """Reported leaderships in the journal."""
     memory_max_bytes: int
-    """The largest resident set that any node ever had."""
+    """The largest resident set size of any node."""
     faults: tuple[Done, ...]
     verdict: Verdict
 
     def as_json(self) -> dict[str, Any]:
-        """All of it."""
+        """The result as a JSON document."""
         return {**asdict(self), "kinds": [asdict(row) for row in rows(self.faults)]}
 
 
@@ -69,7 +69,7 @@ class Row:
 
 
 def rows(faults: Sequence[Done]) -> list[Row]:
-    """By kind, in alphabetical order."""
+    """One row for each kind, in alphabetical order."""
     return [_row(kind, [fault for fault in faults if fault.kind == kind]) for kind in sorted({f.kind for f in faults})]
 
 
@@ -86,12 +86,12 @@ def _row(kind: str, faults: Sequence[Done]) -> Row:
 
 
 def longest_pause_ms(said: Iterable[Acknowledged], *, begin_ms: int, end_ms: int) -> int:
-    """The longest time without an acknowledgement between these two."""
+    """The longest time without an acknowledgement between these two times."""
     times = sorted(each.wall_ms for each in said if begin_ms < each.wall_ms < end_ms)
     return max(later - earlier for earlier, later in pairwise([begin_ms, *times, end_ms]))
 
 
 def failover_ms(said: Iterable[Acknowledged], *, begin_ms: int, former_leader: int) -> int | None:
-    """From the begin to the first acknowledgement by another node; None without one."""
+    """From the start to the first acknowledgement by another node; None without one."""
     others = [each.wall_ms for each in said if each.node != former_leader and each.wall_ms > begin_ms]
     return min(others, default=begin_ms) - begin_ms if others else None

@@ -1,11 +1,10 @@
-"""Which faults come in which order: drawn from one seed, without a clock and without a quorum.
+"""Draws the order of faults from one seed, without a clock and without a quorum.
 
-Owns the kinds of faults and how each is drawn. Invariant: the same seed, nodes and kinds give the same episodes,
-however long a run lasts: a longer run only sees more of them. Each kind comes once before one comes again. What is not
-decided here is timing: a plan says "the leader", and who leads when the time comes is the quorum's business, so that a
-run that is repeated has the same faults and not the same moments.
+Invariant: the same seed, nodes and kinds give the same episodes, however long a run lasts; a longer run only gets
+further. Each kind comes once before any comes again. The plan does not decide moments: it says "the leader", and the
+quorum decides who leads by then. So a repeated run has the same faults at other moments.
 
-An episode is one fault or two that overlap; between episodes the quorum heals and must work.
+An episode is one fault, or two that overlap; between episodes the quorum heals and must work.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Final
 
 
 class Kind(Enum):
-    """What can be done to a quorum; the value is its name in options and tables."""
+    """The kinds of faults; the value is the name in options and tables."""
 
     KILL = "kill"
     STOP = "stop"
@@ -53,14 +52,15 @@ MEANINGS: Final = {
     Kind.FEW_DESCRIPTORS: "the node restarts with ulimit -n 256, and 400 connections come that say nothing",
 }
 ALONE: Final = frozenset({Kind.RESTART_ALL, Kind.WIPE, Kind.WIPE_AND_LAG})
-"""Faults with which no other overlaps. A wipe takes a copy away for good: with a second fault, which takes another
-voter's, no majority may be left that has what was acknowledged, and that no quorum survives."""
+"""Faults that no other may overlap. A wipe destroys a copy for good: together with a fault that stops another voter, no
+majority with the acknowledged records might be left, which no quorum survives.
+"""
 OVERLAP_SHARE: Final = 0.35
 LEADER_SHARE: Final = 0.6
 
 
 class Role(Enum):
-    """Whom a fault is for."""
+    """Which node a fault hits."""
 
     LEADER = "leader"
     FOLLOWER = "follower"
@@ -68,23 +68,23 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault. Times in seconds; ``begins_s`` after its episode."""
+    """One fault. Times are in seconds; ``begins_s`` counts from the start of its episode."""
 
     kind: Kind
     role: Role
     nth: int
-    """Which follower, counted by id; with a leader it means nothing."""
+    """Which follower, counted by id; not used for a leader."""
     begins_s: float
     lasts_s: float
     bandwidth: int = 0
-    """Of a slow link, bytes a second."""
+    """Of a slow link, in bytes per second."""
     latency_ms: int = 0
     is_inbound: bool = False
-    """Of a cut in one way: what is sent to the node is what does not arrive."""
+    """For a cut in one direction: True if it holds back what is sent to the node."""
 
     @property
     def ends_s(self) -> float:
-        """After its episode."""
+        """Counts from the start of its episode."""
         return self.begins_s + self.lasts_s
 
     def __str__(self) -> str:
@@ -100,7 +100,7 @@ class Fault:
 
 
 Episode = tuple[Fault, ...]
-"""Faults that overlap, in the order of their begin."""
+"""Faults that overlap, in the order of their start."""
 
 LASTS_S: Final = {
     Kind.KILL: (0.1, 4.0),
@@ -118,13 +118,13 @@ LASTS_S: Final = {
     Kind.SILENT_READER: (2.0, 5.0),
     Kind.FEW_DESCRIPTORS: (2.0, 4.0),
 }
-"""From and to."""
+"""Shortest and longest duration."""
 BANDWIDTH: Final = (100_000, 1_000_000)
 LATENCY_MS: Final = (0, 60)
 
 
 def episodes(seed: int, kinds: Sequence[Kind], *, nodes: int) -> Iterator[Episode]:
-    """All episodes of a seed, without an end."""
+    """All episodes of a seed; the iterator never ends."""
     rng = Random(seed)
     deck: list[Kind] = []
     while True:

@@ -24,29 +24,29 @@ from pykraft.client.journal import Led
 from pykraft.local.waiting import wait_until
 
 RECORDS_BETWEEN: Final = 100
-"""So many are acknowledged after an episode, before the next one begins."""
+"""This many records must be acknowledged after an episode before the next one starts."""
 OF_MANY: Final = (Kind.RESTART_ALL, Kind.WIPE_AND_LAG)
-"""Faults after which no leader can be elected before others come back, so that there is no fail-over."""
+"""Faults after which no leader can be elected before other nodes come back, so that there is no fail-over."""
 WORKS_TIMEOUT_S: Final = 60.0
 
 
 class Watcher(Protocol):
-    """Who is told what happens."""
+    """Gets the progress of a run."""
 
     def passing(self, text: str, elapsed_s: float) -> None:
-        """What is done now."""
+        """The current activity."""
         ...
 
     def done(self, fault: Done) -> None:
-        """A fault that is over, and the quorum works again."""
+        """A fault is over, and the quorum works again."""
         ...
 
 
 def run_chaos(options: ChaosOptions, folder: Path, watcher: Watcher) -> Outcome:
-    """Run it; every file is in ``folder``.
+    """Run it; all files are in ``folder``.
 
-    Errors: LocalQuorumError for whatever a quorum must not do; UsageError when there are faults that this machine
-    cannot have.
+    Errors: LocalQuorumError for anything that a quorum must not do; UsageError for faults that this machine does not
+    allow.
     """
     with laid_out(options, folder) as ground:
         return _Run(options, ground, watcher).run()
@@ -179,7 +179,7 @@ class _Run:
         wait_until(look, f"{RECORDS_BETWEEN} more acknowledged records", timeout_s=WORKS_TIMEOUT_S)
 
     def _note_memory(self) -> None:
-        for node in self._cluster.nodes.values():  # a Java node has the heap that it is given
+        for node in self._cluster.nodes.values():  # not guests: a Java node uses the heap that it is given
             self._memory_max_bytes = max(self._memory_max_bytes, _peak_bytes(node.process.pid))
 
     def _tell(self, text: str) -> None:

@@ -1,1 +1,1 @@
-"""A quorum of nodes as processes on this machine, and what they acknowledged, kept outside of them."""
+"""Runs a quorum of node processes on this machine, with a journal of their acknowledgements kept outside of them."""

@@ -1,8 +1,7 @@
-"""Processes that we start: each with a log file, each ended by its own pid, none left behind.
+"""Starts child processes, each with a log file; stops each by its own pid and leaves none behind.
 
-Owns the processes and their logs. Invariant: when a `Children` block ends, in whatever way, every process started in it
-is dead and reaped; the ends of their logs were then reported, if somebody wants them. It refuses to know what the
-processes are.
+Invariant: however a `Children` block ends, every process started in it is dead and reaped. The block can report the
+ends of their logs. What the processes run is up to the caller.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from typing import Self
 
 LOG_TAIL_LINES = 60
 WAIT_TIMEOUT_S = 60.0
-"""How long anything of a local quorum is waited for: when this is over, it never comes, however busy the machine is."""
+"""The bound on every wait for a local quorum. What has not happened by then never will, however busy the machine is."""
 
 
 class Child:
-    """One process. Standard output and standard error go to ``log_path``, after what a former process wrote there."""
+    """One process. Its standard output and error are appended to ``log_path``."""
 
     def __init__(
         self,
@@ -49,7 +48,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Process id; it belongs to this process until it was reaped."""
+        """Process id; it belongs to this process until the process is reaped."""
         return self._process.pid
 
     @property
@@ -58,42 +57,42 @@ class Child:
         return self._process.poll()
 
     def log(self) -> str:
-        """Everything that was written to the log so far."""
+        """The whole log so far."""
         return self.log_path.read_text(errors="replace")
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to this very process; nothing happens when it has ended."""
+        """Send a signal to exactly this process; do nothing if it has ended."""
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone. Works on a paused process too."""
+        """Send SIGKILL and wait for the end. Works on a paused process too."""
         self.signal(signal.SIGKILL)
         self._process.wait(WAIT_TIMEOUT_S)
 
     def terminate(self) -> None:
-        """SIGTERM: ask it to end gracefully."""
+        """Send SIGTERM: ask the process to end gracefully."""
         self.signal(signal.SIGTERM)
 
     def stop(self, *, timeout_s: float = WAIT_TIMEOUT_S) -> int:
-        """Ask it to end, and wait; the exit status. Errors: subprocess.TimeoutExpired when it does not end."""
+        """Send SIGTERM and wait; returns the exit status. Errors: subprocess.TimeoutExpired."""
         self.terminate()
         return self.wait(timeout_s=timeout_s)
 
     def wait(self, *, timeout_s: float = WAIT_TIMEOUT_S) -> int:
-        """The exit status of a process that ends by itself. Errors: subprocess.TimeoutExpired."""
+        """Wait until the process ends by itself; returns the exit status. Errors: subprocess.TimeoutExpired."""
         return self._process.wait(timeout_s)
 
     def pause(self) -> None:
-        """SIGSTOP: it holds its connections and says nothing."""
+        """Send SIGSTOP: the process keeps its connections and sends nothing."""
         self.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self.signal(signal.SIGCONT)
 
 
 class Children:
-    """All processes that belong together, as a block; ``report`` gets the ends of their logs when it is over."""
+    """The processes of one block; ``report`` gets the ends of their logs when the block is over."""
 
     def __init__(self, report: Callable[[str], None] | None = None) -> None:
         self._report = report
@@ -130,11 +129,11 @@ class Children:
         environment: dict[str, str] | None = None,
         stdin: int = subprocess.DEVNULL,
     ) -> Child:
-        """Start a process that lives no longer than this block; ``environment`` is added to our own.
+        """Start a process that ends with this block at the latest; ``environment`` is added to our own.
 
-        ``stdin`` is a descriptor; without it the process reads nothing.
+        ``stdin`` is a descriptor; without it the process has no input.
         """
-        with _signals_later():  # else a Ctrl-C between these two lines would leave a process that nobody knows
+        with _signals_later():  # a Ctrl-C between these two lines would leave a process that nobody ends
             child = Child(name, command, log_path, pass_fds=pass_fds, environment=environment or {}, stdin=stdin)
             self._children.append(child)
         return child
@@ -142,16 +141,18 @@ class Children:
 
 @contextmanager
 def _signals_later() -> Iterator[None]:
-    """Within it SIGINT and SIGTERM do nothing yet; they come when it ends.
+    """Delay SIGINT and SIGTERM until this block ends.
 
-    Only the main thread is ever interrupted by one, so in another thread there is nothing to put off.
+    Signals interrupt only the main thread, so in another thread there is nothing to delay.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     came: list[int] = []
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    before = {number: handler for number, handler in handlers.items() if handler is not None}  # None: not Python's
+    before = {
+        number: handler for number, handler in handlers.items() if handler is not None
+    }  # None: not set from Python
     for each in before:
         signal.signal(each, lambda number, _: came.append(number))
     try:

@@ -1,8 +1,8 @@
-"""`pykraft server` nodes as processes: one voter, or a quorum of them with a journal.
+"""Runs `pykraft server` nodes as processes: one voter, or a quorum with a journal.
 
-Owns folders, properties and processes. Invariant: a node's acknowledgements go to a pipe that the node does not hold
-the other end of, so that nothing a kill does to the node or its files touches the journal. A node is started with our
-own interpreter and sources. It refuses to know the protocol.
+It creates folders, properties files and processes. Invariant: a node writes its acknowledgements to a pipe whose other
+end another process holds, so that nothing that happens to the node or its files touches the journal. Nodes run with our
+own interpreter and sources.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from pykraft.types import Endpoint, Uuid, uuid_text
 
 SOURCES = Path(pykraft.__file__).resolve().parents[1]
 QUICK = {"controller.quorum.election.timeout.ms": "500", "controller.quorum.fetch.timeout.ms": "1000"}
-"""Timeouts for those who kill leaders: half of the defaults."""
+"""Timeouts for tests that kill leaders: half of the defaults."""
 
 FORMAT_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Where a node listens, at which port others are told to find it, and where its log directory is, if elsewhere.
+    """Where a node listens, the port that others dial, and its log directory if that is elsewhere.
 
-    ``options`` are further words for its command line.
+    ``options`` are added to its command line.
     """
 
     port: int
@@ -50,7 +50,7 @@ class Site:
 
     @property
     def properties(self) -> dict[str, str]:
-        """What the node is told of it."""
+        """The node's properties for this site."""
         return {
             "listeners": f"{LISTENER}://{HOST}:{self.port}",
             "advertised.listeners": f"{LISTENER}://{HOST}:{self.published_port}",
@@ -63,7 +63,7 @@ def server_command(config: Path, *options: str) -> list[str]:
 
 
 class PykraftNode:
-    """A node that can be started, stopped, killed, paused and started again in the same folder."""
+    """A node that can be started, stopped, killed, paused and restarted in the same folder."""
 
     def __init__(  # noqa: PLR0913 - all by name, and each is the command line of a node
         self,
@@ -80,12 +80,12 @@ class PykraftNode:
         bootstrap: Sequence[Endpoint] = (),
         site: Site | None = None,
     ) -> None:
-        """``ports`` are those of all voters by node id, this node's included; ``throughput`` in records a second.
+        """``ports`` are those of all voters by node id, also this node; ``throughput`` is in records per second.
 
-        With a ``site`` they are the published ports, and the node listens on another.
+        With a ``site`` they are the published ports, and the node listens on another one.
 
-        With ``bootstrap`` it is a node of a dynamic quorum, which it finds there, and must be formatted first. Without
-        a cluster id it is that of every Kafka TestRaftServer.
+        With ``bootstrap`` the node belongs to a dynamic quorum, which it finds there, and must be formatted first. The
+        default cluster id is that of Kafka's TestRaftServer.
         """
         home.mkdir(parents=True)
         self.node_id = node_id
@@ -113,12 +113,12 @@ class PykraftNode:
 
     @property
     def process(self) -> Child:
-        """The process as it was started last."""
+        """The process of the last start."""
         assert self._child is not None, f"node {self.node_id} was not started"
         return self._child
 
     def format(self, *options: str) -> None:
-        """Prepare the directory with `pykraft storage format`. Errors: LocalQuorumError."""
+        """Format the directory with `pykraft storage format`. Errors: LocalQuorumError."""
         cluster_id = self._cluster_id or TEST_CLUSTER_ID
         words = ["storage", "format", "--config", str(self.config), "--cluster-id", cluster_id, *options]
         done = subprocess.run(
@@ -133,9 +133,9 @@ class PykraftNode:
             raise LocalQuorumError(f"formatting node {self.node_id} ended with {done.returncode}: {done.stderr}")
 
     def start(self, *, descriptors_max: int | None = None) -> None:
-        """Start it, the first time or again; it serves when the journal has its `Started`.
+        """Start or restart the node; it serves once the journal has its `Started`.
 
-        ``descriptors_max`` is its ``ulimit -n``, which it cannot raise.
+        ``descriptors_max`` sets its ``ulimit -n``, which it cannot raise.
         """
         assert self._child is None or self._child.status is not None, f"node {self.node_id} already runs"
         self.start_mark = self._journal.mark()
@@ -156,25 +156,25 @@ class PykraftNode:
 
 
 class Guest(Protocol):
-    """A replica that is not ours and tells no journal, as `pykraft.local.kafka.peer.JavaNode`."""
+    """A replica that is not a pykraft node and writes no journal, such as `pykraft.local.kafka.peer.JavaNode`."""
 
     node_id: int
     partition: Path
 
     @property
     def process(self) -> Child:
-        """The process as it was started last."""
+        """The process of the last start."""
         ...
 
     def start(self) -> None:
-        """Start it, the first time or again."""
+        """Start or restart it."""
         ...
 
 
 class Cluster:
-    """A quorum of nodes 1 to ``size`` with a cluster id, random unless given, and its journal.
+    """A quorum of nodes 1 to ``size`` with a journal and a cluster id, which is random by default.
 
-    Its voters are static unless it ``is_dynamic``. Some of them may be `guests`.
+    Its voters are static unless ``is_dynamic``. Some of them may be `guests`.
     """
 
     def __init__(  # noqa: PLR0913 - all by name, and each has a default but for the folder
@@ -191,7 +191,7 @@ class Cluster:
         cluster_id: str | None = None,
         guests: Mapping[int, Guest] | None = None,
     ) -> None:
-        """``sites`` are those of all nodes by id, guests too; without them a node is found where it listens."""
+        """``sites`` are those of all nodes by id, with guests; without them others dial a node where it listens."""
         self.cluster_id = cluster_id or uuid_text(Uuid(os.urandom(16)))
         self.guests = guests or {}
         self._children = children
@@ -201,7 +201,7 @@ class Cluster:
         self.properties = properties or {}
         self.journal = JournalKeeper(folder / "journal.jsonl")
         self.nodes: dict[int, PykraftNode] = {}
-        """By id; whoever is here is a replica, and is asked and checked with the others."""
+        """By id. Every node in here counts as a replica: it is waited for and its log is checked."""
         self._sites = sites or {}
         ports = {node_id: site.published_port for node_id, site in self._sites.items()}
         ports = ports or dict(enumerate(free_ports(size), start=1))
@@ -213,7 +213,7 @@ class Cluster:
             self._format()
 
     def join(self, node_id: int, properties: Mapping[str, str] | None = None) -> PykraftNode:
-        """A further node, formatted to find a dynamic quorum by the present ones; ``properties`` are its own.
+        """Create a further node, formatted to join the dynamic quorum; ``properties`` are its own.
 
         Errors: LocalQuorumError.
         """
@@ -235,16 +235,16 @@ class Cluster:
         return [Endpoint(HOST, node.port) for node in self.nodes.values()]
 
     def start(self) -> Led:
-        """Start all nodes; returns the first leader that the journal names."""
+        """Start all nodes; returns the first leader in the journal."""
         mark = self.journal.mark()
         for node in self.replicas.values():
             node.start()
         return self.journal.wait_for_leader(since=mark, alive=[node.process for node in self.replicas.values()])
 
     def end_load(self) -> None:
-        """Ask all nodes to write nothing more, and wait until they have acknowledged what was in flight.
+        """Ask all nodes to stop writing, and wait until they have acknowledged what was in flight.
 
-        Errors: LocalQuorumError when one does not even serve yet, or they go on.
+        Errors: LocalQuorumError when a node does not serve yet, or keeps writing.
         """
         for node in self.nodes.values():
             self.journal.wait_for_started(node.node_id, since=node.start_mark, process=node.process)
@@ -252,24 +252,23 @@ class Cluster:
         self.journal.wait_until_quiet()
 
     def wait_until_caught_up(self) -> int:
-        """Wait until every replica's log holds all that is acknowledged by now; returns the end of that."""
+        """Wait until every replica's log holds everything acknowledged so far; returns that end offset."""
         end_offset = self.journal.end_offset
         for node in self.replicas.values():
             wait_for_end_offset(node.partition, end_offset, node.process)
         return end_offset
 
     def stop(self) -> dict[int, int]:
-        """End all gracefully, at one time; returns the exit statuses of the nodes, without those of guests."""
+        """Stop all replicas gracefully at the same time; returns the exit statuses of the nodes, without guests."""
         for node in self.replicas.values():
             node.process.terminate()
         statuses = {node_id: node.process.wait() for node_id, node in self.replicas.items()}
         return {node_id: statuses[node_id] for node_id in self.nodes}
 
     def finish(self) -> Verdict:
-        """End the load, let all replicas catch up, stop them, and `check`; what is returned is clean.
+        """End the load, let all replicas catch up, stop them, and `check` the logs; returns a verdict without problems.
 
-        Errors: LocalQuorumError, also when a node ended with another status than 0, or a log lacks what was
-        acknowledged.
+        Errors: LocalQuorumError, also when a node's exit status is not 0, or when a log lacks acknowledged records.
         """
         self.end_load()
         end_offset = self.wait_until_caught_up()
@@ -282,10 +281,10 @@ class Cluster:
         return verdict
 
     def check(self, *, caught_up_offset: int) -> Verdict:
-        """Compare the logs of the replicas, all stopped, and hold the journal against the one that goes furthest.
+        """Compare the logs of the stopped replicas, and compare the journal with the longest log.
 
         Errors: LocalQuorumError when the logs are not identical, or do not all reach ``caught_up_offset``; UsageError
-        for records that are too small to say which they are.
+        for records that are too small to carry their identity.
         """
         if self._record_size_bytes < TELLING_SIZE_BYTES_MIN:
             needs = f"records of at least {TELLING_SIZE_BYTES_MIN} bytes say which they are"

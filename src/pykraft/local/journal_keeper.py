@@ -1,8 +1,8 @@
-"""Keeps the journal of a cluster outside its nodes: what they tell on their pipes, written down as it arrives.
+"""Keeps the journal of a cluster outside of its nodes: reads their pipes and writes the lines down as they arrive.
 
-Owns the reading ends of the pipes, one thread for each, and one journal for all nodes. Invariant: what a node told
-before it was killed is in the journal, since the bytes in a pipe outlive their writer; half a line is not: a node that
-died within it had not told. Whoever needs something waits on the journal, not on the clock.
+One thread reads each pipe; all nodes share one journal. Invariant: what a node wrote before it was killed is in the
+journal, because the bytes in a pipe outlive their writer. A node killed in the middle of a line has not acknowledged
+it. Callers wait for entries of the journal, not for fixed times.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 ALIVE_CHECK_INTERVAL_S = 0.2
 QUIET_S = 0.5
-"""Much longer than a commit takes: a journal that was quiet for so long has heard of all that was in flight."""
+"""Much longer than a commit takes: after this long without entries, the journal has everything that was in flight."""
 
 
 class JournalKeeper:
@@ -35,16 +35,16 @@ class JournalKeeper:
         self._changed = Condition()
 
     def attach(self, descriptor: int) -> None:
-        """Read this pipe until its writers are gone; the descriptor is closed then."""
+        """Read this pipe until all its writers are gone, then close the descriptor."""
         Thread(target=self._read, args=(descriptor,), name=f"journal-{descriptor}", daemon=True).start()
 
     def mark(self) -> int:
-        """Where the journal ends now; what was told later is found with ``since``."""
+        """The current end of the journal; pass it as ``since`` to find later entries."""
         with self._changed:
             return len(self._events)
 
     def events(self, *, since: int = 0) -> list[Event]:
-        """What was told so far. Errors: LocalQuorumError when a line was none."""
+        """All entries so far. Errors: LocalQuorumError for an invalid line."""
         with self._changed:
             if self._faults:
                 raise LocalQuorumError(self._faults[0])
@@ -52,11 +52,11 @@ class JournalKeeper:
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last record that was acknowledged, 0 before the first; all below it is committed."""
+        """The end offset of the acknowledged records, 0 before the first; everything below it is committed."""
         return max((said.end_offset for said in self.acknowledgements()), default=0)
 
     def acknowledgements(self, *, since: int = 0) -> list[Acknowledged]:
-        """What was acknowledged so far."""
+        """All acknowledgements so far."""
         return [event for event in self.events(since=since) if isinstance(event, Acknowledged)]
 
     def wait_for(
@@ -68,9 +68,9 @@ class JournalKeeper:
         timeout_s: float = WAIT_TIMEOUT_S,
         alive: Sequence[Child] = (),
     ) -> T:
-        """The first result of ``look`` at the events from ``since`` on that is neither None nor False.
+        """The first result of ``look`` that is neither None nor False; it gets the entries from ``since`` on.
 
-        Errors: LocalQuorumError with ``what`` when the time is over, and when one that is to stay ``alive`` ended.
+        Errors: LocalQuorumError with ``what`` at the timeout, or when a process that must stay ``alive`` has ended.
         """
         deadline = time.monotonic() + timeout_s
         with self._changed:
@@ -88,7 +88,7 @@ class JournalKeeper:
                 self._changed.wait(ALIVE_CHECK_INTERVAL_S)
 
     def wait_for_started(self, node_id: int, *, since: int, process: Child) -> None:
-        """Wait until this node says that it serves; ``since`` is a mark from before its start."""
+        """Wait until this node reports that it serves; ``since`` is a mark from before its start."""
 
         def look(events: Sequence[Event]) -> bool:
             return any(isinstance(event, Started) and event.node == node_id for event in events)
@@ -96,14 +96,14 @@ class JournalKeeper:
         self.wait_for(look, f"{process.name} to serve", since=since, alive=[process])
 
     def leader_id(self) -> int:
-        """The node that said last that it leads. Errors: LocalQuorumError before the first."""
+        """The node that reported a leadership last. Errors: LocalQuorumError before the first one."""
         leaders = [event.node for event in self.events() if isinstance(event, Led)]
         if not leaders:
             raise LocalQuorumError("no node has led yet")
         return leaders[-1]
 
     def wait_for_leader(self, *, since: int, alive: Sequence[Child] = ()) -> Led:
-        """The first node that says it leads after this mark."""
+        """The first node that reports a leadership after this mark."""
 
         def look(events: Sequence[Event]) -> Led | None:
             return next((event for event in events if isinstance(event, Led)), None)
@@ -113,7 +113,7 @@ class JournalKeeper:
     def wait_for_acknowledged(
         self, count: int, *, since: int, except_by: int | None = None, timeout_s: float = WAIT_TIMEOUT_S
     ) -> None:
-        """Wait until so many records were acknowledged after this mark, by others than node ``except_by``."""
+        """Wait until this many records were acknowledged after this mark, by nodes other than ``except_by``."""
 
         def look(events: Sequence[Event]) -> bool:
             said = [event for event in events if isinstance(event, Acknowledged) and event.node != except_by]
@@ -122,7 +122,7 @@ class JournalKeeper:
         self.wait_for(look, f"{count} more acknowledged records", since=since, timeout_s=timeout_s)
 
     def wait_until_quiet(self, *, timeout_s: float = WAIT_TIMEOUT_S) -> None:
-        """Wait until nodes that write nothing more have told of everything. Errors: LocalQuorumError."""
+        """Wait until nodes that write no more have reported everything. Errors: LocalQuorumError."""
         deadline = time.monotonic() + timeout_s
         mark = -1
         while mark != (mark := self.mark()):
@@ -131,7 +131,7 @@ class JournalKeeper:
             time.sleep(QUIET_S)
 
     def _read(self, descriptor: int) -> None:
-        """Read to the end even when nothing can be written down: a node must not wait for us."""
+        """Read to the end even if the journal cannot be written: a node must not block on its pipe."""
         with os.fdopen(descriptor, "rb") as pipe, self.path.open("ab", buffering=0) as journal:
             for line in pipe:
                 if not line.endswith(b"\n"):

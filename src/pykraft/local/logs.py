@@ -1,8 +1,8 @@
-"""The logs of replicas as streams of batches, read from their files while the nodes run or after.
+"""Reads the logs of replicas as streams of batches, while the nodes run or after, and compares them.
 
-Owns reading and comparing. Invariant: a stream is contiguous and every batch in it has the right CRC; where it is cut
-into segments differs from replica to replica and means nothing. An unfinished batch at the end of the newest segment is
-not yet in the stream; anywhere else it is an error. It refuses to know records: that is `pykraft.client.journal_check`.
+Invariant: a stream is contiguous and every batch in it has a valid CRC. Replicas may split it into segments at
+different offsets. An incomplete batch at the end of the newest segment is not part of the stream yet; anywhere else it
+is an error. `pykraft.client.journal_check` reads the records.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Stream:
 
 
 def read_stream(partition: Path) -> Stream:
-    """The log in this partition directory; empty when there is none yet.
+    """The log in this partition directory; empty if there is none yet.
 
-    Errors: ProtocolError for a damaged batch; LocalQuorumError for a hole or an unfinished segment.
+    Errors: ProtocolError for a damaged batch; LocalQuorumError for a gap or an incomplete segment.
     """
     segments = sorted(partition.glob("*.log"))
     start = end = int(segments[0].stem) if segments else 0
@@ -60,10 +60,10 @@ def read_stream(partition: Path) -> Stream:
 
 
 def wait_for_end_offset(partition: Path, end_offset: int, process: Child) -> Stream:
-    """Wait until the log of a running replica ends at this offset or later; returns it as it was then.
+    """Wait until the log of a running replica ends at this offset or later; returns the log.
 
-    A log that is being truncated, or gives its place to a snapshot, may read like a damaged one, and its files vanish;
-    it is read again, until it is whole or the time is over.
+    While a log is being truncated or replaced by a snapshot, it may look damaged and its files may vanish. It is read
+    again until it is whole or the timeout expires.
     """
 
     def look() -> Stream | None:
@@ -77,10 +77,10 @@ def wait_for_end_offset(partition: Path, end_offset: int, process: Child) -> Str
 
 
 def require_identical(streams: Mapping[str, Stream], *, end_offset: int) -> None:
-    """The streams have the same batches up to this offset, which they have all reached; after it nothing is said.
+    """Check that the streams have the same batches up to this offset, which all of them must reach.
 
-    What was committed is the same everywhere for ever. After it a replica that was stopped may hold batches that the
-    next leader never had.
+    Committed records are the same everywhere. Beyond them, a stopped replica may hold batches that the next leader
+    never had.
 
     Errors: LocalQuorumError that shows the first difference.
     """

@@ -1,12 +1,11 @@
-"""TCP ports for nodes that are told their ports before they start.
+"""Chooses TCP ports for nodes that must know their ports before they start.
 
-Owns the choice, and for each chosen port a lock file that stays locked until our process ends. Invariant: two runs
-on one machine never hold the same port, not even while the node that listens on it is down; without that, a killed
-node's port could go to a stranger. Kafka's TestRaftServer has one fixed cluster id, so that a stranger's quorum would
-take it in without a word.
+For each chosen port it keeps a lock file locked until our process ends. Invariant: two runs on one machine never hold
+the same port, not even while the node that listens on it is down. Otherwise another run could take a killed node's
+port; and because every TestRaftServer has the same cluster id, the other quorum would accept the node silently.
 
-Ports come from below the range that the system hands out by itself (32768 on Linux): a port from there may be
-somebody's outgoing connection the moment a node wants it.
+Ports lie below the range from which the system assigns ports (32768 on Linux): a port in that range may become
+somebody's outgoing connection at any moment.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ PORT_END = 31_000
 _TRIES_MAX = 1_000
 
 _held: dict[int, int] = {}
-"""Lock file descriptor by port; closed, and so unlocked, by the end of the process."""
+"""Lock file descriptor by port; the end of the process closes and so unlocks it."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on the loopback interface that nobody listens on, and that no other test run will be given.
+    """Ports on the loopback interface that nothing listens on, and that no other run will get.
 
     Errors: LocalQuorumError when a thousand tries did not find enough.
     """

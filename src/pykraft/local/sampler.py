@@ -1,8 +1,8 @@
-"""Looks at a live quorum some times a second, from outside: who leads, how far each replica is.
+"""Samples a live quorum several times per second from outside: its leader, and the position of each replica.
 
-Owns one thread with a loop, and what was seen. Invariant: a look without an answer is a look without a leader, not an
-error: that is how a gap is seen. What is kept is bounded: when it is full, every second look is dropped and the pauses
-are doubled, so that a long run is seen as a whole, if coarser. It refuses to know what is done to the quorum.
+It runs one thread with an event loop. Invariant: a sample without an answer counts as one without a leader, not as an
+error; so a gap in the leadership shows. Memory is bounded: when the list is full, every second sample is dropped and
+the interval is doubled, so that a long run is covered as a whole, at a coarser resolution.
 
 Source: KIP-595 §DescribeQuorum, KIP-836 (times of replicas).
 """
@@ -30,7 +30,7 @@ ANSWER_LIMITS: Final = Limits(timeout_ms=250, request_timeout_ms=250, retry_back
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaSample:
-    """One replica in its leader's eyes; -1 where not known. ``lag`` in records, the time in the leader's wall ms."""
+    """One replica as its leader reports it; -1 for unknown. ``lag`` is in records, the time in the leader's wall ms."""
 
     log_end_offset: int
     lag: int
@@ -39,9 +39,9 @@ class ReplicaSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumSample:
-    """One look: when it was answered or given up (wall ms), and the answer; without one, ``leader_id`` is None.
+    """One sample: when it was answered or given up (wall ms), and the answer; ``leader_id`` is None without one.
 
-    ``high_watermark`` is None until the leader knows it. ``replicas`` by node id, without observers.
+    ``high_watermark`` is None until the leader knows it. ``replicas`` is by node id, without observers.
     """
 
     wall_ms: int
@@ -52,12 +52,12 @@ class QuorumSample:
 
 
 class Sampler:
-    """Begins to look when it is made; use it in ``with``, or call `stop`."""
+    """Starts sampling when it is created; use it in ``with``, or call `stop`."""
 
     def __init__(
         self, bootstrap: Sequence[Endpoint], *, interval_s: float = INTERVAL_S, samples_max: int = SAMPLES_MAX
     ) -> None:
-        """``bootstrap`` are nodes of the quorum, all that are known. Errors: UsageError when there is none."""
+        """``bootstrap`` are all known nodes of the quorum. Errors: UsageError if there is none."""
         self._admin = Admin(bootstrap, client_id="pykraft-sampler", limits=ANSWER_LIMITS)
         self._interval_s = interval_s
         self._samples_max = samples_max
@@ -76,11 +76,11 @@ class Sampler:
         self.stop()
 
     def samples(self) -> tuple[QuorumSample, ...]:
-        """What was seen so far, in the order of time."""
+        """The samples so far, in order of time."""
         return tuple(self._samples)
 
     def stop(self) -> tuple[QuorumSample, ...]:
-        """End it, within a second; returns all that was seen. A second call is none."""
+        """Stop within a second; returns all samples. A second call has no effect."""
         self._is_stopped.set()
         self._thread.join()
         self._end.result()
@@ -114,7 +114,7 @@ class Sampler:
 
 
 def sample_of(quorum: Quorum, *, wall_ms: int) -> QuorumSample:
-    """A quorum as it was told at this time."""
+    """The sample for a described quorum at this time."""
     return QuorumSample(
         wall_ms=wall_ms,
         leader_id=int(quorum.leader_id),

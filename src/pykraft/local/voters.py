@@ -1,6 +1,6 @@
-"""The properties of one node of a quorum on the loopback interface; the same for a Java node and ours.
+"""Writes the properties file of a node of a quorum on the loopback interface, for a Java node or ours.
 
-Owns names that both servers know. It refuses to know either of them.
+It uses only properties that both servers know.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LISTENER = "PLAINTEXT"
 def voter_properties(
     data: Path, *, node_id: int, ports: Mapping[int, int], extra: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Properties of a static voter; ``ports`` are those of all voters by id, ``extra`` comes on top."""
+    """Properties of a static voter; ``ports`` are those of all voters by id, ``extra`` is added."""
     voters = ",".join(f"{voter}@{HOST}:{port}" for voter, port in ports.items())
     return {**_own(data, node_id, ports[node_id]), "controller.quorum.voters": voters, **(extra or {})}
 
@@ -26,7 +26,7 @@ def voter_properties(
 def joiner_properties(
     data: Path, *, node_id: int, port: int, bootstrap: Sequence[Endpoint], extra: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Properties of a node of a dynamic quorum, which it finds at these addresses; ``extra`` comes on top."""
+    """Properties of a node of a dynamic quorum, which it finds at these addresses; ``extra`` is added."""
     found_at = ",".join(str(endpoint) for endpoint in bootstrap)
     return {**_own(data, node_id, port), "controller.quorum.bootstrap.servers": found_at, **(extra or {})}
 

@@ -1,7 +1,6 @@
-"""Waiting for what another process does: look again and again until a deadline, never for a fixed time.
+"""Waits for the effect of another process by checking again and again until a deadline, never for a fixed time.
 
-Owns the deadline and what is said when it passes. Invariant: a wait that cannot end well ends at once, when the process
-that should bring the result about has died. It refuses to know what is waited for.
+Invariant: a wait ends at once when the process that must bring about the result has died.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ def wait_until(
 ) -> T:
     """The first result of ``look`` that is neither None nor False.
 
-    Errors: LocalQuorumError with ``what`` when the time is over, and as soon as one of the processes that are to stay
-    ``alive`` has ended; whatever ``look`` raises.
+    Errors: LocalQuorumError with ``what`` at the timeout, and as soon as one of the processes that must stay ``alive``
+    has ended; any exception of ``look``.
     """
     deadline = time.monotonic() + timeout_s
     pause = Event()

@@ -1,14 +1,14 @@
-"""The jars of Apache Kafka 4.3.1: fetched once with Maven, checked, and kept in the user's cache folder.
+"""Fetches the jars of Apache Kafka 4.3.1 once with Maven, checks them, and keeps them in the user's cache folder.
 
-Owns ``<cache>/pykraft/kafka-4.3.1`` and the lock file beside it; ``<cache>`` is ``$XDG_CACHE_HOME`` or ``~/.cache``.
-Invariant: whoever got the folder from `ensure_jars` has exactly the files that ``jars.sha256`` lists, byte for byte. A
-download is made in a folder of its own and renamed when it is complete and checked, so a fetch that was interrupted
-leaves nothing that looks finished; the lock makes the second of two runs wait for the first and then find its work.
+The folder is ``<cache>/pykraft/kafka-4.3.1`` with a lock file beside it; ``<cache>`` is ``$XDG_CACHE_HOME`` or
+``~/.cache``. Invariant: the folder that `ensure_jars` returns has exactly the files that ``jars.sha256`` lists, byte
+for byte. A download goes into a folder of its own, which is renamed once it is complete and checked, so an interrupted
+fetch leaves nothing that looks finished. The lock makes a second run wait for the first one.
 
-What is missing on the machine is an error that names the Debian package, never a reason to skip.
+If something is missing on the machine, the error names the Debian package; nothing is skipped.
 
-By hand: ``python -m pykraft.local.kafka.jars`` fetches and prints the folder; with the word ``lock`` it writes
-``jars.sha256`` anew from the pom, after a change of versions.
+By hand: ``python -m pykraft.local.kafka.jars`` fetches the jars and prints the folder; with the word ``lock`` it
+rewrites ``jars.sha256`` from the pom, after a change of versions.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ FETCH_TIMEOUT_S = 600.0
 
 
 class KafkaUnavailableError(UsageError):
-    """Kafka cannot be run on this machine as it is; the message says what to install."""
+    """This machine cannot run Kafka; the message says what to install."""
 
 
 def cache_folder() -> Path:
-    """Where pykraft keeps what it can fetch again."""
+    """The folder for files that pykraft can fetch again."""
     chosen = os.environ.get("XDG_CACHE_HOME")
     return (Path(chosen) if chosen else Path.home() / ".cache") / "pykraft"
 
 
 def ensure_jars(cache: Path | None = None, locked: Path = LOCKED) -> Path:
-    """The folder with Kafka's jars, fetched first when it is not there or not what it should be.
+    """The folder with Kafka's jars; fetches them if it is missing or invalid.
 
-    Errors: KafkaUnavailableError without Maven, and when Maven fails or brings something else than ``locked`` lists.
+    Errors: KafkaUnavailableError without Maven, and when Maven fails or fetches other files than ``locked`` lists.
     """
     expected = read_sums(locked)
     cache = cache or cache_folder()
@@ -67,9 +67,9 @@ def ensure_jars(cache: Path | None = None, locked: Path = LOCKED) -> Path:
 
 
 def check_jars(folder: Path) -> Path:
-    """A folder of jars that somebody brought, of whatever release; returns it.
+    """Check a user's folder with the jars of any release; returns it.
 
-    Errors: KafkaUnavailableError when Kafka's server is not in it.
+    Errors: KafkaUnavailableError if Kafka's server is not in it.
     """
     if not any(folder.glob("kafka_2.13-*.jar")) or not any(folder.glob("kafka-raft-*.jar")):
         raise KafkaUnavailableError(
@@ -79,7 +79,7 @@ def check_jars(folder: Path) -> Path:
 
 
 def fetch(folder: Path) -> None:
-    """Let Maven copy the jars of the pom, with all that they need, into this folder.
+    """Let Maven copy the jars of the pom and their dependencies into this folder.
 
     Errors: KafkaUnavailableError.
     """
@@ -102,13 +102,13 @@ def fetch(folder: Path) -> None:
 
 
 def read_sums(locked: Path) -> dict[str, str]:
-    """SHA-256 by file name, from lines as ``sha256sum`` writes and checks them."""
+    """SHA-256 by file name, from lines in the format of ``sha256sum``."""
     pairs = (line.split() for line in locked.read_text().splitlines())
     return {name: digest for digest, name in pairs}
 
 
 def sums_of(folder: Path) -> dict[str, str]:
-    """SHA-256 by file name of everything in the folder."""
+    """SHA-256 by file name of all files in the folder."""
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
 
 

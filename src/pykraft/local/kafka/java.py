@@ -1,8 +1,8 @@
-"""How a class of Kafka's jars is run: which Java, which flags, and one run of a tool from start to end.
+"""Runs a class of Kafka's jars: finds Java, chooses its flags, and runs a tool from start to end.
 
-Owns the command line. Invariant: a Java that is missing or too old is an error before anything was started, with the
-name of the Debian package. There are two sets of flags: `SMALL_JVM` for many short-lived JVMs on two cores, and
-`SERVER_JVM` for a node that is measured. It refuses to know what the tools print and how nodes live (`peer`).
+Invariant: if Java is missing or too old, the error comes before anything starts and names the Debian package.
+`SMALL_JVM` is for many short-lived JVMs on two cores, `SERVER_JVM` for a node that is measured.
+`pykraft.local.kafka.peer` runs nodes.
 
 Source: Kafka's ``kafka-server-start.sh`` and ``kafka-run-class.sh``, whose defaults `SERVER_JVM` has.
 """
@@ -30,7 +30,7 @@ SMALL_JVM = (
     "-XX:-UsePerfData",
     "-Djava.awt.headless=true",
 )
-"""A small heap, the serial collector, the first compiler only: starts in half the time, and is slow afterwards."""
+"""A small heap, the serial collector, only the first compiler: starts in half the time, and runs slower afterwards."""
 SERVER_JVM = (
     "-Xmx1G",
     "-Xms1G",
@@ -42,13 +42,13 @@ SERVER_JVM = (
     "-XX:MaxInlineLevel=15",
     "-Djava.awt.headless=true",
 )
-"""As Kafka's own scripts start a server."""
+"""The flags with which Kafka's own scripts start a server."""
 TALKATIVE = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
-"""Variables that make every JVM print a line first, which a tool's output must not have."""
+"""Environment variables that make every JVM print an extra first line."""
 
 
 class Main(Enum):
-    """Main classes in Kafka's jars, by what they are for."""
+    """Main classes in Kafka's jars, by purpose."""
 
     RAFT_NODE = "kafka.tools.TestRaftServer"
     SERVER = "kafka.Kafka"
@@ -60,7 +60,7 @@ class Main(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """A tool that ran to its end."""
+    """A tool that has ended."""
 
     status: int
     stdout: str
@@ -69,14 +69,14 @@ class Finished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kafka:
-    """A Java and the jars of one Kafka release."""
+    """A Java runtime and the jars of one Kafka release."""
 
     java: Path
     jars: Path
 
     @classmethod
     def find(cls, jars: Path | None = None) -> Kafka:
-        """The Kafka of this machine, with these jars or else with our own, which are fetched on first use.
+        """This machine's Java with these jars, or by default with our own, which are fetched on first use.
 
         Errors: KafkaUnavailableError.
         """
@@ -85,7 +85,7 @@ class Kafka:
     def command(
         self, main: Main, arguments: Sequence[str], *, log_level: str = "WARN", jvm: Sequence[str] = SMALL_JVM
     ) -> list[str]:
-        """The command that runs this class; its log goes to standard error from ``log_level`` on."""
+        """The command that runs this class; it logs to standard error from ``log_level`` on."""
         return [
             str(self.java),
             *jvm,
@@ -98,7 +98,7 @@ class Kafka:
         ]
 
     def run(self, main: Main, *arguments: str, timeout_s: float = 60.0) -> Finished:
-        """Run a tool to its end, whatever its exit status. Errors: subprocess.TimeoutExpired, and it is killed."""
+        """Run a tool to its end, whatever its exit status. Errors: subprocess.TimeoutExpired, after killing it."""
         done = subprocess.run(
             self.command(main, arguments),
             stdin=subprocess.DEVNULL,
@@ -113,9 +113,9 @@ class Kafka:
 
 
 def find_java() -> Path:
-    """The java of ``JAVA_HOME`` or else of the PATH.
+    """The java of ``JAVA_HOME``, or else of the PATH.
 
-    Errors: KafkaUnavailableError when there is none, or it is older than Kafka needs.
+    Errors: KafkaUnavailableError if there is none, or if it is too old for Kafka.
     """
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin" if home else None)

@@ -1,10 +1,10 @@
-"""One node of Kafka's TestRaftServer as a member of a local quorum, beside other Java nodes and ours.
+"""Runs one node of Kafka's TestRaftServer in a local quorum, with other Java nodes or with ours.
 
-Owns the node's properties, command line and folder. Invariant: its ports and folder are its caller's alone;
-TestRaftServer has one cluster id for everybody, so a port that is shared is a quorum that is shared. Its process is one
-of the caller's `Children`, which end it. It refuses to know the protocol: what a node does is read from its files.
+It creates the node's properties, command line and folder. Invariant: its ports and folder belong to its caller alone.
+Every TestRaftServer has the same cluster id, so two quorums that shared a port would merge. The process is one of the
+caller's `Children`, which stop it.
 
-The node appends ``--throughput`` records a second while it leads, prints a line of statistics now and then, and exits
+The node appends ``--throughput`` records per second while it leads, prints a line of statistics now and then, and exits
 with 143 after SIGTERM. Its log directory is ``<home>/data/__raft_performance_test-0``.
 """
 
@@ -22,7 +22,7 @@ STOPPED_BY_SIGTERM = 143
 
 
 class JavaNode:
-    """A TestRaftServer that can be started, stopped, killed, paused and started again in the same folder."""
+    """A TestRaftServer that can be started, stopped, killed, paused and restarted in the same folder."""
 
     def __init__(  # noqa: PLR0913 - all by name, and each is the command line of a node
         self,
@@ -38,7 +38,7 @@ class JavaNode:
         log_level: str = "INFO",
         jvm: Sequence[str] = SMALL_JVM,
     ) -> None:
-        """``ports`` are those of all voters by node id, this node's included; ``throughput`` in records a second."""
+        """``ports`` are those of all voters by node id, also this node; ``throughput`` is in records per second."""
         self.node_id = node_id
         self.partition = home / "data" / PARTITION
         self.log_path = home / "node.log"
@@ -57,11 +57,11 @@ class JavaNode:
 
     @property
     def process(self) -> Child:
-        """The process as it was started last."""
+        """The process of the last start."""
         assert self._child is not None, f"Java node {self.node_id} was not started"
         return self._child
 
     def start(self) -> None:
-        """Start it, the first time or again; it is up when its files say so."""
+        """Start or restart it; its files show when it is up."""
         assert self._child is None or self._child.status is not None, f"Java node {self.node_id} already runs"
         self._child = self._children.start(f"Java node {self.node_id}", self._command, self.log_path)
