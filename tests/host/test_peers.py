@@ -83,8 +83,10 @@ class Desk:
         return [arrival.event for arrival in self.arrivals()]
 
 
-def failed(correlation_id: int, error: int = ErrorCode.BROKER_NOT_AVAILABLE, peer_id: int = 2) -> SendFailed:
-    return SendFailed(peer_id=peer_id, correlation_id=correlation_id, error=error)
+def failed(
+    correlation_id: int, error: int = ErrorCode.BROKER_NOT_AVAILABLE, peer_id: int = 2, *, is_refused: bool = False
+) -> SendFailed:
+    return SendFailed(peer_id=peer_id, correlation_id=correlation_id, error=error, is_refused=is_refused)
 
 
 def fetch_answer(records: Buffer, *, wire_id: int, diverging_offset: int = -1) -> bytes:
@@ -226,6 +228,13 @@ def test_a_failed_dial_fails_the_request_once() -> None:
     desk.peers.on_closed(desk.ports.dialed[0][0])
     desk.peers.on_closed(desk.ports.dialed[0][0])
     assert desk.events() == [failed(correlation_id)]
+
+
+def test_the_core_learns_that_nobody_listens_where_a_peer_should_be() -> None:
+    desk = Desk()
+    correlation_id = desk.send()
+    desk.peers.on_closed(desk.ports.dialed[0][0], is_refused=True)
+    assert desk.events() == [failed(correlation_id, is_refused=True)]
 
 
 def test_a_request_that_failed_while_it_waited_for_the_disk_never_leaves() -> None:

@@ -382,7 +382,12 @@ class World:
         self.say(f"  {message.source}->{message.target} fails: {error.name}")
         sender = self.nodes.get(message.source)
         if sender is not None:
-            failed = events.SendFailed(peer_id=message.peer_id, correlation_id=message.correlation_id, error=int(error))
+            failed = events.SendFailed(
+                peer_id=message.peer_id,
+                correlation_id=message.correlation_id,
+                error=int(error),
+                is_refused=error == ErrorCode.BROKER_NOT_AVAILABLE,
+            )
             sender.step(failed)
 
     def propose(self, node_id: int, count: int) -> None:

@@ -49,8 +49,8 @@ class User:
     def link_connected(self, connection: ConnectionId) -> None:
         self._note("connected", connection)
 
-    def link_closed(self, connection: ConnectionId) -> None:
-        self._note("closed", connection)
+    def link_closed(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
+        self._note("refused" if is_refused else "closed", connection)
 
     def link_received(self, connection: ConnectionId, frame: Buffer) -> None:
         self.frames.append(bytes(frame))

@@ -104,13 +104,25 @@ def test_small_requests_are_not_held_back(runner: asyncio.Runner) -> None:
     on_station(runner, main)
 
 
-def test_a_dial_that_is_refused_is_closed(runner: asyncio.Runner) -> None:
+def test_a_dial_that_is_refused_is_told_as_such(runner: asyncio.Runner) -> None:
     async def main(station: Station) -> None:
         [port] = free_ports(1)
         dialed = station.links.dial(Endpoint(HOST, port))
-        await station.user.hears(("closed", dialed))
+        await station.user.hears(("refused", dialed))
 
     on_station(runner, main)
+
+
+@pytest.mark.parametrize("addresses", [[HOST, "255.255.255.255"], ["255.255.255.255", HOST]])
+def test_a_dial_is_not_refused_while_another_address_may_be_the_peers(
+    runner: asyncio.Runner, addresses: list[str]
+) -> None:
+    async def main(station: Station) -> None:
+        [port] = free_ports(1)
+        dialed = station.links.dial(Endpoint("kafka", port))
+        await station.user.hears(("closed", dialed))
+
+    on_station(runner, main, names=lambda loop: Names(loop, lookup=lambda endpoint: addresses))
 
 
 def test_a_host_without_addresses_is_closed(runner: asyncio.Runner) -> None:
@@ -211,7 +223,8 @@ def test_a_dial_of_what_is_no_host_is_closed(loop_name: str, host: str) -> None:
     async def main(station: Station) -> None:
         [port] = free_ports(1)
         dialed = station.links.dial(Endpoint(host, port))
-        await station.user.hears(("closed", dialed))
+        # uvloop cuts some of these hosts at their NUL, and this machine refuses what is left.
+        await station.user.wait_for(lambda: station.user.heard in ([("closed", dialed)], [("refused", dialed)]))
 
     with asyncio.Runner(loop_factory=loop_factory(loop_name)) as runner:
         user = on_station(runner, main)

@@ -40,11 +40,15 @@ class ResponseReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendFailed:
-    """No response will come: the connection failed or closed, or the peer lacks the version (``error``)."""
+    """No response will come: the connection failed or closed, or the peer lacks the version (``error``).
+
+    ``is_refused`` when the peer's machine refused the connection: no process listens there.
+    """
 
     peer_id: int
     correlation_id: int
     error: int
+    is_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

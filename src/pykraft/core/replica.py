@@ -104,6 +104,8 @@ class Replica:
         self.told_leader: tuple[Epoch, NodeId | None] = (Epoch(0), None)
         self.told_role: tuple[str, Epoch] | None = None
         self.shutdown_deadline_ms: int | None = None
+        self.refused_by: set[int] = set()
+        """Peers that refused the last connection, noted during a shutdown only: no process listens there."""
         self.transfer: Transfer | None = None
         # A replica without an id is in no voter set, so it has nothing to prove.
         is_unproven = local.id is not None and not local.proof.is_complete
@@ -206,6 +208,11 @@ class Replica:
     def is_only_voter(self) -> bool:
         """True when this replica is the only voter."""
         return self.local.key is not None and self.voters.is_only_voter(self.local.key)
+
+    @property
+    def is_last_to_leave(self) -> bool:
+        """True during a shutdown when every other voter refuses connections."""
+        return self.is_shutting_down and all(id_ == self.local.id or id_ in self.refused_by for id_ in self.voters.ids)
 
     @property
     def is_shutting_down(self) -> bool:

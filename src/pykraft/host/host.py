@@ -93,10 +93,10 @@ class Host:
         del now
         self._parts.peers.on_connected(connection)
 
-    def on_closed(self, connection: ConnectionId, now: Instant) -> None:
-        """A connection ended without `Ports.close`, or a dial failed."""
+    def on_closed(self, connection: ConnectionId, now: Instant, *, is_refused: bool = False) -> None:
+        """A connection ended without `Ports.close`, or a dial failed; ``is_refused`` when nobody listens there."""
         if self._parts.peers.owns(connection):
-            self._parts.peers.on_closed(connection)
+            self._parts.peers.on_closed(connection, is_refused=is_refused)
             self._stepping.run(now)
         else:
             self._parts.inbound.on_closed(connection)

@@ -111,12 +111,12 @@ class Peers:
         if contact is not None and contact.link is not None:
             self._ports.send(connection, contact.link.negotiate())
 
-    def on_closed(self, connection: ConnectionId) -> None:
+    def on_closed(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
         """A dial failed, or the connection broke."""
         contact = self._by_connection.pop(connection, None)
         if contact is not None:
             contact.link = None
-            self._fail(contact, ErrorCode.BROKER_NOT_AVAILABLE)
+            self._fail(contact, ErrorCode.BROKER_NOT_AVAILABLE, is_refused=is_refused)
 
     def on_frame(self, connection: ConnectionId, data: Buffer) -> None:
         """A response arrived."""
@@ -278,12 +278,15 @@ class Peers:
             del self._by_connection[link.id]
             self._ports.close(link.id)
 
-    def _fail(self, contact: _Contact, error: int) -> None:
+    def _fail(self, contact: _Contact, error: int, *, is_refused: bool = False) -> None:
         """The newest request gets no response."""
         send, contact.wanted = contact.wanted, None
         if send is not None:
             self._held.drop(_key(contact))
-            self._inbox.put(SendFailed(peer_id=contact.peer.id, correlation_id=send.correlation_id, error=error))
+            failed = SendFailed(
+                peer_id=contact.peer.id, correlation_id=send.correlation_id, error=error, is_refused=is_refused
+            )
+            self._inbox.put(failed)
 
 
 def _key(contact: _Contact) -> MessageKey:

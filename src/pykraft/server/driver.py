@@ -16,6 +16,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from random import Random
 from time import thread_time
@@ -161,9 +162,9 @@ class Driver:
         """See `pykraft.server.links.LinksUser`."""
         self._guarded(self.host.on_connected, connection, now())
 
-    def link_closed(self, connection: ConnectionId) -> None:
+    def link_closed(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
         """See `pykraft.server.links.LinksUser`."""
-        self._guarded(self.host.on_closed, connection, now())
+        self._guarded(partial(self.host.on_closed, connection, now(), is_refused=is_refused))
 
     def link_received(self, connection: ConnectionId, frame: Buffer) -> None:
         """See `pykraft.server.links.LinksUser`."""

@@ -53,8 +53,8 @@ class LinksUser(Protocol):
         """A dial succeeded."""
         ...
 
-    def link_closed(self, connection: ConnectionId) -> None:
-        """A connection ended, or a dial failed."""
+    def link_closed(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
+        """A connection ended, or a dial failed; ``is_refused`` when each address refused it: nobody listens there."""
         ...
 
     def link_received(self, connection: ConnectionId, frame: Buffer) -> None:
@@ -329,11 +329,14 @@ class Links:
 
     async def _dial(self, link: Link, endpoint: Endpoint) -> None:
         """Connect within the time limit of a dial; this tells the user of a failure, the link of a success."""
+        is_refused = False
         try:
             await self._connect(link, endpoint)
         except AssertionError as error:  # our bug: the node stops with it
             self._user.fail(error)
             return
+        except ConnectionRefusedError:
+            is_refused = True
         except OSError:
             pass
         except Exception as error:  # noqa: BLE001 - a peer chose the endpoint: any error of it is a failed dial
@@ -345,26 +348,31 @@ class Links:
         was_made = self._forget(link.connection) is not None
         if self._dials.pop(link.connection, None) is not None or was_made:
             link.abort()
-            self._user.link_closed(link.connection)
+            self._user.link_closed(link.connection, is_refused=is_refused)
 
     async def _connect(self, link: Link, endpoint: Endpoint) -> None:
-        """Try the addresses in turn, each with its share of the time. Errors: OSError."""
+        """Try the addresses in turn, each with its share of the time.
+
+        Errors: ConnectionRefusedError when each address refused; OSError.
+        """
         end_s = self._loop.time() + self._limits.dial_ms_max / 1_000
         async with asyncio.timeout_at(end_s):
             addresses = await self._names.addresses(endpoint)
-        failure: OSError = OSError(errno.EADDRNOTAVAIL, f"{endpoint.host} has no address")
+        failure: OSError | None = None
         for at, address in enumerate(addresses):
             share_s = max(0.0, end_s - self._loop.time()) / (len(addresses) - at)
             try:
                 async with asyncio.timeout(share_s):
                     await self._loop.create_connection(lambda: link, address, endpoint.port, ssl=self._tls)
             except OSError as error:
-                failure = error
+                # One address may refuse because the peer listens on another, which did not answer.
+                if failure is None or isinstance(failure, ConnectionRefusedError):
+                    failure = error
                 if link.connection in self._links:  # made just too late: do not use the link twice
                     break
             else:
                 return
-        raise failure
+        raise failure or OSError(errno.EADDRNOTAVAIL, f"{endpoint.host} has no address")
 
     def _sweep(self) -> None:
         """Close clients that have been silent for too long."""

@@ -39,3 +39,17 @@ def test_only_missing_support_for_pre_votes_says_something(error: int, falls_bac
     failed = replica(prospective())
     on_send_failed(failed, SendFailed(peer_id=2, correlation_id=0, error=error), NOW)
     assert isinstance(failed.state, Candidate if falls_back else Prospective)
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+@pytest.mark.parametrize("is_shutting_down", [False, True])
+def test_who_shuts_down_notes_who_refuses_connections_until_they_answer(
+    is_refused: bool, is_shutting_down: bool
+) -> None:
+    made = replica(prospective())
+    made.shutdown_deadline_ms = NOW.mono_ms + 9 if is_shutting_down else None
+    failure = SendFailed(peer_id=2, correlation_id=0, error=ErrorCode.BROKER_NOT_AVAILABLE, is_refused=is_refused)
+    on_send_failed(made, failure, NOW)
+    assert made.refused_by == ({2} if is_refused and is_shutting_down else set())
+    answer(made, messages.TopLevelError(error=ErrorCode.BROKER_NOT_AVAILABLE))
+    assert made.refused_by == set()

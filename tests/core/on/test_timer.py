@@ -227,6 +227,22 @@ def test_who_may_leave_at_once(
         assert not only(done(made), CompleteShutdown).graceful
 
 
+@pytest.mark.parametrize("state", [resigned(), candidate(), prospective(), unattached()])
+@pytest.mark.parametrize(("refused_by", "is_graceful"), [({2, 3}, True), ({2, 3, -1}, True), ({3, -1}, False)])
+def test_the_last_voter_leaves_at_once(state: State, refused_by: set[int], is_graceful: bool) -> None:
+    made = replica(state)
+    made.refused_by = refused_by
+    poll(made, NOW)
+    assert not made.is_stopped, "it was not asked to leave"
+    made.shutdown_deadline_ms = NOW.mono_ms + 9
+    poll(made, NOW)
+    assert made.is_stopped == is_graceful
+    found = done(made)
+    assert [effect.graceful for effect in found if isinstance(effect, CompleteShutdown)] == [True] * is_graceful
+    said = [effect.text for effect in found if isinstance(effect, Report)]
+    assert ("no other voter is running: nobody can take over" in said) == is_graceful
+
+
 @pytest.mark.parametrize(
     ("state", "leaves", "expected"),
     [

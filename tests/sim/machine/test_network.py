@@ -30,8 +30,8 @@ class Recorder:
     def connected(self, connection: ConnectionId) -> None:
         self.heard.append(("connected", connection, b""))
 
-    def closed(self, connection: ConnectionId) -> None:
-        self.heard.append(("closed", connection, b""))
+    def closed(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
+        self.heard.append(("refused" if is_refused else "closed", connection, b""))
 
     def received(self, connection: ConnectionId, frame: bytes) -> None:
         self.heard.append(("received", connection, frame))
@@ -101,7 +101,7 @@ def test_a_dial_to_a_process_that_is_not_there_fails() -> None:
     pair = Pair()
     connection = pair.network.dial(pair.near, Endpoint("node-3", 3))
     pair.run()
-    assert pair.near.heard[-1] == ("closed", connection, b"")
+    assert pair.near.heard[-1] == ("refused", connection, b"")
 
 
 def test_a_dial_over_a_cut_link_fails_whichever_direction_is_cut() -> None:

@@ -59,6 +59,7 @@ def on_response(replica: Replica, event: ResponseReceived, now: Instant) -> None
 
     Errors: ProtocolError for a response that this replica never asks for, and for one of `following.REFUSALS`.
     """
+    replica.refused_by.discard(event.peer_id)
     if isinstance(event.message, messages.TopLevelError):
         check_not_refused(event.message.error)
         replica.connections.back_off(event.peer_id, now.mono_ms)
@@ -72,6 +73,8 @@ def on_response(replica: Replica, event: ResponseReceived, now: Instant) -> None
 
 def on_send_failed(replica: Replica, event: SendFailed, now: Instant) -> None:
     """No response will come. The peer is backing off already."""
+    if event.is_refused and replica.is_shutting_down:
+        replica.refused_by.add(event.peer_id)
     _on_error(replica, event.peer_id, event.error, now)
 
 

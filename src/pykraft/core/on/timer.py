@@ -132,6 +132,11 @@ def _has_left(replica: Replica, now: Instant) -> bool:
         return False
     # Graceful when another replica leads or nobody is left to hand over to; otherwise only the timeout ends the wait.
     is_graceful = not replica.is_voter or replica.is_only_voter or replica.has_remote_leader
+    if not is_graceful and replica.is_last_to_leave:
+        # Kafka waits until the timeout. But no process listens where the other voters should be, so nobody can take
+        # over, and nobody can need this replica's vote (ADR 045).
+        replica.outbox.add(Report(text="no other voter is running: nobody can take over"))
+        is_graceful = True
     if not is_graceful and replica.shutdown_deadline_ms > now.mono_ms:
         return False
     replica.is_stopped = True

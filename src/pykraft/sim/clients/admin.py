@@ -61,8 +61,9 @@ class Admin:
         request = codec.encode_request(message, _VERSIONS[type(message)], 1, "operator", self._context)
         self._facts.network.send(connection, framed(request))
 
-    def closed(self, connection: ConnectionId) -> None:
+    def closed(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
         """Nobody will know what came of it."""
+        del is_refused
         asked = self._asked.pop(connection, None)
         if asked is not None:
             self._witness.answered(asked)

@@ -94,8 +94,9 @@ class Stranger:
             request = codec.encode_request(message, _VERSIONS[type(message)], 1, "stranger", self._context)
             self._facts.network.send(connection, framed(request))
 
-    def closed(self, connection: ConnectionId) -> None:
+    def closed(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
         """Nothing comes on it any more."""
+        del is_refused
         self._asked.pop(connection, None)
         self._accepted.discard(connection)
 

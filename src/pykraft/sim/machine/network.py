@@ -57,8 +57,8 @@ class Station(Protocol):
         """An own dial succeeded."""
         ...
 
-    def closed(self, connection: ConnectionId) -> None:
-        """A connection broke or the other end closed it."""
+    def closed(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
+        """A connection broke or the other end closed it, or a dial failed; ``is_refused`` when nobody listens there."""
         ...
 
     def received(self, connection: ConnectionId, frame: bytes) -> None:
@@ -284,11 +284,12 @@ class Network:
         target_id, source_id = node_at(port), near.station.node_id
         target = self._stations.get(target_id)
         is_there = target is not None and target.port == port
-        if target is None or not is_there or {(source_id, target_id), (target_id, source_id)} & self._cut:
+        is_cut = bool({(source_id, target_id), (target_id, source_id)} & self._cut)
+        if target is None or not is_there or is_cut:
             if self._silence.random() < self._weather.unanswered_probability:
                 return  # whoever dialed has to give it up
             del self._ends[near.connection]
-            near.station.closed(near.connection)
+            near.station.closed(near.connection, is_refused=not is_cut)
             return
         far = self._end(target, is_dialed=False)
         near.peer, far.peer = far, near

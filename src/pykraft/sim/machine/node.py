@@ -109,9 +109,9 @@ class Process:
         """See `pykraft.sim.machine.network.Station`."""
         self._take(partial(self._connected, connection))
 
-    def closed(self, connection: ConnectionId) -> None:
+    def closed(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
         """See `pykraft.sim.machine.network.Station`."""
-        self._take(partial(self._closed, connection))
+        self._take(partial(self._closed, connection, is_refused=is_refused))
 
     def received(self, connection: ConnectionId, frame: bytes) -> None:
         """See `pykraft.sim.machine.network.Station`."""
@@ -124,10 +124,10 @@ class Process:
         self.touch()
         self.host.on_connected(connection, self._node.clock.instant)
 
-    def _closed(self, connection: ConnectionId) -> None:
+    def _closed(self, connection: ConnectionId, *, is_refused: bool) -> None:
         self.touch()
         self.wiretap.broke(connection)
-        self.host.on_closed(connection, self._node.clock.instant)
+        self.host.on_closed(connection, self._node.clock.instant, is_refused=is_refused)
 
     def _received(self, connection: ConnectionId, frame: bytes) -> None:
         """A question is noted, for the oracles of its answer."""
