@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pykraft.core.effects import Peer, Send
-from pykraft.core.events import Event, ResponseReceived, SendFailed
+from pykraft.core.events import ConnectionLost, Event, ResponseReceived, SendFailed
 from pykraft.core.messages import FetchResponse, Request, VoteResponse
 from pykraft.errors import ErrorCode
 from pykraft.host import peers as module
@@ -235,6 +235,19 @@ def test_the_core_learns_that_nobody_listens_where_a_peer_should_be() -> None:
     correlation_id = desk.send()
     desk.peers.on_closed(desk.ports.dialed[0][0], is_refused=True)
     assert desk.events() == [failed(correlation_id, is_refused=True)]
+
+
+@pytest.mark.parametrize("is_shutting_down", [False, True])
+def test_an_idle_connection_that_ends_is_told_during_a_shutdown_only(is_shutting_down: bool) -> None:
+    desk = Desk()
+    desk.send()
+    connection = desk.connect()
+    desk.peers.on_frame(connection, vote_answer(wire_id=1))
+    desk.events()
+    if is_shutting_down:
+        desk.peers.begin_shutdown()
+    desk.peers.on_closed(connection)
+    assert desk.events() == ([ConnectionLost(peer_id=2)] if is_shutting_down else [])
 
 
 def test_a_request_that_failed_while_it_waited_for_the_disk_never_leaves() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from pykraft.local.child import Children
 from pykraft.local.cluster import Cluster, PykraftNode
 from pykraft.local.journal_keeper import JournalKeeper
-from pykraft.local.ports import free_ports
+from pykraft.local.ports import HOST, free_ports
 from pykraft.local.waiting import wait_until
 
 pytestmark = pytest.mark.processes
@@ -47,10 +48,20 @@ def test_a_second_signal_ends_it_at_once(children: Children, tmp_path: Path, num
     ports = dict(zip((1, 2, 3), free_ports(3), strict=True))
     journal = JournalKeeper(tmp_path / "journal.jsonl")
     node = PykraftNode(children, journal, tmp_path / "n1", node_id=1, ports=ports)
-    node.start()
-    journal.wait_for_started(1, since=0, process=node.process)
-    node.process.signal(number)
-    wait_until(lambda: "leaving the quorum" in node.process.log(), "it to begin to leave", alive=[node.process])
-    node.process.signal(number)
-    assert node.process.wait() == 0
+    # The others say nothing. If they refused connections, it would not wait for them.
+    with socket.create_server((HOST, ports[2])), socket.create_server((HOST, ports[3])):
+        node.start()
+        journal.wait_for_started(1, since=0, process=node.process)
+        node.process.signal(number)
+        wait_until(lambda: "leaving the quorum" in node.process.log(), "it to begin to leave", alive=[node.process])
+        node.process.signal(number)
+        assert node.process.wait() == 0
     assert not [words for words in (LEFT, TOO_LATE, "Traceback") if words in node.process.log()]
+
+
+def test_the_last_of_a_quorum_that_is_stopped_waits_for_nobody(children: Children, tmp_path: Path) -> None:
+    cluster = Cluster(children, tmp_path, size=2, properties=PATIENT)
+    cluster.start()
+    assert cluster.stop() == {1: 0, 2: 0}
+    logs = [node.process.log() for node in cluster.nodes.values()]
+    assert all(LEFT in log and TOO_LATE not in log for log in logs), logs

@@ -52,6 +52,13 @@ class SendFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLost:
+    """During a shutdown: the connection to a peer ended while no request to it was outstanding."""
+
+    peer_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerArriving:
     """This much of the response to a request has arrived; ``size_bytes`` includes its header."""
 
@@ -190,6 +197,7 @@ Event: TypeAlias = (
     | RequestAbandoned
     | ResponseReceived
     | SendFailed
+    | ConnectionLost
     | AnswersProgressed
     | Persisted
     | Proposed

@@ -258,6 +258,7 @@ class Host:
 
     def shutdown(self, timeout_ms: int, now: Instant) -> None:
         """Hand over leadership and leave; `Ports.stop` follows within ``timeout_ms``."""
+        self._parts.peers.begin_shutdown()
         self._put(ShutdownRequested(timeout_ms=timeout_ms), now)
 
     def register(

@@ -24,7 +24,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from pykraft.core.effects import Peer, Send
-from pykraft.core.events import AnswerArriving, ResponseReceived, SendFailed
+from pykraft.core.events import AnswerArriving, ConnectionLost, ResponseReceived, SendFailed
 from pykraft.core.messages import FetchRequest, FetchResponse, FetchSnapshotResponse, TopLevelError
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.connections import DialedConnection
@@ -83,6 +83,7 @@ class Peers:
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
         self._find_batch = find_batch
+        self._is_shutting_down = False
         self._contacts: dict[int, _Contact] = {}
         self._by_connection: dict[ConnectionId, _Contact] = {}
 
@@ -105,6 +106,10 @@ class Peers:
             self._dial(contact, now)
         self._held.leave(_key(contact), effect.after, lambda: self._let_leave(contact))
 
+    def begin_shutdown(self) -> None:
+        """From now on, tell the core of idle connections that end, too."""
+        self._is_shutting_down = True
+
     def on_connected(self, connection: ConnectionId) -> None:
         """A dial succeeded: negotiate."""
         contact = self._by_connection.get(connection)
@@ -114,9 +119,13 @@ class Peers:
     def on_closed(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
         """A dial failed, or the connection broke."""
         contact = self._by_connection.pop(connection, None)
-        if contact is not None:
-            contact.link = None
+        if contact is None:
+            return
+        contact.link = None
+        if contact.wanted is not None:
             self._fail(contact, ErrorCode.BROKER_NOT_AVAILABLE, is_refused=is_refused)
+        elif self._is_shutting_down:
+            self._inbox.put(ConnectionLost(peer_id=contact.peer.id))
 
     def on_frame(self, connection: ConnectionId, data: Buffer) -> None:
         """A response arrived."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 
 from pykraft.core import messages
 from pykraft.core.effects import Effect, Reply
+from pykraft.core.events import ConnectionLost
+from pykraft.core.on.end_epoch import on_connection_lost
 from pykraft.core.on.timer import poll
 from pykraft.core.state import Follower, Prospective, Resigned, State, Unattached
 from pykraft.errors import ErrorCode, ProtocolError
@@ -121,6 +126,23 @@ def test_a_voter_that_acknowledged_is_not_told_again() -> None:
     answer(made, ended(error=ErrorCode.UNKNOWN_SERVER_ERROR), peer_id=2)
     assert isinstance(made.state, Resigned)
     assert made.state.unacknowledged == {2}
+
+
+@pytest.mark.parametrize(("peer_id", "is_told"), [(2, True), (4, False), (-1, False)])
+def test_a_voter_whose_connection_ended_is_told_again(peer_id: int, is_told: bool) -> None:
+    made = replica(replace(resigned(), unacknowledged=frozenset()))
+    on_connection_lost(made, ConnectionLost(peer_id=peer_id), NOW)
+    poll(made, NOW)
+    told_again = [send.peer.id for send in sent(done(made))]
+    assert told_again == ([peer_id] if is_told else [])
+
+
+@pytest.mark.parametrize("make", [candidate, follower, leader])
+def test_whoever_has_not_resigned_ignores_a_connection_that_ended(make: Callable[..., State]) -> None:
+    made = replica(make())
+    before = made.state
+    on_connection_lost(made, ConnectionLost(peer_id=2), NOW)
+    assert made.state is before
 
 
 def test_an_acknowledgement_without_a_resignation_is_ignored() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pykraft.core.election import successor_backoff_ms
-from pykraft.core.events import RequestReceived, ResponseReceived
+from pykraft.core.events import ConnectionLost, RequestReceived, ResponseReceived
 from pykraft.core.messages import EndQuorumEpochRequest, EndQuorumEpochResponse
 from pykraft.core.on.epoch_raise import raise_error
 from pykraft.core.on.following import learn_leader, settle_answer
@@ -63,3 +63,12 @@ def on_end_quorum_epoch_response(
     state = replica.state
     if isinstance(state, Resigned):
         replica.state = replace(state, unacknowledged=state.unacknowledged - {NodeId(event.peer_id)})
+
+
+def on_connection_lost(replica: Replica, event: ConnectionLost, now: Instant) -> None:
+    """Tell a voter again whose process may have ended after it acknowledged that this leader resigned."""
+    del now
+    state = replica.state
+    # If it has ended, it refuses the next connection, and a leader that nobody can succeed does not wait (ADR 045).
+    if isinstance(state, Resigned) and event.peer_id in replica.voters.ids:
+        replica.state = replace(state, unacknowledged=state.unacknowledged | {NodeId(event.peer_id)})

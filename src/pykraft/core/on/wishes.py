@@ -12,6 +12,7 @@ from pykraft.core import events
 from pykraft.core.on.answers import on_answers_progressed
 from pykraft.core.on.corruption import on_corruption_found
 from pykraft.core.on.download import on_download_advanced, on_download_failed
+from pykraft.core.on.end_epoch import on_connection_lost
 from pykraft.core.on.propose import (
     on_appends_scheduled,
     on_proposed,
@@ -26,6 +27,7 @@ from pykraft.types import Instant
 
 HANDLERS: Mapping[type[events.Event], Callable[[Replica, Any, Instant], None]] = {
     events.AnswersProgressed: on_answers_progressed,
+    events.ConnectionLost: on_connection_lost,
     events.Proposed: on_proposed,
     events.AppendsScheduled: on_appends_scheduled,
     events.CorruptionFound: on_corruption_found,
