@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pykraft.core import messages
-from pykraft.core.effects import Effect, Reply
+from pykraft.core.effects import Effect, Reply, Send
 from pykraft.core.events import ConnectionLost
 from pykraft.core.on.end_epoch import on_connection_lost
 from pykraft.core.on.timer import poll
@@ -133,7 +133,7 @@ def test_a_voter_whose_connection_ended_is_told_again(peer_id: int, is_told: boo
     made = replica(replace(resigned(), unacknowledged=frozenset()))
     on_connection_lost(made, ConnectionLost(peer_id=peer_id), NOW)
     poll(made, NOW)
-    told_again = [send.peer.id for send in sent(done(made))]
+    told_again = [effect.peer.id for effect in done(made) if isinstance(effect, Send)]
     assert told_again == ([peer_id] if is_told else [])
 
 
