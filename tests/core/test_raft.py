@@ -153,8 +153,8 @@ RESPONSES = [
 EVENTS: Mapping[str, list[Event]] = {
     "requests": [asked(message) for message in REQUESTS],
     "responses": [answered(message) for message in RESPONSES],
-    "failures": [events.SendFailed(peer_id=2, correlation_id=0, error=error) for error in (8, 13, 35, 199)]
-    + [
+    "failures": [
+        *(events.SendFailed(peer_id=2, correlation_id=0, error=error) for error in (8, 13, 35, 199)),
         events.SendFailed(peer_id=2, correlation_id=0, error=8, is_refused=True),
         *(events.ConnectionLost(peer_id=peer_id) for peer_id in (2, 9)),
     ],
