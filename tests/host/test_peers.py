@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pykraft.core.effects import Peer, Send
-from pykraft.core.events import ConnectionLost, Event, ResponseReceived, SendFailed
+from pykraft.core.events import Event, ResponseReceived, SendFailed
 from pykraft.core.messages import FetchResponse, Request, VoteResponse
 from pykraft.errors import ErrorCode
 from pykraft.host import peers as module
@@ -83,10 +83,8 @@ class Desk:
         return [arrival.event for arrival in self.arrivals()]
 
 
-def failed(
-    correlation_id: int, error: int = ErrorCode.BROKER_NOT_AVAILABLE, peer_id: int = 2, *, is_refused: bool = False
-) -> SendFailed:
-    return SendFailed(peer_id=peer_id, correlation_id=correlation_id, error=error, is_refused=is_refused)
+def failed(correlation_id: int, error: int = ErrorCode.BROKER_NOT_AVAILABLE, peer_id: int = 2) -> SendFailed:
+    return SendFailed(peer_id=peer_id, correlation_id=correlation_id, error=error)
 
 
 def fetch_answer(records: Buffer, *, wire_id: int, diverging_offset: int = -1) -> bytes:
@@ -228,26 +226,6 @@ def test_a_failed_dial_fails_the_request_once() -> None:
     desk.peers.on_closed(desk.ports.dialed[0][0])
     desk.peers.on_closed(desk.ports.dialed[0][0])
     assert desk.events() == [failed(correlation_id)]
-
-
-def test_the_core_learns_that_nobody_listens_where_a_peer_should_be() -> None:
-    desk = Desk()
-    correlation_id = desk.send()
-    desk.peers.on_closed(desk.ports.dialed[0][0], is_refused=True)
-    assert desk.events() == [failed(correlation_id, is_refused=True)]
-
-
-@pytest.mark.parametrize("is_shutting_down", [False, True])
-def test_an_idle_connection_that_ends_is_told_during_a_shutdown_only(is_shutting_down: bool) -> None:
-    desk = Desk()
-    desk.send()
-    connection = desk.connect()
-    desk.peers.on_frame(connection, vote_answer(wire_id=1))
-    desk.events()
-    if is_shutting_down:
-        desk.peers.begin_shutdown()
-    desk.peers.on_closed(connection)
-    assert desk.events() == ([ConnectionLost(peer_id=2)] if is_shutting_down else [])
 
 
 def test_a_request_that_failed_while_it_waited_for_the_disk_never_leaves() -> None:
