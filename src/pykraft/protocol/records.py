@@ -58,6 +58,8 @@ __all__ = [
     "unpack_header",
 ]
 
+HEADERS_MAX: Final = 100_000
+"""Most headers of all records of a batch. KRaft's records have none; compressed, millions take a few hundred bytes."""
 _HEADER_SIZE_BYTES_MIN: Final = 2
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
@@ -133,18 +135,20 @@ def decode_records(
 
     Units: ``size_bytes_max`` bounds the decompressed records.
     Errors: those of `open_batch` (header, CRC, codec, size); INVALID_RECORD when a record is damaged, offsets do not
-    ascend within the batch, or bytes follow the last record.
+    ascend within the batch, there are more than HEADERS_MAX headers, or bytes follow the last record.
     """
     header, body = open_batch(batch, verify_crc=verify_crc, size_bytes_max=size_bytes_max)
     records: list[Record] = []
     position = 0
     last_delta = -1
+    headers_left = HEADERS_MAX
     for index in range(header.records_count):
         size_bytes, start = read_varint(body, position)
         position = start + size_bytes
         if size_bytes <= 0 or position > len(body):
             raise _bad(index, f"has length {size_bytes}, {len(body) - start} bytes are left")
-        delta, record = _Frame(body[start:position], index).read(header)
+        delta, record = _Frame(body[start:position], index, headers_max=headers_left).read(header)
+        headers_left -= len(record.headers)
         if not last_delta < delta <= header.last_offset_delta:
             raise _bad(index, f"has offset delta {delta} after {last_delta}, the last is {header.last_offset_delta}")
         last_delta = delta
@@ -157,9 +161,10 @@ def decode_records(
 class _Frame:
     """The bytes of one record after its length, and the read position."""
 
-    def __init__(self, data: bytes, index: int) -> None:
+    def __init__(self, data: bytes, index: int, *, headers_max: int) -> None:
         self._data = data
         self._index = index
+        self._headers_max = headers_max
         self._position = 1  # After the attributes.
 
     def read(self, header: BatchHeader) -> tuple[int, Record]:
@@ -195,6 +200,9 @@ class _Frame:
         count, self._position = read_varint(self._data, self._position)
         if not 0 <= count * _HEADER_SIZE_BYTES_MIN <= len(self._data) - self._position:
             raise _bad(self._index, f"has {count} headers, {len(self._data) - self._position} bytes are left")
+        # Two bytes of a header become a tuple and an entry, and a codec makes millions of them out of nearly nothing.
+        if count > self._headers_max:
+            raise _bad(self._index, f"has {count} headers, {self._headers_max} of {HEADERS_MAX} for a batch are left")
         return tuple((self._header_name(), self._blob("header")) for _ in range(count))
 
     def _header_name(self) -> str:
