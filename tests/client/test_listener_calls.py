@@ -55,6 +55,10 @@ class Stubborn(Recorder):
             except asyncio.CancelledError:
                 self.cancelled += 1
 
+    def begin_shutdown(self) -> None:
+        """It waits behind the call that is cancelled, and must not come after that."""
+        self.calls += 1
+
 
 class Gated(Recorder):
     """Waits within its first call until it may go on."""

@@ -90,7 +90,9 @@ def test_the_file_that_was_not_used_for_longest_is_closed(tmp_path: Path) -> Non
     assert descriptors() <= before
 
 
-def test_a_file_with_unsynced_writes_stays_open(tmp_path: Path) -> None:
+def test_a_file_with_unsynced_writes_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[OsFile] = []
+    monkeypatch.setattr(OsFile, "sync", lambda self: synced.append(self))  # noqa: PLW0108 - a builtin is no method
     files = OpenFiles(OsFs(), count_max=1)
     paths = [tmp_path / name for name in "ab"]
     for path in paths:
@@ -102,6 +104,8 @@ def test_a_file_with_unsynced_writes_stays_open(tmp_path: Path) -> None:
     files.get(paths[1])
     one.sync()
     assert one._held is held
+    assert len(synced) == 1
+    assert synced[0] is held, "a descriptor that was opened later might not hear of a failed write"
     one.release()
     assert one._held is None
     assert one.pread(3, 0) == b"abc"

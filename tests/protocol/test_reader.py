@@ -185,6 +185,19 @@ def test_absurd_counts_allocate_nothing(message: Message, version: int) -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("raw", [b"\xff\xff", b"\xff\xff\xff\xff\xff\xff"], ids=["rows", "numbers"])
+def test_a_count_beyond_the_frame_builds_not_even_what_the_frame_holds(raw: bytes) -> None:
+    frame = raw + (100_000).to_bytes(4, "big") + bytes(300_000)
+    reader = compile_reader(SAMPLE, 0)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProtocolError, match="100000 elements"):
+            reader(frame, 0, len(frame))
+        assert tracemalloc.get_traced_memory()[1] < 64 * 1024
+    finally:
+        tracemalloc.stop()
+
+
 def test_an_array_of_too_many_elements_is_refused_before_the_first_is_made() -> None:
     topics = [{"topic_name": "t", "partitions": [{}]}]
     raw = write(vote.REQUEST, 2, {"topics": topics * 2})

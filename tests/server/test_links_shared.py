@@ -85,10 +85,13 @@ def test_who_has_read_meanwhile_is_not_closed(runner: asyncio.Runner) -> None:
     async def main(station: Station) -> None:
         user, links = station.user, station.links
         user.answer = lambda connection, message: links.send(connection, frame([b"x" * 8_000_000]))
-        for _ in range(5):
+        writers = []
+        for _ in range(5):  # they stay connected: of whoever leaves nothing is counted
             reader, writer = await station.client()
+            writers.append(writer)
             writer.write(framed(b"request"))
             await asyncio.wait_for(reader.readexactly(8_000_004), TIMEOUT_S)
+        for writer in writers:
             await hang_up(writer)
 
     user = on_station(runner, main, unsent_size_bytes_max=20_000_000)

@@ -1,0 +1,1 @@
+"""Small bugs at the borders, each with the test that catches it."""
