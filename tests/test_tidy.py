@@ -20,6 +20,7 @@ HERE = str(Path(__file__).relative_to(ROOT))
 JUDGED = [file for file in files() if file.path != HERE]
 
 CODE = "src/pykraft/code.py"
+SIMULATED = "src/pykraft/sim/code.py"
 TEST = "tests/test_code.py"
 ROOTED = "/"
 DOT = "."
@@ -57,6 +58,10 @@ PLANTED_FILES: dict[str, Sequence[tuple[str, str, str]]] = {
     "injected_randomness": [
         (CODE, "import random\nrandom.randrange(2)", "import random\nrandom.Random(1).randrange(2)"),
         (CODE, "from random import choice", "from random import Random"),
+    ],
+    "imports_at_run_time": [
+        (SIMULATED, "if TYPE_CHECKING:\n    import b", "import b"),
+        (SIMULATED, "if typing.TYPE_CHECKING:\n    import b", "a = 'TYPE_CHECKING'"),
     ],
     "no_skips_or_sleeps": [
         (TEST, "time.sleep(1)", "clock.sleep(1)"),
