@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import TypeGuard
 
 import pytest
 
@@ -17,10 +18,11 @@ from pykraft.local.kafka.java import Kafka
 from pykraft.protocol.api import encode_response
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import scan
+from tests.kafka.differential import snapshots
 from tests.kafka.differential.__main__ import play_all
 from tests.kafka.differential.deviations import DEVIATIONS, alike, plain
 from tests.kafka.differential.planted import PLANTED, plant
-from tests.kafka.differential.run import Finding, first_disk
+from tests.kafka.differential.run import Finding, first_disk, situation_of
 from tests.kafka.differential.shrink import shortest
 from tests.kafka.differential.steps import Answer, Request, Restart, Situation, Step, next_step
 from tests.kafka.differential.world import NODE, TOPIC, nothing_new
@@ -121,6 +123,48 @@ def test_every_kind_of_step_is_made() -> None:
     assert kinds == {
         *(ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH, ApiKey.FETCH, Restart),
     }
+
+
+def test_leaders_of_some_sequences_leave_often() -> None:
+    now = replace(situation(), is_of_goodbyes=situation_of(3).is_of_goodbyes)
+    dice = Random(0)
+    left = [step for step in (next_step(dice, now) for _ in range(100)) if _is_goodbye(step)]
+    assert len(left) > 10
+    assert any(not each.body["topics"][0]["partitions"][0]["preferred_candidates"] for each in left)
+
+
+def _is_goodbye(step: Step) -> TypeGuard[Request]:
+    if not isinstance(step, Request) or step.api_key != ApiKey.END_QUORUM_EPOCH or step.version == 0:
+        return False
+    [partition] = step.body["topics"][0]["partitions"]
+    return (partition["leader_id"], partition["leader_epoch"]) == (2, 3)
+
+
+def test_a_snapshot_is_decided_by_its_id_and_comes_in_slices() -> None:
+    assert situation_of(4).has_snapshots
+    now = replace(situation(), has_snapshots=True)
+    dice = Random(0)
+    ids = [snapshots.new_id(dice, now, 5, 3) for _ in range(50)]
+    assert {each["end_offset"] for each in ids} == set(range(6, 12))
+    assert {each["epoch"] for each in ids} == {2, 3}
+    whole = snapshots.content(7, 3)
+    assert whole == snapshots.content(7, 3) != snapshots.content(7, 2)
+    assert [header.is_control for _, header in scan(whole)] == [True, False, True]
+    position, data = 0, b""
+    while position < len(whole):
+        asked = {"snapshot_id": {"end_offset": 7, "epoch": 3}, "position": position, "current_leader_epoch": 3}
+        body = snapshots.answer(dice, 2, {"topics": [{"name": TOPIC, "partitions": [asked]}]})
+        [found] = body["topics"][0]["partitions"]
+        if not found["error_code"]:
+            data += found["unaligned_records"]
+        position = len(data)
+    assert data == whole
+
+
+def test_a_log_that_a_snapshot_has_replaced_ends_where_that_does() -> None:
+    names = ["00000000000000000003-0000000001.checkpoint", "00000000000000000012-0000000002.checkpoint"]
+    assert Situation({"log": [], "checkpoints": names}).end == (2, 12)
+    assert Situation({"log": [], "checkpoints": []}).end == (0, 0)
 
 
 def test_every_decision_that_is_named_is_there() -> None:

@@ -22,7 +22,7 @@ from typing import Final
 from pykraft.local.cluster import SOURCES
 from pykraft.local.kafka.java import Kafka
 from tests.kafka.differential.planted import PLANTED, Planted, plant
-from tests.kafka.differential.run import Finding, KafkaEndedError, play
+from tests.kafka.differential.run import Finding, KafkaEndedError, play, quick_jvm
 from tests.kafka.differential.shrink import shortest
 from tests.kafka.differential.steps import Step
 
@@ -57,6 +57,7 @@ def play_all(  # noqa: PLR0913 - all by name
     """Sequence after sequence, until one differs, unless that ``goes_on``, or the time is over."""
     tally = Tally()
     deadline = time.monotonic() + seconds
+    jvm = quick_jvm(kafka, folder)
     lock = Lock()
     left = iter(seeds)
 
@@ -68,14 +69,14 @@ def play_all(  # noqa: PLR0913 - all by name
             home.mkdir()
             begun = time.monotonic()
             try:
-                finding = play(kafka, home, seed=seed, steps_count=steps_count, sources=sources)
+                finding = play(kafka, home, seed=seed, steps_count=steps_count, sources=sources, jvm=jvm)
             except KafkaEndedError as error:
                 tally.ended += 1
                 print(f"Kafka ended: {error}", flush=True)
                 continue
             if finding is not None:
                 if shortens:
-                    finding = _shortened(kafka, home, finding, sources)
+                    finding = _shortened(kafka, home, finding, sources, jvm)
                 tally.findings.append(finding)
                 if shortens:
                     print(finding, flush=True)
@@ -94,7 +95,7 @@ def _next(seeds: Iterator[int], lock: Lock) -> int | None:
         return next(seeds, None)
 
 
-def _shortened(kafka: Kafka, home: Path, finding: Finding, sources: Path) -> Finding:
+def _shortened(kafka: Kafka, home: Path, finding: Finding, sources: Path, jvm: Sequence[str]) -> Finding:
     plays = iter(range(sys.maxsize))
 
     def replay(steps: Sequence[Step]) -> Finding | None:
@@ -109,6 +110,7 @@ def _shortened(kafka: Kafka, home: Path, finding: Finding, sources: Path) -> Fin
                 steps=steps,
                 sources=sources,
                 settle_timeout_s=REPLAY_TIMEOUT_S,
+                jvm=jvm,
             )
         except KafkaEndedError:
             return None

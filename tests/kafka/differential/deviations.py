@@ -62,7 +62,7 @@ DEVIATIONS: Final = (
     ("a pre-vote that is denied after EndQuorumEpoch", "it is granted", "ADR 014: ours asks again"),
     ("a vote for the node itself that another asks for", "it is not played", "ADR 002: ours closes the connection"),
     ("DescribeQuorum", "it is not played", "TestRaftServer does not serve it"),
-    ("FetchSnapshot", "it is not played", "Kafka cannot encode its own errors, and has no snapshot here"),
+    ("FetchSnapshot to the node", "it is not played", "Kafka cannot encode its own errors, and has no snapshot here"),
     ("a contradiction that ends Kafka's node", "the sequence ends", "ADR 002: it costs a connection"),
 )
 """What differs; how it is kept out of the comparison; why it may."""

@@ -47,6 +47,16 @@ PLANTED: Final = (
         ),
         seed=2,
     ),
+    Planted(
+        edit=Edit(
+            name="a_leader_without_successors_is_waited_for",
+            path="core/election.py",
+            before="    if position == 0:\n",
+            after="    if position == 0 and count:\n",
+            story="After EndQuorumEpoch without successors, which a restarted leader sends, nobody campaigns at once.",
+        ),
+        seed=3,
+    ),
 )
 
 

@@ -11,6 +11,7 @@ Invariant: a node of ours that ends is a finding, always.
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,7 @@ from typing import Any, Final
 from pykraft.errors import ProtocolError
 from pykraft.local.child import Children
 from pykraft.local.cluster import SOURCES, server_command
-from pykraft.local.kafka.java import Kafka, Main
+from pykraft.local.kafka.java import SMALL_JVM, Kafka, Main
 from pykraft.local.voters import PARTITION
 from pykraft.log.paths import LOG, segment_file
 from pykraft.protocol.messages import ApiKey
@@ -88,6 +89,7 @@ def play(
     steps: Sequence[Step] | None = None,
     sources: Path = SOURCES,
     settle_timeout_s: float = SETTLE_TIMEOUT_S,
+    jvm: Sequence[str] = SMALL_JVM,
 ) -> Finding | None:
     """One sequence; what differed first. ``steps`` are played instead of those that the seed makes.
 
@@ -99,7 +101,7 @@ def play(
     with Children() as children:
 
         def of_kafka(config: Path) -> Sequence[str]:
-            return kafka.command(Main.RAFT_NODE, ["--config", str(config), *LOAD], log_level="INFO")
+            return kafka_command(kafka, config, jvm)
 
         def of_ours(config: Path) -> Sequence[str]:
             return server_command(config, *LOAD)
@@ -108,7 +110,7 @@ def play(
             World("Kafka", children, folder / "kafka", of_kafka, backoff_ms=backoff_ms, trusts_file=True),
             World("pykraft", children, folder / "pykraft", of_ours, backoff_ms=backoff_ms, sources=sources),
         ]
-        player = _Player(worlds, seed, settle_timeout_s)
+        player = _Player(worlds, situation_of(seed), seed, settle_timeout_s)
         try:
             disk = first_disk(dice)
             for world in worlds:
@@ -127,6 +129,41 @@ def play(
                 world.close()
 
 
+def kafka_command(kafka: Kafka, config: Path, jvm: Sequence[str]) -> Sequence[str]:
+    """The command that starts Kafka's node."""
+    return kafka.command(Main.RAFT_NODE, ["--config", str(config), *LOAD], log_level="INFO", jvm=jvm)
+
+
+def quick_jvm(kafka: Kafka, folder: Path) -> Sequence[str]:
+    """Options with which Kafka's node starts for half of the processor time: its classes are loaded from an archive.
+
+    One node is started and ended here, in this folder, to write the archive. A JVM that cannot use it does without.
+    """
+    archive = folder / "kafka.jsa"
+    with Children() as children:
+        world = World(
+            "Kafka",
+            children,
+            folder / "archive",
+            lambda config: kafka_command(kafka, config, (*SMALL_JVM, f"-XX:ArchiveClassesAtExit={archive}")),
+        )
+        try:
+            write_disk(world, first_disk(Random(0)))
+            world.start()
+            world.wait_until_serving()
+            world.end(is_kill=False)
+        finally:
+            world.close()
+    has_ended = world.status != -signal.SIGKILL  # else the archive may be half written
+    return (*SMALL_JVM, f"-XX:SharedArchiveFile={archive}") if has_ended and archive.exists() else SMALL_JVM
+
+
+def situation_of(seed: int) -> Situation:
+    """Every fourth sequence is of goodbyes, every fourth of snapshots."""
+    # Goodbyes have odd seeds: a back-off never ends there, so that one too many shows.
+    return Situation({}, is_of_goodbyes=seed % 4 == 3, has_snapshots=seed % 4 == 0 and seed > 0)
+
+
 def _recorded(steps: Iterator[Step], now: Situation) -> Step | None:
     return next((each for each in steps if not isinstance(each, Answer) or each.fits(now)), None)
 
@@ -141,8 +178,9 @@ def _made(dice: Random, now: Situation, numbers: Iterator[int], steps_count: int
 class _Player:
     """Both nodes, and the sequence so far."""
 
-    def __init__(self, worlds: Sequence[World], seed: int, settle_timeout_s: float) -> None:
+    def __init__(self, worlds: Sequence[World], now: Situation, seed: int, settle_timeout_s: float) -> None:
         self._worlds = worlds
+        self._now = now
         self._seed = seed
         self._settle_timeout_s = settle_timeout_s
         self._steps: list[Step] = []
@@ -154,7 +192,7 @@ class _Player:
 
     def play(self, choose: Callable[[Situation], Step | None]) -> Finding | None:
         """Steps until ``choose`` has no more, or something differs."""
-        now = Situation({})
+        now = self._now
         while True:
             looks, differences = self._settled()
             if differences:

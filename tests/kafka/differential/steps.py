@@ -17,12 +17,15 @@ from pykraft.config import TEST_CLUSTER_ID, TEST_TOPIC_ID
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import encode_batch, encode_control_batch
 from pykraft.types import ZERO_UUID, Epoch, LeaderChange, NodeId, Offset, Uuid
+from tests.kafka.differential import snapshots
 from tests.kafka.differential.world import NODE, PEERS, TOPIC, Look
 
 STRANGER: Final = 9
 OTHER_DIRECTORY: Final = Uuid(b"another director")
 TIMESTAMP_MS: Final = 1_700_000_000_000
 HOST: Final = "127.0.0.1"
+GOODBYES: Final = 0.4
+"""How often, instead of any other request, where leaders leave often."""
 NOT_LEADER, FENCED, UNKNOWN_EPOCH, OUT_OF_RANGE = 6, 74, 75, 1
 
 
@@ -73,6 +76,10 @@ class Situation:
     """Epochs whose leader has answered a Fetch without divergence: one that diverges afterwards contradicts itself."""
     left: set[int] = field(default_factory=set)
     """Epochs whose leader has said that it goes."""
+    is_of_goodbyes: bool = field(default=False)
+    """Whether leaders of this sequence leave often, which is rare by chance."""
+    has_snapshots: bool = field(default=False)
+    """Whether leaders of this sequence have snapshots instead of the log that is fetched."""
     is_cut_inside: bool = field(default=False)
     """The leader has just cut the log inside a batch: Kafka's file is then shorter than its memory says (ADR 023)."""
 
@@ -95,7 +102,13 @@ class Situation:
     @property
     def end(self) -> tuple[int, int]:
         """Epoch and end offset of the log."""
-        return (self.log[-1][2], self.log[-1][1]) if self.log else (0, 0)
+        if self.log:
+            return self.log[-1][2], self.log[-1][1]
+        # A log that a snapshot has replaced ends where the snapshot does.
+        offset, _, epoch = (
+            max(self.look.get("checkpoints", ()), default="0-0").removesuffix(".checkpoint").partition("-")
+        )
+        return int(epoch), int(offset)
 
 
 def next_step(dice: Random, now: Situation) -> Step:
@@ -105,6 +118,8 @@ def next_step(dice: Random, now: Situation) -> Step:
         peer, each = dice.choice(asked)
         answer = ANSWERS[each["api"]](dice, now, peer, each["body"])
         return replace(answer, asked=each["body"], of_leader=now.look["fetches from the leader"])
+    if now.is_of_goodbyes and now.leader in PEERS and dice.random() < GOODBYES:
+        return goodbye(dice, now)
     make = dice.choices(list(REQUESTS), weights=list(REQUESTS.values()))[0]
     return make(dice, now)
 
@@ -195,6 +210,18 @@ def end_quorum_epoch(dice: Random, now: Situation) -> Step:
     return Request(api_key=ApiKey.END_QUORUM_EPOCH, version=version, body=body)
 
 
+def goodbye(dice: Random, now: Situation) -> Step:
+    """The leader that the node follows goes; one that has restarted knows no successors."""
+    partition = {"leader_id": now.leader, "leader_epoch": now.epoch}
+    successors = dice.choice(([], [], [NODE], [3, NODE], [2, 3]))
+    candidates = [{"candidate_id": each, "candidate_directory_id": ZERO_UUID} for each in successors]
+    topics = [
+        {"topic_name": TOPIC, "partitions": [{"partition_index": 0, **partition, "preferred_candidates": candidates}]}
+    ]
+    body = {"cluster_id": TEST_CLUSTER_ID, "topics": topics, "leader_endpoints": []}
+    return Request(api_key=ApiKey.END_QUORUM_EPOCH, version=1, body=body)
+
+
 def fetch(dice: Random, now: Situation) -> Step:
     """A follower or an observer fetches."""
     version = dice.choice((12, 13, 14, 15, 16, 17))
@@ -230,9 +257,8 @@ def fetch(dice: Random, now: Situation) -> Step:
     return Request(api_key=ApiKey.FETCH, version=version, body=body)
 
 
-def restart(dice: Random, now: Situation) -> Step:
+def restart(dice: Random, _: Situation) -> Step:
     """It dies or ends, and comes back."""
-    del now
     return Restart(is_kill=dice.random() < 0.7)
 
 
@@ -253,6 +279,8 @@ def answer_fetch(dice: Random, now: Situation, peer: int, body: dict[str, Any]) 
     kinds += ("not leader", "fenced", "corrupt")
     if epoch not in now.agreed:
         kinds += ("diverging",) * 4  # only at the beginning of an epoch, so it would be rare
+    if now.has_snapshots:
+        kinds += ("snapshot",) * 6
     kind = dice.choice(("empty", "empty", "not leader", "fenced") if is_another else kinds)
     match kind:
         case "records":
@@ -274,6 +302,8 @@ def answer_fetch(dice: Random, now: Situation, peer: int, body: dict[str, Any]) 
             if ends:
                 cut_epoch, cut = dice.choice(ends)
                 partition["diverging_epoch"] = {"epoch": cut_epoch, "end_offset": cut}
+        case "snapshot":
+            partition["snapshot_id"] = snapshots.new_id(dice, now, end, epoch)
         case "not leader":
             other = dice.choice((-1, 5 - leader))
             partition["error_code"] = NOT_LEADER
@@ -349,14 +379,9 @@ def answer_end(dice: Random, now: Situation, peer: int, body: dict[str, Any]) ->
     return _result(peer, ApiKey.END_QUORUM_EPOCH, {"error_code": 0, "leader_id": -1, "leader_epoch": epoch})
 
 
-def answer_fetch_snapshot(dice: Random, now: Situation, peer: int, body: dict[str, Any]) -> Answer:
-    """The leader has no such snapshot."""
-    del dice, now
-    asked = body["topics"][0]["partitions"][0]
-    partition = {"index": 0, "error_code": 98, "snapshot_id": asked["snapshot_id"], "unaligned_records": b""}
-    leader = {"leader_id": peer, "leader_epoch": asked["current_leader_epoch"]}
-    topics = [{"name": TOPIC, "partitions": [{**partition, "current_leader": leader, "size": 0, "position": 0}]}]
-    return Answer(peer=peer, api_key=ApiKey.FETCH_SNAPSHOT, body={"error_code": 0, "topics": topics})
+def answer_fetch_snapshot(dice: Random, _: Situation, peer: int, body: dict[str, Any]) -> Answer:
+    """The leader sends its snapshot, or has it no more."""
+    return Answer(peer=peer, api_key=ApiKey.FETCH_SNAPSHOT, body=snapshots.answer(dice, peer, body))
 
 
 REQUESTS: Final[dict[Callable[[Random, Situation], Step], int]] = {

@@ -23,6 +23,7 @@ from pykraft.local.voters import PARTITION, voter_properties, write_properties
 from pykraft.protocol.messages import ApiKey
 from pykraft.protocol.records import scan
 from pykraft.protocol.schema import Body
+from tests.kafka.differential import snapshots
 from tests.kafka.differential.voter import Asked, PlayedVoter
 from tests.processes.wire import Wire
 
@@ -34,9 +35,12 @@ PEERS: Final = (2, 3)
 TOPIC: Final = "__raft_performance_test"
 LONG_MS: Final = 600_000
 SHORT_MS: Final = 400
+FETCHES: Final = (ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT)
 TOGETHER_S: Final = 0.3
 """A Fetch that comes so shortly after a Vote may have been sent before it; a follower that is refused sends another."""
 START_TIMEOUT_S: Final = 120.0
+END_LOOKS: Final = 1_200
+"""Twentieths of a second that a node may take to end in order."""
 PROPERTIES: Final = {
     "controller.quorum.fetch.timeout.ms": str(LONG_MS),
     "controller.quorum.request.timeout.ms": str(LONG_MS),
@@ -124,7 +128,7 @@ class World:
             self._child.kill()
         else:
             self._child.terminate()
-            for _ in range(400):
+            for _ in range(END_LOOKS):
                 self.let_go()
                 if self._child.status is not None:
                     break
@@ -199,7 +203,7 @@ class World:
             },
             "quorum-state": self._quorum_state(),
             "log": self._log(),
-            "checkpoints": sorted(path.name for path in self.partition.glob("*.checkpoint")),
+            "checkpoints": self._checkpoints(),
         }
 
     def fetches_since(self, time_s: float) -> bool:
@@ -241,14 +245,18 @@ class World:
             self._left = self._before
         self._before = [each for _, each in everything]
         votes = [each.arrived_s + TOGETHER_S for _, each in everything if each.api_key == ApiKey.VOTE]
-        fetches = [each.arrived_s for _, each in everything if each.api_key == ApiKey.FETCH]
+        fetches = [each.arrived_s for _, each in everything if each.api_key in FETCHES]
         for voter, each in everything:
             [topic] = each.body["topics"]
             [asked] = topic["partitions"]
             match each.api_key:
-                case ApiKey.FETCH:
+                case ApiKey.FETCH | ApiKey.FETCH_SNAPSHOT:
                     is_old = asked["current_leader_epoch"] < epoch or now["leader_id"] == NODE or each in self._left
-                    if is_old or (votes and each.arrived_s < max(votes)):
+                    if not is_old and not (votes and each.arrived_s < max(votes)):
+                        continue
+                    if each.api_key == ApiKey.FETCH_SNAPSHOT:
+                        voter.answer(each, snapshots.refusal(topic, FENCED, NOBODY))
+                    else:
                         leader = {"leader_id": NOBODY, "leader_epoch": asked["current_leader_epoch"]}
                         partition = {"partition_index": 0, "error_code": FENCED, "current_leader": leader}
                         partition |= {"high_watermark": -1, "records": b""}
@@ -268,8 +276,13 @@ class World:
         body: dict[str, Any] = without(self.in_words(each.body), UNTOLD)
         if self._trusts_file and each.api_key == ApiKey.FETCH:
             [asked] = body["topics"][0]["partitions"]
-            asked["fetch_offset"] = min(asked["fetch_offset"], max((end for _, end, *_ in self._log()), default=0))
+            begin = max(map(snapshots.end_offset_of, self._checkpoints()), default=0)
+            end = max((end for _, end, *_ in self._log()), default=begin)
+            asked["fetch_offset"] = min(asked["fetch_offset"], end)
         return {"body": body}
+
+    def _checkpoints(self) -> list[str]:
+        return sorted(path.name for path in self.partition.glob("*.checkpoint"))
 
     def _quorum_state(self) -> Any:
         try:
