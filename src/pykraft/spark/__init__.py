@@ -1,1 +1,1 @@
-"""The log as DataFrames. pyspark, pyarrow and numpy are imported in this package only."""
+"""The log as DataFrames. Only this package imports pyspark, pyarrow and numpy."""

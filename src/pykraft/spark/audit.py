@@ -1,10 +1,10 @@
-"""Do the tables hold what was acknowledged, and nothing else? Plain DataFrame functions, the same on any Spark.
+"""Checks that the tables hold exactly what was acknowledged. Plain DataFrame functions, the same on any Spark.
 
 Records are those of the workload: run id (8 bytes), epoch (int32), sequence (int64), random rest; big-endian. The
-journal says which of them were acknowledged at which offsets; it was kept outside of the nodes.
+journal, which is kept outside of the nodes, says which records were acknowledged at which offsets.
 
-Invariant: nothing that a table can hold stops an audit; what is not as it must be is counted, each fault as what it is.
-`client.journal_check` asks the same without Spark, of the bytes of a log.
+Invariant: no content of a table can make an audit fail; every fault is counted by its kind. `client.journal_check` does
+the same check without Spark, on the bytes of a log.
 
 Source: the definitions of exactly-once checks in Jepsen's set and log tests.
 """
@@ -36,7 +36,7 @@ ACKNOWLEDGED_SCHEMA = StructType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """What was found below the offset up to which the tables were to go. All but the last two are counts of records."""
+    """The findings below the offset that the tables had to reach. All but the last two fields count records."""
 
     committed_records: int
     """In the log, without control records."""
@@ -44,22 +44,24 @@ class Audit:
     spark_rows: int
     """In the tables, without control records."""
     duplicates: int
-    """Rows beyond the first of an offset, and records of the workload that stand at a second offset."""
+    """Rows beyond the first of an offset, and records of the workload at a second offset."""
     missing: int
-    """Acknowledged, but not at that offset of the tables."""
+    """Acknowledged records that are not at their offset in the tables."""
     out_of_order: int
     strays: int
-    """In the tables, but not so in the log; control records, and what is behind that offset, too."""
+    """Rows of the tables that the log does not have, or has with other content; also control records, and rows above
+    that offset.
+    """
     leader_epochs: int
     tables_agree: bool
-    """All tables were made of the same batches."""
+    """All tables were made from the same batches."""
 
 
 def fingerprints(records: DataFrame) -> DataFrame:
-    """What the checks need of each record, small enough to be kept: they then read the files once.
+    """What the checks need of each record, small enough to cache, so that the files are read once.
 
     In: silver ``records``, or the source's. Out: ``offset`` bigint, ``epoch`` int, ``is_control`` boolean, ``value``
-    binary (its first 20 bytes), ``content`` bigint (a hash of the record and of what its batch says of it).
+    binary (its first 20 bytes), ``content`` bigint (a hash of the record and of its batch's metadata).
     """
     content = F.xxhash64("epoch", "batch_size", "timestamp", "is_control", "key", "value")
     value = F.substring("value", 1, HEAD_SIZE_BYTES)
@@ -67,11 +69,12 @@ def fingerprints(records: DataFrame) -> DataFrame:
 
 
 def payload_columns(records: DataFrame) -> DataFrame:
-    """The records of the workload with what it wrote into them.
+    """The records of the workload, with the fields that it wrote into them.
 
-    In: ``is_control`` boolean, ``value`` binary, others kept. Out: the same plus ``run`` string (hex), ``claim_epoch``
-    int, ``sequence`` bigint; without control records and without what is not the workload's: values that are too short,
-    that begin with a run of zeros (Kafka's TestRaftServer writes such), or that no leader can have numbered.
+    In: ``is_control`` boolean, ``value`` binary; other columns are kept. Out: the same plus ``run`` string (hex),
+    ``claim_epoch`` int, ``sequence`` bigint. Control records and foreign records are dropped: values that are too
+    short, that start with a run of zeros (Kafka's TestRaftServer writes these), or whose number no leader can have
+    assigned.
     """
 
     def number(first_byte: int, size_bytes: int, kind: str) -> Column:
@@ -90,7 +93,7 @@ def payload_columns(records: DataFrame) -> DataFrame:
 
 
 def acknowledged_frame(spark: SparkSession, acknowledged: Iterable[Acknowledged]) -> DataFrame:
-    """The journal's acknowledgements, one row a record.
+    """The acknowledgements of the journal, one row per record.
 
     Out: ``run`` string, ``claim_epoch`` int, ``sequence`` bigint, ``offset`` bigint.
     """
@@ -108,7 +111,7 @@ def acknowledged_frame(spark: SparkSession, acknowledged: Iterable[Acknowledged]
 
 
 def count_moved(payloads: DataFrame) -> int:
-    """Places beyond the first at which a record of the workload stands.
+    """Count the offsets beyond the first at which a record of the workload stands.
 
     In: payloads with ``offset`` bigint.
     """
@@ -118,7 +121,7 @@ def count_moved(payloads: DataFrame) -> int:
 
 
 def count_missing(payloads: DataFrame, acknowledged: DataFrame) -> int:
-    """Acknowledged records that are not at the offset where they were acknowledged, in a batch of their epoch.
+    """Count acknowledged records that are not at their acknowledged offset in a batch of their epoch.
 
     In: payloads with ``epoch`` int and ``offset`` bigint; `acknowledged_frame`.
     """
@@ -128,7 +131,7 @@ def count_missing(payloads: DataFrame, acknowledged: DataFrame) -> int:
 
 
 def count_out_of_order(payloads: DataFrame) -> int:
-    """Records whose sequence is not above that of the record before it, within a claim of leadership."""
+    """Count records whose sequence is not above that of the record before, within a leader's claim."""
     before = Window.partitionBy("run", "claim_epoch").orderBy("offset", "sequence")
     once = payloads.select("run", "claim_epoch", "sequence", "offset").distinct()
     steps = once.select("sequence", F.lag("sequence").over(before).alias("previous"))
@@ -136,13 +139,13 @@ def count_out_of_order(payloads: DataFrame) -> int:
 
 
 def count_strays(rows: DataFrame, log: DataFrame) -> int:
-    """Rows for which the log has nothing, or something else. In: both `fingerprints`."""
+    """Count rows that the log lacks, or has with other content. In: both `fingerprints`."""
     key = ["offset", "content"]
     return rows.join(log.select(key).distinct(), on=key, how="left_anti").count()
 
 
 def do_tables_agree(rows: DataFrame, bronze: DataFrame, control: DataFrame, payloads: DataFrame) -> bool:
-    """True when all four tables hold the same records. In: `fingerprints` of silver ``records``; the other tables."""
+    """Whether all four tables hold the same records. In: `fingerprints` of silver ``records``; the other tables."""
     is_control = F.col("is_control")
     total, control_total, control_sum = rows.agg(
         F.count("*"), F.count_if(is_control), F.sum(F.when(is_control, F.col("offset")))
@@ -156,16 +159,16 @@ def do_tables_agree(rows: DataFrame, bronze: DataFrame, control: DataFrame, payl
 
 
 def _offsets(rows: DataFrame) -> tuple[int, int | None]:
-    """How many, and a sum that differs when they are others."""
+    """Their count, and a sum that differs for other offsets."""
     count, total = rows.agg(F.count("*"), F.sum("offset")).collect()[0]
     return count, total
 
 
 def audit(tables: Mapping[str, DataFrame], log: DataFrame, acknowledged: DataFrame, *, until_offset: int) -> Audit:
-    """All checks at once.
+    """Run all checks.
 
-    In: the pipeline's tables by name, of one quorum; the source's rows of a replica that has everything;
-    `acknowledged_frame`, below ``until_offset`` (exclusive), up to which the tables were to go.
+    In: the pipeline's tables by name, of one quorum; the source's rows of a complete replica; `acknowledged_frame`,
+    below ``until_offset`` (exclusive), which the tables had to reach.
     """
     rows = fingerprints(tables[RECORDS]).persist()
     prints = fingerprints(log).persist()

@@ -1,7 +1,7 @@
-"""Whole batches to Arrow rows, a row a batch: what a log is made of, as it is on disk.
+"""Converts whole batches to Arrow rows, one per batch, as they are on disk.
 
-Invariant: ``content`` holds the bytes of the batch, one after the other without a copy of each; records are not looked
-into. Offsets that were asked for are those of batches here: a batch is wanted when one of its records is.
+Invariant: ``content`` holds the bytes of the batch, appended without one copy per batch; records are not decoded. A
+batch is wanted if one of its records is.
 
 Source: KIP-98; Kafka ``DefaultRecordBatch``.
 """
@@ -23,9 +23,9 @@ ROWS_MAX = 4_096
 
 
 def batches_of(piece: Piece, data: bytes, *, tolerant: bool = False) -> Iterator[pa.RecordBatch]:
-    """The wanted batches of a piece, CRC checked. ``data`` are the bytes of the piece.
+    """The wanted batches of a piece, with their CRC checked. ``data`` holds the bytes of the piece.
 
-    Errors: CorruptionError with file, position and what was found; when ``tolerant``, a row tells it instead.
+    Errors: CorruptionError with file, position and what was found; if ``tolerant``, a row reports the damage instead.
     """
     group: list[tuple[int, BatchHeader]] = []
     for one in sound_batches(piece, data, tolerant=tolerant):
@@ -66,7 +66,7 @@ def _rows(piece: Piece, data: bytes, batches: Sequence[tuple[int, BatchHeader]])
 
 
 def _times(piece: Piece, batches: Sequence[tuple[int, BatchHeader]], times_ms: Sequence[int]) -> pa.Array:
-    """A column of times. Errors: CorruptionError for one that no column of microseconds can hold."""
+    """A column of times. Errors: CorruptionError for a time that a column of microseconds cannot hold."""
     for (position, _), time_ms in zip(batches, times_ms, strict=True):
         if abs(time_ms) > TIMESTAMP_MS_MAX:
             raise damaged(piece, position, f"one of the time {time_ms} ms")

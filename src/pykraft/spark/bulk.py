@@ -27,9 +27,9 @@ from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader
 from pykraft.protocol.varint import encode_varint, read_varint, varint_size_bytes
 
 TOGETHER_MIN = 64
-"""Records of one size below which comparing them together takes longer than one by one."""
+"""Below this many records of one size, comparing them one by one is faster."""
 _DELTA_ENDS = (64, 8_192, 1_048_576, 134_217_728)
-"""Offset deltas below these take 1, 2, 3, 4 bytes; nothing of 2 GiB holds more records than the last."""
+"""Offset deltas below these take 1, 2, 3, 4 bytes; no batch below 2 GiB holds more records than the last one."""
 _BEFORE_DELTA = b"\x00\x00"
 """Attributes and timestamp delta."""
 _NO_KEY = b"\x01"

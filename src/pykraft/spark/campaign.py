@@ -1,10 +1,10 @@
-"""A campaign of the simulator on Spark: seeds in, rows of `pykraft.sim.run.campaign` out, a world on each core.
+"""Runs a campaign of the simulator on Spark: seeds in, rows of `pykraft.sim.run.campaign` out, one world per core.
 
-Seeds go out in rounds: each is one job of a few tasks for every core, and its rows are handed over before the next
-begins, so that a campaign that is stopped has lost one round. A task lives through several worlds, which takes a
-second at least. Each worker names the code that it runs; the caller refuses rows of other code.
+Seeds are sent in rounds. A round is one job with a few tasks per core; its rows are returned before the next round
+starts, so a stopped campaign loses one round at most. A task runs several worlds, which takes at least a second. Each
+worker reports its version of the code; the caller rejects rows of other code.
 
-Columns in: ``id`` int64, the place of a seed in the round. Columns out: ``row`` string, one JSON object.
+Columns in: ``id`` int64, the index of a seed in the round. Columns out: ``row`` string, one JSON object.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SCHEMA = "row string"
 
 
 def run_seeds(spark: SparkSession, seeds: Sequence[int], scenario: Scenario) -> Iterator[Row]:
-    """Rows of these seeds, in their order; each round's when it is done."""
+    """Rows of these seeds, in their order; those of a round when it is done."""
     cores = spark.sparkContext.defaultParallelism
     size = cores * TASKS_A_CORE * SEEDS_A_TASK
     for start in range(0, len(seeds), size):
@@ -40,7 +40,7 @@ def run_seeds(spark: SparkSession, seeds: Sequence[int], scenario: Scenario) -> 
 
 
 def _living(seeds: Sequence[int], scenario: Scenario) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """What a task does: a world for each place."""
+    """The function of a task: one world per index."""
 
     def live(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         identity = Identity.of(scenario)

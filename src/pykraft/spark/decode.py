@@ -1,14 +1,14 @@
-"""Whole batches to Arrow rows of their records, in bulk.
+"""Converts whole batches to Arrow rows of their records, in bulk.
 
-A row group is a few columns made by numpy: what all records of a batch share is repeated, and the values of batches
-that KRaft wrote with values of one size are found together (`pykraft.spark.bulk`) and gathered by one Arrow ``take``.
-Everything else goes through the protocol's own decoders, batch by batch: values of several sizes, control records, and
-batches of other clients, whose records have times, keys and offsets of their own.
+numpy makes the columns of a row group: fields that all records of a batch share are repeated, and the values of KRaft's
+batches with values of one size are found together (`pykraft.spark.bulk`) and copied by one Arrow ``take``. All other
+batches go through the protocol's own decoders: values of several sizes, control records, and batches of other clients,
+whose records have their own times, keys and offsets.
 
-A batch that is damaged is an error with its place, or, for those who want to go on, one row that says so.
+A damaged batch is an error with its position, or, if the caller tolerates damage, one row that reports it.
 
 Invariant: a row group holds at most `ROWS_MAX` rows and `BATCHES_SIZE_BYTES_MAX` of batches, unless a single batch
-holds more, and a compressed batch is a row group of its own; so memory is bounded whatever a file says.
+holds more, and a compressed batch has a row group of its own. So memory is bounded whatever a file contains.
 
 Source: KIP-98; Kafka ``DefaultRecordBatch``.
 """
@@ -35,15 +35,15 @@ ROWS_MAX = 65_536
 BATCHES_SIZE_BYTES_MAX = 16 * 1024 * 1024
 MICROSECONDS_PER_MS = 1_000
 TIMESTAMP_MS_MAX = (2**63 - 1) // MICROSECONDS_PER_MS
-"""What a column of microseconds can hold."""
+"""The largest time that a column of microseconds can hold."""
 
 Batches = Sequence[tuple[int, BatchHeader]]
 
 
 def records_of(piece: Piece, data: bytes, *, tolerant: bool = False) -> Iterator[pa.RecordBatch]:
-    """The wanted records of a piece, CRC checked. ``data`` are the bytes of the piece.
+    """The wanted records of a piece, with CRCs checked. ``data`` holds the bytes of the piece.
 
-    Errors: CorruptionError with file, position and what was found; when ``tolerant``, a row tells it instead.
+    Errors: CorruptionError with file, position and what was found; if ``tolerant``, a row reports the damage instead.
     """
     for group in _groups(sound_batches(piece, data, tolerant=tolerant)):
         if isinstance(group, Damage):
@@ -58,7 +58,7 @@ def records_of(piece: Piece, data: bytes, *, tolerant: bool = False) -> Iterator
 
 
 def _one_by_one(piece: Piece, data: bytes, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Those batches of a group that can be decoded, and a row for each of the others."""
+    """The batches of a group that can be decoded, and a row for each of the others."""
     for position, header in batches:
         try:
             yield _wanted(piece, _Rows(piece, data, [(position, header)]).to_arrow())
@@ -68,7 +68,7 @@ def _one_by_one(piece: Piece, data: bytes, batches: Batches) -> Iterator[pa.Reco
 
 
 def _wanted(piece: Piece, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Without the rows whose offsets nobody asked for, which are at the begin and at the end."""
+    """Drop the rows outside of the requested offsets, which are at the start and at the end."""
     if (piece.start_offset, piece.end_offset) == (OFFSET_MIN, OFFSET_MAX):
         return rows
     offsets = rows.column("offset").to_numpy()
@@ -77,7 +77,7 @@ def _wanted(piece: Piece, rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _groups(batches: Iterator[tuple[int, BatchHeader] | Damage]) -> Iterator[Batches | Damage]:
-    """Cut into row groups; batches without records are in none, and damage is one of its own."""
+    """Split batches into row groups; batches without records are in none, and damage has a group of its own."""
     group: list[tuple[int, BatchHeader]] = []
     rows_count = size_bytes = 0
     for one in batches:
@@ -105,10 +105,10 @@ def _groups(batches: Iterator[tuple[int, BatchHeader] | Damage]) -> Iterator[Bat
 
 
 class _Rows:
-    """The columns of one row group: first as the headers tell, then as the records that say otherwise."""
+    """The columns of one row group: first from the batch headers, then corrected from the records."""
 
     def __init__(self, piece: Piece, data: bytes, batches: Batches) -> None:
-        """Errors: CorruptionError when records are malformed."""
+        """Errors: CorruptionError for malformed records."""
         _believe_counts(piece, data, batches)
         headers = [header for _, header in batches]
         self._piece = piece
@@ -137,7 +137,7 @@ class _Rows:
         self._check_timestamps()
 
     def _read(self, header: BatchHeader, batch: bytes, first_row: int) -> Sequence[bytes | None]:
-        """Values of one batch; what its records have of their own goes into the columns."""
+        """The values of one batch; fields that its records override go into the columns."""
         if not header.is_control and (values := _values_of_kraft(batch)) is not None:
             return values
         records = decode_records(batch, verify_crc=False)
@@ -179,14 +179,14 @@ class _Rows:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _sparse(self, cells: dict[int, str] | dict[int, bytes], kind: pa.DataType) -> pa.Array:
-        """A column that is null but for these rows."""
+        """A column that is null except in these rows."""
         if not cells:
             return pa.nulls(self._count, kind)
         return pa.array([cells.get(row) for row in range(self._count)], kind)
 
 
 def _believe_counts(piece: Piece, data: bytes, batches: Batches) -> None:
-    """Look into compressed batches before room is made for as many records as they say. Errors: CorruptionError."""
+    """Decompress batches before allocating for as many records as their headers claim. Errors: CorruptionError."""
     for position, header in batches:
         if header.compression != Compression.NONE:
             try:
@@ -196,18 +196,18 @@ def _believe_counts(piece: Piece, data: bytes, batches: Batches) -> None:
 
 
 def _timestamp_ms(header: BatchHeader) -> int:
-    """The time of records that have none of their own."""
+    """The time of records without a time of their own."""
     return header.max_timestamp if header.is_log_append_time else header.base_timestamp
 
 
 def _control_type(record: Record) -> str:
-    """Kafka's name of a control record; its number where a newer Kafka wrote it. Errors: ProtocolError."""
+    """Kafka's name of a control record; the number if a newer Kafka wrote it. Errors: ProtocolError."""
     number = control_type(record.key)
     return TABLES[ControlType(number)].name if number in TABLES else f"type {number}"
 
 
 def _values_of_kraft(batch: bytes) -> list[bytes] | None:
-    """The values of a batch as KRaft writes it; None for another client's, or one that is damaged."""
+    """The values of a batch in KRaft's form; None for another client's batch, or a damaged one."""
     try:
         return decode_values(batch)
     except ProtocolError:
@@ -215,7 +215,7 @@ def _values_of_kraft(batch: bytes) -> list[bytes] | None:
 
 
 def _gathered(data: bytes, found: Values, are_found: np.ndarray, others: Sequence[bytes | None]) -> pa.BinaryArray:
-    """One column of the values that were found in place (``are_found``, by row) and of the others, in their order."""
+    """One column of the values found in place (``are_found``, by row) and of the others, in their order."""
     rows = np.flatnonzero(are_found)
     rest = pa.array(others, pa.binary())
     if len(rows) == 0:
@@ -223,7 +223,7 @@ def _gathered(data: bytes, found: Values, are_found: np.ndarray, others: Sequenc
     edges = np.empty(2 * len(rows), dtype=np.int32)
     edges[0::2] = found.starts[rows]
     edges[1::2] = edges[0::2] + found.sizes[rows]
-    # Value, what is between, value, ...: of a column over the bytes as they are, every second cell is taken.
+    # The cells of this column alternate between values and the bytes between them; take every second one.
     cells = pa.Array.from_buffers(pa.binary(), len(edges) - 1, [None, pa.py_buffer(edges), pa.py_buffer(data)])
     values = cells.take(pa.array(np.arange(0, len(edges) - 1, 2)))
     if not others:

@@ -1,8 +1,7 @@
-"""From options to the part of a replica's log that is to be read.
+"""Plans which part of a replica's log to read, from the options.
 
-Times are those of batches as their headers tell them; within the one batch that a time falls into, which only other
-clients' batches can have, the records decide. Invariant: bounds are offsets in the end, so what is read is one stretch
-of the log. It refuses to know tasks.
+Times are those in the batch headers. If a time falls inside a batch, which happens only with other clients' batches,
+the records decide. Invariant: every bound becomes an offset, so a query reads one contiguous range of the log.
 
 Source: Spark's Kafka source (``startingTimestamp``).
 """
@@ -24,13 +23,13 @@ from pykraft.types import Offset
 T = TypeVar("T")
 
 TRIES_MAX = 5
-"""How often a look is taken anew because a live node deleted a segment meanwhile."""
+"""How often to look again because a live node deleted a segment meanwhile."""
 
 
 def plan_batch(replica: Replica, options: SourceOptions) -> Plan:
-    """The pieces that a query over the present log reads.
+    """The pieces that a query over the current log reads.
 
-    Errors: UsageError for a start below the log's; CorruptionError, unless damage is to be marked; StorageError.
+    Errors: UsageError for a start below the log start; CorruptionError, unless damage is to be marked; StorageError.
     """
 
     def plan() -> Plan:
@@ -47,9 +46,9 @@ def plan_batch(replica: Replica, options: SourceOptions) -> Plan:
 def stretches_from(
     replica: Replica, cursor: Cursor, options: SourceOptions, *, size_bytes: int = STRIDE_SIZE_BYTES
 ) -> Iterator[Stretch]:
-    """The log from a place on, in strides of about so many bytes: small ones where a limit may fall into one.
+    """The log from a cursor on, in strides of about this many bytes; small ones if a limit may fall into one.
 
-    Who wants damage to be marked has every header looked at, to know where it ends. Errors: as `plan_batch`.
+    If damage is to be marked, every header is read, to find where the damage ends. Errors: as `plan_batch`.
     """
     if options.tolerant:
         return replica.walk(cursor, tolerant=True)
@@ -57,7 +56,7 @@ def stretches_from(
 
 
 def while_segments_vanish(look: Callable[[], T]) -> T:
-    """What a look at the files of a live node tells; made anew when one vanished on the way. Errors: those of it."""
+    """Call a function that reads a live node's files, again if a segment vanished meanwhile. Errors: those of it."""
     for left in reversed(range(TRIES_MAX)):
         try:
             return look()
@@ -68,7 +67,7 @@ def while_segments_vanish(look: Callable[[], T]) -> T:
 
 
 def check_names(replicas: Sequence[Replica], options: SourceOptions) -> None:
-    """Refuse offsets for a replica that is none of these. Errors: UsageError."""
+    """Reject offsets for a replica that does not exist. Errors: UsageError."""
     there = [replica.name for replica in replicas]
     for option, bound in (("startingOffsets", options.start), ("endingOffsets", options.end)):
         unknown = [name for name, _ in bound.by_replica if name not in there]
@@ -77,7 +76,7 @@ def check_names(replicas: Sequence[Replica], options: SourceOptions) -> None:
 
 
 def find_start(replica: Replica, bound: Bound) -> tuple[Offset, Cursor]:
-    """The first offset that is wanted, and the batch that holds it. Errors: as `plan_batch`."""
+    """The first wanted offset, and the batch that holds it. Errors: as `plan_batch`."""
     offset = bound.offset_of(replica.name)
     if offset is not None:
         return offset, replica.seek(offset)
@@ -89,12 +88,12 @@ def find_start(replica: Replica, bound: Bound) -> tuple[Offset, Cursor]:
 
 
 def end_of(replica: Replica) -> Offset:
-    """Where a replica's log ends now. Errors: StorageError."""
+    """The current end of a replica's log. Errors: StorageError."""
     return while_segments_vanish(replica.end)
 
 
 def find_end(replica: Replica, bound: Bound, start: Cursor) -> Offset:
-    """The offset at which to end (exclusive). Errors: as `plan_batch`."""
+    """The end offset of the query (exclusive). Errors: as `plan_batch`."""
     offset = bound.offset_of(replica.name)
     if offset is not None:
         return offset
@@ -102,7 +101,7 @@ def find_end(replica: Replica, bound: Bound, start: Cursor) -> Offset:
 
 
 def _since(replica: Replica, start: Cursor, timestamp_ms: int) -> Offset:
-    """The first offset whose record is not older; the log end when there is none."""
+    """The first offset whose record is not older; the log end if there is none."""
     end = start.offset
     for one in replica.walk(start, tolerant=True):
         if one.header is not None and one.header.max_timestamp >= timestamp_ms:

@@ -1,13 +1,14 @@
-"""Log directories as a stream: each micro-batch is what was appended since the last one, of every replica.
+"""Log directories as a stream: each micro-batch is what each replica appended since the last one.
 
-An offset of the stream is, by replica, the next offset of its log, and epoch and CRC of the batch before it. So a query
-that was killed goes on where it was, and one that goes on in another log, or in one that was cut back and written anew,
-is refused: both ends of each micro-batch are looked at, also within one run. It also says where the stream ``began`` in
-that log, since Spark does not write the first micro-batch's start down and asks again for it after a kill. What is read
-is what a replica has, which may be more than is committed: for committed records only, read a live quorum.
+A stream offset has for each replica the next offset of its log, and epoch and CRC of the batch before it. So a
+restarted query continues where it was, and a query over another log, or over one that was truncated and rewritten, is
+rejected: both ends of each micro-batch are checked, also within one run. The offset also has where the stream ``began``
+in that log, because Spark does not store the start of the first micro-batch and asks for it again after a kill. The
+stream reads everything that a replica has, which may be more than is committed; to get committed records only, read a
+live quorum.
 
-Invariant: the plan of a micro-batch is decided by its two offsets alone, so a repeated one holds the same rows. What is
-remembered between calls only saves time. It refuses to know records.
+Invariant: the two offsets of a micro-batch alone decide its plan, so a repeated one has the same rows. State between
+calls only saves time.
 
 Source: PySpark ``DataSourceStreamReader``; Spark's Kafka source.
 """
@@ -34,7 +35,7 @@ from pykraft.spark.walk import Cursor, Replica
 from pykraft.types import Offset
 
 Place = dict[str, Any]
-"""Of one replica, as it stands in a checkpoint: ``offset``, ``began``, and where known ``epoch`` and ``crc``."""
+"""One replica in a checkpoint: ``offset``, ``began``, and if known ``epoch`` and ``crc``."""
 
 
 class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -137,7 +138,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 made = plan_pieces(replica.name, cursor, stretches, start_offset=place["offset"], limit=limit)
             except CorruptionError:
-                replica.resume(cursor)  # what was written anew looks like damage from a place that is in it no more
+                replica.resume(cursor)  # a rewritten log looks damaged from a cursor that it no longer contains
                 raise
             self._cursors[replica.name, place["offset"]] = replica.resume(cursor)
             return made
@@ -161,7 +162,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return place_of(cursor, offset, began=offset)
 
     def _cluster_id(self) -> str | None:
-        """The cluster whose logs these are, as far as their directories tell. Errors: UsageError for several."""
+        """The cluster of these logs, if their directories say so. Errors: UsageError for several clusters."""
         found = {_cluster_id_of(replica) for replica in find_replicas(self._options.patterns)} - {None}
         if len(found) > 1:
             raise UsageError(f"these are the logs of several clusters: {', '.join(sorted(map(str, found)))}")
@@ -201,7 +202,7 @@ def resumed(replica: Replica, place: Place) -> Cursor:
 
 
 def _check_end(replica: Replica, found: Cursor, place: Place) -> None:
-    """Refuse a log that ends, or goes on, in another way than when this end of a micro-batch was decided."""
+    """Reject a log whose content at the end of a micro-batch has changed since that end was decided."""
     known = {key: place[key] for key in ("offset", "epoch", "crc") if key in place}
     if found.offset < place["offset"] or ("crc" in place and place_of(found, found.offset, began=None) != known):
         raise replica.cut_back(place["offset"])

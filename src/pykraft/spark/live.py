@@ -1,8 +1,7 @@
-"""A live quorum for those who cannot await: what it has committed, and the batches of a part of it.
+"""A blocking interface to a live quorum: its committed offsets, and the batches of a range of them.
 
-Each call has an event loop of its own, so it can run on the driver and in any task. Invariant: only what is committed
-is read, whoever leads meanwhile; a part is whole batches, one after the other, and no more than one chunk of it is
-held. It refuses to know rows.
+Each call runs an event loop of its own, so it works on the driver and in any task. Invariant: it only reads committed
+records, whoever leads meanwhile; it returns whole batches in order and holds at most one chunk of them.
 
 Source: KIP-595 §Fetch (an observer without an id); Spark's Kafka source (``KafkaOffsetReader``).
 """
@@ -23,7 +22,7 @@ from pykraft.types import Endpoint, Offset
 
 CHUNK_SIZE_BYTES = 8 * 1024 * 1024
 PATIENCE = Patience(timeout_ms=60_000)
-"""A fail-over takes some seconds; a query should outlive it."""
+"""A query should survive a fail-over, which takes some seconds."""
 DESCRIBE_LIMITS = Limits(timeout_ms=5_000)
 FETCH_LIMITS = FetchLimits(size_bytes_max=4 * 1024 * 1024, held_size_bytes_max=16 * 1024 * 1024)
 CLIENT_ID = "pykraft-spark"
@@ -31,14 +30,14 @@ CLIENT_ID = "pykraft-spark"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """What is committed: offsets from ``start_offset`` to ``end_offset`` (exclusive)."""
+    """The committed offsets, from ``start_offset`` to ``end_offset`` (exclusive)."""
 
     start_offset: Offset
     end_offset: Offset
 
 
 class LiveQuorum:
-    """A quorum that is reached by some of its nodes; with ``cluster_id`` nodes of another one are refused."""
+    """A quorum, reached through some of its nodes; with ``cluster_id`` nodes of another cluster are rejected."""
 
     def __init__(self, controllers: Sequence[Endpoint], cluster_id: str | None = None) -> None:
         self._controllers = tuple(controllers)
@@ -46,11 +45,11 @@ class LiveQuorum:
 
     @property
     def name(self) -> str:
-        """What to call it in an error."""
+        """Its name in errors."""
         return f"the quorum at {','.join(map(str, self._controllers))}"
 
     def find_cluster_id(self) -> str | None:
-        """Its cluster id; None when its nodes do not tell, as Kafka's TestRaftServer. Errors: ForeignClusterError."""
+        """Its cluster id; None if its nodes do not report it (Kafka's TestRaftServer). Errors: ForeignClusterError."""
 
         async def ask() -> str | None:
             async with Admin(
@@ -64,7 +63,7 @@ class LiveQuorum:
         return asyncio.run(ask())
 
     def extent(self) -> Extent:
-        """What is committed now. Errors: QuorumUnavailableError, ForeignClusterError."""
+        """The committed offsets now. Errors: QuorumUnavailableError, ForeignClusterError."""
 
         async def ask() -> Extent:
             async with self._observer(Start.EARLIEST) as observer:
@@ -75,7 +74,7 @@ class LiveQuorum:
         return asyncio.run(ask())
 
     def batch_at(self, offset: Offset) -> CommittedBatch:
-        """The batch that holds an offset, which must be committed. Errors: as `extent`; UsageError."""
+        """The batch that holds a committed offset. Errors: as `extent`; UsageError."""
 
         async def ask() -> CommittedBatch:
             async with self._observer(offset) as observer:
@@ -84,9 +83,9 @@ class LiveQuorum:
         return asyncio.run(ask())
 
     def chunks(self, start_offset: Offset, end_offset: Offset) -> Iterator[bytes]:
-        """The batches that hold these offsets, of which all must be committed; about 8 MiB at one time.
+        """The batches that hold these committed offsets; about 8 MiB at a time.
 
-        Errors: as `batch_at`; ProtocolError when the quorum lost what it had committed.
+        Errors: as `batch_at`; ProtocolError if the quorum lost committed records.
         """
         if start_offset >= end_offset:
             return
@@ -125,10 +124,10 @@ class LiveQuorum:
 
 
 def first_since(quorum: LiveQuorum, extent: Extent, timestamp_ms: int) -> Offset:
-    """The first batch's offset that is not older, by bisection; the end when there is none.
+    """The offset of the first batch that is not older, by bisection; the end if there is none.
 
-    Batches of a quorum carry the time of their append, so times hardly go back; where a clock did, what is found is one
-    such place. Errors: as `LiveQuorum.batch_at`.
+    Batches of a quorum carry their append time, so times rarely go back; if a clock did, the result is one of the
+    possible offsets. Errors: as `LiveQuorum.batch_at`.
     """
     low, high = extent.start_offset, extent.end_offset
     while low < high:

@@ -1,11 +1,11 @@
 """A live quorum as a source: a query over what is committed now, and a stream of what is committed from then on.
 
-An offset of the stream is the next offset of the log, and the cluster whose log it is: a checkpoint of another quorum
-is refused. It also says where the stream ``began``, since Spark does not write the first micro-batch's start down and
-asks again for it after a kill. Invariant: a micro-batch is decided by its two offsets alone, and what is below the high
-watermark never changes, so a repeated one holds the same rows. Tasks fetch from the leader, each a part of the offsets.
+A stream offset has the next offset of the log and its cluster id; a checkpoint of another quorum is rejected. It also
+has where the stream ``began``, because Spark does not store the start of the first micro-batch and asks for it again
+after a kill. Invariant: the two offsets of a micro-batch alone decide its rows, and records below the high watermark
+never change, so a repeated one has the same rows. Each task fetches a range of the offsets from the leader.
 
-It refuses to know sockets (`pykraft.spark.live`).
+`pykraft.spark.live` talks to the quorum.
 
 Source: Spark's Kafka source; PySpark ``DataSourceStreamReader``.
 """
@@ -34,7 +34,7 @@ RECORDS_PER_TASK = 250_000
 
 
 class LivePartition(InputPartition):
-    """Offsets that one task fetches; the end is exclusive."""
+    """The offsets that one task fetches; the end is exclusive."""
 
     def __init__(
         self, start_offset: Offset, end_offset: Offset, cluster_id: str | None, *, is_first: bool = True
@@ -47,14 +47,14 @@ class LivePartition(InputPartition):
 
 
 class LiveReader(DataSourceReader):
-    """A query over what is committed when it begins."""
+    """A query over the records that are committed when it starts."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
     @plainly
     def partitions(self) -> Sequence[InputPartition]:
-        """See `DataSourceReader`. Errors: QuorumUnavailableError; UsageError for an offset that is not there."""
+        """See `DataSourceReader`. Errors: QuorumUnavailableError; UsageError for an offset outside of the log."""
         quorum = LiveQuorum(self._options.controllers)
         cluster_id = quorum.find_cluster_id()
         extent = quorum.extent()
@@ -68,7 +68,7 @@ class LiveReader(DataSourceReader):
 
 
 class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream of what is committed."""
+    """A stream of committed records."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -76,25 +76,25 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @plainly
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as below
-        """See `DataSourceStreamReader`: where the options say."""
+        """See `DataSourceStreamReader`: as the options say."""
         quorum = LiveQuorum(self._options.controllers)
         start = find_start(quorum, quorum.extent(), self._options.start)
         return {"cluster": quorum.find_cluster_id(), "offset": start, "began": start}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """See `DataSourceStreamReader`; with both limits records count, and bytes are added by `latestOffset`."""
+        """See `DataSourceStreamReader`; with both limits Spark gets the records, and `latestOffset` adds the bytes."""
         return default_limit(self._options)
 
     @plainly
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """See `SupportsTriggerAvailableNow`: what is committed now is the end."""
+        """See `SupportsTriggerAvailableNow`: the stream ends at the current high watermark."""
         self._end = LiveQuorum(self._options.controllers).extent().end_offset
 
     @plainly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """See `DataSourceStreamReader`. A limit in bytes holds on average, as large as the next records are.
+        """See `DataSourceStreamReader`. A limit in bytes is an average, estimated from the size of the next records.
 
-        Errors: ForeignClusterError for a checkpoint of another quorum; UsageError when the log begins behind it.
+        Errors: ForeignClusterError for a checkpoint of another quorum; UsageError if the log starts behind it.
         """
         quorum = LiveQuorum(self._options.controllers, start["cluster"])
         extent = quorum.extent()
@@ -128,7 +128,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def find_start(quorum: LiveQuorum, extent: Extent, bound: Bound) -> Offset:
-    """Where to begin. Errors: UsageError for an offset below the log start."""
+    """The start offset. Errors: UsageError for an offset below the log start."""
     if bound.by_replica:
         raise UsageError("a live quorum has one log: give one offset, not offsets by replica")
     if bound.offset is not None:
@@ -140,7 +140,7 @@ def find_start(quorum: LiveQuorum, extent: Extent, bound: Bound) -> Offset:
 
 
 def find_end(quorum: LiveQuorum, extent: Extent, bound: Bound) -> Offset:
-    """Where to end (exclusive): what was asked for, which need not be committed yet, or the high watermark."""
+    """The end offset (exclusive): the requested one, which may not be committed yet, or the high watermark."""
     if bound.by_replica:
         raise UsageError("a live quorum has one log: give one offset, not offsets by replica")
     if bound.offset is not None:
@@ -149,7 +149,7 @@ def find_end(quorum: LiveQuorum, extent: Extent, bound: Bound) -> Offset:
 
 
 def check_is_there(offset: Offset, extent: Extent) -> None:
-    """Refuse what the log no longer holds. Errors: UsageError."""
+    """Reject offsets that the log no longer holds. Errors: UsageError."""
     if offset < extent.start_offset:
         raise UsageError(
             f"offset {offset} is not there any more, the log begins at {extent.start_offset}: what came before is only "
@@ -158,13 +158,13 @@ def check_is_there(offset: Offset, extent: Extent) -> None:
 
 
 def average_size_bytes(quorum: LiveQuorum, offset: Offset) -> float:
-    """What a record takes in the batch that holds this offset, batch header included. Errors: as `LiveQuorum`."""
+    """The average size of a record in the batch that holds this offset, with the header. Errors: as `LiveQuorum`."""
     batch = quorum.batch_at(offset)
     return len(batch.data) / (batch.end_offset - batch.base_offset)
 
 
 def aligned(quorum: LiveQuorum, begin: Offset, end: Offset, most: Offset) -> Offset:
-    """An end that a limit set, moved to where a batch ends: back if that leaves anything, else on, never past ``most``.
+    """Move an end that a limit set to the end of a batch: back if any batch remains, else forward, never past ``most``.
 
     Errors: as `LiveQuorum`.
     """
@@ -177,7 +177,7 @@ def aligned(quorum: LiveQuorum, begin: Offset, end: Offset, most: Offset) -> Off
 
 
 def parts_of(start: Offset, end: Offset, cluster_id: str | None) -> list[LivePartition]:
-    """The offsets cut for tasks."""
+    """Split the offsets among tasks."""
     return [
         LivePartition(Offset(low), min(end, Offset(low + RECORDS_PER_TASK)), cluster_id, is_first=low == start)
         for low in range(start, end, RECORDS_PER_TASK)
@@ -185,9 +185,9 @@ def parts_of(start: Offset, end: Offset, cluster_id: str | None) -> list[LivePar
 
 
 def fetch_rows(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """The rows of one part. Of a batch that two parts share each has its records; as a batch it is in the first."""
+    """The rows of one part. If two parts share a batch, each has its own records; as a batch it is in the first."""
     if not isinstance(partition, LivePartition):
-        return  # where there is no partition, Spark reads one without a value
+        return  # without partitions, Spark reads an empty placeholder
     quorum = LiveQuorum(options.controllers, partition.cluster_id)
     piece = Piece(
         replica=None,

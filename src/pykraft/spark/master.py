@@ -1,8 +1,7 @@
-"""A Spark session where its user wants it: here, or at a cluster, with the properties that were given.
+"""Opens a Spark session locally or at a cluster, with the user's properties.
 
-On a cluster the executors get this package from us, and run the Python that `PYSPARK_PYTHON` names, by default ours;
-it must have what the package needs. Invariant: a property that was given wins over one of ours, and those that are
-lists hold both.
+On a cluster the executors get this package from us. They run the Python that `PYSPARK_PYTHON` names, by default ours;
+it must have the package's dependencies. Invariant: a user's property overrides ours; for lists both are combined.
 
 Source: Spark's "Submitting Applications" (master URLs, ``--conf``).
 """
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = re.compile(r"local(?:\[(?P<cores>[0-9]+|\*)\])?")
-"""Without a number of tries; with one it is taken as it is."""
+"""Without a number of tries; a URL with one is used unchanged."""
 MASTER = re.compile(r"local(\[.*\])?|spark://.+|yarn|k8s://.+")
 PY_FILES, JAVA_OPTIONS = "spark.submit.pyFiles", "spark.driver.extraJavaOptions"
 OURS_ONLY_HERE = ("spark.driver.host", "spark.driver.bindAddress")
@@ -35,7 +34,7 @@ NOISE = (b"WARNING: Using incubator modules: jdk.incubator.vector",)
 
 
 def parse_conf(given: Iterable[str]) -> dict[str, str]:
-    """``spark.key=value`` each, as for spark-submit. Errors: UsageError."""
+    """Parse ``spark.key=value`` texts, as for spark-submit. Errors: UsageError."""
     found: dict[str, str] = {}
     for item in given:
         key, is_there, value = item.partition("=")
@@ -48,11 +47,11 @@ def parse_conf(given: Iterable[str]) -> dict[str, str]:
 def settings_at(
     name: str, *, master: str | None = None, conf: Mapping[str, str] = NOTHING, option: str = "--master"
 ) -> dict[str, str]:
-    """Spark's properties of a session; without ``master``, a master URL of Spark's, it has two cores of this machine.
+    """Spark's properties for a session; without ``master`` (a Spark master URL) it gets two cores of this machine.
 
-    ``option`` is the one of the command line that named the master.
+    ``option`` is the command-line option that gave the master.
 
-    Errors: UsageError for what is no master; StorageError.
+    Errors: UsageError for an invalid master; StorageError.
     """
     master = conf.get("spark.master") if master is None else master
     settings = session_settings(name)
@@ -72,9 +71,9 @@ def settings_at(
 
 @contextmanager
 def session_at(settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session with these `settings_at`, and the source registered; it is stopped at the end.
+    """A session with these `settings_at` and the source registered; stopped at the end of the block.
 
-    Errors: UsageError without a Java runtime; PykraftError when Spark's Java process ends before that.
+    Errors: UsageError without a Java runtime; PykraftError if Spark's Java process ends before the block does.
     """
     from py4j.protocol import Py4JNetworkError
 
@@ -95,7 +94,7 @@ def _is_local(master: str | None) -> bool:
 
 
 def _with_tries(master: str, option: str) -> str:
-    """A master URL that tries a task again also in local mode. Errors: UsageError."""
+    """A master URL that retries tasks also in local mode. Errors: UsageError."""
     if not MASTER.fullmatch(master):
         raise UsageError(f"{option} {master}: it must be local[CORES], spark://host:port, yarn or k8s://…")
     here = LOCAL.fullmatch(master)

@@ -28,7 +28,7 @@ from pykraft.errors import UsageError
 from pykraft.types import Endpoint, Offset
 
 NEAR = 0.7
-"""How alike two names are that may be meant alike, from 0 to 1."""
+"""Similarity, from 0 to 1, from which an unknown name counts as a misspelling."""
 OFFSET_TEXT = re.compile(r"[0-9]{1,19}")
 SERVER = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>[^\s:\[\]/@,]+)):(?P<port>[0-9]{1,5})")
 KNOWN = (
@@ -48,7 +48,7 @@ KNOWN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """Where reading begins or ends: at an offset, which may differ by replica, or at a time; none of it: as usual."""
+    """Where reading starts or ends: at an offset, which may differ by replica, at a time, or at the default."""
 
     offset: Offset | None = None
     by_replica: tuple[tuple[str, Offset], ...] = ()
@@ -62,7 +62,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """Everything that was asked for. Exactly one of ``patterns`` and ``controllers`` is not empty."""
+    """All options. Exactly one of ``patterns`` and ``controllers`` is not empty."""
 
     patterns: tuple[str, ...]
     controllers: tuple[Endpoint, ...]
@@ -97,7 +97,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def _refuse_misspelled(options: Mapping[str, str]) -> None:
-    """Spark lets sources pass over options that they do not know; one that is nearly ours was meant for us."""
+    """Reject an unknown option whose name is close to one of ours; Spark lets sources ignore unknown options."""
     known = {name.lower(): name for name in KNOWN}
     for given in options:
         near = get_close_matches(given.lower(), known, n=1, cutoff=NEAR) if given.lower() not in known else []

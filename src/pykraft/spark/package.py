@@ -1,7 +1,7 @@
-"""This package as one file that Spark sends to its workers: for ``spark-submit --py-files`` and for `session_at`.
+"""Packs this package into one file that Spark sends to its workers: for ``spark-submit --py-files`` and `session_at`.
 
-Owns the file. Invariant: the same sources make the same bytes, so a file of that name need not be made twice, and one
-that is there is whole. What the package needs (numpy, pyarrow, crc32c) does not travel: the workers' Python has it.
+Invariant: the same sources give the same bytes, so a file with the right name is complete and need not be rebuilt. The
+dependencies (numpy, pyarrow, crc32c) are not in it: the workers' Python must have them.
 
 Source: Spark's "Python Package Management" (PySpark native features).
 """
@@ -21,7 +21,7 @@ BEGIN_OF_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def write_package(path: Path) -> None:
-    """Write it to this file. Errors: StorageError."""
+    """Write the package to this file. Errors: StorageError."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ def write_package(path: Path) -> None:
 
 
 def cached_package(folder: Path) -> Path:
-    """It in this folder, named by what is in it, and made where it is not there yet. Errors: StorageError."""
+    """The package in this folder, named by its content; built if it does not exist. Errors: StorageError."""
     content = hashlib.sha256()
     for name, data in _files():
         content.update(f"{name}\0{len(data)}\0".encode())
@@ -46,6 +46,6 @@ def cached_package(folder: Path) -> Path:
 
 
 def _files() -> list[tuple[str, bytes]]:
-    """Names in the file and contents: all but what Python keeps beside its sources."""
+    """Names and contents of the files: all sources, without Python's caches."""
     paths = sorted(path for path in SOURCES.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     return [(str(path.relative_to(SOURCES.parent)), path.read_bytes()) for path in paths]

@@ -1,14 +1,14 @@
 """What one Spark task reads: pieces of whole batches, cut from a walk over a replica's log.
 
-A piece says which of its rows are wanted, since an asked-for offset may lie within a batch. A stretch of damage is a
-piece of its own, which is one row that tells of it.
+A piece has the range of wanted offsets, since a requested offset may lie within a batch. A damaged stretch is a piece
+of its own and becomes one row that reports it.
 
-A plan is made on the driver, and a live directory may change until a task reads its piece. So a piece knows its first
-and its last batch, by offset, epoch and CRC, and whoever reads it checks both, and that all batches between follow each
-other. Logs whose batches of one offset have one epoch are equal up to there, so that is the log that was planned.
+The driver makes the plan, and a live directory may change before a task reads its piece. So a piece has offset, epoch
+and CRC of its first and its last batch. The reader checks both, and that all batches between follow each other. Logs
+that have a batch of the same offset and epoch are equal up to it, so a match proves that this is the planned log.
 
-Invariant: a piece is whole batches of one segment, and all pieces of a plan are the asked-for part of the log, each
-batch once. It refuses to know records.
+Invariant: a piece is whole batches of one segment; the pieces of a plan are the requested part of the log, each batch
+once.
 
 Source: KIP-595 (log layout); Raft §5.3 (Log Matching).
 """
@@ -32,17 +32,17 @@ from pykraft.types import Epoch, Offset
 PIECE_SIZE_BYTES = 64 * 1024 * 1024
 """About how much of a segment one task reads."""
 PART_SIZE_BYTES = 8 * 1024 * 1024
-"""About how much of it is in memory at one time."""
+"""About how much of it is in memory at a time."""
 LENGTH_START, LENGTH_END = 8, 12
 _CHAIN: Final = Struct(">qiibIhi")
-"""The begin of a batch header, up to the last offset delta."""
+"""The start of a batch header, up to the last offset delta."""
 DELETED = ".deleted"
 OFFSET_MIN = Offset(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """By what a batch is known again."""
+    """Identifies a batch."""
 
     base_offset: Offset
     end_offset: Offset
@@ -51,16 +51,16 @@ class Mark:
 
     @classmethod
     def of(cls, header: BatchHeader) -> Mark:
-        """That of a batch."""
+        """The mark of a batch."""
         return cls(base_offset=header.base_offset, end_offset=header.end_offset, epoch=header.epoch, crc=header.crc)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """Whole batches of one segment, from ``position`` to ``end_position``, and which offsets of them are wanted.
+    """Whole batches of one segment, from ``position`` to ``end_position``, and the wanted offsets.
 
-    Ends are exclusive. ``first`` and ``last`` are its first and last batch, None where no plan says which. With
-    ``damage`` told, these bytes are no batches; a batch should begin there at ``start_offset``.
+    Ends are exclusive. ``first`` and ``last`` are its first and last batch, None if no plan knows them. If ``damage``
+    is set, these bytes are not batches; a batch should start there at ``start_offset``.
     """
 
     replica: str | None
@@ -76,7 +76,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """Where a plan ends at the latest: at an offset (exclusive), or with so many records or bytes, but one batch."""
+    """The latest end of a plan: an offset (exclusive), or this many records or bytes, but at least one batch."""
 
     end_offset: Offset = OFFSET_MAX
     records_max: int | None = None
@@ -85,7 +85,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The pieces, in order, and the place behind them."""
+    """The pieces in order, and the cursor after them."""
 
     pieces: tuple[Piece, ...]
     end: Cursor
@@ -100,9 +100,9 @@ def plan_pieces(
     limit: Limit,
     size_bytes: int = PIECE_SIZE_BYTES,
 ) -> Plan:
-    """Cut what a walk yields from ``start`` on into pieces of about so many bytes; rows begin at ``start_offset``.
+    """Cut the result of a walk from ``start`` on into pieces of about this many bytes; rows start at ``start_offset``.
 
-    Where the limit falls into a stretch of many batches, its headers are looked at one by one.
+    If the limit falls into a stretch of many batches, its headers are read one by one.
 
     Errors: those of the walk.
     """
@@ -134,7 +134,7 @@ class _Cut:
         self.end = start
 
     def has_room(self, one: Stretch) -> bool:
-        """Whether this is within the limit; the first batch always is, unless it begins behind the end."""
+        """Whether this is within the limit; the first batch always is, unless it starts behind the end."""
         limit = self._limit
         if one.offset >= limit.end_offset or (one.is_coarse and one.end_offset > limit.end_offset):
             return False
@@ -147,7 +147,7 @@ class _Cut:
         )
 
     def take(self, one: Stretch) -> None:
-        """Add it to the last piece, or begin another one."""
+        """Add it to the last piece, or start another one."""
         self._records += one.end_offset - one.offset
         self._size_bytes += one.end_position - one.position
         self.end = after(one, self.end)
@@ -176,12 +176,12 @@ def _goes_on(piece: Piece, one: Stretch, size_bytes: int) -> bool:
 
 
 def read_parts(piece: Piece, *, size_bytes: int = PART_SIZE_BYTES) -> Iterator[tuple[Piece, bytes]]:
-    """A piece in parts of whole batches, each with its bytes, so that only one needs to be in memory.
+    """Read a piece in parts of whole batches, each with its bytes, so that only one part is in memory.
 
-    A part is of about ``size_bytes``, or one batch.
+    A part has about ``size_bytes``, or one batch.
 
-    Errors: UsageError when the log was written anew since the plan was made; CorruptionError when the file is no longer
-    as it was; StorageError when it cannot be read.
+    Errors: UsageError if the log was rewritten since the plan was made; CorruptionError if the file has changed
+    otherwise; StorageError if it cannot be read.
     """
     with closing(_open(Path(piece.path))) as file:
         least = max(size_bytes, HEADER_SIZE_BYTES)
@@ -231,7 +231,7 @@ def _rewritten(piece: Piece, position: int, found: Mark, planned: Mark | None) -
 
 
 def _open(segment: Path) -> File:
-    """A segment, under the name that it has for its last minute when its node deleted it. Errors: StorageError."""
+    """Open a segment, under its .deleted name if its node has just deleted it. Errors: StorageError."""
     try:
         return OsFs().open(segment)
     except StorageError:
@@ -242,7 +242,7 @@ def _open(segment: Path) -> File:
 
 
 def _whole_batches(data: bytes) -> tuple[int, int]:
-    """Bytes of the whole batches at the begin, as their lengths say, and of the one that is cut after them, or 0."""
+    """Size of the whole batches at the start, by their lengths, and of the batch that is cut off after them, or 0."""
     end = 0
     while len(data) - end >= LENGTH_END:
         size_bytes = LENGTH_END + int.from_bytes(data[end + LENGTH_START : end + LENGTH_END], "big", signed=True)

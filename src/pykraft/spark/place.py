@@ -1,6 +1,6 @@
-"""Where rows come from, and what stands there when it is no batch: what rows of records and of batches have alike.
+"""Columns and checks that rows of records and of batches share: where a row comes from, and damage.
 
-Invariant: a batch that is passed on has the length that its header says, and its CRC is right.
+Invariant: a batch that is passed on has the length in its header and a valid CRC.
 
 Source: KIP-98; Kafka ``DefaultRecordBatch.ensureValid``.
 """
@@ -25,7 +25,7 @@ INT32_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """Bytes that are no batch: where they begin in the piece's bytes, how many, at which offset, and what is wrong."""
+    """Bytes that are not a batch: where they start in the piece, how many, the expected offset, and what is wrong."""
 
     position: int
     size_bytes: int
@@ -34,14 +34,14 @@ class Damage:
 
 
 def damaged(piece: Piece, position: int, found: str) -> CorruptionError:
-    """The error for a place in the bytes of a piece."""
+    """The error for a position in the bytes of a piece."""
     return CorruptionError(piece.path, position=piece.position + position, expected="a valid batch", found=found)
 
 
 def sound_batches(piece: Piece, data: bytes, *, tolerant: bool) -> Iterator[tuple[int, BatchHeader] | Damage]:
-    """Position in ``data`` and header of each batch; all of them are whole, and no byte that a CRC covers changed.
+    """Position in ``data`` and header of each batch, after checking its length and CRC.
 
-    Errors: CorruptionError; when ``tolerant``, `Damage` is yielded instead.
+    Errors: CorruptionError; if ``tolerant``, yields `Damage` instead.
     """
     reached, offset = 0, piece.start_offset
     try:
@@ -80,7 +80,7 @@ def _crc_problem(data: bytes, position: int, header: BatchHeader) -> str | None:
 
 
 def place_columns(piece: Piece, positions: np.ndarray) -> list[pa.Array]:
-    """The columns replica, segment and position; null for what a live quorum served."""
+    """The columns replica, segment and position; null for batches from a live quorum."""
     count = len(positions)
     if piece.replica is None:
         return [pa.nulls(count, pa.string()), pa.nulls(count, pa.string()), pa.nulls(count, pa.int64())]
@@ -88,7 +88,7 @@ def place_columns(piece: Piece, positions: np.ndarray) -> list[pa.Array]:
 
 
 def damage_row(piece: Piece, damage: Damage, rows: str) -> pa.RecordBatch:
-    """One row of ``records`` or ``batches`` that tells what is wrong where, and is null in all else."""
+    """One row of ``records`` or ``batches`` that reports damage and is null otherwise."""
     schema = arrow_schema(rows)
     position = np.array([piece.position + damage.position], dtype=np.int64)
     known = dict(zip(("replica", "segment", "position"), place_columns(piece, position), strict=True))

@@ -1,7 +1,7 @@
-"""Errors of ours as Spark shows them: without our insides, so that what is wrong is not at the end of sixty lines.
+"""Strips the traceback of our own errors before Spark shows them, so that the reason is not at the end of sixty lines.
 
-Spark copies the whole traceback of a Python process into its own message. Invariant: only errors that we raise on
-purpose lose their frames and causes; a bug keeps all.
+Spark copies the whole traceback of a Python process into its message. Invariant: only errors that we raise on purpose
+lose their frames and causes; a bug keeps them.
 
 Source: PySpark's workers, which send ``traceback.format_exc()``.
 """
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def plainly(act: Callable[P, T]) -> Callable[P, T]:
-    """The same function, whose errors are plain."""
+    """Wrap a function so that its errors have no traceback."""
 
     @wraps(act)
     def plain(*words: P.args, **named: P.kwargs) -> T:
@@ -32,7 +32,7 @@ def plainly(act: Callable[P, T]) -> Callable[P, T]:
 
 
 def plain_rows(act: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
-    """The same for what yields."""
+    """The same for a generator."""
 
     @wraps(act)
     def plain(*words: P.args, **named: P.kwargs) -> Iterator[T]:

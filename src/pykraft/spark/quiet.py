@@ -1,7 +1,7 @@
-"""Leaves lines out of standard error that nobody can act upon, also those of processes that are started meanwhile.
+"""Filters lines out of standard error that nobody can act on, also those of processes started meanwhile.
 
-Spark's Java process warns at each start of a module that Spark itself asks for. It writes to the standard error that it
-was born with, so that this is a pipe with a reader here. Invariant: every other line comes through, in its order; the
+Spark's Java process warns at each start about a module that Spark itself requests. It writes to the standard error that
+it inherited, so this block replaces that with a pipe and reads it. Invariant: every other line passes, in order; the
 pipe outlives the block as long as somebody writes to it.
 
 Source: POSIX ``dup2``.
@@ -20,7 +20,7 @@ ERROR_FD = 2
 
 @contextmanager
 def without_lines(unwanted: Sequence[bytes]) -> Iterator[None]:
-    """Within it file descriptor 2 is such a pipe. Call it where no other thread starts processes."""
+    """Within this block file descriptor 2 is such a pipe. Use it only while no other thread starts processes."""
     sys.stderr.flush()
     real = os.dup(ERROR_FD)
     reading, writing = os.pipe()
@@ -35,7 +35,7 @@ def without_lines(unwanted: Sequence[bytes]) -> Iterator[None]:
 
 
 def _pass_on(reading: int, real: int, unwanted: frozenset[bytes]) -> None:
-    """Line by line, until nobody can write any more."""
+    """Copy line by line until nobody can write any more."""
     with os.fdopen(reading, "rb") as lines, os.fdopen(real, "wb", buffering=0) as out:
         for line in lines:
             if line.rstrip() not in unwanted:

@@ -1,6 +1,6 @@
-"""What a Spark task does with its piece: read it in parts, hand on rows.
+"""Reads a Spark task's piece in parts and returns its rows.
 
-Invariant: nothing is kept between partitions, and one part is in memory at a time.
+Invariant: no state is kept between partitions, and one part is in memory at a time.
 
 Source: PySpark ``DataSourceReader.read``.
 """
@@ -30,7 +30,7 @@ class PiecePartition(InputPartition):
 def read_piece(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """The rows of one piece. Errors: CorruptionError, unless damage is to be marked; StorageError."""
     if not isinstance(partition, PiecePartition):
-        return  # where there is no partition, Spark reads one without a value
+        return  # without partitions, Spark reads an empty placeholder
     piece = partition.piece
     if piece.damage is not None:
         size_bytes = piece.end_position - piece.position

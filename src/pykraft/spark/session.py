@@ -1,4 +1,4 @@
-"""A Spark session that is quiet, local and able to import this package in its workers."""
+"""A Spark session that is quiet and local, and whose workers can import this package."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 CORES = 2
 TASK_TRIES = 4
-"""How often a task is tried whose Python worker may have died; Spark's own number anywhere but in local mode."""
+"""How often to try a task whose Python worker may have died; Spark's own default outside of local mode."""
 LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
 
@@ -30,7 +30,7 @@ def local_session(name: str, *, cores: int = CORES) -> SparkSession:
 
 
 def session_settings(name: str, *, cores: int = CORES) -> dict[str, str]:
-    """Spark's properties of such a session."""
+    """Spark's properties for such a session."""
     return {
         "spark.master": f"local[{cores},{TASK_TRIES}]",
         "spark.app.name": name,
@@ -46,9 +46,9 @@ def session_settings(name: str, *, cores: int = CORES) -> dict[str, str]:
 
 
 def prepare_environment(*, is_local: bool = True) -> None:
-    """Tell Spark which Java and which Python to run, and its workers where this package is.
+    """Set which Java and Python Spark runs, and where its workers find this package.
 
-    Workers on other machines run the Python that ``PYSPARK_PYTHON`` names, if it was set.
+    Workers on other machines run the Python that ``PYSPARK_PYTHON`` names, if it is set.
 
     Errors: UsageError without a Java runtime.
     """
@@ -65,7 +65,7 @@ def prepare_environment(*, is_local: bool = True) -> None:
 
 
 def open_session(settings: Mapping[str, str]) -> SparkSession:
-    """A session with these properties and the source; in Spark's process, if there is one, else in a new one."""
+    """A session with these properties and the source; uses Spark's running process, or starts one."""
     from pyspark.sql import SparkSession
 
     from pykraft.spark.source import register

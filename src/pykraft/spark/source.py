@@ -1,7 +1,7 @@
 """``spark.read.format("pykraft")`` and ``spark.readStream.format("pykraft")``: a quorum's log as rows.
 
-From log directories, of one or many replicas, or from a live quorum; the options are in `pykraft.spark.options`, the
-columns in `pykraft.spark.schema`. Every batch's CRC is checked; a torn or preallocated tail of the newest segment is
+It reads log directories, of one or many replicas, or a live quorum; `pykraft.spark.options` has the options,
+`pykraft.spark.schema` the columns. Every batch's CRC is checked; a torn or preallocated tail of the newest segment is
 not read.
 
 Source: PySpark ``DataSource`` (SPARK-44076) and its stream reader.
@@ -28,7 +28,7 @@ from pykraft.spark.schema import BATCHES, RECORDS
 
 
 class FilesReader(DataSourceReader):
-    """Cuts logs into pieces on the driver, decodes them on the workers."""
+    """Cuts logs into pieces on the driver and decodes them on the workers."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -61,7 +61,7 @@ class PykraftDataSource(DataSource):
 
     @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
-        """See `DataSource`. Errors: UsageError for wrong options, and for columns that are not ours."""
+        """See `DataSource`. Errors: UsageError for wrong options, and for a schema other than ours."""
         options = self._checked(schema)
         return LiveReader(options) if options.controllers else FilesReader(options)
 
@@ -82,5 +82,5 @@ class PykraftDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("pykraft")`` known to this session."""
+    """Register ``format("pykraft")`` with this session."""
     spark.dataSource.register(PykraftDataSource)

@@ -1,7 +1,6 @@
-"""What is wrong, out of a long story of Spark's: a Java trace around a Python trace around one line of ours.
+"""Extracts the reason from an error text of Spark: a Java trace around a Python trace around one line of ours.
 
-Invariant: an error of ours comes back as one of its kind, so that whoever shows it need not know Spark. It refuses to
-know where stories come from.
+Invariant: an error of ours comes back as an instance of its own class, so that callers need not know Spark.
 
 Source: PySpark's ``PythonException`` and ``StreamingQueryException``, which carry the worker's traceback as text.
 """
@@ -20,13 +19,13 @@ DAMAGE = re.compile(r"(.+): at position (\d+): expected (.+), found (.+)")
 
 
 def told_by(story: str) -> PykraftError | None:
-    """The error of ours that a story tells of last, as one of its kind; None when it tells of none."""
+    """The last error of ours in the text, as an instance of its class; None if there is none."""
     found = OURS.findall(story)
     return _revived(*found[-1]) if found else None
 
 
 def reason(story: str) -> str:
-    """One line: the error of ours, else the story's own first lines that say something."""
+    """One line: the error of ours, or else the first meaningful lines of the text."""
     ours = told_by(story)
     return str(ours) if ours is not None else " ".join(_telling(story)) or "Spark does not say why"
 

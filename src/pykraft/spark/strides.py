@@ -1,14 +1,13 @@
-"""Walks over a log in strides of many batches: a segment's offset index says where batches begin.
+"""Walks over a log in strides of many batches: a segment's offset index says where batches start.
 
-A walk over every header (`pykraft.spark.walk`) reads each segment's every page, on the driver alone: hours for a log of
-10 TiB. To cut a log into pieces it is enough to know batches near where pieces may end. So this walk looks only at the
-headers between two entries of the index, once for each stride: there it finds the last batch of a stride and the first
-of the next. What lies between is checked where it is read (`pykraft.spark.pieces`).
+A walk over every header (`pykraft.spark.walk`) reads every page of each segment, on the driver alone: hours for a log
+of 10 TiB. To cut a log into pieces it is enough to know batches near the ends of pieces. So this walk only reads the
+headers between two entries of the index, once per stride: there it finds the last batch of a stride and the first of
+the next. `pykraft.spark.pieces` checks what lies between when it reads it.
 
-Invariant: strides follow each other without a gap of offsets, and each begins and ends between two batches. The index
-is not believed: an entry that does not point at the batch that holds its offset, behind a batch that ends there, makes
-the walk look at every header of the segment's rest. That is also how the end of the newest segment is found, which may
-be torn.
+Invariant: strides follow each other without a gap of offsets, and each starts and ends between two batches. The index
+is not trusted: if an entry does not point at the batch that holds its offset, right after the end of another batch, the
+walk reads every header of the rest of the segment. This also finds the end of the newest segment, which may be torn.
 
 Source: Kafka's ``OffsetIndex`` and ``LogSegment.translateOffset``.
 """
@@ -38,13 +37,13 @@ NOWHERE: Final = 2**63
 
 
 class _Unusable(Exception):
-    """An index, or what it points at, is not as it must be."""
+    """An index, or the batch that it points at, is invalid."""
 
 
 def stride_over(replica: Replica, cursor: Cursor, *, size_bytes: int = STRIDE_SIZE_BYTES) -> Iterator[Stretch]:
-    """Everything from the cursor to the log's end as it is now, in stretches of about so many bytes.
+    """Everything from the cursor to the current log end, in stretches of about this many bytes.
 
-    Errors: as `Replica.walk`, but for damage within a stride, which its reader finds.
+    Errors: as `Replica.walk`, except for damage within a stride, which its reader finds.
     """
     for segment, next_segment, place in replica.from_cursor(cursor):
         end_offset = None if next_segment is None else base_offset_of(next_segment)
@@ -60,7 +59,7 @@ def stride_over(replica: Replica, cursor: Cursor, *, size_bytes: int = STRIDE_SI
 def _strides(
     segment: Path, position: int, expected: Expected, end_offset: Offset | None, size_bytes: int
 ) -> Iterator[Stretch]:
-    """A segment from a batch on, or, of the newest, which has no ``end_offset`` yet, what its index leads to.
+    """A segment from a batch on; of the newest segment, which has no ``end_offset`` yet, only what its index covers.
 
     Errors: _Unusable; StorageError.
     """
@@ -100,7 +99,7 @@ def _open_index(segment: Path) -> File:
 
 
 class _Entries:
-    """The entries of an offset index file: each an offset, and where the batch begins that holds it."""
+    """The entries of an offset index file: an offset, and the position of the batch that holds it."""
 
     def __init__(self, file: File, base_offset: Offset) -> None:
         self._file = file
@@ -108,7 +107,7 @@ class _Entries:
         self._count = file.size() // OFFSET_ENTRY.size
 
     def __getitem__(self, at: int) -> tuple[Offset, int]:
-        """Zeros behind the last entry, which a node has taken beforehand, point behind everything."""
+        """Preallocated zeros after the last entry point behind everything."""
         data = self._file.pread(OFFSET_ENTRY.size, at * OFFSET_ENTRY.size)
         if len(data) < OFFSET_ENTRY.size or (at > 0 and not any(data)):
             return self._base_offset, NOWHERE
@@ -116,11 +115,11 @@ class _Entries:
         return Offset(self._base_offset + delta), position
 
     def count_before(self, position: int) -> int:
-        """How many entries point below this position."""
+        """The number of entries that point below this position."""
         return bisect_left(range(self._count), position, key=lambda at: self[at][1])
 
     def cut_after(self, position: int, size_bytes: int) -> int:
-        """The entry at which a stride of at most so many bytes ends, or of one larger batch. Errors: _Unusable."""
+        """The entry at which a stride of at most this many bytes ends, or of one larger batch. Errors: _Unusable."""
         at = self.count_before(position + size_bytes + 1) - 1
         if at < 0 or self[at][1] <= position:
             at += 1
@@ -130,7 +129,7 @@ class _Entries:
 
 
 class _Look:
-    """Looks at headers of a segment that its index leads to."""
+    """Reads headers of a segment that its index leads to."""
 
     def __init__(self, segment: Path, file: File, entries: _Entries) -> None:
         self._segment = segment
@@ -138,14 +137,14 @@ class _Look:
         self.entries = entries
 
     def header(self, position: int) -> BatchHeader:
-        """The batch that begins there. Errors: _Unusable when none does."""
+        """The batch that starts there. Errors: _Unusable if none does."""
         try:
             return read_header(self._file.pread(HEADER_SIZE_BYTES, position))
         except ProtocolError as error:
             raise _Unusable from error
 
     def header_of(self, at: int) -> BatchHeader:
-        """The batch that an entry points at. Errors: _Unusable when it does not hold the entry's offset."""
+        """The batch that an entry points at. Errors: _Unusable if it does not hold the entry's offset."""
         offset, position = self.entries[at]
         header = self.header(position)
         if not header.base_offset <= offset < header.end_offset:
@@ -153,9 +152,9 @@ class _Look:
         return header
 
     def last_before(self, at: int | None, end: int, least: int) -> tuple[int, BatchHeader]:
-        """Position and header of the batch that ends where the entry ``at`` points, or the segment ends.
+        """Position and header of the batch that ends where the entry ``at`` points, or where the segment ends.
 
-        A batch begins at ``least``. Errors: _Unusable.
+        A batch starts at ``least``. Errors: _Unusable.
         """
         before = (self.entries.count_before(end) if at is None else at) - 1
         begin = least

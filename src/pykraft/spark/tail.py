@@ -1,12 +1,12 @@
-"""Where a log ends: what a crash may leave behind its last batch, told from damage.
+"""Finds the end of a log: tells what a crash may leave after the last batch from damage.
 
-Behind the last whole batch of a replica's newest segment there may be the begin of a batch that was being written, and
-sectors of zeros that were never written: preallocated, or lost with the power while the file had already grown. Both
-are not yet, or no more, part of the log. A byte that changed is something else, also in the newest segment and also
-when it makes a batch look cut off: then records that may have been acknowledged would be gone without a word.
+After the last whole batch of a replica's newest segment there may be the start of a batch that was being written, and
+sectors of zeros that were never written: preallocated, or lost with the power after the file had grown. Neither is part
+of the log. A changed byte is damage, even in the newest segment, and even if it makes a batch look cut off: otherwise
+acknowledged records could vanish silently.
 
-Invariant: what is called torn is the begin of the one batch that must come next, or zeros, up to the end of the file.
-No CRC covers a length; that it is wrong shows by what stands behind it. It refuses to know pieces and Spark.
+Invariant: only the start of the one batch that must come next, or zeros, up to the end of the file count as torn. No
+CRC covers the length field; the bytes after it show whether it is wrong.
 
 Source: Kafka's ``LogSegment.recover`` and ``FileRecords`` (preallocated files).
 """
@@ -24,20 +24,20 @@ from pykraft.types import Epoch, Offset
 
 SECTOR_SIZE_BYTES: Final = 512
 TORN_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Twice the largest batch of a quorum: what is longer is not the begin of one batch."""
+"""Twice the largest batch of a quorum: anything longer is not the start of one batch."""
 _LOOK_SIZE_BYTES: Final = 1024 * 1024
 _OFFSET: Final = struct.Struct(">q")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """The batch that must come next: its base offset, and the epoch that it has at least."""
+    """The batch that must come next: its base offset and its lowest possible epoch."""
 
     base_offset: Offset
     epoch: Epoch
 
     def is_met_by(self, header: BatchHeader) -> bool:
-        """True for the header of such a batch."""
+        """Whether this is the header of such a batch."""
         return header.base_offset == self.base_offset and header.epoch >= self.epoch
 
 
@@ -55,9 +55,9 @@ def written_end(file: File) -> int:
 
 
 def is_torn(file: File, position: int, end: int, expected: Expected) -> bool:
-    """Whether a crash explains that no sound batch stands at this position.
+    """Whether a crash explains that there is no valid batch at this position.
 
-    ``end`` is where that which was written ends (`written_end`).
+    ``end`` is where the written part ends (`written_end`).
     """
     if position >= end:
         return True
@@ -65,7 +65,7 @@ def is_torn(file: File, position: int, end: int, expected: Expected) -> bool:
         return False
     rest = file.pread(end - position, position)
     if len(rest.rstrip(b"\0")) <= HEADER_SIZE_BYTES:
-        return True  # not more than a header, and no batch ends with it
+        return True  # at most a header: no complete batch is that short
     try:
         header = read_header(rest)
     except ProtocolError:
@@ -75,12 +75,12 @@ def is_torn(file: File, position: int, end: int, expected: Expected) -> bool:
 
 
 def _is_whole(rest: bytes, header: BatchHeader) -> bool:
-    """Whether nothing is missing but what the length says: then the length is wrong."""
+    """Whether nothing is missing except what the length field claims: then the length is wrong."""
     return crc_of(rest, 0, replace(header, size_bytes=len(rest))) == header.crc
 
 
 def _is_followed(rest: bytes, header: BatchHeader) -> bool:
-    """Whether the next batch stands in what should be the records of this one: then the length is wrong, too."""
+    """Whether the next batch starts inside the supposed records of this one: then the length is wrong, too."""
     expected = Expected(base_offset=header.end_offset, epoch=header.epoch)
     at = rest.find(_OFFSET.pack(expected.base_offset), HEADER_SIZE_BYTES)
     while at >= 0:

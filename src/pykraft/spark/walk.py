@@ -1,16 +1,15 @@
-"""Walks over the batches of one replica's log, from any offset on, also while its node goes on writing.
+"""Walks over the batches of one replica's log, from any offset on, also while its node keeps writing.
 
-Only headers are looked at, and all of them on the way: they say where a batch ends, and that each begins where the one
-before it ended, which no CRC covers. (Of an epoch, which none covers either, only a step back shows; replicas that
-differ show more, see `pykraft.spark.audit`.) Behind the last whole batch of the newest segment there may be a torn
-tail, or a batch that is just being written (`pykraft.spark.tail`): the walk ends there. Everything else that is not a
-batch in its place is damage: an error, or, for those who want to go on, a stretch of bytes without records.
+It reads only headers, but all of them: they say where a batch ends, and that each starts where the one before it ended,
+which no CRC covers. (No CRC covers the epoch either; a walk notices only a step back. `pykraft.spark.audit` compares
+replicas, which shows more.) After the last whole batch of the newest segment there may be a torn tail, or a batch that
+is being written (`pykraft.spark.tail`): the walk ends there. Anything else that is not a batch in its place is damage:
+an error, or, if the caller tolerates damage, a stretch of bytes without records.
 
-A `Cursor` is a place between two batches. It remembers the batch before it, so that a walk that goes on later, perhaps
-in another process, notices a log that was cut back and written anew below it.
+A `Cursor` is a position between two batches. It remembers the batch before it, so that a later walk, perhaps in another
+process, notices if the log was truncated and rewritten below it.
 
-Invariant: what is yielded follows each other without a gap of offsets, and is only what is sound or what is damaged.
-It refuses to know records, pieces and Spark.
+Invariant: the results follow each other without a gap of offsets, and each is either valid or marked as damage.
 
 Source: KIP-595 (log layout); Kafka's ``FileRecords``, ``LogSegment.recover``, ``OffsetIndex``.
 """
@@ -36,15 +35,15 @@ OFFSET_MAX = Offset(2**63 - 1)
 INDEX_SIZE_BYTES_MAX = 64 * 1024 * 1024
 LOOK_INTERVAL_S = 0.01
 LOOKS_MAX = 30
-"""How often a batch is looked at that may be under way; to write the rest of a sector takes microseconds."""
+"""How often to read a batch that may be in flight; writing the rest of a sector takes microseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
-    """A place between two batches: ``offset`` is the next one; the batch before had ``epoch`` and ``crc``, if known.
+    """A position between two batches: ``offset`` comes next; the batch before had ``epoch`` and ``crc``, if known.
 
-    ``segment`` and ``position`` say where the next batch begins, when that was found out already, and
-    ``before_segment`` and ``before_position`` where the batch before it does.
+    ``segment`` and ``position`` are those of the next batch, if known; ``before_segment`` and ``before_position`` those
+    of the batch before it.
     """
 
     offset: Offset
@@ -58,11 +57,11 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """Bytes of a segment: one sound batch, or several, or, with ``damage`` told, what should have been batches.
+    """Bytes of a segment: one valid batch, several, or, if ``damage`` is set, bytes that should be batches.
 
-    Offsets: ``end_offset`` is exclusive; those of damage are where its first batch should begin, and where what
-    follows it begins, which is the same when nothing follows. ``header`` is that of the last batch, which begins at
-    ``last_position``, and ``first`` that of the first: what is between was not looked at, if they are two batches.
+    Offsets: ``end_offset`` is exclusive; for damage they are where its first batch should start, and where the batch
+    after it starts, which is the same offset if nothing follows. ``header`` is that of the last batch, which starts at
+    ``last_position``, and ``first`` that of the first; if these are two batches, the ones between were not read.
     """
 
     segment: Path
@@ -77,25 +76,25 @@ class Stretch:
 
     @property
     def is_coarse(self) -> bool:
-        """True when it may hold several batches."""
+        """True if it may hold several batches."""
         return self.position != self.last_position
 
 
 @dataclass(slots=True, kw_only=True)
 class WalkState:
-    """How far a walk is in a segment, and the batch that must come next."""
+    """The position of a walk in a segment, and the batch that must come next."""
 
     position: int
     expected: Expected
 
     def pass_over(self, one: Stretch) -> None:
-        """Go on behind it."""
+        """Continue after it."""
         self.position = one.end_position
         self.expected = Expected(base_offset=one.end_offset, epoch=one.header.epoch if one.header else EPOCH_ZERO)
 
 
 class Replica:
-    """The log of one replica: all segments of a directory, or only those that were named."""
+    """The log of one replica: all segments of a directory, or only the named ones."""
 
     def __init__(self, name: str, directory: Path, named: Sequence[Path] | None = None) -> None:
         self.name = name
@@ -103,19 +102,19 @@ class Replica:
         self._named = frozenset(named) if named is not None else None
 
     def segments(self) -> list[Path]:
-        """The segments that are there now, oldest first. Errors: StorageError when the directory cannot be read."""
+        """The current segments, oldest first. Errors: StorageError if the directory cannot be read."""
         found = segments_of(self.directory)
         return found if self._named is None else [segment for segment in found if segment in self._named]
 
     def start(self) -> Cursor:
-        """The first batch that is there now. Errors: StorageError when there is no segment."""
+        """The current first batch. Errors: StorageError if there is no segment."""
         segments = self.segments()
         if not segments:
             raise StorageError(self.directory, "has no segment any more")
         return Cursor(offset=base_offset_of(segments[0]), segment=segments[0])
 
     def seek(self, offset: Offset) -> Cursor:
-        """The batch that holds an offset, or the log's end where that comes first.
+        """The batch that holds an offset, or the log end if that comes first.
 
         Errors: UsageError for an offset below the log start; CorruptionError and StorageError as `walk`.
         """
@@ -131,11 +130,11 @@ class Replica:
         return cursor
 
     def resume(self, cursor: Cursor) -> Cursor:
-        """The same place, with segment and position, if the batch before it is still the one that was there.
+        """The same position with segment and byte offset, if the batch before it is still the same.
 
-        That takes one look at a header where the cursor knows all of it, so it can be asked at each micro-batch.
+        If the cursor is complete this reads one header, so it is cheap enough for each micro-batch.
 
-        Errors: UsageError when it is not, or when the log begins behind it.
+        Errors: UsageError if the batch has changed, or if the log starts behind the cursor.
         """
         if self._is_there(cursor):
             return cursor
@@ -161,11 +160,11 @@ class Replica:
         )
 
     def walk(self, cursor: Cursor, *, tolerant: bool = False) -> Iterator[Stretch]:
-        """Everything from the cursor to the log's end as it is now.
+        """Everything from the cursor to the current log end.
 
         ``tolerant``: damage is a `Stretch` up to the next segment instead of an error.
 
-        Errors: CorruptionError for damage; StorageError when a file cannot be read, also when it vanished.
+        Errors: CorruptionError for damage; StorageError if a file cannot be read, also if it vanished.
         """
         for segment, next_segment, place in self.from_cursor(cursor):
             for one in walk_segment(segment, place.position, place.expected, next_segment, tolerant=tolerant):
@@ -173,9 +172,9 @@ class Replica:
                 place.pass_over(one)
 
     def from_cursor(self, cursor: Cursor) -> Iterator[tuple[Path, Path | None, WalkState]]:
-        """The segments from a cursor on, each with the one behind it, if any, and the state of the walk there.
+        """The segments from a cursor on, each with its successor, if any, and the state of the walk there.
 
-        The caller tells the state what it has walked over. Errors: StorageError for a segment that is gone.
+        The caller updates the state. Errors: StorageError for a segment that is gone.
         """
         everything = segments_of(self.directory)
         walked = [at for at, segment in enumerate(everything) if self._named is None or segment in self._named]
@@ -195,7 +194,7 @@ class Replica:
             yield everything[at], everything[at + 1] if at + 1 < len(everything) else None, state
 
     def end(self) -> Offset:
-        """Where the log ends now. Only what lies behind the newest segment's last index entry is walked over.
+        """The current log end. Only the part after the newest segment's last index entry is walked.
 
         Errors: StorageError.
         """
@@ -207,7 +206,7 @@ class Replica:
         return offset
 
     def _is_there(self, cursor: Cursor) -> bool:
-        """Whether a cursor that knows its segment can be used as it is; False says nothing of the log."""
+        """Whether a cursor that knows its segment can be used unchanged; False says nothing about the log."""
         if cursor.segment is None or not cursor.segment.exists():
             return False
         if cursor.crc is None:
@@ -217,7 +216,7 @@ class Replica:
         return header is not None and (header.end_offset, header.epoch, header.crc) == known
 
     def _near(self, offset: Offset) -> Cursor:
-        """A batch not far before an offset, as segment names and offset index tell; the segment's first without one."""
+        """A batch not far before an offset, by segment names and offset index; without an index the segment's first."""
         segment = [one for one in self.segments() if base_offset_of(one) <= offset][-1]
         base_offset = base_offset_of(segment)
         file = OsFs().open(segment)
@@ -235,7 +234,7 @@ class Replica:
 
 
 def segments_of(path: Path) -> list[Path]:
-    """Segment files, oldest first: those of a directory, or the one that is named. Errors: StorageError."""
+    """Segment files, oldest first: those of a directory, or the named one. Errors: StorageError."""
     try:
         candidates = sorted(path.iterdir()) if path.is_dir() else [path]
     except OSError as error:
@@ -244,14 +243,14 @@ def segments_of(path: Path) -> list[Path]:
 
 
 def base_offset_of(segment: Path) -> Offset:
-    """The offset that names a segment."""
+    """The offset in the name of a segment."""
     parsed = parse_segment_file(segment.name)
     assert parsed is not None, f"{segment} is no segment"
     return parsed[0]
 
 
 def after(one: Stretch, before: Cursor) -> Cursor:
-    """The place behind a stretch that came after this one."""
+    """The cursor after a stretch that follows this one."""
     header = one.header
     return Cursor(
         offset=one.end_offset,
@@ -265,7 +264,7 @@ def after(one: Stretch, before: Cursor) -> Cursor:
 
 
 def batches_within(one: Stretch) -> Iterator[Stretch]:
-    """The batches of a sound stretch. Errors: CorruptionError, StorageError."""
+    """The batches of a valid stretch. Errors: CorruptionError, StorageError."""
     assert one.first is not None
     expected = Expected(base_offset=one.offset, epoch=one.first.epoch)
     for batch in walk_segment(one.segment, one.position, expected, one.segment, tolerant=False):
@@ -275,7 +274,7 @@ def batches_within(one: Stretch) -> Iterator[Stretch]:
 
 
 def _header_at(segment: Path | None, position: int) -> BatchHeader | None:
-    """The header of a batch that begins there; None when none does, or the file is gone."""
+    """The header of a batch that starts there; None if none does, or if the file is gone."""
     if segment is None:
         return None
     try:
@@ -291,7 +290,7 @@ def _header_at(segment: Path | None, position: int) -> BatchHeader | None:
 
 
 def _index_entries_before(segment: Path, offset: Offset) -> Iterator[tuple[Offset, int]]:
-    """The offset index's entry at or before an offset; nothing when there is none, or no index that can be read."""
+    """The offset index's last entry at or before an offset; nothing if there is none, or no readable index."""
     path = segment.with_suffix(OFFSET_INDEX)
     base_offset = base_offset_of(segment)
     try:
@@ -362,14 +361,14 @@ def walk_segment(
 
 
 def _check_end(segment: Path, position: int, expected: Expected, end_offset: Offset | None) -> None:
-    """Refuse a segment that does not end where the next one begins."""
+    """Reject a segment that does not end where the next one starts."""
     if end_offset is not None and expected.base_offset != end_offset:
         found = f"the end of the segment, and the next begins at {end_offset}"
         raise CorruptionError(segment, position=position, expected=f"offset {expected.base_offset}", found=found)
 
 
 def _check(segment: Path, header: BatchHeader, position: int, expected: Expected) -> None:
-    """Refuse a batch that cannot come next."""
+    """Reject a batch that cannot come next."""
     if not expected.is_met_by(header):
         wanted = f"offset {expected.base_offset} of epoch {expected.epoch} or later"
         found = f"offset {header.base_offset} of epoch {header.epoch}"
@@ -377,9 +376,9 @@ def _check(segment: Path, header: BatchHeader, position: int, expected: Expected
 
 
 def _check_written(segment: Path, file: File, position: int, header: BatchHeader, written: int) -> None:
-    """Refuse the last batch before space that was taken beforehand, if bytes of it were never written.
+    """Reject the last batch before preallocated space if some of its bytes were never written.
 
-    Within its last sector they may be under way: a node that lives writes them in the next moment.
+    Within its last sector they may be in flight: a running node writes them in the next moment.
     """
     looks = 1 if position + header.size_bytes > written else LOOKS_MAX
     for left in reversed(range(looks)):

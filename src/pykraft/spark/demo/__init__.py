@@ -1,1 +1,1 @@
-"""The first main job: a quorum under load, a killed leader, and every acknowledged record found again by Spark."""
+"""The demo: a quorum under load, a killed leader, and Spark checking every acknowledged record."""

@@ -1,6 +1,6 @@
-"""What the demo asks of Spark when the stream has ended: the audit of the tables against log and journal.
+"""Lets Spark audit the tables against log and journal after the stream has ended.
 
-Invariant: what Spark raises becomes one line.
+Invariant: an error of Spark becomes one line.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from pykraft.spark.tables.table import Tables
 def ask_spark(
     spark: SparkSession, tables: Tables, log: Path, said: Iterable[Acknowledged], *, until_offset: int
 ) -> Audit:
-    """Hold the tables against the log in this partition directory, and against what was acknowledged.
+    """Compare the tables with the log in this partition directory and with the acknowledgements.
 
-    Errors: LocalQuorumError when Spark cannot answer, StorageError when the disk is full.
+    Errors: LocalQuorumError if Spark cannot answer, StorageError if the disk is full.
     """
     try:
         records = spark.read.format("pykraft").load(str(log))

@@ -1,6 +1,6 @@
-"""Why a stage of the demo failed, in one line, from what processes and Spark said about it.
+"""Explains in one line why a stage of the demo failed, from the output of the processes and of Spark.
 
-Invariant: a full disk is told as that, whoever met it first. It refuses to know the stages.
+Invariant: a full disk is reported as such, whichever process met it first.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _OUR_LINE = re.compile(r"^pykraft: (.*)$", re.MULTILINE)
 
 
 class ExplainedError(LocalQuorumError):
-    """One whose line says why; no log needs to be read beside it."""
+    """An error whose message explains itself; no log is printed with it."""
 
 
 def failed(folder: Path, who: str, story: str) -> PykraftError:
-    """The error for what ``who`` could not do; ``story`` is all that was said about it."""
+    """The error for what ``who`` could not do; ``story`` is all output about it."""
     if NO_SPACE in story:
         return StorageError(folder, f"the disk is full, {who} cannot go on; make room, or use --data DIR")
     return ExplainedError(f"{who} cannot go on: {reason(story)}")

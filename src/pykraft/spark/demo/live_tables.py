@@ -1,10 +1,9 @@
-"""The tables of a live quorum while they grow: Spark's process, its session and the pipeline's query, beside the load.
+"""Runs Spark and the pipeline beside the load: its process, its session, and the query that fills the tables.
 
-Spark takes seconds to come up and a micro-batch takes one, so all of that is in a thread; whoever runs the load looks
-from time to time (`LiveTables.check`).
+Spark takes seconds to start, and a micro-batch takes one, so all of this runs in a thread; the code that runs the load
+calls `LiveTables.check` from time to time.
 
-Owns Spark and the folder of the tables. Invariant: what is told of a micro-batch was told by Spark when it had ended,
-and its rows are in all tables then. It refuses to know the load.
+Invariant: a micro-batch is reported after Spark finished it, so its rows are in all tables by then.
 
 Source: Spark's ``StreamingQueryListener``.
 """
@@ -43,16 +42,16 @@ from pykraft.spark.tables.table import Tables
 from pykraft.types import Endpoint
 
 STALL_S = 300.0
-"""Much longer than a micro-batch takes, on a busy machine too: a query that is silent for so long stands still."""
+"""Much longer than a micro-batch takes, even on a busy machine: a query that is silent for this long is stuck."""
 POLL_S = 0.1
 RECORDS_PER_BATCH_MAX = 500_000
 BATCH_SIZE_BYTES_MAX = 64 * 1024 * 1024
-"""So that what came before Spark was up is caught up with step by step."""
+"""The pipeline catches up in such steps with what was written before Spark had started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MicroBatch:
-    """One that is in the tables: the offset behind its last record, when it had ended (wall ms), how long it took."""
+    """One finished micro-batch: the end offset of its records, when it ended (wall ms), how long it took."""
 
     batch_id: int
     end_offset: int
@@ -61,7 +60,7 @@ class MicroBatch:
 
 
 class LiveTables:
-    """See the module. All calls come from one thread."""
+    """See the module. All calls must come from one thread."""
 
     def __init__(self, children: Children, folder: Path) -> None:
         """Start Spark. Errors: UsageError without a Java runtime."""
@@ -79,7 +78,7 @@ class LiveTables:
 
     @property
     def end_offset(self) -> int:
-        """The tables hold everything below it."""
+        """The tables hold everything below this offset."""
         return self.batches[-1].end_offset if self.batches else 0
 
     @property
@@ -88,13 +87,13 @@ class LiveTables:
         return self._options().tables()
 
     def follow(self, controllers: Sequence[Endpoint]) -> None:
-        """Begin to read this quorum, as soon as Spark is there."""
+        """Start to read this quorum as soon as Spark is up."""
         self._controllers.set_result(controllers)
 
     def check(self) -> None:
-        """Look whether it goes on.
+        """Check that Spark and the stream are running.
 
-        Errors: StorageError when the disk is full; LocalQuorumError when Spark or the stream ended, or stands still.
+        Errors: StorageError if the disk is full; LocalQuorumError if Spark or the stream has ended or is stuck.
         """
         if self._jvm.process.status is not None:
             raise ended(self._folder, self._jvm.process)
@@ -104,7 +103,7 @@ class LiveTables:
             raise LocalQuorumError(f"the tables stand still at offset {self.end_offset} for {STALL_S:g} s")
 
     def wait_for(self, end_offset: int, passing: Callable[[], None]) -> None:
-        """Wait until the tables hold all below this offset; ``passing`` is called meanwhile. Errors: as `check`."""
+        """Wait until the tables hold everything below this offset; calls ``passing`` meanwhile. Errors: as `check`."""
         self._heard_s = time.monotonic()
         while self.end_offset < end_offset:
             self.check()
@@ -112,7 +111,7 @@ class LiveTables:
             time.sleep(POLL_S)
 
     def stop(self) -> SparkSession:
-        """End the stream; the session can be asked now. Errors: as `check`."""
+        """Stop the stream; then the session is free for queries. Errors: as `check`."""
         self.check()
         try:
             self._query.result().stop()
@@ -121,7 +120,7 @@ class LiveTables:
         return self._session.result()
 
     def close(self) -> None:
-        """End Spark. Errors: none; what does not end in order is killed with its block."""
+        """Stop Spark. Errors: none; a process that does not end is killed with its block."""
         with suppress(PySparkException, Py4JError, OSError):
             if self._session.done():
                 self._session.result().stop()
@@ -159,7 +158,7 @@ class LiveTables:
 
 
 def micro_batch(progress: StreamingQueryProgress) -> MicroBatch:
-    """From Spark's words."""
+    """Convert Spark's progress report."""
     begun = datetime.fromisoformat(progress.timestamp)
     duration_ms = progress.durationMs["triggerExecution"]
     return MicroBatch(
@@ -171,7 +170,7 @@ def micro_batch(progress: StreamingQueryProgress) -> MicroBatch:
 
 
 class _Listener(StreamingQueryListener):
-    """Tells what Spark tells of queries."""
+    """Passes on Spark's events about queries."""
 
     def __init__(self, ended: Callable[[StreamingQueryProgress], None], terminated: Callable[[str], None]) -> None:
         self._ended = ended

@@ -1,8 +1,8 @@
-"""The load of the demo while it lasts: how far all is, the leader that is killed half-way, and the end of it.
+"""Runs the load of the demo: reports progress, kills the leader half-way, and ends the load.
 
-Owns the clock of the run. Invariant: a node, Spark or the stream that has ended is noticed within a second, and told.
+Invariant: if a node, Spark or the stream ends, this is noticed and reported within a second.
 
-Source: KIP-595: what is acknowledged is never lost, whoever is killed.
+Source: KIP-595: no acknowledged record is lost, whichever node is killed.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from pykraft.spark.demo.story import Kill
 
 POLL_S = 0.25
 LATE_S_MAX = 60.0
-"""How much longer than asked for the load lasts, at most, so that the leader is killed under a stream that runs."""
+"""The load may last this much longer than requested, so that the leader is killed while the stream runs."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Load:
-    """Stages 2 to 4, and what came of them: ``seconds`` is how long the load lasted."""
+    """Stages 2 to 4 and their results: ``seconds`` is how long the load lasted."""
 
     cluster: Cluster
     tables: LiveTables
@@ -41,7 +41,7 @@ class Load:
     _acknowledged: int = 0
 
     def run(self) -> None:
-        """Stages 2 and 3. The load is longer than was asked for by as much as the tables' first rows are late."""
+        """Stages 2 and 3. The load lasts longer than requested by the time until the first rows are in the tables."""
         begun_s = time.monotonic()
         self.begin_wall_ms = _wall_ms()
         half_s = self.options.seconds / 2
@@ -56,7 +56,7 @@ class Load:
         self.end_wall_ms = _wall_ms()
 
     def end(self) -> int:
-        """Stage 4; returns the offset below which everything is everywhere."""
+        """Stage 4; returns the offset below which all replicas and tables have everything."""
         self.tell("ending the load; waiting until every replica and the tables hold all that was acknowledged")
         self.cluster.end_load()
         end_offset = self.cluster.wait_until_caught_up()
@@ -64,7 +64,7 @@ class Load:
         return end_offset
 
     def _kill_leader(self) -> Kill:
-        """Kill it with -9, wait until another one acknowledges, start it again."""
+        """Kill the leader with kill -9, wait until another node acknowledges, and restart it."""
         journal = self.cluster.journal
         victim = self.cluster.nodes[journal.leader_id()]
         mark = journal.mark()
@@ -91,14 +91,14 @@ class Load:
         return kill
 
     def _wait(self, seconds: float) -> None:
-        """Let it run. Errors: as `_watch`."""
+        """Let the load run. Errors: as `_watch`."""
         end_s = time.monotonic() + seconds
         while (left_s := end_s - time.monotonic()) > 0:
             time.sleep(min(POLL_S, left_s))
             self._watch()
 
     def _watch(self) -> None:
-        """Say how far all is. Errors: LocalQuorumError or StorageError when a node, Spark or the stream has ended."""
+        """Report the progress. Errors: LocalQuorumError or StorageError if a node, Spark or the stream has ended."""
         look_after(self.cluster, self.folder)
         self.tables.check()
         events, batches = self.cluster.journal.events(since=self._seen), self.tables.batches

@@ -1,6 +1,6 @@
-"""How large the demo is, and whether that can work here; refused before anything is started.
+"""The size of the demo, checked against this machine before anything starts.
 
-Invariant: what was accepted is accepted by the nodes, too. It refuses to know Spark.
+Invariant: the nodes accept every load that is accepted here.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ SECONDS_MIN = 2
 SECONDS_MAX = 86_400
 NODES_MAX = 9
 FREE_SIZE_BYTES_MIN = 256 * 1024 * 1024
-"""What must be free beside the logs: Spark's own files, logs of the nodes, the journal."""
+"""Free space needed beside the logs: for Spark's files, the nodes' output and the journal."""
 _RECORD_OVERHEAD_BYTES = 16
 _TABLES_COPIES = 3
-"""Batches and records are in the tables, and what Spark holds of them beside; each not larger than the log."""
+"""The tables of batches and of records, and Spark's copies of them; each no larger than the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """What the command line says. ``throughput`` in records per second. Errors: UsageError."""
+    """The options of the command line. ``throughput`` is in records per second. Errors: UsageError."""
 
     seconds: float = 20.0
     nodes: int = 3
@@ -44,10 +44,12 @@ class DemoOptions:
         if self.record_size_bytes < TELLING_SIZE_BYTES_MIN:
             needs = f"give at least {TELLING_SIZE_BYTES_MIN} bytes, by which each record is found again"
             raise UsageError(f"--record-size {self.record_size_bytes}: {needs}")
-        Load(records_per_s=self.throughput, record_size_bytes=self.record_size_bytes)  # refuses what a node would
+        Load(
+            records_per_s=self.throughput, record_size_bytes=self.record_size_bytes
+        )  # rejects what a node would reject
 
     def check_disk(self, folder: Path) -> None:
-        """Refuse what will not fit. Errors: UsageError."""
+        """Reject a demo that does not fit on the disk. Errors: UsageError."""
         record_size_bytes = self.record_size_bytes + _RECORD_OVERHEAD_BYTES
         copies = self.nodes + _TABLES_COPIES
         needed = int(FREE_SIZE_BYTES_MIN + copies * self.seconds * self.throughput * record_size_bytes)

@@ -1,6 +1,6 @@
-"""Percentiles of values that stand for many records each.
+"""Percentiles of values that each stand for many records.
 
-Invariant: what is returned is one of the values, never something between two of them. It refuses to know units.
+Invariant: the result is one of the values, never between two of them.
 
 Source: the nearest-rank definition.
 """
@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 
 def percentiles(values: Iterable[tuple[float, int]], shares: Mapping[str, float]) -> dict[str, float]:
-    """By name the smallest value that at least this share of all records do not exceed; 0 when there are none.
+    """By name, the smallest value that at least this share of all records do not exceed; 0 without records.
 
-    ``values`` are a value and how many records it stands for.
+    ``values`` are pairs of a value and the number of records that it stands for.
     """
     ascending = sorted(values)
     total = sum(count for _, count in ascending)

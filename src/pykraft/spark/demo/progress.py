@@ -1,4 +1,4 @@
-"""How the demo tells what it does: stages, which stay, and what passes while a stage lasts."""
+"""The interface for the demo's progress: stages, which stay on the screen, and passing states."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ class Tell(Protocol):
     """Takes one line at a time."""
 
     def __call__(self, text: str, *, is_passing: bool = False) -> None:
-        """A stage, or with ``is_passing`` what replaces the last line of that kind where that can be done."""
+        """Print a stage or, with ``is_passing``, a line that replaces the last passing one where possible."""
         ...

@@ -1,7 +1,7 @@
-"""The logs of the stopped nodes: the same bytes everywhere, and in them what was acknowledged. Without Spark.
+"""Compares the logs of the stopped nodes with each other and with the journal, without Spark.
 
-Invariant: nothing that a log can hold ends the demo: a log that cannot be read, or differs, is a problem in words, and
-the others are looked at still.
+Invariant: no content of a log ends the demo: an unreadable or differing log becomes a problem in the result, and the
+other logs are still compared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pykraft.local.logs import Stream, read_stream, require_identical
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """``furthest`` is the directory of the sound log that goes furthest; None when no log is sound."""
+    """``furthest`` is the directory of the longest valid log; None if no log is valid."""
 
     are_identical: bool
     problems: tuple[str, ...]
@@ -26,7 +26,7 @@ class Comparison:
 
 
 def compare(partitions: Mapping[str, Path], said: Iterable[Acknowledged], *, end_offset: int) -> Comparison:
-    """Compare these replicas up to an offset that all have reached, and hold the furthest against the journal."""
+    """Compare these replicas up to an offset that all have reached, and compare the longest with the journal."""
     problems: list[str] = []
     streams: dict[str, Stream] = {}
     for name, partition in partitions.items():

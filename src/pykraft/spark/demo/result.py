@@ -1,4 +1,4 @@
-"""What the demo found, in numbers, and whether that is as it must be."""
+"""The result of the demo in numbers, and its problems."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHARES = {"p50": 0.5, "p99": 0.99}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """The audit by Spark, the comparison without Spark, and times. ``failover_ms`` None when no leader was killed.
+    """The audit by Spark, the comparison without Spark, and times. ``failover_ms`` is None if no leader was killed.
 
     ``seconds`` is how long the load lasted.
     """
@@ -31,7 +31,7 @@ class Result:
 
     @property
     def problems(self) -> list[str]:
-        """Everything that is not as it must be, in words."""
+        """Everything that is wrong, as text."""
         found = self.audit
         rows = f"the tables hold {found.spark_rows} records, the log {found.committed_records}"
         checks = {
@@ -77,8 +77,8 @@ def commit_latencies_ms(said: Sequence[Acknowledged]) -> dict[str, float]:
 def batch_latencies_ms(said: Sequence[Acknowledged], batches: Sequence[MicroBatch]) -> dict[str, float]:
     """Median and 99th percentile of the time from acknowledgement to table, over records.
 
-    A record is in the tables when its micro-batch has ended. What was acknowledged before the first one had ended had
-    waited for Spark to come up, and does not count.
+    A record is in the tables when its micro-batch has ended. Records acknowledged before the first micro-batch ended
+    waited for Spark to start, and do not count.
     """
     if not batches:
         return percentiles((), SHARES)

@@ -1,7 +1,4 @@
-"""Starts the demo's nodes, on other ports when a stranger was quicker, and looks whether they live.
-
-Owns the tries. It refuses to know the load and Spark.
-"""
+"""Starts the demo's nodes; retries on other ports if another process took one, and checks that the nodes live."""
 
 from __future__ import annotations
 
@@ -17,13 +14,13 @@ from pykraft.spark.demo.progress import Tell
 
 START_TRIES_MAX = 3
 PORT_IS_TAKEN = "cannot be bound"
-"""What a node says that lost its port to a stranger between the choice and its start."""
+"""Output of a node whose port another process took before its start."""
 
 
 def start_cluster(children: Children, folder: Path, options: DemoOptions, tell: Tell) -> tuple[Cluster, Led]:
-    """A cluster with a leader; on other ports and in a folder of its own, if it lost its ports before it had them.
+    """A cluster with a leader; retries on other ports, in a new folder, if another process took a port first.
 
-    Errors: LocalQuorumError when there is no leader; StorageError when the disk is full.
+    Errors: LocalQuorumError if there is no leader; StorageError if the disk is full.
     """
     for left in reversed(range(START_TRIES_MAX)):
         home = folder if left == START_TRIES_MAX - 1 else folder / f"again-{left}"
@@ -39,7 +36,7 @@ def start_cluster(children: Children, folder: Path, options: DemoOptions, tell: 
             return cluster, cluster.start()
         except LocalQuorumError:
             if left == 0 or not any(PORT_IS_TAKEN in node.process.log() for node in cluster.nodes.values()):
-                look_after(cluster, folder)  # one that ended says why
+                look_after(cluster, folder)  # raises with the reason if a node has ended
                 raise
         tell("somebody took a port; starting again on others")
         for node in cluster.nodes.values():
@@ -48,7 +45,7 @@ def start_cluster(children: Children, folder: Path, options: DemoOptions, tell: 
 
 
 def look_after(cluster: Cluster, folder: Path) -> None:
-    """Errors: LocalQuorumError when a node has ended, StorageError when that was for want of room."""
+    """Errors: LocalQuorumError if a node has ended, StorageError if it ended because the disk is full."""
     for node in cluster.nodes.values():
         if node.process.status is not None:
             raise ended(folder, node.process)

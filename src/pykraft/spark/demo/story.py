@@ -1,8 +1,7 @@
-"""The story of one run of the demo: what a report draws and says, as values.
+"""The data of one run of the demo that a report shows.
 
-Owns no measurement: whoever runs the demo puts in what was seen. Invariant: times are wall ms of the one machine on
-which all ran, so that they can be drawn on one axis; what is relative is made so by `seconds_since_begin`. It refuses
-to know how it is drawn (`pykraft.spark.demo.report`).
+Invariant: times are wall ms of the one machine on which everything ran, so they share one axis; `seconds_since_begin`
+makes them relative. `pykraft.spark.demo.report` draws them.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pykraft.spark.demo.result import Result
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
-    """A leader that was killed with -9, and what came of it; times in wall ms."""
+    """A leader that was killed with kill -9, and the fail-over; times in wall ms."""
 
     node_id: int
     killed_wall_ms: int
@@ -26,11 +25,11 @@ class Kill:
     """The node that took over, in ``epoch``."""
     epoch: int
     elected_wall_ms: int
-    """When that node said that it leads: its LeaderChange was committed."""
+    """When that node reported its leadership: its LeaderChange was committed."""
     acknowledged_wall_ms: int
     """When it acknowledged its first records."""
     restarted_wall_ms: int | None
-    """When the killed node was started again; None if it was not."""
+    """When the killed node was restarted; None if it was not."""
 
     @property
     def failover_ms(self) -> int:
@@ -46,7 +45,7 @@ class Story:
     begin_wall_ms: int
     end_wall_ms: int
     acknowledged: tuple[Acknowledged, ...]
-    """The journal's, in the order in which it heard them."""
+    """The acknowledgements in the order of the journal."""
     samples: tuple[QuorumSample, ...]
     batches: tuple[MicroBatch, ...]
     kills: tuple[Kill, ...]

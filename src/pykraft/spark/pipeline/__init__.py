@@ -1,5 +1,5 @@
-"""From a quorum's log to tables: bronze (batches as they are), silver (records decoded), gold (what happened).
+"""Turns a quorum's log into tables: bronze (raw batches), silver (decoded records), gold (summaries).
 
-Every step is a function from DataFrames to a DataFrame, the same in local mode and on a cluster; `run` joins them into
-one stream that writes each row once.
+Every step is a function from DataFrames to a DataFrame, the same in local mode and on a cluster; `run` combines them
+into one stream that writes each row once.
 """

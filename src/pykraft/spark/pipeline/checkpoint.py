@@ -1,11 +1,11 @@
-"""The checkpoint beside the tables: which part of the source each micro-batch is, and whether it belongs to the tables.
+"""Reads the checkpoint beside the tables: the source range of each micro-batch, and whether it fits the tables.
 
-Its files are Spark's: ``metadata`` names the stream; a file for each micro-batch in ``offsets`` (a version, metadata,
-then the end offset of each source as JSON), and one in ``commits`` when it is done. Spark writes the offsets before the
-micro-batch begins, keeps them for at least one micro-batch, and never changes them.
+Its files are Spark's: ``metadata`` names the stream; ``offsets`` has a file for each micro-batch (a version, metadata,
+then the end offset of each source as JSON), and ``commits`` has one when it is done. Spark writes the offsets before
+the micro-batch starts, keeps them for at least one micro-batch, and never changes them.
 
-Invariant: the tables say what they hold, the checkpoint says what comes next, and a stream that would leave rows out or
-write them twice does not begin. It owns no file.
+Invariant: the tables record what they hold and the checkpoint what comes next; a stream that would lose or duplicate
+rows does not start. This module writes nothing.
 
 Source: Spark's ``OffsetSeqLog``, ``CommitLog`` and ``StreamMetadata``.
 """
@@ -25,18 +25,18 @@ from pykraft.spark.tables.table import Tables
 
 METADATA, OFFSETS, COMMITS = "metadata", "offsets", "commits"
 SOURCE_LINE = 2
-"""Of a file in ``offsets``: behind the version and the metadata."""
+"""Line of the source's offset in a file of ``offsets``, after the version and the metadata."""
 
 
 def last_batch_id(checkpoint: Path) -> int | None:
-    """The number of the last micro-batch that is done; None before the first."""
+    """The number of the last finished micro-batch; None before the first."""
     folder = checkpoint / COMMITS
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     return max((int(name) for name in names if name.isdigit()), default=None)
 
 
 def end_offset(checkpoint: Path, batch_id: int) -> dict[str, Any] | None:
-    """Where a micro-batch ends, as the source wrote it; None when the file is not as expected."""
+    """The end of a micro-batch as the source wrote it; None if the file has another form."""
     try:
         found = json.loads((checkpoint / OFFSETS / str(batch_id)).read_text().splitlines()[SOURCE_LINE])
     except (OSError, ValueError, IndexError):
@@ -45,28 +45,28 @@ def end_offset(checkpoint: Path, batch_id: int) -> dict[str, Any] | None:
 
 
 def commit_of(checkpoint: Path, stream: str, batch_id: int) -> Commit:
-    """The append of a micro-batch that is under way. Errors: StorageError when the checkpoint does not tell."""
+    """The commit of the current micro-batch. Errors: StorageError if the checkpoint does not have it."""
     end = _known(checkpoint, batch_id)
     start = begin_of(end) if batch_id == 0 else place_of(_known(checkpoint, batch_id - 1))
     return Commit(stream=stream, batch_id=batch_id, start=start, end=place_of(end))
 
 
 def place_of(offset: Mapping[str, Any]) -> dict[str, Any]:
-    """Cluster and offsets of the source, without what it only needs to find the place again."""
+    """Cluster and offsets of the source, without fields that only help to find the position again."""
     return _placed(offset, "offset")
 
 
 def begin_of(offset: Mapping[str, Any]) -> dict[str, Any]:
-    """Where the stream began, as each of its offsets tells."""
+    """Where the stream began, which each of its offsets records."""
     return _placed(offset, "began")
 
 
 def check_belongs(tables: Tables, checkpoint: Path, source: Mapping[str, str]) -> None:
-    """Refuse to begin anew beside tables, unless an offset is given at which to begin.
+    """Reject a new stream beside existing tables, unless the user gives a start offset.
 
-    That it is the one where the tables end is checked with the first append (`pykraft.spark.tables.commit`).
+    The first append checks that this is where the tables end (`pykraft.spark.tables.commit`).
 
-    Errors: UsageError that names where the tables end, if they all end there.
+    Errors: UsageError that names the end of the tables, if all end at the same offset.
     """
     made = [name for name in TABLES if tables.has(name)]
     start = parse_options(source).start
@@ -97,5 +97,5 @@ def _placed(offset: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def _option(end: Mapping[str, Any]) -> str:
-    """As the option startingOffsets takes it."""
+    """In the form of the option startingOffsets."""
     return f"'{json.dumps(end['replicas'])}'" if "replicas" in end else str(end["offset"])

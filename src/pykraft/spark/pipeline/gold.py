@@ -1,7 +1,7 @@
-"""Gold: what happened, in a few rows: how much was written when, who led, how long commits took, who lagged.
+"""Gold: summaries of the log: throughput over time, leaders and epochs, commit latency, replica lag.
 
-Pure functions of silver tables and of what was watched from outside; a log of one replica, or what a live quorum
-served, goes in. Rows of one offset from several replicas would count several times: choose one with `of_replica`.
+Pure functions of the silver tables and of measurements from outside. Their input is the log of one replica, or of a
+live quorum. Rows of several replicas would count several times: choose one with `of_replica`.
 
 Source: KIP-595 (LeaderChange opens an epoch), KIP-836 (lag and times of DescribeQuorum).
 """
@@ -15,12 +15,12 @@ PERCENTILES = [0.5, 0.99, 0.999]
 
 
 def of_replica(rows: DataFrame, replica: str | None) -> DataFrame:
-    """The rows of one replica; None: those that a live quorum served."""
+    """The rows of one replica; None: the rows from a live quorum."""
     return rows.where(F.col("replica").isNull() if replica is None else F.col("replica") == replica)
 
 
 def throughput(records: DataFrame, *, every: str = "1 second") -> DataFrame:
-    """Records and bytes that were appended in each stretch of time; one without any has no row.
+    """Records and bytes that were appended in each interval; an interval without records has no row.
 
     In: silver ``records``. Out: ``begin`` timestamp, ``records`` bigint, ``size_bytes`` bigint (of the values),
     ``last_offset`` bigint.
@@ -39,12 +39,12 @@ def throughput(records: DataFrame, *, every: str = "1 second") -> DataFrame:
 
 
 def epochs(records: DataFrame, control: DataFrame) -> DataFrame:
-    """The epochs in which somebody led, and how long nobody wrote before each.
+    """The epochs with a leader, and the pause in writes before each.
 
     In: silver ``records`` and ``control``. Out: ``epoch`` int, ``leader_id`` int, ``first_offset`` bigint (of the
     LeaderChange), ``last_offset`` bigint, ``begun`` timestamp, ``ended`` timestamp (of the last record), ``records``
-    bigint (without control records), ``gap_ms`` bigint (from the last record of the epoch before to the first record
-    of this one; null for the first epoch and for one without records).
+    bigint (without control records), ``gap_ms`` bigint (from the last record of the epoch before to the first record of
+    this one; null for the first epoch and for one without records).
     """
     is_data = ~F.col("is_control")
     spans = records.groupBy("epoch").agg(
@@ -72,7 +72,7 @@ def epochs(records: DataFrame, control: DataFrame) -> DataFrame:
 
 
 def commit_latency(acknowledged: DataFrame, *, every: str = "1 second") -> DataFrame:
-    """How long it took from an append to its acknowledgement, weighted by records.
+    """The time from an append to its acknowledgement, weighted by records.
 
     In: ``wall_ms`` bigint (of the acknowledgement), ``count`` bigint (records), ``latency_ms`` double. Out: ``begin``
     timestamp, ``records`` bigint, ``p50_ms``, ``p99_ms``, ``p999_ms``, ``max_ms`` double.
@@ -95,11 +95,11 @@ def commit_latency(acknowledged: DataFrame, *, every: str = "1 second") -> DataF
 
 
 def replica_lag(watched: DataFrame) -> DataFrame:
-    """How far each replica was behind the leader, at each look.
+    """The lag of each replica in each sample.
 
-    In: ``wall_ms`` bigint, ``node`` int, ``log_end_offset`` bigint (-1: not known), as DescribeQuorum told them. Out:
-    ``at`` timestamp, ``node`` int, ``log_end_offset`` bigint, ``lag`` bigint (records behind the longest log of that
-    look; null when not known).
+    In: ``wall_ms`` bigint, ``node`` int, ``log_end_offset`` bigint (-1: unknown), from DescribeQuorum. Out: ``at``
+    timestamp, ``node`` int, ``log_end_offset`` bigint, ``lag`` bigint (records behind the longest log of that sample;
+    null if unknown).
     """
     longest = F.max("log_end_offset").over(Window.partitionBy("wall_ms"))
     return watched.select(

@@ -1,9 +1,8 @@
-"""Keeps a query going: what only died is started again where it was.
+"""Keeps a query running: restarts it where it was if only a Spark process died.
 
-Spark tries a task again whose Python worker died, but not the Python process that tells a source's offsets: when that
-is killed, the query ends. To begin anew costs nothing, since each micro-batch is in the tables once. Invariant: a query
-that ended with an error of ours is not started again, nor one that dies again and again without a micro-batch done in
-between. It refuses to know what the query does.
+Spark retries a task whose Python worker died, but not the Python process that serves a source's offsets: if that is
+killed, the query ends. A restart is harmless, since each micro-batch is in the tables once. Invariant: a query that
+ended with an error of ours is not restarted, nor one that dies again and again without finishing a micro-batch.
 
 Source: Spark's ``PythonStreamingSourceRunner``; the restarts of a supervisor (Erlang's intensity).
 """
@@ -20,11 +19,11 @@ from pykraft.errors import PykraftError
 from pykraft.spark.story import reason, told_by
 
 RESTARTS_MAX = 3
-"""Without a micro-batch in between."""
+"""Restarts without a finished micro-batch in between."""
 
 
 class KeptQuery:
-    """A query that was started by ``start``, and is again."""
+    """A query that ``start`` starts and restarts."""
 
     def __init__(self, start: Callable[[], StreamingQuery]) -> None:
         """Errors: those of ``start``."""
@@ -36,7 +35,7 @@ class KeptQuery:
         self.restarts = 0
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait; True when the query has ended and all is done. Errors: PykraftError with the reason why it cannot."""
+        """Wait; True if the query has ended and everything is written. Errors: PykraftError with the reason."""
         try:
             return bool(self._query.awaitTermination(timeout_s))
         except StreamingQueryException as error:
@@ -50,13 +49,13 @@ class KeptQuery:
         return False
 
     def progress(self) -> list[Mapping[str, Any]]:
-        """The micro-batches with rows that were done since the last call, as Spark tells of them."""
+        """Spark's reports of the micro-batches with rows that finished since the last call."""
         self._look()
         told, self._told = self._told, []
         return told
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the query."""
         self._query.stop()
 
     def _look(self) -> None:

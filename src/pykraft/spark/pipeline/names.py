@@ -1,4 +1,4 @@
-"""What the pipeline's tables and its checkpoint are called in their folder."""
+"""The names of the pipeline's tables and of its checkpoint in their folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PAYLOADS: Final = "silver_payloads"
 TABLES: Final = (BRONZE, RECORDS, CONTROL, PAYLOADS)
 ACKNOWLEDGED: Final = "silver_acknowledged"
 LOOKS: Final = "silver_looks"
-"""What was watched from outside, where somebody wrote it: acknowledgements, and looks at a live quorum."""
+"""Measurements from outside, if there are any: acknowledgements, and samples of a live quorum."""
 THROUGHPUT: Final = "gold_throughput"
 EPOCHS: Final = "gold_epochs"
 COMMIT_LATENCY: Final = "gold_commit_latency"

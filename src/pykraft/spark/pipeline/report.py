@@ -1,7 +1,7 @@
-"""What the tables tell, as plain values: totals, epochs, throughput; what a report shows.
+"""Summarizes the tables as plain values for a report: totals, epochs, throughput.
 
-Invariant: it reads the tables and nothing else, so it is the same whenever it is asked. Of several replicas' logs one
-is taken: the one that was named, or the one that goes furthest.
+Invariant: it reads nothing but the tables, so the result depends only on them. Of several replicas it uses the named
+one, or the one that reaches furthest.
 
 Source: the gold functions (`pykraft.spark.pipeline.gold`).
 """
@@ -30,12 +30,12 @@ from pykraft.spark.pipeline.names import (
 from pykraft.spark.tables.table import Tables
 
 GOLD = {"epochs": EPOCHS, "throughput": THROUGHPUT, "commit_latency": COMMIT_LATENCY, "replica_lag": REPLICA_LAG}
-"""The table of each of gold's results."""
+"""The table for each of gold's results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """``replica`` is None for what a live quorum served; the rows of ``epochs`` and ``throughput`` are gold's."""
+    """``replica`` is None for a live quorum's log; the rows of ``epochs`` and ``throughput`` are gold's."""
 
     replica: str | None
     replicas: list[str | None]
@@ -49,7 +49,7 @@ class Report:
     throughput: list[dict[str, Any]]
     commit_latency: list[dict[str, Any]]
     replica_lag: list[dict[str, Any]]
-    """The last two are empty where nobody wrote what was watched (`pykraft.spark.pipeline.watched`)."""
+    """The last two are empty without measurements from outside (`pykraft.spark.pipeline.watched`)."""
 
     def as_json(self) -> dict[str, Any]:
         """As a dict of plain values, times as ISO text."""
@@ -68,9 +68,9 @@ def make_report(
     every: str = "1 second",
     is_written: bool = False,
 ) -> Report:
-    """Ask the tables; with ``is_written`` what gold found becomes tables, too, in place of former ones (`GOLD`).
+    """Compute the report; with ``is_written``, also write gold's results as tables, replacing former ones (`GOLD`).
 
-    Errors: UsageError when there are none, or none of that replica; StorageError when they cannot be written.
+    Errors: UsageError if there are no tables, or no rows of that replica; StorageError if they cannot be written.
     """
     everything = tables.read(spark, RECORDS)
     ends = everything.groupBy("replica").agg(F.max("offset").alias("last_offset")).collect()

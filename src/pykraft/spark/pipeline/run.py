@@ -1,12 +1,17 @@
-"""The pipeline as one stream: bronze and silver grow by micro-batches, each row once, whatever is killed when.
+"""The pipeline as one stream: bronze and silver grow by micro-batches, each row exactly once despite kills.
 
-Steps of a micro-batch, each an append under the stream's name and the batch's number, so that a repeated one is none
-(`pykraft.spark.tables`): 1. bronze ``batches``; 2. silver ``records``; 3. silver ``control``; 4. silver ``payloads``.
-The checkpoint lies beside the tables and belongs to them; each append keeps the source's offsets too, so one that does
-not follow the tables is refused (`pykraft.spark.pipeline.checkpoint`).
+A micro-batch is appended to four tables in this order:
 
-Invariant: all four tables hold the same micro-batches, but for the one that is under way. It refuses to know what is
-made of the tables (`gold`).
+1. bronze ``batches``
+2. silver ``records``
+3. silver ``control``
+4. silver ``payloads``
+
+Each append has the stream's name and the batch's number, so repeating it has no effect (`pykraft.spark.tables`). The
+checkpoint beside the tables belongs to them; each append also stores the source's offsets, so an append that does not
+follow the table is rejected (`pykraft.spark.pipeline.checkpoint`).
+
+Invariant: all four tables hold the same micro-batches, except for the one in progress. `gold` reads the tables.
 
 Source: Spark's ``foreachBatch`` and its checkpoint protocol.
 """
@@ -33,24 +38,25 @@ FORMATS: Mapping[str, Callable[[Path], Tables]] = {"delta": DeltaTables, "parque
 TRIGGER = "500 milliseconds"
 LIMIT_OPTIONS = ("maxRecordsPerTrigger", "maxBytesPerTrigger")
 BATCH_SIZE_BYTES_MAX = 128 * 1024 * 1024
-"""Of a micro-batch, where no option sets a limit: the first would be the whole log, and begin anew after each kill."""
+"""Default size of a micro-batch: without a limit the first one would be the whole log, and start over after each kill.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineOptions:
     """``source`` are the options of the data source (`pykraft.spark.options`); ``root`` is the folder of the tables.
 
-    Without a limit of their own a micro-batch holds at most `BATCH_SIZE_BYTES_MAX` of the log.
+    Without another limit a micro-batch holds at most `BATCH_SIZE_BYTES_MAX` of the log.
     """
 
     source: Mapping[str, str]
     root: Path
     table_format: str = "delta"
     follow: bool = False
-    """Go on with what comes later; else end with what is there."""
+    """Keep writing new records; otherwise stop at the current end."""
 
     def tables(self) -> Tables:
-        """The tables. Errors: UsageError for a format that is not known, or another one than the folder has."""
+        """The tables. Errors: UsageError for an unknown format, or another one than the folder has."""
         if self.table_format not in FORMATS:
             raise UsageError(f"tables are {' or '.join(FORMATS)}, not {self.table_format}")
         others = [name for name, make in FORMATS.items() if name != self.table_format and make(self.root).has(BRONZE)]
@@ -60,10 +66,10 @@ class PipelineOptions:
 
 
 def start_pipeline(spark: SparkSession, options: PipelineOptions) -> StreamingQuery:
-    """Begin, or go on where it was. ``awaitTermination`` of the query waits for its end.
+    """Start the stream, or continue it. ``awaitTermination`` of the query waits for its end.
 
-    Errors: UsageError for wrong options, and for tables without the checkpoint that belongs to them. Later ones, such
-    as a checkpoint of another quorum or one that is older than the tables, end the query.
+    Errors: UsageError for wrong options, and for tables without their checkpoint. Errors found later, such as a
+    checkpoint of another quorum or one older than the tables, end the query.
     """
     tables = options.tables()
     checkpoint = options.root / CHECKPOINT
@@ -81,13 +87,14 @@ def start_pipeline(spark: SparkSession, options: PipelineOptions) -> StreamingQu
 
 
 def append_all(tables: Tables, bronze: DataFrame, commit: Commit) -> None:
-    """One micro-batch into all tables.
+    """Append one micro-batch to all tables.
 
-    Errors: UsageError when it does not follow what they have; StorageError; what the tasks ran into, as Spark tells it.
+    Errors: UsageError if it does not follow what they hold; StorageError; errors of the tasks, as Spark raises them.
     """
     bronze = bronze.persist()
     records = silver.records(bronze).persist()
     try:
+        # Steps 1 to 4. After a kill in between, Spark repeats the batch, and `append` skips the tables that have it.
         for name, frame in (
             (BRONZE, bronze),
             (RECORDS, records),
@@ -101,12 +108,12 @@ def append_all(tables: Tables, bronze: DataFrame, commit: Commit) -> None:
 
 
 def _stream_of(frame: DataFrame) -> str:
-    """The id of the query, which lives in its checkpoint: another checkpoint is another stream."""
+    """The id of the query, which its checkpoint stores: another checkpoint is another stream."""
     return str(frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
 
 
 def _limited(source: Mapping[str, str]) -> dict[str, str]:
-    """The source's options, with a limit of a micro-batch."""
+    """The source's options, with a limit for micro-batches."""
     given = {name.lower() for name in source}
     if any(name.lower() in given for name in LIMIT_OPTIONS):
         return dict(source)

@@ -47,13 +47,13 @@ CONTROL = StructType(
 """Leader and voters are those of a LeaderChange; ``body`` is the value as JSON, Kafka's names in snake case."""
 PLACED = ("replica", "segment", "position", "batch_size", "base_offset", "content", "corrupt")
 SILVER_SIZE_BYTES_MAX = 8 * 1024 * 1024
-"""About how many bytes of batches are decoded at one time."""
+"""About how many bytes of batches are decoded at a time."""
 
 
 def records(bronze: DataFrame) -> DataFrame:
     """The records of the batches. In: the source's ``batches``. Out: the source's ``records``.
 
-    A batch that was marked corrupt is a marked row here, too.
+    A batch that is marked corrupt becomes a marked row.
     """
     return bronze.select(*PLACED).mapInArrow(_decode, RECORDS)
 
@@ -65,7 +65,7 @@ def _decode(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _runs(group: pa.RecordBatch) -> Iterator[range]:
-    """Rows that follow each other in one segment and are all sound, or one row that is not."""
+    """Consecutive valid rows of one segment, or a single damaged row."""
     replicas, segments = group.column("replica").to_pylist(), group.column("segment").to_pylist()
     positions, sizes = group.column("position").to_pylist(), group.column("batch_size").to_pylist()
     problems = group.column("corrupt").to_pylist()
@@ -105,7 +105,7 @@ def _decode_run(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def control(silver_records: DataFrame) -> DataFrame:
-    """What the quorum wrote itself. In: `records`. Out: `CONTROL`."""
+    """The quorum's own records. In: `records`. Out: `CONTROL`."""
     wanted = ("replica", "offset", "epoch", "timestamp", "control_type", "key", "value")
     return silver_records.where("is_control").select(*wanted).mapInArrow(_tell_control, CONTROL)
 
@@ -125,7 +125,7 @@ def _tell_control(groups: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _body(key: bytes | None, value: bytes | None) -> dict[str, object]:
-    """The value of a control record by field; what cannot be read is told in its place."""
+    """The fields of a control record's value; for an unreadable one, the problem."""
     try:
         return dict(read_control_body(key, value)[1])
     except ProtocolError as error:

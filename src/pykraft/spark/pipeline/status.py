@@ -1,6 +1,6 @@
-"""How far a pipeline is, from its folder alone: no Spark, no Java, and it may be running.
+"""Reads the progress of a pipeline from its folder: without Spark or Java, also while it runs.
 
-Owns nothing. Invariant: what is told is what was committed.
+Invariant: it reports committed appends only.
 
 Source: Spark's checkpoint (`pykraft.spark.pipeline.checkpoint`).
 """
@@ -30,7 +30,7 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineStatus:
-    """All tables; the number of the last micro-batch that is done (None before the first), and where it ended."""
+    """All tables; the number of the last finished micro-batch (None before the first), and where it ended."""
 
     table_format: str
     tables: dict[str, TableStatus]
@@ -43,7 +43,7 @@ class PipelineStatus:
 
 
 def pipeline_status(root: Path) -> PipelineStatus:
-    """Look into a folder. Errors: UsageError when no pipeline ever wrote there."""
+    """Inspect a folder. Errors: UsageError if no pipeline has written there."""
     is_delta = DeltaTable.is_deltatable(str(root / BRONZE))
     if not is_delta and not (root / CHECKPOINT).is_dir():
         raise UsageError(f"{root}: no pipeline has written there; pykraft pipeline run --tables {root} begins one")

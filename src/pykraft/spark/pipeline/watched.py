@@ -1,8 +1,7 @@
-"""What was watched from outside of a quorum, as tables: what its nodes acknowledged, and looks at it while it lived.
+"""Tables of measurements from outside of a quorum: the acknowledgements of its nodes, and samples of its state.
 
-The log cannot tell how long a commit took, nor how far a replica was behind; a journal and a sampler can. Invariant:
-one row for each acknowledgement, and one for each replica at each look that was answered. It refuses to know who
-watched.
+The log does not show how long a commit took, nor how far a replica was behind; a journal and a sampler do. Invariant:
+one row for each acknowledgement, and one for each replica in each answered sample.
 
 Source: `pykraft.client.journal`; `pykraft.local.sampler`.
 """
@@ -26,7 +25,7 @@ LOOK_COLUMNS = "wall_ms bigint, leader_id int, epoch int, node int, log_end_offs
 
 
 def acknowledgements(spark: SparkSession, said: Iterable[Acknowledged]) -> DataFrame:
-    """One row for each acknowledgement, with the columns of `ACKNOWLEDGED_COLUMNS`; `commit_latency` takes them."""
+    """One row for each acknowledgement, with the columns of `ACKNOWLEDGED_COLUMNS`, for `commit_latency`."""
     rows = [
         (
             *(int(one.node), one.run.hex(), int(one.epoch), one.first_sequence, one.count, int(one.base_offset)),
@@ -38,7 +37,7 @@ def acknowledgements(spark: SparkSession, said: Iterable[Acknowledged]) -> DataF
 
 
 def looks(spark: SparkSession, samples: Iterable[QuorumSample]) -> DataFrame:
-    """One row for each replica at each look, with the columns of `LOOK_COLUMNS`; `replica_lag` takes them."""
+    """One row for each replica in each sample, with the columns of `LOOK_COLUMNS`, for `replica_lag`."""
     rows = [
         (
             *(sample.wall_ms, sample.leader_id, sample.epoch, node_id),
@@ -51,7 +50,7 @@ def looks(spark: SparkSession, samples: Iterable[QuorumSample]) -> DataFrame:
 
 
 def read_journal(path: Path) -> list[Acknowledged]:
-    """The acknowledgements in a journal's file; half a last line is passed over. Errors: UsageError."""
+    """The acknowledgements in a journal file; an incomplete last line is ignored. Errors: UsageError."""
     try:
         with path.open("rb") as lines:
             events = [parse_event(line) for line in lines if line.endswith(b"\n")]

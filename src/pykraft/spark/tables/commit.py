@@ -47,7 +47,7 @@ class Commit:
 
     @classmethod
     def from_json(cls, text: str) -> Commit:
-        """From that text. Errors: ValueError, KeyError and TypeError when it is not."""
+        """Parse that text. Errors: ValueError, KeyError and TypeError for other text."""
         found = json.loads(text)
         return cls(stream=found["stream"], batch_id=found["batch_id"], start=found["start"], end=found["end"])
 

@@ -1,9 +1,9 @@
-"""Delta tables without a jar: tasks write Parquet files, the driver commits them with the ``deltalake`` library.
+"""Delta tables without a jar: tasks write Parquet files, and the driver commits them with the ``deltalake`` library.
 
-Owns the folders ``<root>/<name>``. Invariant: a commit holds the files of one append, its name (Delta's application
-transaction) and which part of the source it is (Delta's commit info), so whether an append was made is written where
-its rows are. Files of an append that was never committed are in no table; ``DeltaTable.vacuum`` removes them.
-Everything that reads Delta reads these tables.
+Each table is a folder ``<root>/<name>``. Invariant: a commit holds the files of one append, its name (Delta's
+application transaction) and its range of the source (Delta's commit info). So the table itself records which appends it
+holds. Files of an append that was never committed belong to no table; ``DeltaTable.vacuum`` removes them. Any reader of
+Delta can read these tables.
 
 Source: the Delta protocol (add actions, ``txn``, ``commitInfo``).
 """
@@ -46,7 +46,7 @@ class DeltaTables:
         return DeltaTable.is_deltatable(str(self._root / name))
 
     def replace(self, name: str, frame: DataFrame) -> int:
-        """See `Tables`; the former rows are in the table's former versions."""
+        """See `Tables`; earlier versions of the table keep the former rows."""
         folder = self._root / name
         table = DeltaTable(folder) if self.has(name) else None
         if table is not None:
@@ -74,22 +74,22 @@ class DeltaTables:
         return _newest(DeltaTable(self._root / name)) if self.has(name) else None
 
     def read(self, spark: SparkSession, name: str) -> DataFrame:
-        """See `Tables`; the files of the newest version."""
+        """See `Tables`; reads the files of the newest version."""
         if not self.has(name):
             raise no_table(self._root, name)
         table = DeltaTable(self._root / name)
-        columns = StructType.fromJson(json.loads(table.schema().to_json()))  # Delta's types are Spark's, by name
+        columns = StructType.fromJson(json.loads(table.schema().to_json()))  # Delta's type names are Spark's
         files = table.file_uris()
         return spark.read.schema(columns).parquet(*files) if files else spark.createDataFrame([], columns)
 
 
 def _newest(table: DeltaTable) -> Commit | None:
-    """The append that came last. Others may have committed after it, who optimised the table, say."""
+    """The newest append. Commits of others may follow it, for example an optimisation of the table."""
     return next(_commits(table.history(1)), None) or next(_commits(table.history()), None)
 
 
 def _named(table: DeltaTable, stream: str, batch_id: int) -> Commit | None:
-    """The append of this name, if the transaction's number tells that there was one."""
+    """The append of this name, if the number of the application transaction says that there was one."""
     done = table.transaction_version(stream)
     if done is None or done < batch_id:
         return None
@@ -109,7 +109,7 @@ def _commit(
     mode: Literal["append", "overwrite"],
     properties: CommitProperties,
 ) -> int:
-    """Write the rows, then make them part of the table, which is None when it is to be made; how many."""
+    """Write the rows, then commit them; ``table`` None creates the table. Returns the number of rows."""
     parts = write_parts(frame, folder)
     actions: list[AddAction] = [_add(part) for part in parts]
     columns = Schema.from_arrow(column_types(frame.schema))

@@ -55,7 +55,7 @@ class ParquetTables:
         return (self._root / name / COLUMNS).is_file()
 
     def replace(self, name: str, frame: DataFrame) -> int:
-        """See `Tables`; a reader who comes between two renames finds no table, never half of one."""
+        """See `Tables`; between the two renames a reader finds no table, but never half of one."""
         folder = self._root / name
         if self.has(name):
             _check_columns(folder, frame)
@@ -125,7 +125,7 @@ class ParquetTables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    """What an append's folder says of itself; ``number`` counts the appends of all streams."""
+    """The content of an append's commit file; ``number`` counts the appends of all streams."""
 
     number: int
     commit: Commit
@@ -136,7 +136,7 @@ def _appends(folder: Path) -> list[Path]:
 
 
 def _newest(appends: Iterable[Path]) -> _Kept | None:
-    """The append that came last, of which only each stream's last needs to be read; None when one does not tell."""
+    """The newest append; reads only the last one of each stream. None if one of them has no commit file."""
     last: dict[str, Path] = {}
     for path in sorted(appends, key=lambda path: path.name):
         last[path.name.rpartition("-")[0]] = path
@@ -146,7 +146,7 @@ def _newest(appends: Iterable[Path]) -> _Kept | None:
 
 
 def _read_commit(append: Path) -> _Kept | None:
-    """None where there is no such file. Errors: StorageError when it is damaged."""
+    """None if there is no such file. Errors: StorageError if it is damaged."""
     path = append / COMMIT
     try:
         found = json.loads(path.read_text())

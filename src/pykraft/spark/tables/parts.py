@@ -1,7 +1,7 @@
-"""Writes the rows of a DataFrame as Parquet files, in its tasks, and tells which files hold them.
+"""Writes the rows of a DataFrame as Parquet files in Spark's tasks, and reports the files.
 
-Invariant: only what the successful attempt of a task wrote is told, so a file of an attempt that failed is in no table.
-A file is synced before it is told. The folder must be storage that all tasks and the driver share.
+Invariant: only files of successful task attempts are reported, so the files of a failed attempt are in no table. A file
+is synced before it is reported. All tasks and the driver must share the folder.
 
 Source: Spark's ``FileFormatWriter``; Delta's add actions.
 """
@@ -36,9 +36,9 @@ class Part:
 
 
 def write_parts(frame: DataFrame, folder: Path) -> list[Part]:
-    """The files that hold the rows of ``frame``, one for each of its partitions that has any.
+    """The files with the rows of ``frame``, one for each of its non-empty partitions.
 
-    Errors: StorageError when the folder cannot be made; what the tasks ran into, as Spark tells it.
+    Errors: StorageError if the folder cannot be created; errors of the tasks, as Spark raises them.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ _TOLD_NAMES = [field.split()[0] for field in TOLD.split(", ")]
 
 
 def column_types(schema: StructType) -> pa.Schema:
-    """The columns as they stand in a file: without Spark's own notes, times as UTC, all nullable."""
+    """The types of the columns in a file: without Spark's metadata, times in UTC, all nullable."""
     arrow = to_arrow_schema(schema, timezone="UTC")
     return pa.schema([pa.field(field.name, field.type) for field in arrow])
 

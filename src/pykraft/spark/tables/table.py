@@ -1,12 +1,12 @@
-"""What a set of tables can do, whatever it is made of.
+"""The interface of a set of tables, whatever their format.
 
-Invariant of every implementation: an append is named by its stream and a number that grows with each micro-batch; it is
-in the table whole or not at all, and exactly the files of it that the successful tasks told. A second one of the same
-name is none, and one that does not follow the last is refused (`pykraft.spark.tables.commit`). So a stream that was
-killed anywhere and repeats its last micro-batch leaves no row twice and none out.
+Invariant of every implementation: the name of an append is its stream and a number that grows with each micro-batch. An
+append is in the table completely or not at all, with exactly the files that successful tasks reported. A second append
+of the same name has no effect, and one that does not follow the last is rejected (`pykraft.spark.tables.commit`). So a
+stream that was killed at any point and repeats its last micro-batch neither duplicates nor loses a row.
 
-Source: Spark's ``foreachBatch`` (a batch id is repeated with the same rows); Delta's idempotent writes
-(``txnAppId``, ``txnVersion``).
+Source: Spark's ``foreachBatch`` (a batch id is repeated with the same rows); Delta's idempotent writes (``txnAppId``,
+``txnVersion``).
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ class Tables(Protocol):
         ...
 
     def append(self, name: str, frame: DataFrame, commit: Commit) -> int | None:
-        """Add these rows to a table, which is made when it is not there; how many, or None when they were there.
+        """Append these rows, creating the table if needed; returns their number, or None if they are already there.
 
-        Errors: UsageError when the table has other columns, and when the commit does not follow its last one;
-        StorageError when it cannot be written.
+        Errors: UsageError if the table has other columns, or if the commit does not follow its last one; StorageError
+        if it cannot be written.
         """
         ...
 
     def newest(self, name: str) -> Commit | None:
-        """The append that came last; None when there was none. Errors: StorageError when it cannot be read."""
+        """The newest append; None if there is none. Errors: StorageError if it cannot be read."""
         ...
 
     def replace(self, name: str, frame: DataFrame) -> int:
-        """Make these rows the whole table, which is made when it is not there; how many.
+        """Replace all rows of a table, which is created if needed; returns their number.
 
-        For what is small and made anew from other tables. Errors: as `append`.
+        For small tables that are computed from others. Errors: as `append`.
         """
         ...
 
     def read(self, spark: SparkSession, name: str) -> DataFrame:
-        """All rows. Errors: UsageError when there is no such table."""
+        """All rows. Errors: UsageError if the table does not exist."""
         ...
 
     def has(self, name: str) -> bool:
-        """True when the table was made."""
+        """Whether the table exists."""
         ...
 
 
 def no_table(root: Path, name: str) -> UsageError:
-    """The error for a table that is not there."""
+    """The error for a table that does not exist."""
     return UsageError(f"{root}: there is no table {name}; pykraft pipeline run makes it")

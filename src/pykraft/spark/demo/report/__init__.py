@@ -1,4 +1,4 @@
-"""The report of a run of the demo: one page that needs nothing else, and its numbers."""
+"""The report of a demo run: one self-contained page, and its numbers."""
 
 from pykraft.spark.demo.report.write import write_report
 

@@ -1,7 +1,7 @@
-"""The page of a report: words and pictures in one file that needs nothing else.
+"""Renders the page of a report: text and pictures in one self-contained file.
 
-Invariant: what comes from a run is escaped, and the page has no address of anything outside itself; it has no code. It
-refuses to know how pictures are drawn. Source: Content Security Policy Level 3 (W3C).
+Invariant: all content from a run is escaped, and the page has no external address and no code. Source: Content Security
+Policy Level 3 (W3C).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PLACE = re.compile(r"@([a-z]+)@")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """A picture as SVG, for wide and for narrow screens, and how to read it."""
+    """A picture as SVG, for wide and for narrow screens, with its explanation."""
 
     name: str
     title: str

@@ -1,8 +1,7 @@
-"""The pictures of a report: each a function that draws a story into a figure.
+"""Draws the pictures of a report: each function draws a story into a figure.
 
-Owns what is drawn, with units on every axis and times in seconds since the load began (around a fail-over: in ms since
-the kill). Invariant: whoever can be told from a picture is told by position or words, too, never by color alone. It
-refuses to know how a page is made.
+Every axis has a unit; times are in seconds since the load began (around a fail-over: in ms since the kill). Invariant:
+position or text tells everything that color tells.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ from pykraft.spark.demo.story import Story
 SECONDS = "seconds since the load began"
 THOUSANDS = FuncFormatter(lambda value, _: f"{value:,.0f}")
 SPACE = "\u00a0"
-"""Kept by browsers at the ends of a text, as others are not."""
+"""Browsers keep it at the ends of a text, unlike other spaces."""
 PLAIN = FuncFormatter(lambda value, _: f"{value:,g}")
 LABELED_SHARE_MIN = 0.09
-"""A bar that takes less of the width than this has no room for words."""
+"""A bar that takes less of the width than this has no room for a label."""
 FADED = 0.16
 LETTERS_PER_INCH = 11
 LETTERS_PER_HANDLE = 6
-"""How much room an entry of a legend takes."""
+"""Width of a legend's handle, in letters."""
 
 
 def draw_throughput(figure: Figure, story: Story) -> None:
-    """Records acknowledged a second, against what was asked for."""
+    """Acknowledged records per second, against the requested rate."""
     axes = figure.subplots()
     cut = slices(story)
     edges = [*(each.begin_s for each in cut), cut[-1].end_s]
@@ -75,7 +74,7 @@ def draw_latency(figure: Figure, story: Story) -> None:
 
 
 def draw_tables(figure: Figure, story: Story) -> None:
-    """How far log and tables were, and how long records waited for their table."""
+    """The ends of log and tables, and how long records waited for their table."""
     far, wait = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     log, tables = acknowledged_ends(story), table_ends(story)
     far.plot(*_columns([(0.0, 0), *log]), color=color("accent"), label="acknowledged by the quorum")
@@ -157,7 +156,7 @@ def _draw_spell(axes: Axes, spell: Spell, end_s: float) -> None:
 
 
 def draw_gap(figure: Figure, found: Gap) -> None:
-    """The time around one kill: what it consists of, and what was acknowledged meanwhile."""
+    """The time around a kill: its phases, and the acknowledgements."""
     parts, marks = figure.subplots(2, 1, sharex=True, height_ratios=(2, 3))
     failover_ms = found.kill.failover_ms
     rows = (
@@ -216,7 +215,7 @@ def _steps(
 
 
 def _over_time(axes: Axes, story: Story, *, end_s: float | None = None) -> None:
-    """The axis of the run, and on it each time without a leader."""
+    """The time axis of the run, with each time without a leader marked."""
     axes.set_xlim(0, end_s or load_s(story))
     axes.set_xlabel(SECONDS)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10]))
@@ -229,7 +228,7 @@ def _over_time(axes: Axes, story: Story, *, end_s: float | None = None) -> None:
 
 
 def _legend(axes: Axes) -> None:
-    """Above the picture, where nothing is hidden by it; in as many rows as the width asks for."""
+    """Place the legend above the picture, where it hides nothing, in as many rows as the width requires."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
         width = axes.get_figure(root=True).get_figwidth()

@@ -1,7 +1,6 @@
-"""What a report draws, as numbers: a story cut into slices of time, times in seconds since the load began.
+"""Computes the numbers that a report draws: a story cut into time slices, times in seconds since the load began.
 
-Pure functions of a `Story`. Invariant: a slice in which nothing was acknowledged says so, it is not left out: a gap is
-what a reader looks for. It refuses to know how anything is drawn.
+Pure functions of a `Story`. Invariant: a slice without acknowledgements is kept, because the reader looks for gaps.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from pykraft.spark.demo.story import Kill, Story
 
 SLICES_MAX = 120
 WIDTHS_S = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3_600)
-"""What a person can think in."""
+"""Round widths that a person can read."""
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 GAP_MARGIN_MS_MIN = 250
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """From ``begin_s`` to ``end_s``: what was acknowledged in it, and how long that took.
+    """From ``begin_s`` to ``end_s``: the records acknowledged in it, and their latencies.
 
-    ``latency_ms`` from append to commit and ``wait_ms`` from commit to table, percentiles over records by the names of
-    `SHARES`; None when there were no records. What never came into a table has no wait.
+    ``latency_ms`` is from append to commit and ``wait_ms`` from commit to table, percentiles over records by the names
+    of `SHARES`; None without records. A record that never came into a table has no wait.
     """
 
     begin_s: float
@@ -39,13 +38,13 @@ class Slice:
 
     @property
     def records_per_s(self) -> float:
-        """How fast."""
+        """The rate."""
         return self.records / (self.end_s - self.begin_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spell:
-    """One node's leadership of one epoch, as far as it was seen from outside."""
+    """One node's leadership of one epoch, as observed from outside."""
 
     node_id: int
     epoch: int
@@ -57,8 +56,8 @@ class Spell:
 class Gap:
     """The time around a fail-over, times in ms since the kill.
 
-    ``marks`` are when, how many records so far, and by which node, one for each acknowledgement from ``begin_ms`` to
-    ``end_ms``.
+    ``marks`` has one entry for each acknowledgement from ``begin_ms`` to ``end_ms``: when, how many records so far, and
+    by which node.
     """
 
     kill: Kill
@@ -73,23 +72,23 @@ class Gap:
 
 
 def load_s(story: Story) -> float:
-    """When the load ended; never zero, since it is an axis."""
+    """When the load ended; never zero, because it is the length of an axis."""
     return max(WIDTHS_S[0], story.seconds_since_begin(story.end_wall_ms))
 
 
 def span_s(story: Story) -> float:
-    """When the last thing happened that is drawn."""
+    """The time of the last event that is drawn."""
     return max([load_s(story), *(story.seconds_since_begin(batch.ended_wall_ms) for batch in story.batches)])
 
 
 def slice_width_s(story: Story) -> float:
-    """How much time a slice holds."""
+    """The duration of a slice."""
     span = load_s(story)
     return next((width for width in WIDTHS_S if span / width <= SLICES_MAX), span / SLICES_MAX)
 
 
 def slices(story: Story) -> list[Slice]:
-    """The load's time in slices, the last one perhaps shorter."""
+    """The time of the load in slices; the last one may be shorter."""
     width_s = slice_width_s(story)
     span = load_s(story)
     said: defaultdict[int, list[Acknowledged]] = defaultdict(list)
@@ -119,7 +118,7 @@ def _wait_ms(story: Story, one: Acknowledged, ends: Sequence[int]) -> float | No
 
 
 def acknowledged_ends(story: Story) -> list[tuple[float, int]]:
-    """How far the acknowledged log was, at the end of each slice with any: seconds, end offset."""
+    """The acknowledged end offset at the end of each slice with acknowledgements: seconds, end offset."""
     width_s = slice_width_s(story)
     ends: dict[int, int] = {}
     for one in story.acknowledged:
@@ -129,14 +128,14 @@ def acknowledged_ends(story: Story) -> list[tuple[float, int]]:
 
 
 def table_ends(story: Story) -> list[tuple[float, int]]:
-    """How far the tables were, after each micro-batch: seconds, end offset."""
+    """The end offset of the tables after each micro-batch: seconds, end offset."""
     return [(story.seconds_since_begin(batch.ended_wall_ms), batch.end_offset) for batch in story.batches]
 
 
 def spells(story: Story) -> list[Spell]:
-    """Who led when, in the order of epochs: from what nodes acknowledged and what they said when they were asked.
+    """Who led when, in the order of epochs: from the acknowledgements and from the samples.
 
-    A leader that was killed led until then. One whose election was heard of leads from then on.
+    A killed leader led until the kill. A leader whose election was observed led from then on.
     """
     seen: dict[tuple[int, int], list[float]] = {}
     for epoch, node_id, wall_ms in _sightings(story):
@@ -167,7 +166,7 @@ def _killed_ms(story: Story, node_id: int, begin_wall_ms: float) -> int | None:
 
 
 def gap(story: Story, kill: Kill) -> Gap:
-    """What was acknowledged around this kill; before and after it half as long as the fail-over took."""
+    """The acknowledgements around this kill, with half the fail-over time before and after it."""
     margin_ms = max(GAP_MARGIN_MS_MIN, kill.failover_ms / 2)
     begin_ms, end_ms = -margin_ms, kill.failover_ms + margin_ms
     marks: list[tuple[float, int, int]] = []
@@ -181,7 +180,7 @@ def gap(story: Story, kill: Kill) -> Gap:
 
 
 def lags(story: Story) -> dict[int, list[tuple[float, int | None]]]:
-    """By node: the middle of each slice, and the most records that it was behind its leader; None when nobody knew."""
+    """By node: the middle of each slice, and the largest lag in records; None if it is unknown."""
     width_s = slice_width_s(story)
     most: defaultdict[int, dict[int, int | None]] = defaultdict(dict)
     node_ids = sorted({node_id for sample in story.samples for node_id in sample.replicas})

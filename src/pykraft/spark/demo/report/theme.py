@@ -1,10 +1,9 @@
-"""How plots look, and how they come into a page: as vector graphics whose colors are the page's own.
+"""The look of the plots: SVG whose colors are CSS variables of the page.
 
-So one drawing is right on a light screen and on a dark one. Owns the names of colors. Invariant: matplotlib draws with
-stand-ins, `to_svg` puts the page's variables in their places, and no identifier of one drawing is in another one. It
-refuses to know what is drawn.
+So the same drawing fits a light and a dark screen. Invariant: matplotlib draws with stand-in colors, `to_svg` replaces
+them with the page's variables, and no identifier of one drawing occurs in another.
 
-Source: CSS custom properties; matplotlib's SVG backend, which writes text as text if it is asked to.
+Source: CSS custom properties; matplotlib's SVG backend, which can write text as text.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ NAMES = (
     *("ink", "soft", "grid", "good", "bad", "accent", "tables", "on-node", "p50", "p90", "p99", "max"),
     *(f"node-{number}" for number in range(NODES_MAX)),
 )
-"""Variables of the page: ``--ink`` and so on."""
+"""CSS variables of the page: ``--ink`` and so on."""
 STAND_INS = {name: f"#0000{number:02x}" for number, name in enumerate(NAMES, start=1)}
 _NAME_OF = {"#000000": "ink"} | {color: name for name, color in STAND_INS.items()}
-"""What was given no color is ink."""
+"""Black, matplotlib's default, is ink."""
 _STAND_IN = re.compile(r"#0000[0-9a-f]{2}\b")
 _PROLOGUE = re.compile(r"\A.*?(?=<svg)", re.DOTALL)
 _SIZE = re.compile(r' (?:width|height)="[\d.]+pt"')
@@ -36,7 +35,7 @@ _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 
 
 def color(name: str) -> str:
-    """What matplotlib is to draw with, for a color of the page."""
+    """The stand-in color for matplotlib, for a color of the page."""
     return STAND_INS[name]
 
 
@@ -47,7 +46,7 @@ def node_color(node_id: int) -> str:
 
 @contextmanager
 def drawing(name: str, *, height_inches: float, is_narrow: bool) -> Iterator[Figure]:
-    """A figure that looks like ours; ``name`` tells it from all others on the page."""
+    """A figure in our style; ``name`` distinguishes it from all others on the page."""
     ink, soft, grid = color("ink"), color("soft"), color("grid")
     settings = {
         "svg.fonttype": "none",
@@ -78,7 +77,7 @@ def drawing(name: str, *, height_inches: float, is_narrow: bool) -> Iterator[Fig
 
 
 def to_svg(figure: Figure, *, label: str) -> str:
-    """The figure as an element of a page; ``label`` is read to who cannot see it. Call it within `drawing`."""
+    """The figure as an SVG element; screen readers read ``label``. Call it within `drawing`."""
     written = io.StringIO()
     figure.savefig(written, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = _METADATA.sub("", _PROLOGUE.sub("", written.getvalue()))

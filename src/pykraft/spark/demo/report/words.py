@@ -1,7 +1,7 @@
-"""What a report says in words: the verdict, what was checked and how that went, the most important numbers.
+"""The text of a report: the verdict, the checks and their results, the most important numbers.
 
-Pure functions of a `Story`. Invariant: every problem of the result is said, and a check counts as passed only when its
-number is as it must be. It refuses to know HTML.
+Pure functions of a `Story`. Invariant: every problem of the result is mentioned, and a check passes only if its number
+is right.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
-    """A number of the summary with its unit, and what it is."""
+    """A number of the summary with its unit and meaning."""
 
     value: str
     unit: str
@@ -33,7 +33,7 @@ class Number:
 
 
 def verdict(story: Story) -> tuple[str, str]:
-    """One sentence in two parts; the first one is the stressed one."""
+    """One sentence in two parts; the first is emphasized."""
     if story.result.problems:
         count = len(story.result.problems)
         return "Not as it must be:", f"{count} problem{'s' if count > 1 else ''} found."
@@ -42,7 +42,7 @@ def verdict(story: Story) -> tuple[str, str]:
 
 
 def setting(story: Story) -> str:
-    """What was run."""
+    """The parameters of the run."""
     options = story.options
     nodes = f"{options.nodes} nodes, each a process" if options.nodes > 1 else "One node"
     load = f"{options.throughput:,} records of {options.record_size_bytes:,} bytes a second"
@@ -51,7 +51,7 @@ def setting(story: Story) -> str:
 
 
 def checks(story: Story) -> Iterator[Check]:
-    """All that was checked."""
+    """All checks."""
     audit, comparison = story.result.audit, story.result.comparison
     yield Check(
         claim="Nothing is lost",
@@ -111,7 +111,7 @@ def numbers(story: Story) -> Iterator[Number]:
 
 
 def command(options: DemoOptions) -> str:
-    """How to run the same again."""
+    """The command that repeats the run."""
     words = [
         *("bin/demo", "--nodes", str(options.nodes), "--seconds", f"{options.seconds:g}"),
         *("--throughput", str(options.throughput), "--record-size", str(options.record_size_bytes)),

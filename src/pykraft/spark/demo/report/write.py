@@ -1,6 +1,6 @@
-"""Writes the report of a run: ``index.html``, one file with all pictures, and ``report.json``, the numbers in it.
+"""Writes the report of a run: ``index.html``, one file with all pictures, and ``report.json``, its numbers.
 
-Invariant: the numbers on the page are the story's. It refuses to know how the story came about.
+Invariant: the numbers on the page are the story's.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ NUMBERS = "report.json"
 
 
 def write_report(story: Story, directory: Path) -> Path:
-    """Write both files into this folder, which is made if it is not there; returns the page's path.
+    """Write both files into this folder, which is created if needed; returns the path of the page.
 
-    Errors: StorageError when they cannot be written.
+    Errors: StorageError if they cannot be written.
     """
     page = render(story, list(_pictures(story)))
     try:
@@ -104,7 +104,7 @@ def _picture(name: str, title: str, reading: str, draw: Callable[[Figure], None]
 
 
 def _numbers(story: Story) -> dict[str, Any]:
-    """All that the page shows; times in seconds since the load began, or wall ms where it says so."""
+    """All numbers on the page; times are in seconds since the load began, or wall ms if the name says so."""
     return {
         "result": story.result.as_json(),
         "options": asdict(story.options),
