@@ -7,7 +7,7 @@
 The record is the new value. A counter increments only while its node has claimed the leadership, and every counter
 checks that committed values go up in steps of one, whatever happens to the leader. Half way the first form makes the
 leader resign, to show that the count goes on with the next one. Its state, one number, a counter saves whenever its
-node asks for it, here after about ten records as in Kafka's example; whoever starts again, or comes late as a fourth
+node asks for it, here after about ten records as in Kafka's example; whoever is restarted, or comes late as a fourth
 node does in the end, begins with that. Exit status 0 when every counter reached the target.
 
 Source: Kafka's ``ReplicatedCounter``.

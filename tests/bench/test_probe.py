@@ -96,5 +96,5 @@ def wrong_port(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 def test_a_wrong_answer_names_the_node(wrong_port: int) -> None:
-    with pytest.raises(LocalQuorumError, match="node 1 answers a Fetch wrongly"):
+    with pytest.raises(LocalQuorumError, match="node 1 sent an invalid Fetch response"):
         Probe({1: wrong_port}).ask()

@@ -89,7 +89,7 @@ def test_who_always_breaks_is_tried_so_often_and_no_more(tmp_path: Path) -> None
 
 def test_who_sustains_nothing_ends_the_race(tmp_path: Path) -> None:
     dead = FakeContender(name="dead", most=0, breaks_when_overloaded=True)
-    with pytest.raises(LocalQuorumError, match="dead sustains no rate, however low, with records of 100 bytes"):
+    with pytest.raises(LocalQuorumError, match="dead cannot sustain even a low rate with records of 100 bytes"):
         Race(options(tmp_path), [dead], Told(), measure_fake).laps()
 
 

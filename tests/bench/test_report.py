@@ -43,8 +43,8 @@ def test_a_table_with_its_ratios() -> None:
         "kafka      100,000  100,000  100,000       -    24.0   142.0     249.0    0.50      0.25       1.00       100",
         RATIOS,
         "",
-        "records/s: committed, median, least and most of the runs; leader, follower: processor cores in use;",
-        "µs/record: processor time of all nodes for one record; MiB/node: most resident memory of any node",
+        "records/s: committed; median, minimum and maximum of the runs; leader, follower: processor cores in use;",
+        "µs/record: processor time of all nodes for one record; MiB/node: peak resident memory of any node",
         "cores 2, kernel Linux",
     ]
 

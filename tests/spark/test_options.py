@@ -106,7 +106,7 @@ def test_an_offset_and_a_time_exclude_each_other() -> None:
     ],
 )
 def test_an_option_that_is_nearly_ours_is_not_passed_over(given: str, meant: str) -> None:
-    with pytest.raises(UsageError, match=f"there is no option {given}; {meant} is meant?"):
+    with pytest.raises(UsageError, match=f"there is no option {given}; did you mean {meant}"):
         parse_options({"path": "p", given: "1"})
 
 

@@ -28,7 +28,7 @@ DAMAGE = CorruptionError("n1/0.log", position=70, expected="a valid batch", foun
     [
         (DAMAGE, CorruptionError),
         (CorruptionError("a: b", position=0, expected="x", found="y"), CorruptionError),
-        (StorageError("n1", "has no segment any more"), StorageError),
+        (StorageError("n1", "has no segments any more"), StorageError),
         (ForeignDirectoryError("n1", "is another's"), StorageError),
         (UsageError("the option rows = 'x'"), UsageError),
         (QuorumUnavailableError("nobody answers"), PykraftError),
@@ -55,7 +55,7 @@ def test_the_last_one_counts() -> None:
         ("\n\n a\nb\nc\nd\n", "a b c"),
         ("terminated\n=== Streaming Query ===\nId", "terminated"),
         ("java.io.EOFException\n\tat java.base/x", "java.io.EOFException"),
-        ("", "Spark does not say why"),
+        ("", "Spark gives no reason"),
     ],
 )
 def test_without_one_the_begin_says_what_it_can(story: str, told: str) -> None:

@@ -58,7 +58,7 @@ def test_an_empty_log_is_nothing(tmp_path: Path) -> None:
 
 
 def test_a_directory_without_segments_has_no_start(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="has no segment any more"):
+    with pytest.raises(StorageError, match="has no segments any more"):
         replica(tmp_path).start()
     with pytest.raises(StorageError):
         replica(tmp_path / "absent" / "p-0" / "file").start()

@@ -98,9 +98,9 @@ class Joined:
 def failures(joined: Joined) -> list[str]:
     """The exceeded limits, as text."""
     memory = {"the new node": joined.joiner_memory_mib, "the leader": joined.leader_memory_mib}
-    found = [f"{who} took {mib:.0f} MiB" for who, mib in memory.items() if mib >= MEMORY_MIB_END]
+    found = [f"{who} used {mib:.0f} MiB" for who, mib in memory.items() if mib >= MEMORY_MIB_END]
     if joined.slowdown > SLOWDOWN_MAX:
-        found.append(f"the slowest percent of commits took {joined.slowdown:.2f} times as long as before")
+        found.append(f"the slowest percent of commits took {joined.slowdown:.2f} times as long during the download")
     return found
 
 
@@ -141,7 +141,7 @@ def join(children: Children, folder: Path, options: JoinOptions) -> Joined:
     joiner_memory_mib, leader_memory_mib = _memory_mib(joiner), _memory_mib(leader)
 
     if journal.leader_id() != leader.node_id:
-        raise LocalQuorumError(f"node {leader.node_id} led at first, and node {journal.leader_id()} at the end")
+        raise LocalQuorumError(f"node {leader.node_id} led at the start, but node {journal.leader_id()} at the end")
     verdict = cluster.finish()
     require_same(checkpoint_path(leader.partition, snapshot_id), whole)
     return Joined(

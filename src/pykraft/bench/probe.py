@@ -59,7 +59,7 @@ class Probe:
                 return None
             except ProtocolError as error:
                 self._hang_up()
-                raise LocalQuorumError(f"node {self._asked_id} answers a Fetch wrongly: {error}") from error
+                raise LocalQuorumError(f"node {self._asked_id} sent an invalid Fetch response: {error}") from error
             error_code, told = partition["error_code"], partition["current_leader"]
             if error_code == ErrorCode.NONE:
                 return self._watermark(partition)
@@ -107,13 +107,13 @@ class Probe:
         while not frames:
             data = self._connection.recv(_RECEIVE_SIZE_BYTES)
             if not data:
-                raise EOFError("the node hung up")
+                raise EOFError("the node closed the connection")
             frames = reader.feed(data)
         correlation_id, body = decode_response(ApiKey.FETCH, FETCH_VERSION, frames[0])
         if correlation_id != self._correlation_id:
-            raise ProtocolError(f"correlation id {correlation_id} answers {self._correlation_id}")
+            raise ProtocolError(f"the response has correlation id {correlation_id}, expected {self._correlation_id}")
         if body["error_code"] != ErrorCode.NONE or not body["responses"] or not body["responses"][0]["partitions"]:
-            raise ProtocolError(f"error {body['error_code']} and no partition")
+            raise ProtocolError(f"error {body['error_code']} without a partition")
         partition: Body = body["responses"][0]["partitions"][0]
         return partition
 

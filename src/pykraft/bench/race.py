@@ -89,13 +89,13 @@ class Race:
                 continue
 
             def is_sustained(rate: int, contender: Contender = contender) -> bool:
-                return self._try(contender, folder, task, rate, "looking for its rate").sustains(rate)
+                return self._try(contender, folder, task, rate, "searching for its rate").sustains(rate)
 
             start = max(1, min(FIRST_RATE_MAX, FIRST_RATE_BYTES_PER_S // task.record_size_bytes))
             rate = highest_sustained(is_sustained, start)
             if rate is None:
                 what = f"records of {task.record_size_bytes} bytes in {folder}"
-                raise LocalQuorumError(f"{contender.name} sustains no rate, however low, with {what}")
+                raise LocalQuorumError(f"{contender.name} cannot sustain even a low rate with {what}")
             self._rates[contender.name, folder, task.record_size_bytes] = rate
 
     def _lap(self, contender: Contender, folder: Path, task: Task, turn: int) -> Lap:

@@ -18,8 +18,8 @@ UNKNOWN = "-"
 LATENCIES = {"p50": "p50 ms", "p75": "p75 ms", "p99": "p99 ms", "p999": "p99.9 ms"}
 HEADS = ("", "records/s", "least", "most", *LATENCIES.values(), "leader", "follower", "µs/record", "MiB/node")
 LEGEND = (
-    "records/s: committed, median, least and most of the runs; leader, follower: processor cores in use;\n"
-    "µs/record: processor time of all nodes for one record; MiB/node: most resident memory of any node"
+    "records/s: committed; median, minimum and maximum of the runs; leader, follower: processor cores in use;\n"
+    "µs/record: processor time of all nodes for one record; MiB/node: peak resident memory of any node"
 )
 
 

@@ -73,13 +73,13 @@ class Disks:
             said = self._resize(index, max(found.f_frsize, used_bytes + left_bytes))
             if said == DONE:
                 return
-        raise OSError(f"a disk could not be made full: {said}")
+        raise OSError(f"a disk could not be filled: {said}")
 
     def make_room(self, index: int) -> None:
         """Give the disk room again."""
         said = self._resize(index, ROOM_BYTES)
         if said != DONE:
-            raise OSError(f"a disk could not be given room: {said}")
+            raise OSError(f"a disk could not be enlarged: {said}")
 
     def close(self) -> None:
         """Unmount all; their content is lost."""

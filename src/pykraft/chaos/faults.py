@@ -99,7 +99,7 @@ class Faults:
             status = node.process.status
             is_expected = node_id in self._down or (node_id in self._was_full and status == STORAGE_FAILED)
             if status is not None and not is_expected:
-                raise LocalQuorumError(f"node {node_id} ended with {status}, and nothing was done that ends it")
+                raise LocalQuorumError(f"node {node_id} ended with {status}, though no fault had ended it")
 
     def heal(self) -> None:
         """Undo everything in force, start the nodes that are down, and wait until all serve.
@@ -131,7 +131,7 @@ class Faults:
             have = [voter.key for voter in quorum.voters if voter.log_end_offset >= end_offset]
             return all(self._is_among(have, node) for node in self._cluster.replicas.values())
 
-        wait_until(look, f"all voters to have what is below offset {end_offset}", timeout_s=SERVE_TIMEOUT_S)
+        wait_until(look, f"all voters to hold the log up to offset {end_offset}", timeout_s=SERVE_TIMEOUT_S)
 
     def depose_guest(self) -> None:
         """Restart a guest that leads, once for each epoch; it never leads that epoch again.

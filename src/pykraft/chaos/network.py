@@ -167,7 +167,7 @@ class Network:
             due_s, data = await on_the_way.get()
             await _arrival(wire, due_s)
             if not data:
-                raise ConnectionResetError("one side has ended the connection")
+                raise ConnectionResetError("one side has closed the connection")
             if wire.reset_share > 0 and self._rng.random() < wire.reset_share:
                 writer.write(data[: self._rng.randrange(len(data))])
                 raise ConnectionResetError("reset within a frame")

@@ -36,20 +36,20 @@ class Kind(Enum):
 
 
 MEANINGS: Final = {
-    Kind.KILL: "kill -9 of a node, which comes back later",
-    Kind.STOP: "SIGTERM to a node, which comes back when it has ended",
-    Kind.RESTART_ALL: "kill -9 of all nodes at once, which all come back at once",
+    Kind.KILL: "kill -9 a node and restart it later",
+    Kind.STOP: "SIGTERM to a node, and a restart once it has ended",
+    Kind.RESTART_ALL: "kill -9 all nodes at once and restart all at once",
     Kind.PAUSE: "SIGSTOP and SIGCONT, shorter than any timeout of the quorum",
     Kind.FREEZE: "SIGSTOP and SIGCONT, longer than elections take",
-    Kind.FULL_DISK: "the node's file system has no room left (ENOSPC), and later has",
-    Kind.SLOW_LINK: "all that a node sends or is sent is throttled and late",
+    Kind.FULL_DISK: "the node's file system is full (ENOSPC), and later has room again",
+    Kind.SLOW_LINK: "all traffic of a node is throttled and delayed",
     Kind.RESETS: "connections from and to a node are reset within frames",
-    Kind.ONE_WAY_CUT: "what a node sends does not arrive, or what it is sent",
+    Kind.ONE_WAY_CUT: "what a node sends, or what others send to it, does not arrive",
     Kind.PARTITION: "a node is cut off in both directions",
-    Kind.WIPE: "kill -9, and the node comes back at once with an empty directory",
-    Kind.WIPE_AND_LAG: "as wipe, when others have less, and all who have everything are down for a while",
-    Kind.SILENT_READER: "clients ask for the whole log again and again and read no answer",
-    Kind.FEW_DESCRIPTORS: "the node restarts with ulimit -n 256, and 400 connections come that say nothing",
+    Kind.WIPE: "kill -9 a node and restart it at once with an empty directory",
+    Kind.WIPE_AND_LAG: "as wipe, while other nodes lag behind and those with everything are down",
+    Kind.SILENT_READER: "clients request the whole log again and again and read no answer",
+    Kind.FEW_DESCRIPTORS: "restart the node with ulimit -n 256 and open 400 silent connections",
 }
 ALONE: Final = frozenset({Kind.RESTART_ALL, Kind.WIPE, Kind.WIPE_AND_LAG})
 """Faults that no other may overlap. A wipe destroys a copy for good: together with a fault that stops another voter, no

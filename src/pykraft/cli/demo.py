@@ -160,7 +160,7 @@ def _summary(result: Result) -> Table:
         "records committed in the log": f"{audit.committed_records:,}",
         "records in the tables": f"{audit.spark_rows:,}",
         "duplicates / missing / out of order": f"{audit.duplicates} / {audit.missing} / {audit.out_of_order}",
-        "replicas identical, byte by byte": "yes" if result.comparison.are_identical else "NO",
+        "replicas identical, byte for byte": "yes" if result.comparison.are_identical else "NO",
         "epochs of leaders in the log": str(audit.leader_epochs),
         "fail-over, from kill to first commit": failover,
         "acknowledged records per second": f"{audit.acknowledged / result.seconds:,.0f}",

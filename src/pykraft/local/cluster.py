@@ -137,7 +137,7 @@ class PykraftNode:
 
         ``descriptors_max`` sets its ``ulimit -n``, which it cannot raise.
         """
-        assert self._child is None or self._child.status is not None, f"node {self.node_id} already runs"
+        assert self._child is None or self._child.status is not None, f"node {self.node_id} is already running"
         self.start_mark = self._journal.mark()
         limit = f'ulimit -n {descriptors_max} && exec "$@"'
         limited = [] if descriptors_max is None else ["sh", "-c", limit, "sh"]

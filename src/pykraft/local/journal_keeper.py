@@ -127,7 +127,7 @@ class JournalKeeper:
         mark = -1
         while mark != (mark := self.mark()):
             if time.monotonic() >= deadline:
-                raise LocalQuorumError(f"waited {timeout_s:g} s for the nodes to end their load")
+                raise LocalQuorumError(f"waited {timeout_s:g} s for the nodes to stop writing")
             time.sleep(QUIET_S)
 
     def _read(self, descriptor: int) -> None:

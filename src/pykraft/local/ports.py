@@ -41,7 +41,7 @@ def free_ports(count: int) -> list[int]:
             ports.append(port)
         if len(ports) == count:
             return ports
-    raise LocalQuorumError(f"{_TRIES_MAX} ports were tried, {len(ports)} of the {count} needed were free")
+    raise LocalQuorumError(f"{_TRIES_MAX} ports were tried, but only {len(ports)} of {count} were free")
 
 
 def _hold(folder: Path, port: int) -> bool:

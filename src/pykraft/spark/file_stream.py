@@ -48,7 +48,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @plainly
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as below
-        """See `DataSourceStreamReader`: where the options say."""
+        """See `DataSourceStreamReader`: as the options say."""
         replicas: dict[str, Place] = {}
         found = find_replicas(self._options.patterns)
         check_names(found, self._options)
@@ -58,19 +58,19 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"cluster": self._cluster_id(), "replicas": replicas}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """See `DataSourceStreamReader`: the options' limit; with both, records count and `latestOffset` adds bytes."""
+        """See `DataSourceStreamReader`; with both limits Spark gets the records, and `latestOffset` adds the bytes."""
         return default_limit(self._options)
 
     @plainly
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """See `SupportsTriggerAvailableNow`: what is there now is the end."""
+        """See `SupportsTriggerAvailableNow`: the stream ends at the current log ends."""
         self._end = {replica.name: end_of(replica) for replica in find_replicas(self._options.patterns)}
 
     @plainly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """See `DataSourceStreamReader`. The limit is shared by the replicas, and holds at least one batch of each.
+        """See `DataSourceStreamReader`. The replicas share the limit, but each gets at least one batch.
 
-        Errors: UsageError for a checkpoint of another quorum, and for a log that was cut back; CorruptionError.
+        Errors: UsageError for a checkpoint of another quorum, and for a truncated log; CorruptionError.
         """
         self._check_cluster(start)
         replicas = find_replicas(self._options.patterns)
@@ -109,7 +109,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @plainly
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """See `DataSourceStreamReader`: where the logs end."""
+        """See `DataSourceStreamReader`: the log ends."""
         replicas = find_replicas(self._options.patterns)
         places = {replica.name: {"offset": end_of(replica)} for replica in replicas}
         return {"cluster": self._cluster_id(), "replicas": places}
@@ -126,9 +126,9 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _plan(self, replica: Replica, place: Place, limit: Limit) -> Plan:
-        """What is behind a place, up to a limit. The end is remembered, since the next micro-batch begins there.
+        """Plan what follows a place, up to a limit. The end is cached, since the next micro-batch starts there.
 
-        The batch before the place is looked at when all is planned: whatever was cut back meanwhile, it lies behind it.
+        The batch before the place is checked after planning, so that a truncation during the planning is noticed, too.
         """
 
         def plan() -> Plan:
@@ -154,7 +154,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 del self._cursors[name, offset]
 
     def _place(self, start: Mapping[str, Any], replica: Replica) -> Place:
-        """Where a replica's part begins; of one that was not there before, where the options say."""
+        """Where a replica's part starts; for a new replica, as the options say."""
         known: Place | None = start["replicas"].get(replica.name)
         if known is not None:
             return known
@@ -178,9 +178,9 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def place_of(cursor: Cursor, offset: Offset, *, began: Offset | None) -> Place:
-    """A place at an offset, which may lie within the batch that the cursor stands before or behind.
+    """A place at an offset, which may lie within the batch before or after the cursor.
 
-    ``began`` is None in checkpoints of pykraft before this was kept.
+    ``began`` is None in checkpoints of older versions of pykraft.
     """
     place: Place = {"offset": offset} if began is None else {"offset": offset, "began": began}
     is_between = cursor.offset == offset and cursor.crc is not None
@@ -188,14 +188,14 @@ def place_of(cursor: Cursor, offset: Offset, *, began: Offset | None) -> Place:
 
 
 def _begin(start: Place, end: Place) -> Place:
-    """Where a micro-batch begins. The first one's start may have been asked for a second time; its end knows better."""
+    """Where a micro-batch starts. Spark may have asked twice for the first one's start; its end has the right one."""
     is_first = start.get("began") == start["offset"]
     began = end.get("began", start["offset"])
     return {"offset": began} if is_first and began != start["offset"] else start
 
 
 def resumed(replica: Replica, place: Place) -> Cursor:
-    """The batch that holds a place's offset. Errors: UsageError when the batch before it is another one now."""
+    """The batch that holds a place's offset. Errors: UsageError if the batch before it has changed."""
     if "crc" not in place:
         return replica.seek(place["offset"])
     return replica.resume(Cursor(offset=place["offset"], epoch=place["epoch"], crc=place["crc"]))

@@ -152,8 +152,8 @@ def check_is_there(offset: Offset, extent: Extent) -> None:
     """Reject offsets that the log no longer holds. Errors: UsageError."""
     if offset < extent.start_offset:
         raise UsageError(
-            f"offset {offset} is not there any more, the log begins at {extent.start_offset}: what came before is only "
-            "in a snapshot, which this source does not read. Begin at earliest; a stream anew, with another checkpoint"
+            f"offset {offset} is no longer in the log, which begins at {extent.start_offset}: earlier records are only "
+            "in a snapshot, which this source does not read. Start at earliest; a stream also needs a new checkpoint"
         )
 
 

@@ -29,7 +29,7 @@ MASTER = re.compile(r"local(\[.*\])?|spark://.+|yarn|k8s://.+")
 PY_FILES, JAVA_OPTIONS = "spark.submit.pyFiles", "spark.driver.extraJavaOptions"
 OURS_ONLY_HERE = ("spark.driver.host", "spark.driver.bindAddress")
 NOTHING: Mapping[str, str] = MappingProxyType({})
-GONE = "Spark's Java process has ended; what was done is done, and the next run goes on there"
+GONE = "Spark's Java process has ended; finished micro-batches are kept, and the next run continues after them"
 NOISE = (b"WARNING: Using incubator modules: jdk.incubator.vector",)
 
 

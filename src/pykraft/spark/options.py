@@ -102,7 +102,7 @@ def _refuse_misspelled(options: Mapping[str, str]) -> None:
     for given in options:
         near = get_close_matches(given.lower(), known, n=1, cutoff=NEAR) if given.lower() not in known else []
         if near:
-            raise UsageError(f"there is no option {given}; {known[near[0]]} is meant?")
+            raise UsageError(f"there is no option {given}; did you mean {known[near[0]]}?")
 
 
 class _Reader:

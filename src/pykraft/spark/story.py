@@ -27,7 +27,7 @@ def told_by(story: str) -> PykraftError | None:
 def reason(story: str) -> str:
     """One line: the error of ours, or else the first meaningful lines of the text."""
     ours = told_by(story)
-    return str(ours) if ours is not None else " ".join(_telling(story)) or "Spark does not say why"
+    return str(ours) if ours is not None else " ".join(_telling(story)) or "Spark gives no reason"
 
 
 def _telling(story: str) -> Iterator[str]:

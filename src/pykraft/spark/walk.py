@@ -110,7 +110,7 @@ class Replica:
         """The current first batch. Errors: StorageError if there is no segment."""
         segments = self.segments()
         if not segments:
-            raise StorageError(self.directory, "has no segment any more")
+            raise StorageError(self.directory, "has no segments any more")
         return Cursor(offset=base_offset_of(segments[0]), segment=segments[0])
 
     def seek(self, offset: Offset) -> Cursor:
@@ -245,7 +245,7 @@ def segments_of(path: Path) -> list[Path]:
 def base_offset_of(segment: Path) -> Offset:
     """The offset in the name of a segment."""
     parsed = parse_segment_file(segment.name)
-    assert parsed is not None, f"{segment} is no segment"
+    assert parsed is not None, f"{segment} is not a segment"
     return parsed[0]
 
 

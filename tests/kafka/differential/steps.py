@@ -57,7 +57,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
-    """The node dies, or ends in order, and starts again; with ``expires`` it waits for a leader only shortly."""
+    """The node dies, or ends in order, and is restarted; with ``expires`` it waits for a leader only shortly."""
 
     is_kill: bool
     expires: bool = False

@@ -50,9 +50,9 @@ def test_a_leader_that_is_killed_is_replaced_and_comes_back(told: Lines, childre
     assert kill.epoch > 1
     assert given.seconds >= 2
     assert told.stages[-3:] == [
-        f"node {kill.node_id} was killed with -9",
-        f"node {kill.leader_id} leads epoch {kill.epoch} and acknowledges again, {kill.failover_ms:,} ms later",
-        f"node {kill.node_id} starts again",
+        f"node {kill.node_id} was killed with kill -9",
+        f"node {kill.leader_id} leads epoch {kill.epoch} and acknowledges records again, {kill.failover_ms:,} ms later",
+        f"node {kill.node_id} is restarted",
     ]
     end_offset = given.end()
     assert end_offset == given.cluster.journal.end_offset

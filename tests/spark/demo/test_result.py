@@ -28,13 +28,13 @@ CLEAN = Result(
 
 PROBLEMS: list[tuple[dict[str, Any], str]] = [
     ({"acknowledged": 0}, "no record was acknowledged"),
-    ({"duplicates": 2}, "2 records are in the tables twice"),
-    ({"missing": 3}, "3 acknowledged records are missing in the tables"),
+    ({"duplicates": 2}, "2 records are duplicated in the tables"),
+    ({"missing": 3}, "3 acknowledged records are missing from the tables"),
     ({"out_of_order": 1}, "1 records are out of order in the tables"),
-    ({"strays": 4}, "4 records are in the tables and not so in the log"),
+    ({"strays": 4}, "4 records in the tables differ from the log or are not in it"),
     ({"spark_rows": 94}, "the tables hold 94 records, the log 95"),
-    ({"tables_agree": False}, "the tables are not made of the same records"),
-    ({"leader_epochs": 1}, "the leader was killed, but nobody else led"),
+    ({"tables_agree": False}, "the tables do not hold the same records"),
+    ({"leader_epochs": 1}, "the leader was killed, but no other node led"),
 ]
 
 

@@ -90,7 +90,7 @@ def test_all_stages_in_their_order(
     assert told.stages == [
         "starting Spark and 1 node",
         "node 1 leads epoch 1; writing 100 records/s",
-        "ending the load; waiting until every replica and the tables hold all that was acknowledged",
+        "stopping the load; waiting until all replicas and the tables hold every acknowledged record",
         "stopping the stream",
         "comparing the logs byte by byte",
         "checking every acknowledged record with Spark",

@@ -32,7 +32,7 @@ def test_a_port_that_was_taken_is_tried_no_more(
     cluster, leader = start_cluster(children, tmp_path, ALONE, told)
     assert (leader.node, len(cluster.nodes)) == (1, 1)
     assert cluster.nodes[1].port != taken
-    assert told.stages == ["somebody took a port; starting again on others"]
+    assert told.stages == ["another process took a port; restarting on other ports"]
 
 
 def test_ports_that_are_always_taken_end_the_demo(

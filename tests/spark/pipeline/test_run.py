@@ -160,7 +160,7 @@ def test_tables_whose_checkpoint_was_lost_say_where_they_end_and_go_on_there(
     shutil.rmtree(given.root / CHECKPOINT)
     if is_there:
         (given.root / CHECKPOINT).mkdir()
-    with pytest.raises(UsageError, match="the checkpoint that says up to where they go is gone") as caught:
+    with pytest.raises(UsageError, match="the checkpoint that records their end is gone") as caught:
         run(spark, given)
     write_segment(tmp_path / "n1" / "p-0", batches(3, 3), base_offset=6)
     (end,) = re.findall(r"--from '(.*)'", str(caught.value))

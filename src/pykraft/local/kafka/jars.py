@@ -73,7 +73,7 @@ def check_jars(folder: Path) -> Path:
     """
     if not any(folder.glob("kafka_2.13-*.jar")) or not any(folder.glob("kafka-raft-*.jar")):
         raise KafkaUnavailableError(
-            f"{folder}: no kafka_2.13-*.jar and kafka-raft-*.jar in it; give the folder libs of a Kafka release"
+            f"{folder}: it lacks kafka_2.13-*.jar or kafka-raft-*.jar; give the folder libs of a Kafka release"
         )
     return folder
 
@@ -85,7 +85,7 @@ def fetch(folder: Path) -> None:
     """
     maven = shutil.which("mvn")
     if maven is None:
-        raise KafkaUnavailableError("no mvn on the PATH to fetch Kafka's jars with: install Debian's package maven")
+        raise KafkaUnavailableError("no mvn on the PATH, which fetches Kafka's jars: install Debian's package maven")
     goal = [COPY_GOAL, f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
     try:
         done = subprocess.run(

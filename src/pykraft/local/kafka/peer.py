@@ -63,5 +63,5 @@ class JavaNode:
 
     def start(self) -> None:
         """Start or restart it; its files show when it is up."""
-        assert self._child is None or self._child.status is not None, f"Java node {self.node_id} already runs"
+        assert self._child is None or self._child.status is not None, f"Java node {self.node_id} is already running"
         self._child = self._children.start(f"Java node {self.node_id}", self._command, self.log_path)

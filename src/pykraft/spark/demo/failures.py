@@ -25,8 +25,8 @@ class ExplainedError(LocalQuorumError):
 def failed(folder: Path, who: str, story: str) -> PykraftError:
     """The error for what ``who`` could not do; ``story`` is all output about it."""
     if NO_SPACE in story:
-        return StorageError(folder, f"the disk is full, {who} cannot go on; make room, or use --data DIR")
-    return ExplainedError(f"{who} cannot go on: {reason(story)}")
+        return StorageError(folder, f"the disk is full, so {who} cannot continue; free space, or use --data DIR")
+    return ExplainedError(f"{who} cannot continue: {reason(story)}")
 
 
 def ended(folder: Path, process: Child) -> PykraftError:

@@ -100,7 +100,7 @@ class LiveTables:
         if self._failure is not None:
             raise self._failure
         if time.monotonic() - self._heard_s > STALL_S:
-            raise LocalQuorumError(f"the tables stand still at offset {self.end_offset} for {STALL_S:g} s")
+            raise LocalQuorumError(f"the tables have been stuck at offset {self.end_offset} for {STALL_S:g} s")
 
     def wait_for(self, end_offset: int, passing: Callable[[], None]) -> None:
         """Wait until the tables hold everything below this offset; calls ``passing`` meanwhile. Errors: as `check`."""

@@ -57,7 +57,7 @@ class Load:
 
     def end(self) -> int:
         """Stage 4; returns the offset below which all replicas and tables have everything."""
-        self.tell("ending the load; waiting until every replica and the tables hold all that was acknowledged")
+        self.tell("stopping the load; waiting until all replicas and the tables hold every acknowledged record")
         self.cluster.end_load()
         end_offset = self.cluster.wait_until_caught_up()
         self.tables.wait_for(end_offset, self._watch)
@@ -70,7 +70,7 @@ class Load:
         mark = journal.mark()
         killed_wall_ms = _wall_ms()
         victim.process.kill()
-        self.tell(f"node {victim.node_id} was killed with -9")
+        self.tell(f"node {victim.node_id} was killed with kill -9")
         others = [node.process for node in self.cluster.nodes.values() if node is not victim]
         led = journal.wait_for_leader(since=mark, alive=others)
         elected_wall_ms = _wall_ms()
@@ -86,8 +86,8 @@ class Load:
             acknowledged_wall_ms=first.wall_ms,
             restarted_wall_ms=_wall_ms(),
         )
-        self.tell(f"node {first.node} leads epoch {first.epoch} and acknowledges again, {kill.failover_ms:,} ms later")
-        self.tell(f"node {victim.node_id} starts again")
+        self.tell(f"node {first.node} leads epoch {first.epoch} and acknowledges, {kill.failover_ms:,} ms later")
+        self.tell(f"node {victim.node_id} is restarted")
         return kill
 
     def _wait(self, seconds: float) -> None:

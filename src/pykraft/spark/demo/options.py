@@ -38,11 +38,11 @@ class DemoOptions:
         if not 1 <= self.nodes <= NODES_MAX:
             raise UsageError(f"--nodes {self.nodes}: give 1 to {NODES_MAX}")
         if self.kill_leader and self.nodes < 3:
-            raise UsageError(f"--kill-leader needs --nodes 3 or more: {self.nodes} cannot go on without one")
+            raise UsageError(f"--kill-leader needs --nodes 3 or more: {self.nodes} cannot elect a leader without one")
         if self.throughput < 1:
             raise UsageError(f"--throughput {self.throughput}: give records per second, at least 1")
         if self.record_size_bytes < TELLING_SIZE_BYTES_MIN:
-            needs = f"give at least {TELLING_SIZE_BYTES_MIN} bytes, by which each record is found again"
+            needs = f"give at least {TELLING_SIZE_BYTES_MIN} bytes, so that each record can be identified"
             raise UsageError(f"--record-size {self.record_size_bytes}: {needs}")
         Load(
             records_per_s=self.throughput, record_size_bytes=self.record_size_bytes

@@ -36,13 +36,13 @@ class Result:
         rows = f"the tables hold {found.spark_rows} records, the log {found.committed_records}"
         checks = {
             "no record was acknowledged": found.acknowledged == 0,
-            f"{found.duplicates} records are in the tables twice": found.duplicates > 0,
-            f"{found.missing} acknowledged records are missing in the tables": found.missing > 0,
+            f"{found.duplicates} records are duplicated in the tables": found.duplicates > 0,
+            f"{found.missing} acknowledged records are missing from the tables": found.missing > 0,
             f"{found.out_of_order} records are out of order in the tables": found.out_of_order > 0,
-            f"{found.strays} records are in the tables and not so in the log": found.strays > 0,
+            f"{found.strays} records in the tables differ from the log or are not in it": found.strays > 0,
             rows: found.spark_rows != found.committed_records,
-            "the tables are not made of the same records": not found.tables_agree,
-            "the leader was killed, but nobody else led": self.failover_ms is not None and found.leader_epochs < 2,
+            "the tables do not hold the same records": not found.tables_agree,
+            "the leader was killed, but no other node led": self.failover_ms is not None and found.leader_epochs < 2,
         }
         return [*(text for text, is_so in checks.items() if is_so), *self.comparison.problems]
 

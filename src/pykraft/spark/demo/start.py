@@ -38,7 +38,7 @@ def start_cluster(children: Children, folder: Path, options: DemoOptions, tell: 
             if left == 0 or not any(PORT_IS_TAKEN in node.process.log() for node in cluster.nodes.values()):
                 look_after(cluster, folder)  # raises with the reason if a node has ended
                 raise
-        tell("somebody took a port; starting again on others")
+        tell("another process took a port; restarting on other ports")
         for node in cluster.nodes.values():
             node.process.kill()
     raise AssertionError("the last try either returns or raises")

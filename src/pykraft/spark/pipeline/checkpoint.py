@@ -75,9 +75,9 @@ def check_belongs(tables: Tables, checkpoint: Path, source: Mapping[str, str]) -
     newest = [tables.newest(name) for name in made]
     ends = {json.dumps(None if commit is None else commit.end) for commit in newest}
     end = newest[0].end if newest[0] is not None and len(ends) == 1 else None
-    go_on = f"or go on where the tables end, with --from {_option(end)}" if end else "the tables end at several places"
+    go_on = f"or continue at the end of the tables, --from {_option(end)}" if end else "the tables' ends differ"
     raise UsageError(
-        f"{tables.root}: there are tables, and the checkpoint that says up to where they go is gone; restore "
+        f"{tables.root}: there are tables, but the checkpoint that records their end is gone; restore "
         f"{checkpoint}, {go_on}; or write to another folder"
     )
 
@@ -85,7 +85,7 @@ def check_belongs(tables: Tables, checkpoint: Path, source: Mapping[str, str]) -
 def _known(checkpoint: Path, batch_id: int) -> dict[str, Any]:
     found = end_offset(checkpoint, batch_id)
     if found is None:
-        raise StorageError(checkpoint / OFFSETS / str(batch_id), "does not tell where the micro-batch ends")
+        raise StorageError(checkpoint / OFFSETS / str(batch_id), "does not contain the end of the micro-batch")
     return found
 
 

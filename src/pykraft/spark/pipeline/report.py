@@ -76,7 +76,7 @@ def make_report(
     ends = everything.groupBy("replica").agg(F.max("offset").alias("last_offset")).collect()
     known: list[str | None] = sorted((row["replica"] for row in ends), key=lambda name: (name is not None, name))
     if replica is not None and replica not in known:
-        raise UsageError(f"{tables.root}: there are no rows of replica {replica}; there are those of {known}")
+        raise UsageError(f"{tables.root}: there are no rows of replica {replica}, only of {known}")
     chosen = replica if replica is not None else _furthest({row["replica"]: row["last_offset"] for row in ends})
     records = gold.of_replica(everything, chosen).persist()
     try:

@@ -94,12 +94,12 @@ def append_all(tables: Tables, bronze: DataFrame, commit: Commit) -> None:
     bronze = bronze.persist()
     records = silver.records(bronze).persist()
     try:
-        # Steps 1 to 4. After a kill in between, Spark repeats the batch, and `append` skips the tables that have it.
+        # After a kill in between, Spark repeats the batch, and `append` skips the tables that have it.
         for name, frame in (
-            (BRONZE, bronze),
-            (RECORDS, records),
-            (CONTROL, silver.control(records)),
-            (PAYLOADS, silver.payloads(records)),
+            (BRONZE, bronze),  # 1.
+            (RECORDS, records),  # 2.
+            (CONTROL, silver.control(records)),  # 3.
+            (PAYLOADS, silver.payloads(records)),  # 4.
         ):
             tables.append(name, frame, commit)
     finally:

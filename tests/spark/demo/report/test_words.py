@@ -23,7 +23,7 @@ def changed(**change: Any) -> Story:
 
 def test_a_clean_run_has_a_clean_verdict() -> None:
     stressed, rest = verdict(STORY)
-    assert stressed == "Nothing lost, nothing twice:"
+    assert stressed == "Nothing lost, nothing duplicated:"
     assert rest.startswith("all 142,400 acknowledged records")
     assert rest.endswith("although the leader was killed.")
     assert all(check.is_met for check in checks(STORY))
@@ -35,7 +35,7 @@ def test_a_clean_run_has_a_clean_verdict() -> None:
     [
         ({"acknowledged": 0}, "Nothing is lost"),
         ({"missing": 1}, "Nothing is lost"),
-        ({"duplicates": 1}, "Nothing is there twice"),
+        ({"duplicates": 1}, "Nothing is duplicated"),
         ({"out_of_order": 1}, "Everything is in order"),
         ({"strays": 1}, "Nothing is made up"),
         ({"tables_agree": False}, "The tables are complete"),

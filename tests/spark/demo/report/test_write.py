@@ -84,7 +84,7 @@ def test_a_story_with_problems_is_red_and_tells_them(open_page: OpenPage, tmp_pa
     assert page.locator(".checks .failed strong").all_inner_texts() == [
         "Nothing is lost",
         "The tables are complete",
-        "All nodes have the same log, and what was acknowledged is in it",
+        "All nodes have the same log, with every acknowledged record",
     ]
     assert page.locator("header.passed").count() == 0
 

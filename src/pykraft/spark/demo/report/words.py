@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pykraft.plural import counted
 from pykraft.spark.demo.options import DemoOptions
 from pykraft.spark.demo.story import Story
 
@@ -36,17 +37,19 @@ def verdict(story: Story) -> tuple[str, str]:
     """One sentence in two parts; the first is emphasized."""
     if story.result.problems:
         count = len(story.result.problems)
-        return "Not as it must be:", f"{count} problem{'s' if count > 1 else ''} found."
-    records = f"all {story.result.audit.acknowledged:,} acknowledged records are in the tables, once and in order"
-    return "Nothing lost, nothing twice:", f"{records}{', although the leader was killed' if story.kills else ''}."
+        return "The run failed:", f"{counted(count, 'problem')} found."
+    records = (
+        f"all {story.result.audit.acknowledged:,} acknowledged records are in the tables exactly once and in order"
+    )
+    return "Nothing lost, nothing duplicated:", f"{records}{', although the leader was killed' if story.kills else ''}."
 
 
 def setting(story: Story) -> str:
     """The parameters of the run."""
     options = story.options
     nodes = f"{options.nodes} nodes, each a process" if options.nodes > 1 else "One node"
-    load = f"{options.throughput:,} records of {options.record_size_bytes:,} bytes a second"
-    killed = "; half-way the leader was killed with kill -9 and started again" if story.kills else ""
+    load = f"{options.throughput:,} records of {options.record_size_bytes:,} bytes per second"
+    killed = "; half-way the leader was killed with kill -9 and restarted" if story.kills else ""
     return f"{nodes}; {load} for {story.result.seconds:,.0f} seconds{killed}. Spark read the log while it grew."
 
 
@@ -56,17 +59,17 @@ def checks(story: Story) -> Iterator[Check]:
     yield Check(
         claim="Nothing is lost",
         is_met=audit.missing == 0 and audit.acknowledged > 0,
-        found=f"{audit.missing:,} of {audit.acknowledged:,} acknowledged records are missing in the tables",
+        found=f"{audit.missing:,} of {audit.acknowledged:,} acknowledged records are missing from the tables",
     )
     yield Check(
-        claim="Nothing is there twice",
+        claim="Nothing is duplicated",
         is_met=audit.duplicates == 0,
         found=f"{audit.duplicates:,} duplicates among {audit.spark_rows:,} rows",
     )
     yield Check(
         claim="Everything is in order",
         is_met=audit.out_of_order == 0,
-        found=f"{audit.out_of_order:,} records stand before one that was written earlier",
+        found=f"{audit.out_of_order:,} records come before one that was written earlier",
     )
     yield Check(
         claim="Nothing is made up",
@@ -80,9 +83,9 @@ def checks(story: Story) -> Iterator[Check]:
         f"and the tables {'agree' if audit.tables_agree else 'do not agree'} with each other",
     )
     yield Check(
-        claim="All nodes have the same log, and what was acknowledged is in it",
+        claim="All nodes have the same log, with every acknowledged record",
         is_met=comparison.are_identical and not comparison.problems,
-        found="byte for byte the same"
+        found="identical, byte for byte"
         if comparison.are_identical and not comparison.problems
         else "; ".join(comparison.problems) or "the logs differ",
     )

@@ -44,8 +44,8 @@ def _pictures(story: Story) -> Iterator[Picture]:
     yield _picture(
         "leadership",
         "Who led when",
-        "A lane for each node. A wide bar is a leader; the number is its epoch, and no two bars are ever above one "
-        "another. A hatched piece is a node that is down.",
+        "A lane for each node. A wide bar is a leader with its epoch; no two bars may overlap "
+        "in time. A hatched bar is a node that is down.",
         partial(plots.draw_leadership, story=story),
         height_inches=0.75 + 0.42 * story.options.nodes,
     )
@@ -53,41 +53,41 @@ def _pictures(story: Story) -> Iterator[Picture]:
         yield _picture(
             f"gap-{number}",
             f"The fail-over: {kill.failover_ms:,} ms without a leader that writes",
-            "Each dot is an acknowledgement, as high as there were records so far. The first bar is the time until the "
-            f"others had noticed that node {kill.node_id} is gone and node {kill.leader_id} had won an election, the "
-            "second one until a majority had its first records on disk. Nothing that was acknowledged before is lost.",
+            "Each dot is an acknowledgement; its height is the number of records so far. The first bar is the time "
+            f"until the others noticed that node {kill.node_id} was gone and node {kill.leader_id} was elected, the "
+            "second one until a majority had its first records on disk. No record acknowledged before is lost.",
             partial(plots.draw_gap, found=gap(story, kill)),
             height_inches=3.6,
         )
     yield _picture(
         "throughput",
-        "Records a second",
-        "What the quorum acknowledged, against what the load asked for. The red stretch is the fail-over; what the "
-        "load would have written meanwhile is not written later.",
+        "Records per second",
+        "The rate that the quorum acknowledged, and the requested rate. The red range is the fail-over; the records "
+        "of that time are not written later.",
         partial(plots.draw_throughput, story=story),
         height_inches=2.7,
     )
     yield _picture(
         "latency",
         "From append to commit",
-        "How long records took until a majority had them on disk: p50 is half of the records, p99 is 99 of 100.",
+        "The time until a majority had a record on disk: p50 covers half of the records, p99 covers 99 of 100.",
         partial(plots.draw_latency, story=story),
         height_inches=2.7,
     )
     yield _picture(
         "tables",
         "From the log to the tables",
-        "Above: the log, and the tables that follow it in steps, one dot a micro-batch. Below: how long a record that "
-        "was acknowledged at this time waited until it was in the tables. At first they wait for Spark to start.",
+        "Above: the log, and the tables, which follow in steps, one dot per micro-batch. Below: how long a record that "
+        "was acknowledged at this time waited until it was in the tables. The first ones wait for Spark to start.",
         partial(plots.draw_tables, story=story),
         height_inches=4.2,
     )
     if lags(story):
         yield _picture(
             "lag",
-            "How far replicas were behind",
-            "Records that a node's log was behind its leader's, as the leader said when it was asked some times a "
-            "second; the most in each stretch of time. A line is broken while nobody leads, and while the leader has "
+            "Lag of the replicas",
+            "How many records a node's log was behind its leader's, as the leader reported several times per "
+            "second; the largest lag of each interval. A line is broken while nobody leads, and while the leader has "
             "not heard of the node.",
             partial(plots.draw_lag, story=story),
             height_inches=2.7,
