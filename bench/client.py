@@ -28,7 +28,7 @@ from pykraft.server.run import SWITCH_INTERVAL_S
 RECORD = bytes(99) + b"x"
 RAFT = RaftConfig(append_linger_ms=5)
 PROPOSERS = {1: 1_000, 100: 64, 1_000: 16}
-"""How many, by the size of an append."""
+"""Number of proposers, by the size of an append."""
 
 
 class Count:
@@ -46,7 +46,7 @@ class Count:
 
 
 async def propose(node: Node[bytes], size: int, end_s: float, latencies_ms: list[float]) -> None:
-    """One append after the other until the time is over."""
+    """Append again and again until the time is over."""
     records = [RECORD] * size
     while (begin_s := time.perf_counter()) < end_s:
         try:
@@ -58,7 +58,7 @@ async def propose(node: Node[bytes], size: int, end_s: float, latencies_ms: list
 
 
 async def measure(directory: Path, nodes_count: int, size: int, chosen: argparse.Namespace) -> None:
-    """One quorum, one size of appends."""
+    """Measure one quorum with one size of appends."""
     ids = range(1, nodes_count + 1)
     folder = directory / f"{nodes_count}-{size}"
     nodes = {
@@ -86,7 +86,7 @@ async def measure(directory: Path, nodes_count: int, size: int, chosen: argparse
 
 
 async def main(chosen: argparse.Namespace) -> None:
-    """All sizes, on one node and on three."""
+    """Measure all sizes, on one node and on three."""
     with tempfile.TemporaryDirectory(dir=chosen.directory) as directory:
         for nodes_count in (1, 3):
             for size in PROPOSERS:

@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILT_WITH = {"spark": "build"}
-"""A set with packages that come as source only, and the set that has what builds them."""
+"""Sets with packages that come as source only, and the set with their build tools."""
 NO_NETWORK = (
     "connection broken by",
     "No route to host",
@@ -31,7 +31,7 @@ NO_NETWORK = (
     "Network is unreachable",
     "timed out",
 )
-"""What pip says when it does not reach the index; the rest of its words then only say that it found nothing there."""
+"""What pip prints when it cannot reach the index; its other output then only says that it found nothing."""
 NO_SPACE = "No space left on device"
 LINES_MAX = 12
 
@@ -60,7 +60,7 @@ class Environment:
         self._lock = self._path / "lock"
 
     def ensure(self, names: Sequence[str]) -> None:
-        """Install these sets where they are not yet as their lock files say."""
+        """Install these sets unless they are already installed as their lock files say."""
         for name in names:
             if not self._lock_file(name).is_file():
                 known = ", ".join(sorted(path.stem for path in self._requirements.glob("*.txt")))
@@ -83,7 +83,7 @@ class Environment:
         return copy.is_file() and copy.read_bytes() == self._lock_file(name).read_bytes()
 
     def _is_usable(self) -> bool:
-        """True for an environment of this clone, made by us or by hand; one that was moved has wrong paths in it."""
+        """Whether this is an environment of this clone, made by this script or by hand; a moved one has wrong paths."""
         made_for = self._installed / "root"
         if made_for.is_file():
             return made_for.read_text().rstrip("\n") == str(self._root) and os.access(self._python, os.X_OK)
@@ -105,7 +105,7 @@ class Environment:
             raise SetupError(f"{error}\n{advice}", status=2) from None
 
     def _sign(self) -> None:
-        """Put the package on the environment's path, and note whose environment it is."""
+        """Add the package to the environment's path, and record which clone it belongs to."""
         if (self._installed / "root").is_file():
             return
         packages = run([str(self._python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).strip()
@@ -154,7 +154,7 @@ def run(command: Sequence[str]) -> str:
 
 
 def explained(story: str) -> str:
-    """What to do about an install that failed, where that is known; else pip's own words."""
+    """How to fix a failed install, if that is known; else pip's own output."""
     if NO_SPACE in story:
         return f"the disk is full ({ROOT}, or pip's temporary files); make room and start again"
     if any(sign in story for sign in NO_NETWORK):
@@ -167,7 +167,7 @@ def explained(story: str) -> str:
 
 
 def say(text: str) -> None:
-    """One line of progress, on standard error."""
+    """Print one line of progress on standard error."""
     print(f"pykraft: {text}", file=sys.stderr, flush=True)
 
 

@@ -1,14 +1,14 @@
-"""A counter that three nodes agree on, the example of Kafka's Raft in Python: who leads, counts.
+"""A counter that three nodes agree on, Kafka's Raft example in Python: the leader counts.
 
-    python examples/replicated_counter.py [--target N]        three nodes in this process, in a folder that goes away
+    python examples/replicated_counter.py [--target N]        three nodes in this process, in a temporary folder
     python examples/replicated_counter.py --node-id 1 --directory DIR --voters 1=HOST:PORT,2=HOST:PORT,3=HOST:PORT
-                                                              one of them; start each in a terminal of its own
+                                                              one of three; start each in its own terminal
 
-The record is the new value. A counter increments only while its node has claimed the leadership, and every counter
-checks that committed values go up in steps of one, whatever happens to the leader. Half way the first form makes the
-leader resign, to show that the count goes on with the next one. Its state, one number, a counter saves whenever its
-node asks for it, here after about ten records as in Kafka's example; whoever is restarted, or comes late as a fourth
-node does in the end, begins with that. Exit status 0 when every counter reached the target.
+A record is the new value. A counter increments only while its node has claimed the leadership, and every counter
+checks that committed values rise in steps of one, whatever happens to the leader. Half way the first form makes the
+leader resign, to show that the next leader continues the count. A counter saves its state, one number, when its node
+asks for it, here after about ten records as in Kafka's example. A node that restarts, or joins late like the fourth one
+at the end, starts from that state. The exit status is 0 when every counter reached the target.
 
 Source: Kafka's ``ReplicatedCounter``.
 """
@@ -32,7 +32,7 @@ OFTEN = LogSettings(snapshot_record_bytes_max=800)
 
 
 class Counter:
-    """The state machine of one node: what is committed; and while the node leads, a task that counts."""
+    """The state machine of one node: the committed value, and a task that counts while the node leads."""
 
     def __init__(self, node: Node[int], target: int) -> None:
         self.committed = 0
@@ -42,7 +42,7 @@ class Counter:
         self._counting: asyncio.Task[None] | None = None
 
     async def handle_commit(self, reader: Reader[int]) -> None:
-        """Apply what is committed: always one more than before."""
+        """Apply a committed batch: each value is one more than the last."""
         for batch in reader:
             for value in batch.records:
                 assert value == self.committed + 1, f"{value} was committed after {self.committed}"
@@ -51,11 +51,11 @@ class Counter:
             self._news.notify_all()
 
     def handle_save_snapshot(self) -> list[int]:
-        """The state as it is now: one number, if anything was counted."""
+        """Write the current state: one number, if there is one."""
         return [self.committed] if self.committed else []
 
     async def handle_load_snapshot(self, reader: StateReader[int]) -> None:
-        """Begin with the state of a snapshot, in the place of all that was committed before."""
+        """Start from the state of a snapshot, which replaces all records before it."""
         async for batch in reader:
             for value in batch.records:
                 self.committed = value
@@ -64,7 +64,7 @@ class Counter:
             self._news.notify_all()
 
     def handle_claim(self, epoch: int) -> None:
-        """This node leads, and `committed` is the whole truth: count on from there."""
+        """This node leads, and `committed` is the complete state: count on from there."""
         print(f"node {self._node.node_id} claims epoch {epoch} and counts on from {self.committed}")
         self._counting = asyncio.create_task(self._count(epoch))
 
@@ -75,12 +75,12 @@ class Counter:
             self._counting.cancel()
 
     async def reaches(self, value: int) -> None:
-        """Wait until so much is committed here."""
+        """Wait until this value is committed here."""
         async with self._news:
             await self._news.wait_for(lambda: self.committed >= value)
 
     async def _count(self, epoch: int) -> None:
-        """One after the other; whatever the outcome of the last one is, the next claim comes with it."""
+        """Propose one value after another; if the outcome of the last one is unknown, the next claim resolves it."""
         value = self.committed
         while value < self._target:
             try:
@@ -91,14 +91,14 @@ class Counter:
 
 
 def with_counter(node: Node[int], target: int) -> Counter:
-    """The counter of a node, registered with it."""
+    """A node with its counter registered."""
     counter = Counter(node, target)
     node.register(ClaimAdapter(counter, node.node_id))
     return counter
 
 
 async def in_one_process(target: int) -> None:
-    """Three nodes on free ports of the loopback interface."""
+    """Run three nodes on free ports of the loopback interface."""
     with tempfile.TemporaryDirectory() as folder:
         nodes = {
             node_id: Node(configure(Path(folder) / f"n{node_id}", node_id=node_id, raft=LIVELY, log=OFTEN), int_serde)
@@ -133,7 +133,7 @@ async def in_one_process(target: int) -> None:
 
 
 async def as_one_process(node_id: int, directory: Path, voters: dict[int, str], target: int) -> None:
-    """One node of a quorum; it serves the others until it is interrupted."""
+    """Run one node of a quorum; it serves the others until it is interrupted."""
     node = Node(configure(directory, node_id=node_id, voters=voters, raft=LIVELY, log=OFTEN), int_serde)
     counter = with_counter(node, target)
     async with node:
@@ -143,7 +143,7 @@ async def as_one_process(node_id: int, directory: Path, voters: dict[int, str], 
 
 
 def main(words: list[str]) -> int:
-    """Exit status: 0 done, 1 a node failed, 2 the command makes no sense."""
+    """Exit status: 0 done, 1 a node failed, 2 invalid arguments."""
     parser = argparse.ArgumentParser(description="A counter that three nodes agree on.")
     parser.add_argument("--target", type=int, default=200, help="how far to count")
     parser.add_argument("--node-id", type=int, help="run this one node only")

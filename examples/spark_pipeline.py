@@ -1,11 +1,11 @@
-"""A quorum's log into tables, on any Spark: for ``spark-submit``.
+"""Write a quorum's log into tables on any Spark, with ``spark-submit``.
 
     pykraft pipeline package pykraft.zip
     spark-submit --master spark://host:7077 --py-files pykraft.zip examples/spark_pipeline.py --tables T --path GLOB
 
-Instead of ``--path`` take ``--bootstrap-controllers host:port,…`` for a live quorum. The executors' Python needs numpy,
-pyarrow, crc32c and cramjam, the driver's also deltalake; the tables' folder must be storage that all of them share.
-Run it again, and it goes on where it was.
+For a live quorum replace ``--path`` by ``--bootstrap-controllers host:port,…``. The executors' Python needs numpy,
+pyarrow, crc32c and cramjam, the driver's also deltalake; all of them must share the folder of the tables. The next run
+continues where this one ended.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pykraft.spark.source import register
 
 
 def records_by_leader(records: DataFrame, control: DataFrame) -> DataFrame:
-    """What is made of the tables is plain DataFrames: here, how many records each leader took."""
+    """Count the records that each leader wrote; any DataFrame function can be used here."""
     epochs = gold.epochs(records, control)
     return epochs.groupBy("leader_id").agg(F.sum("records").alias("records")).orderBy("leader_id")
 

@@ -1,4 +1,4 @@
-"""`python -m pykraft`: the command line. While that is loaded, Ctrl-C ends the process without a traceback."""
+"""`python -m pykraft`: the command line. While it loads, Ctrl-C ends the process without a traceback."""
 
 import signal
 

@@ -1,8 +1,7 @@
-"""What a node is configured to do, as values, with Kafka's defaults and bounds.
+"""The configuration of a node as values, with Kafka's defaults and bounds.
 
-Owns the table of the whole numbers: which property sets which field, and what it may be. Invariant: a configuration
-that exists is within its bounds, whether it came from a file or from a program. It refuses to know text: that is
-parsed in ``properties``.
+It has the table of whole numbers: which property sets which field, and its bounds. Invariant: every configuration
+object is within its bounds, whether it comes from a file or from a program. `pykraft.properties` parses the text.
 
 Source: Kafka's ``QuorumConfig``, ``MetadataLogConfig``, ``SocketServerConfigs``; KIP-595 §Configurations.
 """
@@ -30,18 +29,18 @@ METADATA_TOPIC_ID = Uuid(bytes(15) + b"\1")
 TOPICS = {TEST_TOPIC_NAME: TEST_TOPIC_ID, METADATA_TOPIC_NAME: METADATA_TOPIC_ID}
 """Topics that a properties file can name, with their ids."""
 ANSWER_SIZE_BYTES_MIN = 104_857_600
-"""What an answer of a peer may take, however little this node asks for."""
+"""Every response up to this size is accepted, however little this node requested."""
 ANSWER_OVERHEAD_BYTES = 1_048_576
-"""What an answer holds besides records, generously."""
+"""A generous bound on what a response holds besides records."""
 TRANSFER_TIMEOUT_MS = 1_000
-"""How long a leader waits for its successor's log unless it is told otherwise; it takes no records meanwhile."""
+"""How long a leader waits for its successor's log by default; it accepts no records meanwhile."""
 TRANSFER_TIMEOUT_MS_MAX = 60_000
-"""No leader waits any longer."""
+"""The longest wait of a leader."""
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A whole number that a property sets: its key, its field, and its bounds, both inclusive."""
+    """A whole number that a property sets: key, field, and inclusive bounds."""
 
     key: str
     field: str
@@ -50,7 +49,7 @@ class Number:
 
     @property
     def allowed(self) -> str:
-        """The bounds in words."""
+        """The bounds as text."""
         return f"a whole number from {self.least} to {self.most}"
 
 
@@ -90,7 +89,7 @@ _OBSERVES = f"with pykraft.topic={METADATA_TOPIC_NAME} this node only observes K
 
 
 def _check(config: object, numbers: Sequence[Number]) -> None:
-    """Refuse what is out of bounds. Errors: ConfigError."""
+    """Reject values out of bounds. Errors: ConfigError."""
     for number in numbers:
         value = getattr(config, number.field)
         if not number.least <= value <= number.most:
@@ -121,7 +120,7 @@ class RaftConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """How the log is cut into files, read again and cleaned up behind snapshots; names after ``metadata.log.*``.
+    """How the log is split into files, read again, and cleaned behind snapshots; names after ``metadata.log.*``.
 
     Errors: ConfigError.
     """
@@ -140,7 +139,7 @@ class LogSettings:
     scrub_bytes_per_s_max: int = 1_048_576
     scrub_interval_ms: int = 86_400_000
     recent_size_bytes_max: int = 33_554_432
-    """Durable batches that stay in memory; no property sets it, and simulated nodes have less."""
+    """Bytes of durable batches kept in memory; no property sets it, and simulated nodes have less."""
 
     def __post_init__(self) -> None:
         _check(self, LOG_NUMBERS)
@@ -148,14 +147,14 @@ class LogSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
-    """One node: who it is, where it listens and keeps its log, whom it votes with.
+    """One node: its identity, its listeners, its log directory, and its voters.
 
-    ``listeners`` are bound, ``advertised_listeners`` told to others; the first of
-    ``controller_listener_names`` is the one that voters dial. ``prometheus_listener`` is where the metrics are told
-    over HTTP, if anywhere; port 0 is any free one. Operators may change the quorum on ``operator_listeners``, by their
-    upper case names (None: on all). ``directory_id`` is None when it is to be read
-    from the log directory, or made up at the first start. A node without ``node_id`` only observes, and so does one
-    whose topic is that of Kafka's controllers: a leader among them must know what the records mean.
+    The node binds ``listeners`` and tells others ``advertised_listeners``; voters dial the first of
+    ``controller_listener_names``. ``prometheus_listener`` serves the metrics over HTTP, if it is set; port 0 is any
+    free one. Operators may change the quorum on ``operator_listeners``, given by their upper case names (None: on all).
+    ``directory_id`` None means that the node reads it from the log directory, or creates it at the first start. A node
+    without ``node_id`` only observes. So does one whose topic is that of Kafka's controllers: a leader among them must
+    understand the records.
 
     Errors: ConfigError.
     """
@@ -187,15 +186,15 @@ class NodeConfig:
 
     @property
     def may_vote(self) -> bool:
-        """False for a node that is never to become a voter."""
+        """False for a node that never becomes a voter."""
         return self.node_id is not None and self.topic_name != METADATA_TOPIC_NAME
 
     @property
     def answer_size_bytes_max(self) -> int:
-        """Largest answer that is read from a peer that this node asked.
+        """Largest response that this node reads from a peer.
 
-        A Fetch brings one whole batch whatever it asked for, and the leader's largest batch may be another than this
-        node's; Kafka bounds no answer.
+        A Fetch response has one whole batch whatever the request asked for, and the leader's largest batch may be
+        larger than this node's; Kafka has no bound on responses.
         """
         raft = self.raft
         wanted = max(raft.fetch_size_bytes_max, raft.fetch_snapshot_size_bytes_max, raft.batch_size_bytes_max)
@@ -208,5 +207,5 @@ class NodeConfig:
 
     @property
     def partition_directory(self) -> Path:
-        """Where the one partition of the topic keeps its files."""
+        """The directory of the topic's only partition."""
         return self.log_dir / f"{self.topic_name}-0"

@@ -6,22 +6,22 @@
       UsageError               the caller's fault
         ConfigError            a property: key, value, what is allowed
         NotLeaderError         retry at the leader that it names
-        BufferFullError        retry later: the leader cannot write as fast as it is asked to
+        BufferFullError        retry later: the leader cannot write fast enough
           LeadershipTransferError  retry in a moment: the leader hands over
         RecordBatchTooLargeError  the records of one append do not fit into one batch
         SnapshotTooLargeError  the application's state does not fit into a snapshot
-        NotRunningError        the node was not started yet, or has ended
-        ForeignClusterError    nodes of another cluster than the one that is meant
-      OutcomeUnknownError      perhaps it is done, perhaps not: the leadership, the node or the connection was lost
-      RefusedError             the leader says no: the Kafka error code, and why
-      ShutdownTimeoutError     nobody took over in time; the node has left all the same
+        NotRunningError        the node is not started yet, or has ended
+        ForeignClusterError    nodes of another cluster than expected
+      OutcomeUnknownError      the request may have taken effect: the leadership, the node or the connection was lost
+      RefusedError             the leader rejected the request: the Kafka error code, and why
+      ShutdownTimeoutError     no other node took over in time; the node has left anyway
       DeserializeError         the application's serde cannot read a committed record: its offset
-      UnreachableError         one node: it is not there, says nothing, or is no node of a quorum
-      QuorumUnavailableError   all that are known: nobody answers, or nobody leads
-      LocalQuorumError         processes that were started here did not do what they should
-      StorageError             the disk's: path, position, expected and found
-        CorruptionError        bytes that are not what was written
-          ReadError            bytes that the disk cannot read any more
+      UnreachableError         one node is down, does not answer, or is not a node of a quorum
+      QuorumUnavailableError   no known node answers, or none leads
+      LocalQuorumError         processes of a local quorum did not do what they should
+      StorageError             the disk's fault: path, position, expected and found
+        CorruptionError        bytes that differ from what was written
+          ReadError            bytes that the disk cannot read
         ForeignDirectoryError  a directory of another node or cluster
 
 ``AssertionError`` is our own bug and stops the node.
@@ -67,7 +67,7 @@ class ErrorCode(IntEnum):
 
 
 def error_name(code: int) -> str:
-    """A code as a person reads it: Kafka's name for it, or the number alone."""
+    """Kafka's name of a code, or the number alone."""
     known = code in ErrorCode._value2member_map_
     return ErrorCode(code).name if known else f"error {code}"
 
@@ -89,11 +89,11 @@ class TooManyElementsError(ProtocolError):
 
 
 class UsageError(PykraftError):
-    """The caller asked for what cannot be done; the message says what to do instead."""
+    """The caller asked for something impossible; the message says what to do instead."""
 
 
 class ConfigError(UsageError):
-    """A property is missing or has a value that is not allowed."""
+    """A property is missing or has an invalid value."""
 
     def __init__(self, key: str, value: object, allowed: str) -> None:
         super().__init__(f"property {key} = {value!r}: {allowed}")
@@ -103,7 +103,7 @@ class ConfigError(UsageError):
 
 
 class NotLeaderError(UsageError):
-    """Only the leader takes this; ``leader_id`` is None when no leader is known."""
+    """Only the leader accepts this; ``leader_id`` is None if no leader is known."""
 
     def __init__(self, leader_id: int | None, epoch: int) -> None:
         known = "no leader is known" if leader_id is None else f"the leader is node {leader_id}"
@@ -113,11 +113,11 @@ class NotLeaderError(UsageError):
 
 
 class BufferFullError(UsageError):
-    """The leader holds as much unwritten work as it may; nothing was appended."""
+    """The leader has as much unwritten data as it may; nothing was appended."""
 
 
 class LeadershipTransferError(BufferFullError):
-    """The leader hands over to ``target_id`` and takes nothing until that is over; nothing was appended."""
+    """The leader hands over to ``target_id`` and accepts nothing until that is over; nothing was appended."""
 
     def __init__(self, target_id: int) -> None:
         super().__init__(f"the leadership is being transferred to node {target_id}: propose again in a moment")
@@ -125,22 +125,22 @@ class LeadershipTransferError(BufferFullError):
 
 
 class RecordBatchTooLargeError(UsageError):
-    """The records of one append are one batch, and do not fit into one; nothing was appended."""
+    """The records of one append form one batch, and do not fit into it; nothing was appended."""
 
 
 class SnapshotTooLargeError(UsageError):
-    """A snapshot would be larger than this node may write; nothing is left of it."""
+    """A snapshot would be larger than this node may write; it was removed."""
 
 
 class NotRunningError(UsageError):
-    """The node cannot do this now: it was not initialized yet, or it has ended."""
+    """The node cannot do this now: it is not initialized yet, or it has ended."""
 
 
 class OutcomeUnknownError(PykraftError):
-    """What was asked for is done, or it is not and perhaps never will be: no answer came that says which.
+    """The request may or may not have taken effect, and may still do so: no answer came that decides it.
 
-    Of an append, ``count`` records stand at ``base_offset`` in the log of the node that led ``epoch``: the next leader
-    keeps all of them or none, and a listener that reads on learns which. These are None for everything else.
+    For an append, ``count`` records are at ``base_offset`` in the log of the node that led ``epoch``. The next leader
+    keeps all of them or none; a listener that keeps reading learns which. These fields are None for everything else.
     """
 
     def __init__(
@@ -153,11 +153,11 @@ class OutcomeUnknownError(PykraftError):
 
 
 class ShutdownTimeoutError(PykraftError, TimeoutError):
-    """The node led, and nobody took over before its time to leave was over. It has left all the same."""
+    """The node led, and no other node took over within the shutdown timeout. It has left anyway."""
 
 
 class DeserializeError(PykraftError):
-    """The serde of the application cannot read a committed record; the cause is what it raised."""
+    """The application's serde cannot read a committed record; the cause is the serde's exception."""
 
     def __init__(self, offset: int, epoch: int, problem: str) -> None:
         super().__init__(f"the record at offset {offset} (epoch {epoch}) cannot be read: {problem}")
@@ -166,7 +166,7 @@ class DeserializeError(PykraftError):
 
 
 class RefusedError(PykraftError):
-    """The leader of a quorum refused a request: ``code`` is Kafka's error, and the text says why."""
+    """The leader of a quorum rejected a request: ``code`` is Kafka's error, and the text says why."""
 
     def __init__(self, what: str, code: int, text: str | None) -> None:
         super().__init__(f"{what} was refused: {error_name(code)}" + (f": {text}" if text else ""))
@@ -174,7 +174,7 @@ class RefusedError(PykraftError):
 
 
 class StorageError(PykraftError):
-    """A file could not be read or written; a node that writes stops (a failed fsync is never retried)."""
+    """A file could not be read or written; a node that cannot write stops (a failed fsync is never retried)."""
 
     def __init__(self, path: object, problem: str, *, repair: str | None = None) -> None:
         super().__init__(f"{path}: {problem}" + (f"; {repair}" if repair else ""))
@@ -184,7 +184,7 @@ class StorageError(PykraftError):
 
 
 class CorruptionError(StorageError):
-    """Bytes on disk are not what was written: where, what was expected, what was found."""
+    """Bytes on disk differ from what was written: where, what was expected, what was found."""
 
     def __init__(self, path: object, *, position: int, expected: str, found: str, repair: str | None = None) -> None:
         super().__init__(path, f"at position {position}: expected {expected}, found {found}", repair=repair)
@@ -194,7 +194,7 @@ class CorruptionError(StorageError):
 
 
 class ReadError(CorruptionError):
-    """The disk holds these bytes and cannot read them: to whoever needs them they are damaged like any others."""
+    """The disk cannot read these bytes; readers treat them like other damage."""
 
 
 class ForeignDirectoryError(StorageError):
@@ -202,15 +202,15 @@ class ForeignDirectoryError(StorageError):
 
 
 class LocalQuorumError(PykraftError):
-    """Processes of a local quorum did not do what was waited for, or their logs are not what they must be."""
+    """Processes of a local quorum did not do what was expected within the timeout, or their logs are wrong."""
 
 
 class ForeignClusterError(UsageError):
-    """Nodes belong to another cluster than the one that is meant."""
+    """Nodes belong to another cluster than expected."""
 
 
 class UnreachableError(PykraftError):
-    """One node could not be asked: it is not there, does not answer, or is no node of a quorum."""
+    """One node gave no usable answer: it is down, does not answer, or is not a node of a quorum."""
 
     def __init__(self, endpoint: object, problem: str) -> None:
         super().__init__(f"{endpoint}: {problem}")
@@ -219,4 +219,4 @@ class UnreachableError(PykraftError):
 
 
 class QuorumUnavailableError(PykraftError):
-    """Nobody who is known could answer within the time: all are unreachable, or none of them leads. Try again later."""
+    """No known node could answer within the timeout: all are unreachable, or none leads. Try again later."""

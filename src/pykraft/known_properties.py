@@ -1,8 +1,8 @@
-"""The properties that a node knows: what each means, what it may be, and whether it has an effect here.
+"""The properties that a node knows: their meaning, allowed values, and whether they have an effect here.
 
-Owns the names. Invariant: every property that `pykraft.properties` reads is in `KNOWN`, and so in the documentation and
-among the names that are suggested for a misspelled one. It refuses to know values: those are read in
-`pykraft.properties`, and the bounds of the numbers that have an effect are those of `pykraft.config`.
+Invariant: every property that `pykraft.properties` reads is in `KNOWN`, and so in the documentation and among the
+suggestions for misspelled names. `pykraft.properties` reads the values; `pykraft.config` has the bounds of the numbers
+that have an effect.
 
 Source: Kafka's ``QuorumConfig``, ``MetadataLogConfig``, ``KRaftConfigs``, ``SocketServerConfigs`` and
 ``ServerConfigs``; KIP-595 for the names of 2020.
@@ -42,21 +42,21 @@ ALIASES: Mapping[str, str] = {
     "quorum.request.timeout.ms": "controller.quorum.request.timeout.ms",
     "quorum.retry.backoff.ms": "controller.quorum.retry.backoff.ms",
 }
-"""Older names and what they are called now; where both are given, the present name counts."""
+"""Older names and their current ones; if both are given, the current name is used."""
 
 PASSED_OVER = frozenset(
     {"inter.broker.listener.name", "zookeeper.connect", "zookeeper.connection.timeout.ms", "quorum.verbose"}
 )
-"""Keys of Kafka's older sample files that mean nothing here, whatever their value, and deserve no warning."""
+"""Keys of Kafka's older sample files that have no meaning here, whatever their value, and need no warning."""
 
 NODE_ID = Number("node.id", "node_id", 0, INT32_MAX)
 SEGMENT_SIZE_BYTES = Number("metadata.log.segment.bytes", "segment_size_bytes", 8_388_608, INT32_MAX)
 SIMILARITY_MIN: Final = 0.8
-"""How near an unknown name must be to a known one for that to be suggested (1: the same)."""
+"""How similar an unknown name must be to a known one to be suggested (1: equal)."""
 
 
 class Effect(Enum):
-    """What a property that was given does."""
+    """The effect of a property."""
 
     PRESENT = "yes"
     NONE = "none here"
@@ -64,7 +64,7 @@ class Effect(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """A property as an operator should know it; ``default`` and ``allowed`` in words."""
+    """The documentation of a property; ``default`` and ``allowed`` are text."""
 
     key: str
     default: str
@@ -75,7 +75,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
-    """A whole number that is checked and then not used."""
+    """A whole number that is checked but not used."""
 
     number: Number
     default: int
@@ -83,7 +83,7 @@ class Idle:
 
     @property
     def known(self) -> Known:
-        """Its row."""
+        """Its row in `KNOWN`."""
         return Known(
             key=self.number.key,
             default=str(self.default),
@@ -108,7 +108,7 @@ IDLE: tuple[Idle, ...] = (
     _none("socket.receive.buffer.bytes", 102_400, -1, "the system decides"),
     _none("socket.listen.backlog.size", 50, 1, "always the same here"),
 )
-"""Properties that are checked as Kafka checks them and have no effect."""
+"""Properties that are checked as in Kafka and have no effect."""
 
 _ADDRESSES = "host:port, separated by commas; IPv6 in brackets"
 _LISTENERS = "NAME://host:port, separated by commas; port 1 to 65535"
@@ -142,12 +142,12 @@ _MEANINGS: Mapping[str, str] = {
 
 
 def _defaults() -> dict[str, object]:
-    """Default by field, of all numbers that have an effect."""
+    """Defaults by field, of all numbers that have an effect."""
     return {each.name: each.default for owner in (NodeConfig, LogSettings, RaftConfig) for each in fields(owner)}
 
 
 def _number(number: Number, defaults: Mapping[str, object]) -> Known:
-    """A number that a configuration holds."""
+    """A number of the configuration."""
     return Known(
         key=number.key,
         default="none" if number.key.startswith("internal.metadata.log") else str(defaults[number.field]),
@@ -207,7 +207,7 @@ KNOWN: tuple[Known, ...] = _rows()
 
 
 def suggestion(key: str) -> str | None:
-    """The known name that a misspelled one most likely means, if any is near."""
+    """The known name that is most similar to a misspelled one, if any is close."""
     names = [known.key for known in KNOWN] + list(ALIASES)
     found = get_close_matches(key.strip().lower().replace("_", "."), names, n=1, cutoff=SIMILARITY_MIN)
     return found[0] if found else None

@@ -1,11 +1,10 @@
 """Kafka's properties files: text in, `NodeConfig` out.
 
-`parse_properties` reads the Java format; `node_config` reads the values. A key given twice counts as given last, so a
-file that was appended to twice is still the same node. Keys that are not known are passed over, as Kafka does, and
-named in a warning.
+`parse_properties` reads the Java format; `node_config` reads the values. Of a key that is given twice the last value
+counts. Unknown keys are ignored, as in Kafka, with a warning.
 
-Invariant: a node that was asked to protect itself (TLS, SASL, an authorizer) and cannot does not start. Refuses to
-know files, the bounds of numbers (`pykraft.config`) and what else may be said of a name (`pykraft.known_properties`).
+Invariant: a node that is configured to protect itself (TLS, SASL, an authorizer), which it cannot, does not start.
+`pykraft.config` has the bounds of numbers, `pykraft.known_properties` the documentation of the names.
 
 Source: ``java.util.Properties``; Kafka's ``QuorumConfig``, ``KRaftConfigs`` and ``KafkaConfig``.
 """
@@ -55,7 +54,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedConfig:
-    """A configuration, and what an operator should know about the text it came from."""
+    """A configuration, with warnings about its text."""
 
     config: NodeConfig
     warnings: tuple[str, ...]
@@ -78,7 +77,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments, continued ones joined."""
+    """Lines without comments, with continued ones joined."""
     pending = ""
     for raw in _LINE_END.split(text):
         line = raw.lstrip(_BLANKS)
@@ -123,7 +122,7 @@ def _unescape(key: str, text: str) -> str:
 
 
 def node_config(properties: Mapping[str, str]) -> ParsedConfig:
-    """What the properties say about a node.
+    """The configuration that the properties describe.
 
     Errors: ConfigError with key, value and what is allowed.
     """
@@ -165,7 +164,7 @@ def node_config(properties: Mapping[str, str]) -> ParsedConfig:
 
 
 class _Reader:
-    """Takes values out of properties, each by its present or an older name; `finish` tells what nobody took."""
+    """Reads values by their current or older names; `finish` reports the keys that nothing read."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._left = dict(properties)
@@ -179,7 +178,7 @@ class _Reader:
             self._warnings.append(f"property {old} is now called {new}{other}")
 
     def finish(self) -> list[str]:
-        """Check what has no effect; then all warnings, those about keys that nobody asked for included.
+        """Check the properties without effect; returns all warnings, also those about unknown keys.
 
         Errors: ConfigError.
         """
@@ -194,18 +193,18 @@ class _Reader:
         return self._warnings
 
     def warn(self, text: str) -> None:
-        """Something that an operator should know."""
+        """Add a warning for the operator."""
         self._warnings.append(text)
 
     def one_of(self, key: str, allowed: Sequence[str], default: str) -> str:
-        """One of these words, in whatever case."""
+        """One of these words, in any case."""
         word = self._text(key).lower() or default
         if word not in allowed:
             raise ConfigError(key, word, f"one of {', '.join(allowed)}")
         return word
 
     def number(self, number: Number, default: int | None) -> int:
-        """A whole number within its bounds; without a default it is required."""
+        """A whole number within its bounds; required if there is no default."""
         text = self._text(number.key)
         if not text:
             if default is None:
@@ -216,7 +215,7 @@ class _Reader:
         return int(text)
 
     def numbers(self, numbers: Sequence[Number], defaults: object) -> dict[str, Any]:
-        """Several by field; the defaults are the fields of a configuration."""
+        """Several numbers by field; the defaults are the fields of a configuration."""
         return {number.field: self.number(number, getattr(defaults, number.field)) for number in numbers}
 
     def raft_config(self) -> RaftConfig:
@@ -227,7 +226,7 @@ class _Reader:
         return replace(defaults, **self.numbers(RAFT_NUMBERS, defaults))
 
     def log_settings(self) -> LogSettings:
-        """``metadata.log.*``; the internal segment size wins, as in Kafka, and may be smaller."""
+        """``metadata.log.*``; the internal segment size overrides the other, as in Kafka, and may be smaller."""
         defaults = LogSettings()
         public = self.number(SEGMENT_SIZE_BYTES, defaults.segment_size_bytes)
         defaults = replace(defaults, segment_size_bytes=public)
@@ -248,13 +247,13 @@ class _Reader:
         return found[0]
 
     def prometheus_listener(self) -> Endpoint | None:
-        """Where the metrics are served; unlike the others, nobody needs to know its port in advance."""
+        """Where the metrics are served; its port may be 0, since no other node needs to know it."""
         key = "pykraft.prometheus.listener"
         text = self._text(key)
         return _endpoint(key, text, text, port_least=0) if text else None
 
     def operator_listeners(self, listeners: Listeners) -> tuple[str, ...] | None:
-        """Listeners on which operators may change the quorum: all, those that are named, or ``none``."""
+        """Listeners on which operators may change the quorum: all, the named ones, or ``none``."""
         key = "pykraft.operator.listeners"
         names = tuple(name.upper() for name in self._items(key))
         if names == ("NONE",):
@@ -264,7 +263,7 @@ class _Reader:
         return names or None
 
     def check_roles(self) -> None:
-        """``process.roles``: a node here is a controller; absent, it is one, too."""
+        """``process.roles``: a node here is a controller, also if the property is absent."""
         key = "process.roles"
         if key not in self._left:
             return
@@ -275,7 +274,7 @@ class _Reader:
             self._warnings.append("of process.roles only controller has an effect here")
 
     def controller_listener_names(self, listeners: Listeners) -> tuple[str, ...]:
-        """Listener names, upper case, each once; files of 2020 have none: then the first listener."""
+        """Listener names, upper case, each once; without the property (files of 2020) the first listener."""
         key = "controller.listener.names"
         if key not in self._left:
             first = listeners.entries[0][0]
@@ -287,7 +286,7 @@ class _Reader:
         return names
 
     def listeners(self, key: str, *, required: bool = True) -> Listeners:
-        """``NAME://host:port,…``; a host may be empty, a port not: others must know it."""
+        """``NAME://host:port,…``; the host may be empty, but not the port: other nodes must know it."""
         entries: dict[str, Endpoint] = {}
         for item in self._items(key):
             name, separator, address = item.partition("://")
@@ -304,7 +303,7 @@ class _Reader:
         return Listeners(tuple(entries.items()))
 
     def advertised(self, listeners: Listeners) -> Listeners:
-        """What others are told: advertised.listeners, else listeners; a wildcard becomes localhost."""
+        """The addresses for other nodes: advertised.listeners, else listeners; a wildcard becomes localhost."""
         key = "advertised.listeners"
         own = self.listeners(key, required=False)
         for name, endpoint in own:
@@ -322,7 +321,7 @@ class _Reader:
         return Listeners(tuple(told))
 
     def voters(self, key: str, listener: str) -> VoterSet:
-        """``id@host:port,…``; of two with the same id the last counts."""
+        """``id@host:port,…``; of two with the same id the last one counts."""
         voters = []
         for item in self._items(key):
             node_id, separator, address = item.partition("@")
@@ -337,7 +336,7 @@ class _Reader:
         return tuple(_reachable(key, item, item) for item in self._items(key))
 
     def refuse_protection(self, listeners: Listeners) -> None:
-        """Refuse every wish for more than plaintext; a listener's protocol is its name where the map has none."""
+        """Reject any protocol other than plaintext; a listener that the map does not have is its own protocol name."""
         for key, value in self._left.items():
             if _PROTECTION.fullmatch(key) and value.strip():
                 raise ConfigError(key, value, _NOT_YET)
@@ -357,7 +356,7 @@ class _Reader:
             raise ConfigError(between_key, between, _NOT_YET)
 
     def _text(self, key: str) -> str:
-        """The value without blanks around it; empty when absent."""
+        """The value without surrounding blanks; empty if absent."""
         return self._left.pop(key, "").strip()
 
     def _items(self, key: str) -> list[str]:
@@ -375,7 +374,7 @@ def _endpoint(key: str, item: str, address: str, *, port_least: int = 1) -> Endp
 
 
 def _reachable(key: str, item: str, address: str) -> Endpoint:
-    """An address that is to be dialed."""
+    """An address that other nodes can dial."""
     endpoint = _endpoint(key, item, address)
     if endpoint.host in _WILDCARDS:
         raise ConfigError(key, item, "other nodes cannot connect to a wildcard address: give a host")

@@ -1,7 +1,6 @@
-"""The words every layer shares: ids, offsets, epochs, replica keys, voter sets, control records.
+"""The types that every layer shares: ids, offsets, epochs, replica keys, voter sets, control records.
 
-Pure values, no behavior beyond look-ups that belong to the value itself. Nothing here knows bytes on
-the wire (``protocol``), files (``log``) or rules (``core``).
+Pure values with look-ups only. ``protocol`` knows their bytes on the wire, ``log`` their files, ``core`` the rules.
 
 Source: Kafka's ``OffsetAndEpoch``, ``ReplicaKey``, ``Endpoints`` and ``VoterSet``; KIP-595, KIP-630, KIP-853.
 """
@@ -23,17 +22,17 @@ Offset = NewType("Offset", int)
 NodeId = NewType("NodeId", int)
 """int32 >= 0; a replica without an id is ``None`` here and -1 on the wire."""
 Io = NewType("Io", int)
-"""Number of one storage job, >= 1; jobs are done, and become durable, in this order."""
+"""Number of a storage job, >= 1; jobs run and become durable in this order."""
 Uuid = NewType("Uuid", bytes)
 """Exactly 16 bytes."""
 Buffer: TypeAlias = bytes | bytearray | memoryview
-"""Bytes that are passed on and not copied."""
+"""Bytes that are passed on without a copy."""
 
 EPOCH_ZERO = Epoch(0)
 NO_IO = Io(0)
 ZERO_UUID = Uuid(bytes(16))
 EPOCH_MAX = Epoch(2**31 - 2)
-"""The largest epoch that a peer may speak of; Kafka has no such bound, and would overflow one later."""
+"""The largest epoch that a peer may use; Kafka has no such bound, and would overflow one later."""
 PORT_MAX = 2**16 - 1
 NAME_SIZE_MAX = 255
 """Characters of a host or listener name; a DNS name has at most 253."""
@@ -67,7 +66,7 @@ class Instant:
 
 @dataclass(frozen=True, slots=True, order=True)
 class ReplicaKey:
-    """Id and directory id of a replica; a directory id that is not known is ``None``."""
+    """Id and directory id of a replica; ``None`` for an unknown directory id."""
 
     id: NodeId
     directory_id: Uuid | None = None
@@ -82,7 +81,7 @@ class ReplicaKey:
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndEpoch:
-    """A place in a log: ``offset`` (of an end: exclusive) and the epoch of the record before it."""
+    """A position in a log: ``offset`` (of an end: exclusive) and the epoch of the record before it."""
 
     offset: Offset
     epoch: Epoch
@@ -94,14 +93,14 @@ class OffsetAndEpoch:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a listener is reached. An IPv6 host stands without brackets."""
+    """The address of a listener. An IPv6 host has no brackets."""
 
     host: str
     port: int
 
     @property
     def can_be_dialed(self) -> bool:
-        """False for what is no host and port, whoever told it; no name is looked up.
+        """False for an invalid host or port, whoever sent it; no name is looked up.
 
         A NUL in a numeric host, for instance, passes the lookup and then is a ValueError of asyncio.
         """
@@ -141,7 +140,7 @@ class VersionRange:
 
 
 KRAFT_VERSIONS = VersionRange(0, 1)
-"""Levels of the feature ``kraft.version`` that this software knows: static voters, and voters in the log (KIP-853)."""
+"""Supported levels of the feature ``kraft.version``: static voters, and voters in the log (KIP-853)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +154,7 @@ class Voter:
 
 @dataclass(frozen=True, slots=True)
 class VoterSet:
-    """Members by id, ascending; an id is in the set at most once."""
+    """Voters by ascending id, each id at most once."""
 
     voters: tuple[Voter, ...] = ()
 
@@ -187,7 +186,7 @@ class VoterSet:
         return voter is not None and voter.key.matches(key)
 
     def listeners(self, node_id: NodeId | None) -> Listeners:
-        """Listeners of this voter; empty when it is not in the set."""
+        """Listeners of this voter; empty if it is not in the set."""
         voter = self.get(node_id)
         return voter.listeners if voter else NO_LISTENERS
 
@@ -196,16 +195,16 @@ class VoterSet:
         return len(self.voters) == 1 and self.is_voter(key)
 
     def with_added(self, voter: Voter) -> VoterSet | None:
-        """The set and this voter; None when its id is taken, whatever the directory id."""
+        """The set with this voter added; None if its id is in use, whatever the directory id."""
         return None if self.get(voter.key.id) else VoterSet.of((*self.voters, voter))
 
     def without(self, key: ReplicaKey) -> VoterSet | None:
-        """The set without exactly this voter; None when it is not there, or the only one."""
+        """The set without exactly this voter; None if it is not in the set, or the only one."""
         rest = tuple(voter for voter in self.voters if voter.key != key)
         return VoterSet(rest) if 0 < len(rest) < len(self.voters) else None
 
     def with_updated(self, voter: Voter) -> VoterSet | None:
-        """The set with this entry in place of the one that its key matches; None when none does."""
+        """The set with this entry in place of the one that its key matches; None if none does."""
         return VoterSet.of((*self.voters, voter)) if self.is_voter(voter.key) else None
 
     def __len__(self) -> int:
@@ -214,7 +213,7 @@ class VoterSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Election:
-    """What a replica remembers of one epoch across restarts (the ``quorum-state`` file)."""
+    """A replica's durable state of one epoch (the ``quorum-state`` file)."""
 
     epoch: Epoch = Epoch(0)
     leader_id: NodeId | None = None
@@ -231,9 +230,9 @@ class EpochStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """Bytes below the recovery point that are not what was once synced.
+    """Bytes below the recovery point that differ from what was once synced.
 
-    ``end_offset`` (exclusive) is where sound batches are known to begin again, or to have ended; None: not known.
+    ``end_offset`` (exclusive) is where valid batches are known to start again, or to have ended; None: unknown.
     """
 
     path: str
@@ -287,5 +286,5 @@ class KRaftVoters:
 
 
 MembershipRecord: TypeAlias = KRaftVersion | KRaftVoters
-"""Control records that say who votes (KIP-853)."""
+"""Control records that determine the voters (KIP-853)."""
 ControlRecord: TypeAlias = LeaderChange | SnapshotHeader | SnapshotFooter | KRaftVersion | KRaftVoters

@@ -43,8 +43,8 @@ def test_a_passed_limit_is_a_failure() -> None:
     assert failures(GOOD) == []
     large = replace(GOOD, joiner_memory_mib=150.0, during_ms={"p50": 10.0, "p99": 61.0})
     assert failures(large) == [
-        "the new node took 150 MiB",
-        "the slowest percent of commits took 3.05 times as long as before",
+        "the new node used 150 MiB",
+        "the slowest percent of commits took 3.05 times as long during the download",
     ]
 
 

@@ -179,7 +179,7 @@ def test_only_ends_that_were_brought_about_are_expected(scene: Scene) -> None:
     undo()
     assert scene.cluster.nodes[2].starts == 1
     scene.cluster.nodes[2].process.status = 1
-    with pytest.raises(LocalQuorumError, match="node 2 ended with 1, and nothing was done that ends it"):
+    with pytest.raises(LocalQuorumError, match="node 2 ended with 1, though no fault had ended it"):
         scene.faults.require_life()
 
 

@@ -50,6 +50,6 @@ def test_figures_are_json_and_a_passed_limit_is_told(
     said = capsys.readouterr()
     document = json.loads(said.out)
     assert document["slowdown"] == 1.0
-    assert document["failures"] == ["the leader took 200 MiB"]
+    assert document["failures"] == ["the leader used 200 MiB"]
     assert document["machine"]["cores"] >= 1
-    assert said.err == "FAILED the leader took 200 MiB\n"
+    assert said.err == "FAILED the leader used 200 MiB\n"

@@ -107,7 +107,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
     ("arguments", "problem"),
     [
         (("--seconds", "1"), "pykraft: --seconds 1: give 2 to 86400\n"),
-        (("--nodes", "1", "--kill-leader"), "pykraft: --kill-leader needs --nodes 3 or more: 1 cannot go on"),
+        (("--nodes", "1", "--kill-leader"), "pykraft: --kill-leader needs --nodes 3 or more: 1 cannot elect a leader"),
         (("--record-size", "3"), "pykraft: --record-size 3: give at least 20 bytes"),
         (("--json", "{folder}/absent/o.json"), "--json {folder}/absent/o.json: there is no folder {folder}/absent"),
         (("--json", "{folder}/" + "long" * 100), "File name too long"),

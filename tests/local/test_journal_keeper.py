@@ -75,5 +75,5 @@ def test_a_journal_that_is_never_quiet_is_told(tmp_path: Path, monkeypatch: pyte
     journal = JournalKeeper(tmp_path / "journal.jsonl")
     monkeypatch.setattr("time.sleep", lambda _: None)
     monkeypatch.setattr(journal, "mark", iter(range(10**9)).__next__)
-    with pytest.raises(LocalQuorumError, match=r"waited 0\.01 s for the nodes to end their load"):
+    with pytest.raises(LocalQuorumError, match=r"waited 0\.01 s for the nodes to stop writing"):
         journal.wait_until_quiet(timeout_s=0.01)

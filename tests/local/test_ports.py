@@ -30,7 +30,7 @@ def test_a_port_that_is_listened_on_is_not_chosen(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(ports, "PORT_MIN", port)
     monkeypatch.setattr(ports, "PORT_END", port + 1)
     monkeypatch.setattr(ports, "_TRIES_MAX", 1)
-    with socket.create_server((HOST, port)), pytest.raises(LocalQuorumError, match="0 of the 1 needed"):
+    with socket.create_server((HOST, port)), pytest.raises(LocalQuorumError, match="0 of 1 were free"):
         free_ports(1)
 
 
@@ -43,4 +43,4 @@ def test_a_port_of_another_run_is_not_chosen_though_nobody_listens_on_it() -> No
     command = [sys.executable, "-c", code, str(mine)]
     environment = os.environ | {"PYTHONPATH": str(SOURCES)}
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert "0 of the 1 needed were free" in run.stderr
+    assert "0 of 1 were free" in run.stderr
