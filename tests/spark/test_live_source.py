@@ -75,7 +75,7 @@ def test_what_only_a_snapshot_holds_is_told_and_never_left_out_without_a_word(la
     assert query(late_node) == [100, 101, 102]
     assert query(late_node, startingOffsets="101") == [101, 102]
     assert [row for rows in stream(late_node) for row in rows] == [100, 101, 102]
-    told = "offset 99 is not there any more, the log begins at 100: what came before is only in a snapshot"
+    told = "offset 99 is no longer in the log, which begins at 100: earlier records are only in a snapshot"
     with pytest.raises(UsageError, match=told):
         query(late_node, startingOffsets="99")
     reader = LiveStreamReader(options(late_node))

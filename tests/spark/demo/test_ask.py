@@ -125,7 +125,7 @@ def test_what_spark_cannot_answer_is_one_line(spark: SparkSession, copy: Path) -
     segment.write_bytes(data[:100] + b"!" + data[101:])
     with pytest.raises(LocalQuorumError) as caught:
         ask_spark(spark, DeltaTables(copy / "tables"), copy / "n1", [PROMISE], until_offset=COUNT)
-    assert str(caught.value).startswith(f"Spark cannot go on: {segment}: at position ")
+    assert str(caught.value).startswith(f"Spark cannot continue: {segment}: at position ")
     assert "\n" not in str(caught.value)
 
 
@@ -134,5 +134,5 @@ def test_a_spark_that_ended_is_one_line(spark: SparkSession, finished: Path, mon
         raise Py4JError("Answer from Java side is empty")
 
     monkeypatch.setattr("pykraft.spark.demo.ask.acknowledged_frame", fail)
-    with pytest.raises(LocalQuorumError, match="Spark cannot go on: Answer from Java side is empty"):
+    with pytest.raises(LocalQuorumError, match="Spark cannot continue: Answer from Java side is empty"):
         ask_spark(spark, DeltaTables(finished / "tables"), finished / "n1", [PROMISE], until_offset=COUNT)

@@ -19,13 +19,13 @@ def process(log: str) -> Any:
 def test_what_failed_is_told_with_its_reason() -> None:
     error = failed(FOLDER, "the stream", "[STREAM_FAILED] it ended\n  at Java")
     assert isinstance(error, LocalQuorumError)
-    assert str(error) == "the stream cannot go on: [STREAM_FAILED] it ended"
+    assert str(error) == "the stream cannot continue: [STREAM_FAILED] it ended"
 
 
 def test_a_full_disk_is_told_with_its_folder() -> None:
     error = failed(FOLDER, "the stream", f"Traceback\nOSError: [Errno 28] {NO_SPACE}\n  at Java")
     assert isinstance(error, StorageError)
-    assert str(error) == "/demo: the disk is full, the stream cannot go on; make room, or use --data DIR"
+    assert str(error) == "/demo: the disk is full, so the stream cannot continue; free space, or use --data DIR"
 
 
 def test_a_process_that_ended_is_told_with_what_it_said_last() -> None:
@@ -37,4 +37,4 @@ def test_a_process_that_ended_is_told_with_what_it_said_last() -> None:
 def test_a_process_that_had_no_room_is_a_full_disk() -> None:
     error = ended(FOLDER, process(f"pykraft: /demo/n2/data: {NO_SPACE}\n"))
     assert isinstance(error, StorageError)
-    assert str(error).startswith("/demo: the disk is full, node 2 cannot go on")
+    assert str(error).startswith("/demo: the disk is full, so node 2 cannot continue")

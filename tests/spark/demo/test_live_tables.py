@@ -92,7 +92,7 @@ def test_a_stream_that_dies_is_one_line(
     tables, _ = made(monkeypatch, tmp_path, spark)
     tables.follow([node.endpoint])
     error = failure_of(tables)
-    assert str(error).startswith("the stream cannot go on: ")
+    assert str(error).startswith("the stream cannot continue: ")
     assert "\n" not in str(error)
 
 
@@ -100,8 +100,8 @@ def test_a_stream_that_dies_is_one_line(
     ("error", "told"),
     [
         (LocalQuorumError("Spark ended with 1"), "Spark ended with 1"),
-        (Py4JError("An error occurred\nat Java"), "Spark cannot go on: An error occurred"),
-        (OSError(28, NO_SPACE), "the disk is full, Spark cannot go on"),
+        (Py4JError("An error occurred\nat Java"), "Spark cannot continue: An error occurred"),
+        (OSError(28, NO_SPACE), "the disk is full, so Spark cannot continue"),
     ],
 )
 def test_a_session_that_does_not_come_is_told(
@@ -122,7 +122,7 @@ def test_a_stream_that_stands_still_is_told(monkeypatch: pytest.MonkeyPatch, tmp
     tables, _ = made(monkeypatch, tmp_path, SimpleNamespace())
     monkeypatch.setattr(tables, "_failure", None)
     monkeypatch.setattr(live_tables, "STALL_S", 0.0)
-    with pytest.raises(LocalQuorumError, match="the tables stand still at offset 0"):
+    with pytest.raises(LocalQuorumError, match="the tables have been stuck at offset 0"):
         tables.wait_for(1, lambda: None)
 
 

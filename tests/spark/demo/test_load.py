@@ -32,8 +32,8 @@ def test_a_node_that_ends_by_itself_ends_the_demo(told: Lines, children: Childre
 
 def test_a_stream_that_ends_ends_the_demo(told: Lines, children: Children, tmp_path: Path) -> None:
     given, tables = load(children, tmp_path, ALONE, told)
-    tables.error = LocalQuorumError("the stream cannot go on")
-    with pytest.raises(LocalQuorumError, match="the stream cannot go on"):
+    tables.error = LocalQuorumError("the stream cannot continue")
+    with pytest.raises(LocalQuorumError, match="the stream cannot continue"):
         given.run()
 
 

@@ -112,7 +112,7 @@ def test_a_disk_that_is_full_for_the_demo_itself_is_told(
     told: Lines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(run, "LiveTables", raising(OSError(errno.ENOSPC, NO_SPACE)))
-    with pytest.raises(StorageError, match="the disk is full, the demo cannot go on"):
+    with pytest.raises(StorageError, match="the disk is full, so the demo cannot continue"):
         run_demo(ALONE, tmp_path, told)
     monkeypatch.setattr(run, "LiveTables", raising(PermissionError(errno.EACCES, "no")))
     with pytest.raises(PermissionError):
@@ -124,12 +124,12 @@ def test_a_full_disk_that_ended_a_process_is_what_is_told(
 ) -> None:
     monkeypatch.setattr(run, "LiveTables", raising(LocalQuorumError("waited 30 s for a leader")))
     monkeypatch.setattr(Children, "log_ends", lambda _: f"--- the end of node 1's log\npykraft: n1: {NO_SPACE}")
-    with pytest.raises(StorageError, match="the disk is full, the demo cannot go on"):
+    with pytest.raises(StorageError, match="the disk is full, so the demo cannot continue"):
         run_demo(ALONE, tmp_path, told)
 
 
 @pytest.mark.parametrize(
-    ("error", "notes"), [(LocalQuorumError("waited"), 1), (ExplainedError("the stream cannot go on: why"), 0)]
+    ("error", "notes"), [(LocalQuorumError("waited"), 1), (ExplainedError("the stream cannot continue: why"), 0)]
 )
 def test_logs_are_shown_beside_what_does_not_explain_itself(
     error: LocalQuorumError, notes: int, told: Lines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -27,7 +27,7 @@ def test_a_clean_run_has_a_clean_verdict() -> None:
     assert rest.startswith("all 142,400 acknowledged records")
     assert rest.endswith("although the leader was killed.")
     assert all(check.is_met for check in checks(STORY))
-    assert verdict(changed(missing=1)) == ("Not as it must be:", "1 problem found.")
+    assert verdict(changed(missing=1)) == ("The run failed:", "1 problem found.")
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,12 @@ def test_a_clean_run_has_a_clean_verdict() -> None:
 )
 def test_each_fault_fails_its_check_alone(change: dict[str, Any], claim: str) -> None:
     assert [check.claim for check in checks(changed(**change)) if not check.is_met] == [claim]
-    assert verdict(changed(**change))[0] == "Not as it must be:"
+    assert verdict(changed(**change))[0] == "The run failed:"
 
 
 def test_the_setting_says_what_was_run() -> None:
     assert setting(STORY).startswith(
-        "3 nodes, each a process; 5,000 records of 256 bytes a second for 30 seconds; half"
+        "3 nodes, each a process; 5,000 records of 256 bytes per second for 30 seconds; half"
     )
     assert "kill" not in setting(story(is_leader_killed=False))
 
