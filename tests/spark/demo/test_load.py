@@ -51,7 +51,7 @@ def test_a_leader_that_is_killed_is_replaced_and_comes_back(told: Lines, childre
     assert given.seconds >= 2
     assert told.stages[-3:] == [
         f"node {kill.node_id} was killed with kill -9",
-        f"node {kill.leader_id} leads epoch {kill.epoch} and acknowledges records again, {kill.failover_ms:,} ms later",
+        f"node {kill.leader_id} leads epoch {kill.epoch} and acknowledges, {kill.failover_ms:,} ms later",
         f"node {kill.node_id} is restarted",
     ]
     end_offset = given.end()
