@@ -1,4 +1,4 @@
-"""What all tests share: how hard Hypothesis tries, the flag that rewrites scenario files, the marker ``conformance``.
+"""What all tests share: how hard Hypothesis tries, the order of tests, the flag that rewrites scenario files.
 
 Hypothesis profiles: `dev` draws anew in each run and keeps what failed; `ci` draws the same examples every time, so
 that a red run is about the change and not about luck; `thorough` is for an evening. ``HYPOTHESIS_PROFILE`` chooses.
@@ -33,6 +33,12 @@ def pytest_configure() -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS_OF_TESTS)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long tests first: a worker that began one last would keep the others waiting. This runs after the shuffle."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

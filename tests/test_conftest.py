@@ -1,4 +1,4 @@
-"""A suite that was started with signals ignored runs as one that was not."""
+"""A suite that was started with signals ignored runs as one that was not; long tests start first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SIGNALS_OF_TESTS
+from tests.conftest import SIGNALS_OF_TESTS, pytest_collection_modifyitems
 from tests.lag import without_lag
 
 ROOT = Path(__file__).parents[1]
@@ -49,3 +49,12 @@ def test_a_busy_machine_is_no_complaint() -> None:
     lag = "WARNING pykraft the event loop was blocked for 266 ms; elections start at the fetch timeout\n"
     assert without_lag(lag) == ""
     assert without_lag(f"{lag}Traceback\n") == "Traceback\n"
+
+
+def test_long_tests_start_first_and_the_others_keep_their_order(request: pytest.FixtureRequest) -> None:
+    names = [name for name in vars(sys.modules[__name__]) if name.startswith("test_")]
+    first, second, third = (pytest.Function.from_parent(request.node.parent, name=name) for name in names[-3:])
+    third.add_marker(pytest.mark.long)
+    items: list[pytest.Item] = [second, first, third]
+    pytest_collection_modifyitems(items)
+    assert items == [third, second, first]

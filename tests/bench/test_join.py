@@ -27,6 +27,7 @@ GOOD = Joined(
 )
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_a_node_joins_through_a_snapshot_and_nobody_holds_half_of_it(tmp_path: Path) -> None:
     options = JoinOptions(snapshot_mib=SNAPSHOT_MIB, before_s=1.0, folder=tmp_path)

@@ -117,6 +117,7 @@ def test_answers_that_nobody_reads_are_bounded_together(children: Children, tmp_
     assert node.process.status is None
 
 
+@pytest.mark.long
 def test_large_batches_are_committed_over_a_slow_link(children: Children, tmp_path: Path) -> None:
     """One of three voters is down, 1 MiB/s between the others: a batch takes longer than a request and an election may.
 

@@ -28,6 +28,7 @@ KINDS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.processes
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("quorum", KINDS)

@@ -110,6 +110,7 @@ def check_tale(tale: Tale, records: dict[int, bytes], end_offset: int) -> None:
             assert held == batch.digest, f"{listener} of node {tale.node_id} was given {batch}"
 
 
+@pytest.mark.long
 @pytest.mark.processes
 @pytest.mark.timeout(300)
 def test_fifty_kills_lose_nothing_and_tell_nothing_twice(children: Children, tmp_path: Path) -> None:

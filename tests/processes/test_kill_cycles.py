@@ -15,6 +15,7 @@ CYCLES = 20
 RECORDS_BETWEEN_KILLS = 500
 
 
+@pytest.mark.long
 @pytest.mark.processes
 @pytest.mark.timeout(300)
 def test_twenty_kills_lose_no_acknowledged_record(children: Children, tmp_path: Path) -> None:

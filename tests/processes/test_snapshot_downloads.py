@@ -30,6 +30,7 @@ def wait_for_part(node: PykraftNode, snapshot_id: OffsetAndEpoch, leader_epoch: 
     return path
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_a_download_goes_on_after_a_kill_and_begins_anew_with_another_leader(
     children: Children, tmp_path: Path

@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 COMMANDS = re.compile(r"pykraft (quorum \S+ \S+ (?:remove|add)-controller [^;,\n]+)")
 
 
+@pytest.mark.long
 def test_the_commands_that_a_replaced_disk_names_mend_it(children: Children, tmp_path: Path) -> None:
     cluster = Cluster(children, tmp_path, properties=QUICK, is_dynamic=True, throughput=500)
     leader_id = cluster.start().node

@@ -45,6 +45,7 @@ def wait_for_offset(output: Path, offset: int, tail: Child) -> None:
     wait_until(look, f"the tail to print offset {offset}", alive=[tail])
 
 
+@pytest.mark.long
 def test_leaders_are_killed_and_no_record_is_missing_or_printed_twice(children: Children, tmp_path: Path) -> None:
     cluster = Cluster(children, tmp_path / "quorum", properties=QUICK)
     cluster.start()

@@ -55,6 +55,7 @@ def end(cluster: Cluster) -> None:
     assert not [node for node in cluster.nodes.values() if "Traceback" in node.log_path.read_text()]
 
 
+@pytest.mark.long
 def test_each_of_five_voters_leads_when_it_is_named(children: Children, tmp_path: Path) -> None:
     cluster = Cluster(children, tmp_path, size=5, properties=PATIENT, throughput=500)
     led = cluster.start()

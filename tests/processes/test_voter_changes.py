@@ -84,6 +84,7 @@ def directory_id(node: PykraftNode) -> str:
     return uuid_text(key.directory_id)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_voters_change_in_every_way_and_nothing_is_lost(children: Children, tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(2**32)
