@@ -23,6 +23,7 @@ from tests.spark.quorum_of_one import OneNode
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+QUICKLY = "-XX:TieredStopAtLevel=1"
 WITHOUT_PYSPARK = {
     f"test_{name}.py"
     for name in (
@@ -41,12 +42,16 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session as the demo has it; what it changed in the environment is put back."""
-    from pykraft.spark.session import local_session
+    from pykraft.spark.session import open_session, prepare_environment, session_settings
 
     before = dict(os.environ)
+    prepare_environment()
+    settings = session_settings("pykraft tests")
+    # Each query is small and different: to optimize its code for a long run costs more than the run.
+    settings["spark.driver.extraJavaOptions"] += f" {QUICKLY}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # pyspark leaves its pipe to the JVM's launcher open
-        session = local_session("pykraft tests")
+        session = open_session(settings)
     yield session
     session.stop()
     os.environ.clear()
