@@ -67,7 +67,7 @@ def test_voters_that_are_not_reached_on_the_listener_are_left_out() -> None:
 def test_a_leader_that_is_not_reached_on_the_listener_is_no_use() -> None:
     body = answer({"endpoint_type": 2}, listener="OTHER")
     assert body["error_code"] == ErrorCode.LEADER_NOT_AVAILABLE
-    assert body["error_message"] == "it does not know the address of its leader, node 2, is reached on listener OTHER"
+    assert body["error_message"] == "it does not know the address of its leader, node 2, on listener OTHER"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.processes
 PATIENT = {"controller.quorum.election.timeout.ms": "3000", "controller.quorum.fetch.timeout.ms": "10000"}
 """Without a hand-over nobody campaigns within the five seconds in which a node leaves."""
 LEFT = "left the quorum"
-TOO_LATE = "leaving the quorum took too long"
+TOO_LATE = "leaving the quorum timed out"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -103,7 +103,7 @@ def test_a_target_that_is_slow_is_waited_for_and_one_that_is_down_costs_nothing(
     status, out, err = transfer(cluster, target.node_id)
     assert (status, out) == (1, "")
     assert err.startswith(f"pykraft: transferring the leadership to node {target.node_id} was refused: ")
-    assert f"node {leader_id} goes on to lead" in err
+    assert f"node {leader_id} stays the leader" in err
     cluster.journal.wait_for_acknowledged(RECORDS, since=mark)
     mark = cluster.journal.mark()
     target.start()

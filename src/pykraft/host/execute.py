@@ -244,7 +244,7 @@ def _notify_role(parts: Parts, effect: effects.NotifyRole, step: Step) -> None:
 
 
 def _complete_shutdown(parts: Parts, effect: effects.CompleteShutdown, _: Step) -> None:
-    parts.ports.report("left the quorum" if effect.graceful else "left the quorum at the timeout: no other node leads")
+    parts.ports.report("left the quorum" if effect.graceful else "leaving the quorum timed out: no other node leads")
     parts.ending.is_graceful = effect.graceful
     stop(parts, None)
 
