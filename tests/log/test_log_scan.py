@@ -7,7 +7,8 @@ from crc32c import crc32c
 
 from pykraft.core.epochs import EpochCache
 from pykraft.log.config import INT32_MAX
-from pykraft.log.log_scan import NO_ONE_KNOWS, Known, LogScan, scan_log
+from pykraft.log.judge import NO_ONE_KNOWS, Evidence
+from pykraft.log.log_scan import LogScan, scan_log
 from pykraft.types import EPOCH_MAX, Epoch, EpochStart, Offset
 from tests.log.logs import DIRECTORY, SMALL, Batch, batch, bytes_of, run_of
 from tests.log.page_cache_fs import PageCacheFs
@@ -22,8 +23,8 @@ def scan_of(
         fs.write(DIRECTORY / f"{base_offset:020d}.log", content)
     before = {name: fs.read(DIRECTORY / name) for name in fs.listdir(DIRECTORY)}
     offsets = [Offset(base_offset) for base_offset in segments]
-    known = Known(recovery_point=Offset(recovery_point), epochs=epochs, epoch_max=Epoch(epoch_max))
-    scan = scan_log(fs, DIRECTORY, offsets, config=SMALL, known=known)
+    evidence = Evidence(recovery_point=Offset(recovery_point), epochs=epochs, epoch_max=Epoch(epoch_max))
+    scan = scan_log(fs, DIRECTORY, offsets, config=SMALL, evidence=evidence)
     assert {name: fs.read(DIRECTORY / name) for name in fs.listdir(DIRECTORY)} == before
     return scan
 

@@ -81,5 +81,5 @@ def test_it_neither_rises_by_lowering_nor_falls_by_raising() -> None:
 def test_a_payload_that_is_no_offset_is_refused_with_the_repair(payload: bytes) -> None:
     fs = disk()
     SlotFile.create(fs, DIRECTORY / FILE_NAME, payload)
-    with pytest.raises(CorruptionError, match=r"recovery-point: .*expected an offset.*remove this file"):
+    with pytest.raises(CorruptionError, match=r"recovery-point: .*expected an offset.*remove recovery-point"):
         RecoveryPoint.open(fs, DIRECTORY)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
+from pykraft.errors import ReadError
+from pykraft.log.fs import File
 from pykraft.log.os_fs import OsFs
-from pykraft.log.verify_walk import SEARCH_SIZE_BYTES, BadBytes, walk
+from pykraft.log.verify_walk import SEARCH_SIZE_BYTES, SECTOR_SIZE_BYTES, BadBytes, walk
 from tests.log.data_directory import batch_size, flip, look, segments
 from tests.log.logs import run_of
 
@@ -59,13 +62,31 @@ def test_the_next_batch_is_found_behind_megabytes_of_garbage(tmp_path: Path) -> 
         assert pieces(path) == [(0, len(first), True), (len(first), end, False), (end, end + len(second), True)]
 
 
-def test_a_file_that_ends_within_a_batch_is_cut_and_another_is_not(tmp_path: Path) -> None:
+def test_the_next_batch_is_found_behind_a_sector_that_the_disk_lost(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    ((_, data),) = run_of(0, 1)
-    for content, is_cut in ((data[:-1], True), (data[:20], True), (data[:-1] + b"\xff", False), (bytes(200), False)):
-        path.write_bytes(content)
-        file = OsFs().open(path)
-        (bad,) = walk(path, file, file.size())
-        file.close()
-        assert isinstance(bad, BadBytes)
-        assert bad.is_cut is is_cut
+    batches = [data for _, data in run_of(0, 600)]
+    path.write_bytes(b"".join(batches))
+    size, lost = len(batches[0]), SECTOR_SIZE_BYTES * 3
+    file = LostSector(OsFs().open(path), lost, lost + SECTOR_SIZE_BYTES)
+    (bad,) = [place for place in walk(path, file, file.size()) if isinstance(place, BadBytes)]
+    assert (bad.position, bad.header) == (lost // size * size, None)
+    assert isinstance(bad.problem, ReadError)
+    assert lost + SECTOR_SIZE_BYTES <= bad.end < lost + SECTOR_SIZE_BYTES + size
+    file.close()
+
+
+class LostSector:
+    """A file whose disk has lost some bytes."""
+
+    def __init__(self, file: File, start: int, end: int) -> None:
+        self._file = file
+        self._start = start
+        self._end = end
+
+    def pread(self, size_bytes: int, position: int) -> bytes:
+        if position < self._end and self._start < position + size_bytes:
+            raise ReadError("log", position=position, expected=f"{size_bytes} bytes", found="Input/output error")
+        return self._file.pread(size_bytes, position)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pykraft.errors import StorageError, UsageError
-from pykraft.protocol.records import decode_records, scan
+from pykraft.protocol.records import decode_records
 from pykraft.spark.file_plan import plan_batch
 from pykraft.spark.files import find_replicas
 from pykraft.spark.options import SourceOptions, parse_options
@@ -17,16 +17,19 @@ from tests.spark.logs import START_MS, batch, write_segment
 
 OTHERS = Path(__file__).parents[1] / "protocol" / "batches"
 
+SNAPSHOT = "00000000000000000006-0000000003.checkpoint"
+
 
 def read(directory: Path, **options: str) -> list[int]:
     """The offsets that a query reads."""
     parsed, (replica,) = asked(directory, **options)
     found: list[int] = []
     for piece in plan_batch(replica, parsed).pieces:
-        for part, data in read_parts(piece):
-            for position, header in scan(data):
-                offsets = [each.offset for each in decode_records(data[position : position + header.size_bytes])]
-                found += [offset for offset in offsets if part.start_offset <= offset < part.end_offset]
+        for part in read_parts(piece):
+            wanted = range(part.piece.start_offset, part.piece.end_offset)
+            for position, header in part.batches:
+                offsets = [each.offset for each in decode_records(part.data[position : position + header.size_bytes])]
+                found += [offset for offset in offsets if offset in wanted]
     return found
 
 
@@ -78,9 +81,19 @@ def test_an_offset_for_one_replica(log: Path) -> None:
 
 def test_an_offset_that_is_gone_is_refused(log: Path) -> None:
     (log / "00000000000000000000.log").unlink()
+    (log / SNAPSHOT).touch()
     assert read(log) == [6, 7]
     with pytest.raises(UsageError, match="the log begins at 6"):
         read(log, startingOffsets="5")
+
+
+def test_a_log_whose_beginning_is_lost_is_not_read_from_its_earliest_offset(log: Path) -> None:
+    """Nobody would notice that rows are missing; no node starts on such a directory either."""
+    (log / "00000000000000000000.log").unlink()
+    with pytest.raises(StorageError, match=r"no snapshot reaches that far.*startingOffsets=6, or by naming segments"):
+        read(log)
+    assert read(log, startingOffsets="6") == [6, 7]
+    assert read(log / "*.log") == [6, 7]
 
 
 @pytest.mark.parametrize("path", sorted(OTHERS.glob("*.bin")), ids=lambda path: path.stem)
@@ -97,6 +110,7 @@ def test_a_time_within_another_client_s_batch_is_that_of_the_record(path: Path, 
 
 def test_a_segment_that_vanishes_while_the_plan_is_made_is_no_error(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start = Replica.start
+    (log / SNAPSHOT).touch()
 
     def start_then_delete(replica: Replica) -> Cursor:
         found = start(replica)

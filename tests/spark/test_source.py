@@ -10,12 +10,15 @@ from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual, assertSchemaEqual
 
 from pykraft.errors import UsageError
+from pykraft.log.os_fs import OsFs
+from pykraft.log.recovery_point import RecoveryPoint
 from pykraft.protocol.records import decode_records, scan
 from pykraft.spark.file_stream import FilesStreamReader
 from pykraft.spark.options import parse_options
 from pykraft.spark.read import PiecePartition
 from pykraft.spark.schema import RECORDS
 from pykraft.spark.source import FilesReader, PykraftDataSource
+from pykraft.types import Offset
 from tests.spark.logs import three_batches, write_segment
 
 pytestmark = pytest.mark.spark
@@ -110,3 +113,20 @@ def test_what_is_wrong_stands_behind_few_lines(spark: SparkSession, tmp_path: Pa
     lines = [line for line in str(caught.value).splitlines() if not line.strip().startswith("SQLSTATE")]
     assert lines[-1] == "pykraft.errors.UsageError: the option rows = 'record': it must be one of records, batches"
     assert len(lines) < 20
+
+
+@pytest.mark.parametrize("case", ["torn", "damaged"])
+def test_a_query_ends_where_a_start_would_end_the_log(case: str, spark: SparkSession, tmp_path: Path) -> None:
+    """The recovery point tells a batch that a crash tore from one that changed after it was synced."""
+    first, second, third = three_batches()
+    segment = write_segment(tmp_path, first + second[:-1] + b"!" + third)
+    RecoveryPoint.create(OsFs(), tmp_path, Offset(2 if case == "torn" else 6)).close()
+    frame = spark.read.format("pykraft").load(str(tmp_path))
+    if case == "torn":
+        assert sorted(row.offset for row in frame.select("offset").collect()) == [0, 1]
+    else:
+        with pytest.raises(PySparkException, match=f"{segment}: at position {len(first)}: expected a valid batch"):
+            frame.count()
+    marked = spark.read.format("pykraft").option("corrupt", "mark").load(str(tmp_path)).orderBy("offset").collect()
+    assert [row.offset for row in marked if row.corrupt is None] == ([0, 1] if case == "torn" else [0, 1, 4, 5])
+    assert [row.offset for row in marked if row.corrupt is not None] == ([] if case == "torn" else [2])

@@ -11,8 +11,9 @@ import pytest
 from pykraft.errors import CorruptionError, StorageError
 from pykraft.spark import pieces, strides
 from pykraft.spark.pieces import Limit, plan_pieces, read_parts
+from pykraft.spark.segment_walk import Stretch
 from pykraft.spark.strides import stride_over
-from pykraft.spark.walk import Replica, Stretch
+from pykraft.spark.walk import Replica
 from pykraft.types import Offset
 from tests.spark.logs import EPOCH, batch, write_segment
 
@@ -183,7 +184,7 @@ def test_a_limit_within_a_stride_holds(limit: Limit, end_offset: int, piece_batc
         size_bytes=piece_batches * SIZE_BYTES,
     )
     assert found.end.offset == end_offset
-    data = b"".join(data for piece in found.pieces for _, data in read_parts(piece))
+    data = b"".join(part.data for piece in found.pieces for part in read_parts(piece))
     assert data == b"".join(BATCHES[: end_offset // 2])
     assert replica.resume(found.end) == found.end
 
@@ -196,7 +197,7 @@ def test_what_a_stride_passes_over_is_checked_by_who_reads_it(log: Path) -> None
     replica = Replica("n1", log)
     start = replica.start()
     plan = plan_pieces("n1", start, stride_over(replica, start), start_offset=Offset(0), limit=Limit())
-    with pytest.raises(CorruptionError, match=f"at position {SIZE_BYTES}: expected offset 2 of epoch"):
+    with pytest.raises(CorruptionError, match=f"at position {SIZE_BYTES}: expected offset 2, found offset"):
         list(read_parts(plan.pieces[0]))
 
 

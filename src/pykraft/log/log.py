@@ -67,7 +67,7 @@ class Log:
     ) -> tuple[Log, Recovery]:
         """Create the partition directory, or recover the log in it; durable when it returns.
 
-        ``epoch_max`` is the epoch of ``quorum-state``, see `pykraft.log.log_scan`. With ``Recovery.corrupt`` the log
+        ``epoch_max`` is the epoch of ``quorum-state``, see `pykraft.log.judge`. With ``Recovery.corrupt`` the log
         shows only its sound prefix, and its files stay unchanged until `truncate_to` is called, which must come before
         any other write.
 

@@ -31,14 +31,15 @@ from pathlib import Path
 from typing import Final
 
 from pykraft.core.epochs import EpochCache
-from pykraft.errors import CorruptionError, StorageError
+from pykraft.errors import CorruptionError
 from pykraft.log.config import LogConfig
 from pykraft.log.epoch_checkpoint import FILE_NAME as EPOCHS_NAME
 from pykraft.log.epoch_checkpoint import read_epochs, write_epochs
 from pykraft.log.fs import Fs
-from pykraft.log.log_scan import NO_ONE_KNOWS, Known, LogScan, scan_log
+from pykraft.log.judge import NO_ONE_KNOWS, Evidence, Verdict, end_of_cleaning, refuse_impossible
+from pykraft.log.log_scan import LogScan, scan_log
 from pykraft.log.open_files import OpenFiles
-from pykraft.log.paths import LOG, leftover_kind, parse_checkpoint, parse_segment_file
+from pykraft.log.paths import LOG, leftover_kind, parse_segment_file
 from pykraft.log.recovery_point import RecoveryPoint
 from pykraft.log.segment import Segment
 from pykraft.types import EPOCH_MAX, Damage, Epoch, EpochStart, Offset
@@ -46,13 +47,6 @@ from pykraft.types import EPOCH_MAX, Damage, Epoch, EpochStart, Offset
 _NO_POINT: Final = (
     "no recovery-point file (last written by Kafka?): an invalid batch would be cut off as a torn tail, as Kafka does, "
     "because nothing records how far the log was synced"
-)
-MISSING_START_REPAIR: Final = (
-    "restore the missing segments, or a snapshot that reaches the log start, from another replica; empty the directory "
-    "only if the other voters still hold the whole log or a snapshot of its beginning"
-)
-SWAP_REPAIR: Final = (
-    "start Kafka once on this directory; or empty the directory, but only if the other voters still hold the whole log"
 )
 
 
@@ -66,6 +60,8 @@ class Recovery:
     """Bytes of a torn tail that recovery removed, whole segments included; 0 after a clean stop."""
     scanned_bytes: int
     corrupt: tuple[Damage, ...]
+    verdict: Verdict
+    """What ended the sound part of the log."""
     notes: tuple[str, ...]
     """Sentences for the operator, one per finding."""
     control_offsets: tuple[Offset, ...] = ()
@@ -95,25 +91,25 @@ def recover(fs: Fs, directory: Path, config: LogConfig, *, epoch_max: Epoch = EP
     parsed = filter(None, map(parse_segment_file, names))
     base_offsets = sorted(offset for offset, suffix in parsed if suffix == LOG)
     # 1. The names alone show some impossible logs.
-    _refuse_impossible(directory, names, base_offsets)
+    refuse_impossible(directory, names, base_offsets)
     notes: list[str] = []
     # 2. The scan needs it to tell a torn tail from damage.
     point, is_point_lost = _open_point(fs, directory, notes)
     known_offset = point.offset if point else None
     if known_offset is None and base_offsets and not is_point_lost:
         notes.append(_NO_POINT)
-    known = Known(
-        recovery_point=NO_ONE_KNOWS if is_point_lost else known_offset or Offset(0),
+    evidence = Evidence(
+        recovery_point=NO_ONE_KNOWS if is_point_lost else known_offset,
         epochs=_read_epochs(fs, directory, notes),
         epoch_max=epoch_max,
     )
     # 3. Find the sound prefix.
-    scan = scan_log(fs, directory, base_offsets, config=config, known=known)
+    scan = scan_log(fs, directory, base_offsets, config=config, evidence=evidence)
     while first_offset := _end_of_cleaning(names, scan):
         notes.append(f"finished a cleaning that a power loss had interrupted: the log begins at offset {first_offset}")
         base_offsets = _finish_cleaning(fs, directory, names, first_offset)
         names = fs.listdir(directory)
-        scan = scan_log(fs, directory, base_offsets, config=config, known=known)
+        scan = scan_log(fs, directory, base_offsets, config=config, evidence=evidence)
     truncated_bytes = 0
     files = OpenFiles(fs)
     segments = [Segment(fs, files, directory, content, config) for content in scan.contents]
@@ -130,13 +126,19 @@ def recover(fs: Fs, directory: Path, config: LogConfig, *, epoch_max: Epoch = EP
             f"quorum-state is older than the log (restored from a copy?): it ends in epoch {epoch_max}, the log in "
             f"{last_epoch}; the node goes on in that epoch and grants no vote in it, since its own may be lost"
         )
-    if scan.torn:
+    if scan.verdict is Verdict.TORN:
         notes.append(f"removed a torn tail of {truncated_bytes} bytes from offset {scan.end_offset} on: {scan.torn}")
+    if scan.verdict is Verdict.UNPROVEN:
+        notes.append(
+            f"removed {truncated_bytes} bytes from offset {scan.end_offset} on, as Kafka does, because nothing records "
+            f"whether they were synced; they do not look like what a crash leaves, so records may be lost: {scan.torn}"
+        )
     report = Recovery(
         recovery_point=known_offset,
         truncated_bytes=truncated_bytes,
         scanned_bytes=scan.scanned_bytes,
         corrupt=tuple(scan.corrupt),
+        verdict=scan.verdict,
         notes=tuple(notes),
         control_offsets=tuple(scan.control_offsets),
     )
@@ -182,44 +184,14 @@ def _read_epochs(fs: Fs, directory: Path, notes: list[str]) -> EpochCache | None
         return EpochCache()
 
 
-def _refuse_impossible(directory: Path, names: Sequence[str], base_offsets: Sequence[Offset]) -> None:
-    """Refuse a log that lacks its beginning and has no snapshot in its place, and one that Kafka was about to swap."""
-    start_offset = base_offsets[0] if base_offsets else Offset(0)
-    snapshots = filter(None, map(parse_checkpoint, names))
-    if start_offset > 0 and not any(snapshot.offset >= start_offset for snapshot in snapshots):
-        raise StorageError(
-            directory,
-            f"the log starts at offset {start_offset} and no snapshot reaches that far: the records before are lost",
-            repair=MISSING_START_REPAIR,
-        )
-    for name in names:
-        if leftover_kind(name) == "swap":
-            raise StorageError(
-                directory / name,
-                "Kafka was stopped while it replaced this segment, which it never does to a Raft log",
-                repair=SWAP_REPAIR,
-            )
-
-
 def _end_of_cleaning(names: Sequence[str], scan: LogScan) -> Offset:
-    """The log start once a cleaning that a power loss interrupted is finished; 0 when there was none.
-
-    `pykraft.log.log.Log.delete_before` retires segments oldest first, but a file system may keep a later rename and
-    lose an earlier one. Then a segment is missing between two others. That is neither damage nor a torn tail: a
-    snapshot has all of its records, and the records behind the gap may have been acknowledged.
-    """
-    retired = [Offset(int(name[:20])) for name in names if leftover_kind(name) == "deleted" and LOG in name]
-    snapshot_end = max((snapshot.offset for snapshot in map(parse_checkpoint, names) if snapshot), default=Offset(0))
-    first_offset = Offset(0)
-    gaps = [(damage.path, damage.start_offset) for damage in scan.corrupt]
+    """The log start once a cleaning that a power loss interrupted is finished; 0 when there was none."""
+    problems = [(damage.path, damage.start_offset) for damage in scan.corrupt]
     if scan.torn is not None:
-        gaps.append((str(scan.torn.path), scan.end_offset))
-    for path, end_offset in gaps:
-        segment = parse_segment_file(Path(path).name)
-        # The scan reports a gap at the segment behind it. Only a retired segment may be missing.
-        if segment and any(end_offset <= offset < segment[0] <= snapshot_end for offset in retired):
-            first_offset = segment[0]
-    return first_offset
+        problems.append((scan.torn.path, scan.end_offset))
+    # The scan reports a gap at the segment behind it.
+    segments = [(end_offset, parse_segment_file(Path(path).name)) for path, end_offset in problems]
+    return end_of_cleaning(names, [(end_offset, segment[0]) for end_offset, segment in segments if segment])
 
 
 def _finish_cleaning(fs: Fs, directory: Path, names: Sequence[str], first_offset: Offset) -> list[Offset]:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from pykraft.errors import CorruptionError
 from pykraft.log.fs import Fs
-from pykraft.log.slots import SlotFile
+from pykraft.log.slots import SlotFile, parse_slots
 from pykraft.types import Offset
 
 FILE_NAME = "recovery-point"
@@ -51,11 +51,11 @@ class RecoveryPoint:
         if not fs.exists(path):
             return None
         file = SlotFile.open(fs, path, repair=REPAIR)
-        payload = file.newest.payload
-        if not payload.isdigit() or len(payload) > 19 or int(payload) > OFFSET_MAX:
+        try:
+            return cls(file, _offset_of(path, file.newest.payload))
+        except CorruptionError:
             file.close()
-            raise CorruptionError(path, position=0, expected="an offset", found=repr(payload[:32]), repair=REPAIR)
-        return cls(file, Offset(int(payload)))
+            raise
 
     @property
     def offset(self) -> Offset:
@@ -84,3 +84,21 @@ class RecoveryPoint:
     def _write(self, offset: Offset) -> None:
         self._file.write(b"%d" % offset)
         self._offset = offset
+
+
+def parse_recovery_point(path: Path, content: bytes) -> Offset:
+    """The offset in the bytes of the file, for code that only reads. Errors: CorruptionError with the repair."""
+    slots = parse_slots(content)
+    if not slots:
+        raise _unreadable(path, "no slot with a valid CRC")
+    return _offset_of(path, slots[-1].payload)
+
+
+def _offset_of(path: Path, payload: bytes) -> Offset:
+    if not payload.isdigit() or len(payload) > 19 or int(payload) > OFFSET_MAX:
+        raise _unreadable(path, repr(payload[:32]))
+    return Offset(int(payload))
+
+
+def _unreadable(path: Path, found: str) -> CorruptionError:
+    return CorruptionError(path, position=0, expected="an offset", found=found, repair=REPAIR)

@@ -25,14 +25,13 @@ from pykraft.config import METADATA_TOPIC_NAME, TEST_TOPIC_NAME
 from pykraft.errors import StorageError, UsageError
 from pykraft.log import epoch_checkpoint, meta, partition, proof_file, quarantine_file, quorum_state, recovery_point
 from pykraft.log.fs import Fs
+from pykraft.log.judge import SWAP_REPAIR
 from pykraft.log.paths import LOG, leftover_kind, parse_checkpoint, parse_segment_file
-from pykraft.log.recovery import MISSING_START_REPAIR, SWAP_REPAIR
 from pykraft.log.verify_files import (
     check_by_dump,
     check_election,
     check_epochs,
     check_snapshot,
-    read_recovery_point,
 )
 from pykraft.log.verify_findings import Findings
 from pykraft.log.verify_log import LogCheck, LogSummary
@@ -188,29 +187,16 @@ def _epochs_and_segments(fs: Fs, directory: Path) -> tuple[bytes, tuple[str, ...
 def _look(fs: Fs, directory: Path, findings: Findings, on_progress: Callable[[int], None]) -> PartitionReport:
     names = fs.listdir(directory)
     base_offsets = sorted(offset for offset, suffix in filter(None, map(parse_segment_file, names)) if suffix == LOG)
-    snapshots = {name: found for name in names if (found := parse_checkpoint(name))}
-    snapshot_offsets = [found.offset for found in snapshots.values()]
-    point = read_recovery_point(fs, directory, findings)
-    if base_offsets and base_offsets[0] > 0 and not any(at >= base_offsets[0] for at in snapshot_offsets):
-        findings.add_damage(
-            directory,
-            0,
-            expected=f"a snapshot that reaches to offset {base_offsets[0]}, where the log starts",
-            found="none: the records before are lost",
-            advice=MISSING_START_REPAIR,
-        )
-    log_findings = Findings()
-    check = LogCheck(fs, directory, log_findings, recovery_point=point, on_progress=on_progress)
-    log = check.run(base_offsets)
-    findings.extend(log_findings)
-    if not log_findings.damage_count:
+    snapshot_offsets = [found.offset for found in map(parse_checkpoint, names) if found]
+    log = LogCheck(fs, directory, findings, on_progress=on_progress).run(names, base_offsets)
+    if log.is_sound:
         check_epochs(fs, directory, log, snapshot_offsets, findings)
         check_election(fs, directory, log, findings)
     else:
         check_election(fs, directory, LogSummary(), findings)
     for name in names:
         _check_other(fs, directory / name, log, set(base_offsets), findings, on_progress)
-    return PartitionReport(path=directory, log=log, recovery_point=point)
+    return PartitionReport(path=directory, log=log, recovery_point=log.recovery_point)
 
 
 def _check_other(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from pykraft.errors import CorruptionError, ProtocolError
-from pykraft.log import epoch_checkpoint, quorum_state, recovery_point
+from pykraft.log import epoch_checkpoint, quorum_state
 from pykraft.log.dump import dump_file
 from pykraft.log.fs import Fs
 from pykraft.log.paths import parse_checkpoint
@@ -32,20 +32,6 @@ READS_MAX: Final = 3
 _SNAPSHOT_ADVICE: Final = (
     "replace it with the snapshot of this name from another replica, or add a later one of that replica"
 )
-
-
-def read_recovery_point(fs: Fs, directory: Path, findings: Findings) -> Offset | None:
-    """The recovery point; None when the file is absent or damaged."""
-    path = directory / recovery_point.FILE_NAME
-    if not fs.exists(path):
-        return None
-    slots = parse_slots(fs.read(path))
-    payload = slots[-1].payload if slots else b""
-    if payload.isdigit() and len(payload) <= 19:
-        return Offset(int(payload))
-    found = repr(payload[:32]) if slots else "no slot with a valid CRC"
-    findings.add_damage(path, 0, expected="an offset", found=found, advice=recovery_point.REPAIR)
-    return None
 
 
 def check_election(fs: Fs, directory: Path, log: LogSummary, findings: Findings) -> None:
@@ -162,7 +148,7 @@ def check_snapshot(fs: Fs, path: Path, log: LogSummary, findings: Findings, on_p
         end = file.size()
         for place in walk(path, file, end):
             if isinstance(place, BadBytes):
-                _damaged_snapshot(findings, path, place.position, place.expected, place.found)
+                _damaged_snapshot(findings, path, place.position, place.problem.expected, place.problem.found)
                 return
             position, header = place
             if header.base_offset != expected_offset:

@@ -20,12 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pykraft.errors import CorruptionError, ProtocolError
+from pykraft.errors import CorruptionError, ProtocolError, ReadError
 from pykraft.log.fs import File
 from pykraft.log.scan import scan_file
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
 
 SEARCH_SIZE_BYTES: Final = 1024 * 1024
+SECTOR_SIZE_BYTES: Final = 4096
+"""What a disk loses at once, at least."""
 _MAGIC_AT: Final = 16
 _LOOKS_LIKE_A_HEADER: Final = re.compile(rb"\x02.{26}\xff{14}", re.DOTALL)
 """From the magic byte to the end of producer id, producer epoch and sequence, all -1."""
@@ -37,12 +39,9 @@ class BadBytes:
 
     position: int
     end: int
-    expected: str
-    found: str
+    problem: CorruptionError
     header: BatchHeader | None
     """The header of the bad batch, if the rest of the file agrees with it."""
-    is_cut: bool
-    """True when the file just ends within a batch, which is what an unfinished write looks like."""
 
 
 def walk(path: Path, file: File, end: int) -> Iterator[tuple[int, BatchHeader] | BadBytes]:
@@ -62,25 +61,14 @@ def walk(path: Path, file: File, end: int) -> Iterator[tuple[int, BatchHeader] |
 def _bad_bytes(file: File, error: CorruptionError, end: int) -> BadBytes:
     position = error.position
     header = _header_at(file, position)
-    next_position = end
-    is_cut = False
     if header is not None and _is_followed(file, position, header, end):
         # 1. The length of the bad batch is credible.
         next_position = position + header.size_bytes
     else:
         # 2. or 3. Search; the result is ``end`` when nothing looks like a header.
         next_position = _search(file, position + 1, end)
-        is_whole = header is not None and header.size_bytes <= end - position
-        is_cut = next_position == end and not is_whole and (header is not None or end - position < HEADER_SIZE_BYTES)
         header = None
-    return BadBytes(
-        position=position,
-        end=next_position,
-        expected=error.expected,
-        found=error.found,
-        header=header,
-        is_cut=is_cut,
-    )
+    return BadBytes(position=position, end=next_position, problem=error, header=header)
 
 
 def _is_followed(file: File, position: int, header: BatchHeader, end: int) -> bool:
@@ -94,14 +82,24 @@ def _is_followed(file: File, position: int, header: BatchHeader, end: int) -> bo
 
 def _search(file: File, position: int, end: int) -> int:
     """Where the next batch seems to begin; ``end`` when there is none."""
+    careful_until = position
     while position < end:
-        data = file.pread(min(SEARCH_SIZE_BYTES + HEADER_SIZE_BYTES, end - position), position)
+        is_careful = position < careful_until
+        step = SECTOR_SIZE_BYTES - position % SECTOR_SIZE_BYTES if is_careful else SEARCH_SIZE_BYTES
+        try:
+            data = file.pread(min(step + HEADER_SIZE_BYTES, end - position), position)
+        except ReadError:
+            # The disk lost a sector somewhere in here: look at the sectors one by one.
+            if not is_careful:
+                careful_until = position + step
+                continue
+            data = b""
         for match in _LOOKS_LIKE_A_HEADER.finditer(data):
             at = match.start() - _MAGIC_AT
             found = _header_at(file, position + at) if at >= 0 else None
             if found is not None and found.size_bytes <= end - position - at:
                 return position + at
-        position += SEARCH_SIZE_BYTES
+        position += step
     return end
 
 
@@ -109,5 +107,5 @@ def _header_at(file: File, position: int) -> BatchHeader | None:
     """The header here, None when it is cut or inconsistent; the batch may be longer than the file."""
     try:
         return read_header(file.pread(HEADER_SIZE_BYTES, position))
-    except ProtocolError:
+    except (ProtocolError, ReadError):
         return None

@@ -69,13 +69,13 @@ def records_size_bytes(values: Sequence[bytes], *, first_delta: int = 0) -> int:
     return size_bytes
 
 
-def decode_values(batch: Buffer) -> list[bytes]:
+def decode_values(batch: Buffer, *, verify_crc: bool = True) -> list[bytes]:
     """The values of one data batch; the value at index i has offset ``base_offset + i``.
 
     Errors: those of `open_batch` (header, CRC, codec); INVALID_RECORD for a control batch, and for a record that KRaft
     does not write: with a key, a header or its own time, an empty or missing value, a gap in the offsets.
     """
-    header, body = open_batch(batch)
+    header, body = open_batch(batch, verify_crc=verify_crc)
     if header.is_control:
         raise ProtocolError("a control batch holds no values", ErrorCode.INVALID_RECORD)
     if header.records_count != header.last_offset_delta + 1:

@@ -15,20 +15,22 @@ import pyarrow as pa
 
 from pykraft.protocol.batch import BatchHeader
 from pykraft.spark.decode import MICROSECONDS_PER_MS, TIMESTAMP_MS_MAX
-from pykraft.spark.pieces import Piece
+from pykraft.spark.pieces import Batches, Piece
 from pykraft.spark.place import Damage, damage_row, damaged, place_columns, sound_batches
 from pykraft.spark.schema import arrow_schema
 
 ROWS_MAX = 4_096
 
 
-def batches_of(piece: Piece, data: bytes, *, tolerant: bool = False) -> Iterator[pa.RecordBatch]:
-    """The wanted batches of a piece, with their CRC checked. ``data`` holds the bytes of the piece.
+def batches_of(
+    piece: Piece, data: bytes, *, tolerant: bool = False, batches: Batches | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The wanted batches of a piece, CRC checked. ``data`` are the bytes of the piece, ``batches`` as `sound_batches`.
 
     Errors: CorruptionError with file, position and what was found; if ``tolerant``, a row reports the damage instead.
     """
     group: list[tuple[int, BatchHeader]] = []
-    for one in sound_batches(piece, data, tolerant=tolerant):
+    for one in sound_batches(piece, data, tolerant=tolerant, batches=batches):
         is_damage = isinstance(one, Damage)
         if group and (is_damage or len(group) == ROWS_MAX):
             yield _rows(piece, data, group)

@@ -26,7 +26,7 @@ from pykraft.protocol.compression import Compression
 from pykraft.protocol.control import TABLES, ControlType, control_type
 from pykraft.protocol.records import Record, decode_records, decode_values
 from pykraft.spark.bulk import Values, find_values
-from pykraft.spark.pieces import OFFSET_MIN, Piece
+from pykraft.spark.pieces import OFFSET_MIN, Batches, Piece
 from pykraft.spark.place import Damage, damage_row, damaged, place_columns, sound_batches
 from pykraft.spark.schema import arrow_schema
 from pykraft.spark.walk import OFFSET_MAX
@@ -37,15 +37,15 @@ MICROSECONDS_PER_MS = 1_000
 TIMESTAMP_MS_MAX = (2**63 - 1) // MICROSECONDS_PER_MS
 """The largest time that a column of microseconds can hold."""
 
-Batches = Sequence[tuple[int, BatchHeader]]
 
-
-def records_of(piece: Piece, data: bytes, *, tolerant: bool = False) -> Iterator[pa.RecordBatch]:
-    """The wanted records of a piece, with CRCs checked. ``data`` holds the bytes of the piece.
+def records_of(
+    piece: Piece, data: bytes, *, tolerant: bool = False, batches: Batches | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The wanted records of a piece, CRC checked. ``data`` are the bytes of the piece, ``batches`` as `sound_batches`.
 
     Errors: CorruptionError with file, position and what was found; if ``tolerant``, a row reports the damage instead.
     """
-    for group in _groups(sound_batches(piece, data, tolerant=tolerant)):
+    for group in _groups(sound_batches(piece, data, tolerant=tolerant, batches=batches)):
         if isinstance(group, Damage):
             yield damage_row(piece, group, "records")
             continue
@@ -209,7 +209,7 @@ def _control_type(record: Record) -> str:
 def _values_of_kraft(batch: bytes) -> list[bytes] | None:
     """The values of a batch in KRaft's form; None for another client's batch, or a damaged one."""
     try:
-        return decode_values(batch)
+        return decode_values(batch, verify_crc=False)
     except ProtocolError:
         return None
 

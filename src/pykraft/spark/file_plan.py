@@ -16,8 +16,9 @@ from pykraft.log.os_fs import OsFs
 from pykraft.protocol.records import decode_records
 from pykraft.spark.options import Bound, SourceOptions
 from pykraft.spark.pieces import PIECE_SIZE_BYTES, Limit, Plan, plan_pieces
+from pykraft.spark.segment_walk import Stretch
 from pykraft.spark.strides import STRIDE_SIZE_BYTES, stride_over
-from pykraft.spark.walk import OFFSET_MAX, Cursor, Replica, Stretch
+from pykraft.spark.walk import OFFSET_MAX, Cursor, Replica
 from pykraft.types import Offset
 
 T = TypeVar("T")
@@ -84,6 +85,7 @@ def find_start(replica: Replica, bound: Bound) -> tuple[Offset, Cursor]:
     if bound.is_latest or bound.timestamp_ms is not None:
         offset = replica.end() if bound.is_latest else _since(replica, start, bound.timestamp_ms or 0)
         return offset, replica.seek(offset)
+    replica.refuse_impossible()
     return start.offset, start
 
 

@@ -15,29 +15,30 @@ Source: KIP-595 (log layout); Raft §5.3 (Log Matching).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from struct import Struct
-from typing import Final
 
-from pykraft.errors import CorruptionError, StorageError, UsageError
+from pykraft.errors import CorruptionError, ProtocolError, StorageError, UsageError
+from pykraft.log.evidence import read_evidence
 from pykraft.log.fs import File
+from pykraft.log.judge import Chain, EpochError
 from pykraft.log.os_fs import OsFs
-from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader
-from pykraft.spark.walk import OFFSET_MAX, Cursor, Stretch, after, batches_within
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header, scan
+from pykraft.spark.segment_walk import Stretch, base_offset_of, batches_within, told
+from pykraft.spark.walk import OFFSET_MAX, Cursor, after
 from pykraft.types import Epoch, Offset
 
 PIECE_SIZE_BYTES = 64 * 1024 * 1024
 """About how much of a segment one task reads."""
 PART_SIZE_BYTES = 8 * 1024 * 1024
-"""About how much of it is in memory at a time."""
-LENGTH_START, LENGTH_END = 8, 12
-_CHAIN: Final = Struct(">qiibIhi")
-"""The start of a batch header, up to the last offset delta."""
+"""About how much of it is in memory at one time."""
 DELETED = ".deleted"
 OFFSET_MIN = Offset(0)
+
+Batches = Sequence[tuple[int, BatchHeader]]
+"""Position in some bytes and header of each batch in them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +73,16 @@ class Piece:
     first: Mark | None = None
     last: Mark | None = None
     damage: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Whole batches of a piece: their bytes, and position in these bytes and header of each."""
+
+    piece: Piece
+    """The piece, narrowed to these batches."""
+    data: bytes
+    batches: Batches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,51 +186,82 @@ def _goes_on(piece: Piece, one: Stretch, size_bytes: int) -> bool:
     return is_same and one.end_position - piece.position <= size_bytes
 
 
-def read_parts(piece: Piece, *, size_bytes: int = PART_SIZE_BYTES) -> Iterator[tuple[Piece, bytes]]:
-    """Read a piece in parts of whole batches, each with its bytes, so that only one part is in memory.
+def read_parts(piece: Piece, *, size_bytes: int = PART_SIZE_BYTES) -> Iterator[Part]:
+    """A piece in parts of whole batches, so that only one needs to be in memory; each header is parsed once.
 
     A part has about ``size_bytes``, or one batch.
 
-    Errors: UsageError if the log was rewritten since the plan was made; CorruptionError if the file has changed
-    otherwise; StorageError if it cannot be read.
+    Errors: UsageError when the log was written anew since the plan was made; CorruptionError when the file is no longer
+    as it was, or a batch contradicts the other files; StorageError when it cannot be read.
     """
+    try:
+        yield from _read_parts(piece, max(size_bytes, HEADER_SIZE_BYTES))
+    except CorruptionError as problem:
+        raise judged(piece, problem) from problem
+
+
+def _read_parts(piece: Piece, least: int) -> Iterator[Part]:
     with closing(_open(Path(piece.path))) as file:
-        least = max(size_bytes, HEADER_SIZE_BYTES)
         position, wanted = piece.position, least
-        last: Mark | None = None
+        follow = _Follow(piece, piece.first) if piece.first is not None else None
         while position < piece.end_position:
             data = file.pread(min(wanted, piece.end_position - position), position)
-            whole, next_size_bytes = _whole_batches(data)
-            if whole:
-                if piece.first is not None:
-                    last = _follow(piece, position, data[:whole], last)
-                end_position = position + whole
-                yield replace(piece, position=position, end_position=end_position), data[:whole]
-                position, wanted = end_position, least
-            elif wanted < next_size_bytes <= piece.end_position - position:
+            batches = _whole_batches(data)
+            if batches:
+                end = batches[-1][0] + batches[-1][1].size_bytes
+                if follow is not None:
+                    follow.take(position, batches)
+                part = replace(piece, position=position, end_position=position + end)
+                yield Part(piece=part, data=data[:end], batches=batches)
+                position, wanted = position + end, least
+            elif wanted < (next_size_bytes := _size_of_next(data)) <= piece.end_position - position:
                 wanted = next_size_bytes
             else:
                 found = f"{len(data)} bytes that are none"
                 raise CorruptionError(piece.path, position=position, expected="a whole batch", found=found)
 
 
-def _follow(piece: Piece, position: int, data: bytes, last: Mark | None) -> Mark:
-    """The last of these batches, which must follow ``last``, each other, and the plan. Errors: as `read_parts`."""
-    at = 0
-    while at < len(data):
-        base_offset, length, epoch, _, crc, _, last_delta = _CHAIN.unpack_from(data, at)
-        found = Mark(base_offset=base_offset, end_offset=Offset(base_offset + last_delta + 1), epoch=epoch, crc=crc)
-        if last is None and found != piece.first:
-            raise _rewritten(piece, position + at, found, piece.first)
-        if last is not None and (base_offset != last.end_offset or epoch < last.epoch):
-            wanted = f"offset {last.end_offset} of epoch {last.epoch} or later"
-            told = f"offset {base_offset} of epoch {epoch}"
-            raise CorruptionError(piece.path, position=position + at, expected=wanted, found=told)
-        last, at = found, at + length + LENGTH_END
-    assert last is not None, "a part is at least one batch"
-    if position + at == piece.end_position and last != piece.last:
-        raise _rewritten(piece, position, last, piece.last)
-    return last
+class _Follow:
+    """Checks that the batches of a piece are the planned ones, and follow each other."""
+
+    def __init__(self, piece: Piece, first: Mark) -> None:
+        self._piece = piece
+        self._first = first
+        self._segment = Path(piece.path)
+        self._chain: Chain | None = None
+
+    def take(self, position: int, batches: Batches) -> None:
+        """The next batches, whose bytes begin at this position. Errors: as `read_parts`."""
+        chain = self._chain
+        if chain is None:
+            found = Mark.of(batches[0][1])
+            if found != self._first:
+                raise _rewritten(self._piece, position, found, self._first)
+            chain = self._chain = self._new_chain(self._first.base_offset, self._first.epoch)
+        for at, header in batches:
+            try:
+                chain.check(self._segment, position + at, header)
+            except EpochError:
+                # A running node may have begun the epoch since the evidence was read.
+                chain = self._chain = self._new_chain(chain.offset, chain.epoch)
+                chain.check(self._segment, position + at, header)
+        at, header = batches[-1]
+        last = Mark.of(header)
+        if position + at + header.size_bytes == self._piece.end_position and last != self._piece.last:
+            raise _rewritten(self._piece, position, last, self._piece.last)
+
+    def _new_chain(self, offset: Offset, epoch: Epoch) -> Chain:
+        evidence = read_evidence(OsFs(), self._segment.parent)
+        return Chain(evidence, offset, epoch, segment_offset=base_offset_of(self._segment))
+
+
+def judged(piece: Piece, problem: CorruptionError) -> CorruptionError:
+    """The error for a batch that only its reader found bad, with what the judge says. Errors: StorageError."""
+    if piece.first is None:
+        return problem
+    evidence = read_evidence(OsFs(), Path(piece.path).parent)
+    # The plan walked over this batch: what a crash leaves behind the last batch is not in any piece.
+    return told(problem, evidence.verdict_on(problem, piece.first.base_offset, is_like_a_crash=lambda: False))
 
 
 def _rewritten(piece: Piece, position: int, found: Mark, planned: Mark | None) -> UsageError:
@@ -241,14 +283,18 @@ def _open(segment: Path) -> File:
     return OsFs().open(deleted)
 
 
-def _whole_batches(data: bytes) -> tuple[int, int]:
-    """Size of the whole batches at the start, by their lengths, and of the batch that is cut off after them, or 0."""
-    end = 0
-    while len(data) - end >= LENGTH_END:
-        size_bytes = LENGTH_END + int.from_bytes(data[end + LENGTH_START : end + LENGTH_END], "big", signed=True)
-        if size_bytes < HEADER_SIZE_BYTES:
-            return end, 0
-        if size_bytes > len(data) - end:
-            return end, size_bytes
-        end += size_bytes
-    return end, 0
+def _whole_batches(data: bytes) -> Batches:
+    """Position and header of the whole batches at the beginning, up to the first that is cut or has no valid header."""
+    batches: list[tuple[int, BatchHeader]] = []
+    # A bad header is reported once it is the first: the batches before it still count.
+    with suppress(ProtocolError):
+        batches.extend(scan(data, verify_crc=False))
+    return batches
+
+
+def _size_of_next(data: bytes) -> int:
+    """The size of the batch of which only the beginning is here; 0 when it has no valid header."""
+    try:
+        return read_header(data).size_bytes
+    except ProtocolError:
+        return 0

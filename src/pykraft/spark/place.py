@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pykraft.errors import CorruptionError, ProtocolError
 from pykraft.protocol.batch import BatchHeader, check_crc, scan
-from pykraft.spark.pieces import Piece
+from pykraft.spark.pieces import Batches, Piece
 from pykraft.spark.schema import arrow_schema
 from pykraft.types import Offset
 
@@ -38,14 +38,18 @@ def damaged(piece: Piece, position: int, found: str) -> CorruptionError:
     return CorruptionError(piece.path, position=piece.position + position, expected="a valid batch", found=found)
 
 
-def sound_batches(piece: Piece, data: bytes, *, tolerant: bool) -> Iterator[tuple[int, BatchHeader] | Damage]:
-    """Position in ``data`` and header of each batch, after checking its length and CRC.
+def sound_batches(
+    piece: Piece, data: bytes, *, tolerant: bool, batches: Batches | None = None
+) -> Iterator[tuple[int, BatchHeader] | Damage]:
+    """Position in ``data`` and header of each batch; all of them are whole, and no byte that a CRC covers changed.
 
-    Errors: CorruptionError; if ``tolerant``, yields `Damage` instead.
+    ``batches`` are the headers of all of ``data`` if they are known already.
+
+    Errors: CorruptionError; when ``tolerant``, `Damage` is yielded instead.
     """
     reached, offset = 0, piece.start_offset
     try:
-        for position, header in scan(data, verify_crc=False):
+        for position, header in scan(data, verify_crc=False) if batches is None else batches:
             problem = _crc_problem(data, position, header)
             if problem and not tolerant:
                 raise damaged(piece, position, problem)

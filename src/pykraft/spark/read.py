@@ -12,10 +12,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from pykraft.errors import CorruptionError
 from pykraft.spark.batches import batches_of
 from pykraft.spark.decode import records_of
 from pykraft.spark.options import SourceOptions
-from pykraft.spark.pieces import Piece, read_parts
+from pykraft.spark.pieces import Piece, judged, read_parts
 from pykraft.spark.place import Damage, damage_row
 
 
@@ -38,5 +39,8 @@ def read_piece(partition: InputPartition, options: SourceOptions) -> Iterator[pa
         yield damage_row(piece, damage, options.rows)
         return
     rows_of = batches_of if options.rows == "batches" else records_of
-    for part, data in read_parts(piece):
-        yield from rows_of(part, data, tolerant=options.tolerant)
+    for part in read_parts(piece):
+        try:
+            yield from rows_of(part.piece, part.data, tolerant=options.tolerant, batches=part.batches)
+        except CorruptionError as problem:
+            raise judged(piece, problem) from problem

@@ -1,8 +1,7 @@
 """``spark.read.format("pykraft")`` and ``spark.readStream.format("pykraft")``: a quorum's log as rows.
 
 It reads log directories, of one or many replicas, or a live quorum; `pykraft.spark.options` has the options,
-`pykraft.spark.schema` the columns. Every batch's CRC is checked; a torn or preallocated tail of the newest segment is
-not read.
+`pykraft.spark.schema` the columns. Every batch's CRC is checked; a log ends where a start of its node would end it.
 
 Source: PySpark ``DataSource`` (SPARK-44076) and its stream reader.
 """

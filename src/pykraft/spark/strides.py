@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
@@ -27,9 +27,10 @@ from pykraft.log.index import OFFSET_ENTRY
 from pykraft.log.os_fs import OsFs
 from pykraft.log.paths import OFFSET_INDEX
 from pykraft.log.scan import scan_headers
+from pykraft.log.tail import Expected
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
-from pykraft.spark.tail import Expected
-from pykraft.spark.walk import Cursor, Replica, Stretch, base_offset_of, walk_segment
+from pykraft.spark.segment_walk import Stretch, WalkState, base_offset_of, walk_segment
+from pykraft.spark.walk import Cursor, Replica
 from pykraft.types import Offset
 
 STRIDE_SIZE_BYTES: Final = 16 * 1024 * 1024
@@ -45,29 +46,25 @@ def stride_over(replica: Replica, cursor: Cursor, *, size_bytes: int = STRIDE_SI
 
     Errors: as `Replica.walk`, except for damage within a stride, which its reader finds.
     """
-    for segment, next_segment, place in replica.from_cursor(cursor):
-        end_offset = None if next_segment is None else base_offset_of(next_segment)
+    for state in replica.from_cursor(cursor):
         with suppress(_Unusable):
-            for one in _strides(segment, place.position, place.expected, end_offset, size_bytes):
-                yield one
-                place.pass_over(one)
-        for one in walk_segment(segment, place.position, place.expected, next_segment, tolerant=False):
-            yield one
-            place.pass_over(one)
+            yield from _strides(state, size_bytes)
+        yield from walk_segment(state, tolerant=False)
 
 
-def _strides(
-    segment: Path, position: int, expected: Expected, end_offset: Offset | None, size_bytes: int
-) -> Iterator[Stretch]:
-    """A segment from a batch on; of the newest segment, which has no ``end_offset`` yet, only what its index covers.
+def _strides(state: WalkState, size_bytes: int) -> Iterator[Stretch]:
+    """The rest of a segment or, of the newest, whose end offset is not known yet, what its index leads to.
 
     Errors: _Unusable; StorageError.
     """
+    segment = state.segment
+    end_offset = base_offset_of(state.later[0]) if state.later else None
     with closing(_open_index(segment)) as index, closing(OsFs().open(segment)) as file:
         look = _Look(segment, file, _Entries(index, base_offset_of(segment)))
         segment_end = file.size()
-        first = look.header(position) if position < segment_end else None
+        first = look.header(state.position) if state.position < segment_end else None
         while first is not None:
+            position = state.position
             at = None if segment_end - position <= size_bytes else look.entries.cut_after(position, size_bytes)
             if at is None and end_offset is None:
                 return
@@ -76,9 +73,10 @@ def _strides(
             behind = Expected(base_offset=last.end_offset, epoch=last.epoch)
             following = None if at is None else look.header_of(at)
             goes_on = last.end_offset == end_offset if following is None else behind.is_met_by(following)
-            if not expected.is_met_by(first) or not goes_on or last.base_offset < first.base_offset:
+            if not goes_on or last.base_offset < first.base_offset:
                 raise _Unusable
-            yield Stretch(
+            _check(state, ((position, first), (last_position, last)))
+            one = Stretch(
                 segment=segment,
                 position=position,
                 last_position=last_position,
@@ -88,7 +86,26 @@ def _strides(
                 first=first,
                 header=last,
             )
-            position, expected, first = cut, behind, following
+            state.pass_over(one)
+            yield one
+            first = following
+
+
+def _check(state: WalkState, ends: Sequence[tuple[int, BatchHeader]]) -> None:
+    """Refuse a stride whose first or last batch the judge would refuse, or that may not be synced as a whole.
+
+    Errors: _Unusable.
+    """
+    chain = state.chain()
+    try:
+        for position, header in ends:
+            if state.evidence.is_unsynced(header):
+                raise _Unusable
+            chain.check(state.segment, position, header)
+            # The tasks check what lies between the two.
+            chain.offset = ends[-1][1].base_offset
+    except CorruptionError as error:
+        raise _Unusable from error
 
 
 def _open_index(segment: Path) -> File:

@@ -1,41 +1,35 @@
-"""Walks over the batches of one replica's log, from any offset on, also while its node keeps writing.
+"""Finds places in one replica's log and walks over its batches, also while its node goes on writing.
 
-It reads only headers, but all of them: they say where a batch ends, and that each starts where the one before it ended,
-which no CRC covers. (No CRC covers the epoch either; a walk notices only a step back. `pykraft.spark.audit` compares
-replicas, which shows more.) After the last whole batch of the newest segment there may be a torn tail, or a batch that
-is being written (`pykraft.spark.tail`): the walk ends there. Anything else that is not a batch in its place is damage:
-an error, or, if the caller tolerates damage, a stretch of bytes without records.
+A `Cursor` is a place between two batches. It remembers the batch before it, so that a walk that goes on later, perhaps
+in another process, notices a log that was truncated and written anew below it.
 
-A `Cursor` is a position between two batches. It remembers the batch before it, so that a later walk, perhaps in another
-process, notices if the log was truncated and rewritten below it.
+Invariant: a walk yields what `pykraft.spark.segment_walk` finds in one segment after the other, and ends where the log
+does. Offsets above the recovery point are looked for from there on, since the log may end before the next segment.
 
-Invariant: the results follow each other without a gap of offsets, and each is either valid or marked as damage.
-
-Source: KIP-595 (log layout); Kafka's ``FileRecords``, ``LogSegment.recover``, ``OffsetIndex``.
+Source: KIP-595 (log layout); Kafka's ``OffsetIndex``.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pykraft.errors import CorruptionError, ProtocolError, StorageError, UsageError
-from pykraft.log.fs import File
+from pykraft.log.evidence import ALL_SYNCED, read_evidence
 from pykraft.log.index import OFFSET_ENTRY
+from pykraft.log.judge import Evidence, end_of_cleaning, refuse_impossible
 from pykraft.log.os_fs import OsFs
-from pykraft.log.paths import LOG, OFFSET_INDEX, parse_segment_file
+from pykraft.log.paths import DELETED, LOG, OFFSET_INDEX, parse_segment_file
 from pykraft.log.scan import scan_headers
-from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, check_crc, read_header
-from pykraft.spark.tail import SECTOR_SIZE_BYTES, Expected, is_torn, written_end
+from pykraft.log.tail import Expected
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
+from pykraft.spark.segment_walk import Stretch, WalkState, base_offset_of, walk_segment
 from pykraft.types import EPOCH_ZERO, Epoch, Offset
 
 OFFSET_MAX = Offset(2**63 - 1)
 INDEX_SIZE_BYTES_MAX = 64 * 1024 * 1024
-LOOK_INTERVAL_S = 0.01
-LOOKS_MAX = 30
-"""How often to read a batch that may be in flight; writing the rest of a sector takes microseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,44 +49,6 @@ class Cursor:
     before_position: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
-    """Bytes of a segment: one valid batch, several, or, if ``damage`` is set, bytes that should be batches.
-
-    Offsets: ``end_offset`` is exclusive; for damage they are where its first batch should start, and where the batch
-    after it starts, which is the same offset if nothing follows. ``header`` is that of the last batch, which starts at
-    ``last_position``, and ``first`` that of the first; if these are two batches, the ones between were not read.
-    """
-
-    segment: Path
-    position: int
-    last_position: int
-    end_position: int
-    offset: Offset
-    end_offset: Offset
-    first: BatchHeader | None
-    header: BatchHeader | None
-    damage: str | None = None
-
-    @property
-    def is_coarse(self) -> bool:
-        """True if it may hold several batches."""
-        return self.position != self.last_position
-
-
-@dataclass(slots=True, kw_only=True)
-class WalkState:
-    """The position of a walk in a segment, and the batch that must come next."""
-
-    position: int
-    expected: Expected
-
-    def pass_over(self, one: Stretch) -> None:
-        """Continue after it."""
-        self.position = one.end_position
-        self.expected = Expected(base_offset=one.end_offset, epoch=one.header.epoch if one.header else EPOCH_ZERO)
-
-
 class Replica:
     """The log of one replica: all segments of a directory, or only the named ones."""
 
@@ -102,9 +58,17 @@ class Replica:
         self._named = frozenset(named) if named is not None else None
 
     def segments(self) -> list[Path]:
-        """The current segments, oldest first. Errors: StorageError if the directory cannot be read."""
-        found = segments_of(self.directory)
+        """The segments that are there now, oldest first. Errors: StorageError when the directory cannot be read."""
+        found = self._everything()
         return found if self._named is None else [segment for segment in found if segment in self._named]
+
+    def _everything(self) -> list[Path]:
+        """All segments that count, oldest first. Errors: StorageError."""
+        found = segments_of(self.directory)
+        names = OsFs().listdir(self.directory)
+        if len(found) > 1 and any(name.endswith(LOG + DELETED) for name in names):
+            found = _after_cleaning(names, found)
+        return found
 
     def start(self) -> Cursor:
         """The current first batch. Errors: StorageError if there is no segment."""
@@ -166,17 +130,15 @@ class Replica:
 
         Errors: CorruptionError for damage; StorageError if a file cannot be read, also if it vanished.
         """
-        for segment, next_segment, place in self.from_cursor(cursor):
-            for one in walk_segment(segment, place.position, place.expected, next_segment, tolerant=tolerant):
-                yield one
-                place.pass_over(one)
+        for state in self.from_cursor(cursor):
+            yield from walk_segment(state, tolerant=tolerant)
 
-    def from_cursor(self, cursor: Cursor) -> Iterator[tuple[Path, Path | None, WalkState]]:
-        """The segments from a cursor on, each with its successor, if any, and the state of the walk there.
+    def from_cursor(self, cursor: Cursor) -> Iterator[WalkState]:
+        """The state of a walk in each segment from a cursor on; the caller walks it to the segment's end.
 
-        The caller updates the state. Errors: StorageError for a segment that is gone.
+        Errors: StorageError for a segment that is gone.
         """
-        everything = segments_of(self.directory)
+        everything = self._everything()
         walked = [at for at, segment in enumerate(everything) if self._named is None or segment in self._named]
         begin = 0
         if cursor.segment is not None:
@@ -185,13 +147,38 @@ class Replica:
                 gone = StorageError(cursor.segment, "is gone: the node deleted it", repair="read from the log start")
                 raise gone from FileNotFoundError(cursor.segment)
             begin = found[0]
-        state = WalkState(position=cursor.position, expected=Expected(base_offset=cursor.offset, epoch=cursor.epoch))
+        evidence = self.evidence()
+        position, expected = cursor.position, Expected(base_offset=cursor.offset, epoch=cursor.epoch)
         for index, at in enumerate(walked[begin:], start=begin):
             if index > begin:
-                epoch = state.expected.epoch if walked[index - 1] == at - 1 else EPOCH_ZERO
-                state.position = 0
-                state.expected = Expected(base_offset=base_offset_of(everything[at]), epoch=epoch)
-            yield everything[at], everything[at + 1] if at + 1 < len(everything) else None, state
+                epoch = expected.epoch if walked[index - 1] == at - 1 else EPOCH_ZERO
+                position, expected = 0, Expected(base_offset=base_offset_of(everything[at]), epoch=epoch)
+            state = WalkState(
+                segment=everything[at],
+                later=everything[at + 1 :],
+                position=position,
+                expected=expected,
+                evidence=evidence,
+            )
+            yield state
+            if state.is_over:
+                return
+            expected, evidence = state.expected, state.evidence
+
+    def evidence(self) -> Evidence:
+        """What the other files of the directory say about the log now. Errors: StorageError."""
+        return read_evidence(OsFs(), self.directory)
+
+    def refuse_impossible(self) -> None:
+        """Refuse a directory that cannot hold a whole log, with which no node starts.
+
+        Whoever names single segments wants these, whatever is missing. Errors: StorageError.
+        """
+        if self._named is None:
+            names = OsFs().listdir(self.directory)
+            base_offsets = [base_offset_of(one) for one in self.segments()]
+            repair = f"read what is left with startingOffsets={min(base_offsets, default=0)}, or by naming segments"
+            refuse_impossible(self.directory, names, base_offsets, repair=repair)
 
     def end(self) -> Offset:
         """The current log end. Only the part after the newest segment's last index entry is walked.
@@ -216,8 +203,13 @@ class Replica:
         return header is not None and (header.end_offset, header.epoch, header.crc) == known
 
     def _near(self, offset: Offset) -> Cursor:
-        """A batch not far before an offset, by segment names and offset index; without an index the segment's first."""
-        segment = [one for one in self.segments() if base_offset_of(one) <= offset][-1]
+        """A batch not far before an offset, as segment names and offset index tell; the segment's first without one."""
+        segments = self.segments()
+        point = self.evidence().recovery_point
+        if point is not None:
+            # The log may end before the segment that should hold the offset: nothing from here on must be synced.
+            offset = max(min(offset, point), base_offset_of(segments[0]))
+        segment = [one for one in segments if base_offset_of(one) <= offset][-1]
         base_offset = base_offset_of(segment)
         file = OsFs().open(segment)
         try:
@@ -242,13 +234,6 @@ def segments_of(path: Path) -> list[Path]:
     return [file for file in candidates if (parsed := parse_segment_file(file.name)) and parsed[1] == LOG]
 
 
-def base_offset_of(segment: Path) -> Offset:
-    """The offset in the name of a segment."""
-    parsed = parse_segment_file(segment.name)
-    assert parsed is not None, f"{segment} is not a segment"
-    return parsed[0]
-
-
 def after(one: Stretch, before: Cursor) -> Cursor:
     """The cursor after a stretch that follows this one."""
     header = one.header
@@ -261,16 +246,6 @@ def after(one: Stretch, before: Cursor) -> Cursor:
         before_segment=one.segment,
         before_position=one.last_position,
     )
-
-
-def batches_within(one: Stretch) -> Iterator[Stretch]:
-    """The batches of a valid stretch. Errors: CorruptionError, StorageError."""
-    assert one.first is not None
-    expected = Expected(base_offset=one.offset, epoch=one.first.epoch)
-    for batch in walk_segment(one.segment, one.position, expected, one.segment, tolerant=False):
-        yield batch
-        if batch.end_position >= one.end_position:
-            return
 
 
 def _header_at(segment: Path | None, position: int) -> BatchHeader | None:
@@ -309,89 +284,21 @@ def _index_entries_before(segment: Path, offset: Offset) -> Iterator[tuple[Offse
         yield best
 
 
-def walk_segment(
-    segment: Path, position: int, expected: Expected, next_segment: Path | None, *, tolerant: bool
-) -> Iterator[Stretch]:
-    """The rest of one segment; ``next_segment`` is None for the newest, which may end in a torn tail.
-
-    Errors: CorruptionError, unless ``tolerant``; StorageError.
-    """
-    end_offset = base_offset_of(next_segment) if next_segment is not None else None
-    file = OsFs().open(segment)
-    try:
-        size_bytes = file.size()
-        written = written_end(file) if next_segment is None else size_bytes
-        reached = position
-        try:
-            for at, header in scan_headers(segment, file, position, size_bytes):
-                _check(segment, header, at, expected)
-                if at + header.size_bytes > written - SECTOR_SIZE_BYTES and written < size_bytes:
-                    _check_written(segment, file, at, header, written)
-                yield Stretch(
-                    segment=segment,
-                    position=at,
-                    last_position=at,
-                    end_position=at + header.size_bytes,
-                    offset=header.base_offset,
-                    end_offset=header.end_offset,
-                    first=header,
-                    header=header,
-                )
-                reached = at + header.size_bytes
-                expected = Expected(base_offset=header.end_offset, epoch=header.epoch)
-            _check_end(segment, reached, expected, end_offset)
-        except CorruptionError as error:
-            if next_segment is None and is_torn(file, reached, written, expected):
-                return
-            if not tolerant:
-                raise
-            yield Stretch(
-                segment=segment,
-                position=reached,
-                last_position=reached,
-                end_position=size_bytes,
-                offset=expected.base_offset,
-                end_offset=expected.base_offset if end_offset is None else max(expected.base_offset, end_offset),
-                first=None,
-                header=None,
-                damage=str(error),
-            )
-    finally:
-        file.close()
+def _after_cleaning(names: Sequence[str], segments: list[Path]) -> list[Path]:
+    """Without the segments before a gap that a power loss left in a cleaning; snapshots hold their records."""
+    for at in range(len(segments) - 1, 0, -1):
+        gap = (_end_of(segments[at - 1]), base_offset_of(segments[at]))
+        if end_of_cleaning(names, [gap]):
+            return segments[at:]
+    return segments
 
 
-def _check_end(segment: Path, position: int, expected: Expected, end_offset: Offset | None) -> None:
-    """Reject a segment that does not end where the next one starts."""
-    if end_offset is not None and expected.base_offset != end_offset:
-        found = f"the end of the segment, and the next begins at {end_offset}"
-        raise CorruptionError(segment, position=position, expected=f"offset {expected.base_offset}", found=found)
-
-
-def _check(segment: Path, header: BatchHeader, position: int, expected: Expected) -> None:
-    """Reject a batch that cannot come next."""
-    if not expected.is_met_by(header):
-        wanted = f"offset {expected.base_offset} of epoch {expected.epoch} or later"
-        found = f"offset {header.base_offset} of epoch {header.epoch}"
-        raise CorruptionError(segment, position=position, expected=wanted, found=found)
-
-
-def _check_written(segment: Path, file: File, position: int, header: BatchHeader, written: int) -> None:
-    """Reject the last batch before preallocated space if some of its bytes were never written.
-
-    Within its last sector they may be in flight: a running node writes them in the next moment.
-    """
-    looks = 1 if position + header.size_bytes > written else LOOKS_MAX
-    for left in reversed(range(looks)):
-        try:
-            check_crc(file.pread(header.size_bytes, position), 0, header)
-        except ProtocolError as error:
-            if left == 0:
-                found = str(error)
-                raise CorruptionError(segment, position=position, expected="a whole batch", found=found) from error
-            _let_it_write()
-        else:
-            return
-
-
-def _let_it_write() -> None:
-    time.sleep(LOOK_INTERVAL_S)
+def _end_of(segment: Path) -> Offset:
+    """Where the sound part of a segment ends. Errors: StorageError."""
+    base_offset = base_offset_of(segment)
+    expected = Expected(base_offset=base_offset, epoch=EPOCH_ZERO)
+    state = WalkState(segment=segment, later=(), position=0, expected=expected, evidence=ALL_SYNCED)
+    with suppress(CorruptionError):
+        for _ in walk_segment(state, tolerant=False):
+            pass
+    return state.expected.base_offset

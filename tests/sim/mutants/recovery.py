@@ -11,8 +11,9 @@ from pykraft.errors import CorruptionError, ReadError, StorageError
 from pykraft.host import open as host_open
 from pykraft.log import log_scan, recovery
 from pykraft.log.fs import File
+from pykraft.log.judge import Chain, Evidence
 from pykraft.log.log import Log
-from pykraft.log.log_scan import Known, scan_log
+from pykraft.log.log_scan import scan_log
 from pykraft.log.scan import scan_file, scan_headers
 from pykraft.types import Offset
 from tests.sim.mutants.durability import without_sync
@@ -51,7 +52,7 @@ def damage_is_taken_for_a_torn_tail(patch: Patch) -> None:
     """Recovery cuts the log at the first bad batch, also where it was durable once, and says nothing."""
 
     def trusting(*given: Any, **named: Any) -> Any:
-        return scan_log(*given, **{**named, "known": Known(recovery_point=Offset(0))})
+        return scan_log(*given, **{**named, "evidence": Evidence(recovery_point=Offset(0))})
 
     patch.setattr(recovery, "scan_log", trusting)
 
@@ -59,11 +60,11 @@ def damage_is_taken_for_a_torn_tail(patch: Patch) -> None:
 def an_older_quorum_state_ends_the_log(patch: Patch) -> None:
     """What is above the epoch of quorum-state is cut off as a torn tail, though the batch is whole."""
 
-    def check_epoch(path: Path, position: int, header: Any, known: Known) -> None:
-        if header.epoch > known.epoch_max:
+    def check_epoch(self: Chain, path: Path, position: int, header: Any) -> None:
+        if header.epoch > self._evidence.epoch_max:
             raise CorruptionError(path, position=position, expected="a smaller epoch", found=f"epoch {header.epoch}")
 
-    patch.setattr(log_scan, "_check_epoch", check_epoch)
+    patch.setattr(Chain, "_check_epoch", check_epoch)
 
 
 def a_lost_sector_ends_the_start(patch: Patch) -> None:
@@ -95,7 +96,7 @@ def oldest_segment_is_dropped(patch: Patch) -> None:
         return view
 
     patch.setattr(Log, "flush", saving)
-    patch.setattr(recovery, "_refuse_impossible", lambda *_: None)
+    patch.setattr(recovery, "refuse_impossible", lambda *_: None)
     patch.setattr(host_open, "LogView", unasked)
 
 

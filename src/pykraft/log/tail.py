@@ -1,12 +1,12 @@
-"""Finds the end of a log: tells what a crash may leave after the last batch from damage.
+"""Tells what a crash leaves behind the last batch of a log from bytes that changed later.
 
-After the last whole batch of a replica's newest segment there may be the start of a batch that was being written, and
-sectors of zeros that were never written: preallocated, or lost with the power after the file had grown. Neither is part
-of the log. A changed byte is damage, even in the newest segment, and even if it makes a batch look cut off: otherwise
-acknowledged records could vanish silently.
+`pykraft.log.judge` asks this when nobody noted how far the log was synced. Behind the last whole batch there may then
+be the beginning of a batch that was being written, and sectors of zeros that were never written: preallocated, or lost
+with the power while the file had already grown. A byte that changed is something else, also in the newest segment and
+also when it makes a batch look cut off: then records that may have been acknowledged would be gone without a word.
 
-Invariant: only the start of the one batch that must come next, or zeros, up to the end of the file count as torn. No
-CRC covers the length field; the bytes after it show whether it is wrong.
+Invariant: what is called torn is the beginning of the one batch that must come next, or zeros, up to the end of the
+log. No CRC covers a length; what stands behind a batch shows that its length is wrong.
 
 Source: Kafka's ``LogSegment.recover`` and ``FileRecords`` (preallocated files).
 """
@@ -14,11 +14,14 @@ Source: Kafka's ``LogSegment.recover`` and ``FileRecords`` (preallocated files).
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from pykraft.errors import ProtocolError
-from pykraft.log.fs import File
+from pykraft.log.fs import File, Fs
 from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, check_crc, crc_of, read_header
 from pykraft.types import Epoch, Offset
 
@@ -39,6 +42,19 @@ class Expected:
     def is_met_by(self, header: BatchHeader) -> bool:
         """Whether this is the header of such a batch."""
         return header.base_offset == self.base_offset and header.epoch >= self.epoch
+
+
+def is_like_a_crash(fs: Fs, path: Path, position: int, expected: Expected, later: Iterable[Path]) -> bool:
+    """True when a crash explains that no sound batch stands at this position of a segment.
+
+    ``later`` are the segments behind it, in which nothing may be written then. Errors: StorageError.
+    """
+    for segment in later:
+        with closing(fs.open(segment)) as file:
+            if written_end(file):
+                return False
+    with closing(fs.open(path)) as file:
+        return is_torn(file, position, written_end(file), expected)
 
 
 def written_end(file: File) -> int:

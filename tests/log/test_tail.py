@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pykraft.log.os_fs import OsFs
+from pykraft.log.tail import SECTOR_SIZE_BYTES, TORN_SIZE_BYTES_MAX, Expected, is_torn, written_end
 from pykraft.protocol.batch import read_header
-from pykraft.spark.tail import SECTOR_SIZE_BYTES, TORN_SIZE_BYTES_MAX, Expected, is_torn, written_end
 from pykraft.types import Epoch, Offset
 from tests.spark.logs import EPOCH, batch
 

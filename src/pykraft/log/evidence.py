@@ -1,0 +1,70 @@
+"""Reads what the other files of a partition directory say about its log, for the judge.
+
+Nothing is written, so `pykraft verify` and Spark may read the directory of a running node. Invariant: the files are
+read in the order in which a node would have to write them for the evidence to contradict a sound log: the recovery
+point first, since a node writes the checkpoint of epochs before it raises the point. A node may still begin an epoch or
+truncate its log after the evidence was read; whoever finds a problem then reads the evidence again before believing it.
+
+A file that cannot be read is evidence, too (`pykraft.log.judge`), but for ``quorum-state``: without it nothing
+contradicts the epochs of the log, and a node does not start.
+
+Source: rules of ours.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from pykraft.core.epochs import EpochCache
+from pykraft.errors import CorruptionError
+from pykraft.log import epoch_checkpoint, quorum_state, recovery_point
+from pykraft.log.fs import Fs
+from pykraft.log.judge import NO_ONE_KNOWS, Evidence
+from pykraft.log.slots import parse_slots
+from pykraft.types import EPOCH_MAX, Epoch, Offset
+
+NOTHING: Final = Evidence(recovery_point=None)
+"""Evidence about a log without any other file."""
+ALL_SYNCED: Final = Evidence(recovery_point=NO_ONE_KNOWS)
+"""Evidence about batches that somebody has found sound already: whatever is invalid is damage."""
+
+
+def read_evidence(fs: Fs, directory: Path) -> Evidence:
+    """What the files of a partition directory say now. Errors: StorageError."""
+    point = _recovery_point(fs, directory)
+    epochs = _epochs(fs, directory)
+    return Evidence(recovery_point=point, epochs=epochs, epoch_max=_epoch_max(fs, directory))
+
+
+def _recovery_point(fs: Fs, directory: Path) -> Offset | None:
+    path = directory / recovery_point.FILE_NAME
+    if not fs.exists(path):
+        return None
+    try:
+        return recovery_point.parse_recovery_point(path, fs.read(path))
+    except CorruptionError:
+        return NO_ONE_KNOWS
+
+
+def _epochs(fs: Fs, directory: Path) -> EpochCache | None:
+    path = directory / epoch_checkpoint.FILE_NAME
+    if not fs.exists(path):
+        return None
+    try:
+        return EpochCache(epoch_checkpoint.read_epochs(fs, path))
+    except CorruptionError:
+        return EpochCache()
+
+
+def _epoch_max(fs: Fs, directory: Path) -> Epoch:
+    """The epoch of ``quorum-state``, once an interrupted write of it is finished."""
+    path, check_path = directory / quorum_state.FILE_NAME, directory / quorum_state.CHECK_NAME
+    content = fs.read(path) if fs.exists(path) else b""
+    slots = parse_slots(fs.read(check_path)) if fs.exists(check_path) else ()
+    if slots and content in [slot.payload for slot in slots]:
+        content = slots[-1].payload
+    try:
+        return quorum_state.parse_quorum_state(path, content).election.epoch
+    except CorruptionError:
+        return EPOCH_MAX

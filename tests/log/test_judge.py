@@ -1,0 +1,155 @@
+"""One directory, one verdict: recovery, verify and Spark are handed the same damaged directories."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykraft.errors import CorruptionError, ProtocolError, StorageError
+from pykraft.log.judge import Evidence, Verdict
+from pykraft.log.os_fs import OsFs
+from pykraft.log.quorum_state import ElectionStore
+from pykraft.log.recovery import recover
+from pykraft.protocol.batch import check_crc
+from pykraft.spark.file_plan import plan_batch
+from pykraft.spark.files import find_replicas
+from pykraft.spark.options import parse_options
+from pykraft.spark.pieces import Part, Piece, judged, read_parts
+from pykraft.types import EPOCH_MAX
+from tests.log.damaged_directories import (
+    DAMAGED,
+    IMPOSSIBLE,
+    NEXT,
+    NO_POINT,
+    SOUND,
+    TABLE,
+    TORN,
+    UNPROVEN,
+    Row,
+    append,
+    flip_in,
+)
+from tests.log.data_directory import CONFIG, look
+
+Found = tuple[Verdict | str, int]
+
+
+# What the three say.
+
+
+def by_recovery(node: Path) -> Found:
+    """What a start finds; it repairs, so it comes last."""
+    with closing(ElectionStore(OsFs(), node)) as store:
+        stored = store.read()
+    try:
+        recovered = recover(OsFs(), node, CONFIG, epoch_max=stored.election.epoch if stored else EPOCH_MAX)
+    except CorruptionError:
+        raise
+    except StorageError:
+        return IMPOSSIBLE, 0
+    return recovered.report.verdict, recovered.segments[-1].end_offset
+
+
+def by_verify(node: Path) -> Found:
+    """What the command finds in the log; other files have findings of their own."""
+    report = look(node)
+    if any(each.path == node or each.path.suffix == ".swap" for each in report.findings.damage):
+        return IMPOSSIBLE, 0
+    (partition,) = report.partitions
+    is_log_damaged = any(
+        each.path.suffix == ".log" or each.expected.startswith("a log of at least") for each in report.findings.damage
+    )
+    assert is_log_damaged == (partition.log.verdict in (UNPROVEN, DAMAGED))
+    return partition.log.verdict, partition.log.sound_end_offset
+
+
+def by_spark(node: Path, monkeypatch: pytest.MonkeyPatch) -> Found:
+    """What a query finds, planned on the driver and read by its tasks; no session is needed for either."""
+    try:
+        verdict = judged_by_a_query(node, monkeypatch)
+    except CorruptionError:
+        raise
+    except StorageError:
+        return IMPOSSIBLE, 0
+    return verdict, first_offset_without_a_row(node)
+
+
+def judged_by_a_query(node: Path, monkeypatch: pytest.MonkeyPatch) -> Verdict:
+    verdicts: list[Verdict] = []
+    ask = Evidence.verdict_on
+
+    def listen(self: Evidence, *given: Any, **named: Any) -> Verdict:
+        verdicts.append(ask(self, *given, **named))
+        return verdicts[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Evidence, "verdict_on", listen)
+        try:
+            for piece in plan_of(node):
+                for part in read_parts(piece):
+                    check_all(part)
+        except CorruptionError as error:
+            assert verdicts[-1] in (UNPROVEN, DAMAGED)
+            assert ("without a recovery-point file" in str(error)) == (verdicts[-1] is UNPROVEN)
+            return verdicts[-1]
+    return verdicts[-1] if verdicts else SOUND
+
+
+def first_offset_without_a_row(node: Path) -> int:
+    """Where damage is marked, or the log ends."""
+    offset = 0
+    try:
+        for piece in plan_of(node, corrupt="mark"):
+            if piece.damage is not None:
+                return piece.start_offset
+            for part in read_parts(piece, size_bytes=1):
+                check_all(part)
+                offset = part.batches[-1][1].end_offset
+    except CorruptionError:
+        pass
+    return offset
+
+
+def plan_of(node: Path, **options: str) -> Sequence[Piece]:
+    parsed = parse_options({"path": str(node)} | options)
+    (replica,) = find_replicas(parsed.patterns)
+    return plan_batch(replica, parsed).pieces
+
+
+def check_all(part: Part) -> None:
+    """The CRC of every batch, as rows are made only of sound ones."""
+    for at, header in part.batches:
+        try:
+            check_crc(part.data, at, header)
+        except ProtocolError as error:
+            position = part.piece.position + at
+            problem = CorruptionError(part.piece.path, position=position, expected="a sound batch", found=str(error))
+            raise judged(part.piece, problem) from error
+
+
+@pytest.mark.parametrize("case", TABLE, ids=[each.name for each in TABLE])
+def test_one_directory_has_one_verdict(case: Row, node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for do in case.cases:
+        do(node)
+    expected = (case.verdict, case.offset)
+    assert by_verify(node) == expected
+    assert by_spark(node, monkeypatch) == expected
+    assert by_recovery(node) == expected
+
+
+def test_recovery_repairs_what_is_torn_and_keeps_what_is_damaged(node: Path) -> None:
+    """The verdict decides what a start does: the other two then find nothing, or the same again."""
+    cases = {TORN: append(NEXT[:-1]), UNPROVEN: flip_in(40, 90), DAMAGED: flip_in(40, 90)}
+    for verdict, case in cases.items():
+        copy = node.parent / f"{verdict.value}-0"
+        shutil.copytree(node, copy)
+        case(copy)
+        if verdict is UNPROVEN:
+            NO_POINT(copy)
+        recover(OsFs(), copy, CONFIG)
+        assert by_verify(copy)[0] is (DAMAGED if verdict is DAMAGED else SOUND)
