@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from pykraft.sim.faults.silent import SilentFaults
 from pykraft.sim.machine.node import Node, Process
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.scenario import Cluster, Scenario
+from pykraft.sim.scenario.scenario import Cluster, Pace, Scenario, Snapshots
+from pykraft.snapshot.files import checkpoint_path
 from tests.sim.faults.worlds import harm_to, told
-from tests.sim.worlds import led_world, run_for, run_until
+from tests.sim.worlds import THREE, led, led_world, run_for, run_until
 
 
 def busy_world() -> tuple[World, Process]:
@@ -93,3 +97,21 @@ def test_a_lost_sector_costs_the_vote_and_is_fetched_again() -> None:
 def test_no_sector_is_lost_of_logs_that_have_not_filled_one() -> None:
     world, _ = led_world()
     assert not any(SilentFaults(harm_to(world)).kinds["lost sector"]() for _ in range(10))
+
+
+def test_bits_flip_in_the_heads_of_snapshots_that_are_not_the_newest() -> None:
+    snapshots = Snapshots(records_between=(20,), retention_size_bytes_max=(60_000,))
+    world, _ = led(World(8, scenario=replace(THREE, snapshots=snapshots, pace=Pace(head_flip_probability=1.0))))
+    harm = harm_to(world)
+    family = SilentFaults(harm)
+    assert not any(rotten(world))
+    world.workload.begin()
+    run_until(world, lambda: all(len(world.facts.platters.snapshots(node)) > 1 for node in world.nodes.values()))
+    run_until(world, lambda: family.kinds["bit flip"]() and bool(told(world, ".checkpoint at position")))
+    (node,) = rotten(world)
+    directory = node.disk.directory(node.config.partition_directory)
+    assert directory is not None
+    harmed = {name for name, inode in directory.synced.items() if inode.is_rotten}
+    newest = checkpoint_path(Path(), world.facts.platters.snapshots(node)[-1]).name
+    assert harmed
+    assert all(name.endswith(".checkpoint") and name != newest for name in harmed)

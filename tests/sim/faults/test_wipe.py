@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pykraft.errors import CorruptionError, StorageError
 from pykraft.sim.faults.wipe import WipeFaults
 from pykraft.sim.run.world import World
-from pykraft.sim.scenario.scenario import Cluster, Scenario
+from pykraft.sim.scenario.scenario import Cluster, Pace, Scenario
 from tests.sim.faults.worlds import harm_to, told
-from tests.sim.worlds import calm_world, led_world, run_until
+from tests.sim.worlds import THREE, calm_world, led, led_world, run_until
 
 
 def test_a_wiped_voter_comes_back_after_an_election_without_it_and_gets_everything() -> None:
@@ -60,3 +62,14 @@ def test_whose_snapshot_is_damaged_gets_an_empty_disk_and_nobody_else_does() -> 
     faults.failed(node, CorruptionError(snapshot, position=0, expected="one thing", found="another"))
     assert world.facts.platters.end_offset(node) == 0
     assert not world.facts.atlas.may_return(node)
+
+
+def test_the_start_after_a_disk_was_emptied_may_be_killed_and_the_power_goes_later() -> None:
+    world, _ = led(World(8, scenario=replace(THREE, pace=Pace(emptied_kill_probability=1.0))))
+    world.workload.begin()
+    run_until(world, lambda: world.workload.acknowledged > 20)
+    harm = harm_to(world)
+    assert WipeFaults(harm).kinds["emptied disk"]()
+    run_until(world, lambda: told(world, "loses power after it was killed in its first start"))
+    assert told(world, "killed while")
+    run_until(world, lambda: all(node.process is not None for node in world.nodes.values()))

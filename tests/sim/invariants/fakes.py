@@ -38,7 +38,7 @@ from pykraft.types import (
 def node(node_id: int = 1, *, is_damaged: bool = False, is_rotten: bool = False, ms: int = 0, **host: Any) -> Any:
     """A node; it runs if anything is said of its host."""
     running = SimpleNamespace(**{"epoch": 1, "role": "follower", "leader_id": None, **host}) if host else None
-    process = SimpleNamespace(host=running, wiretap=SimpleNamespace(open_fetches={})) if host else None
+    process = SimpleNamespace(host=running, wiretap=SimpleNamespace(open_fetches={}, departures=[])) if host else None
     return SimpleNamespace(
         node_id=node_id,
         key=ReplicaKey(NodeId(node_id), directory_of(node_id)),

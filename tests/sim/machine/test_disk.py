@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pykraft.errors import StorageError
 from pykraft.log.fs import make_directory, write_atomically
 from pykraft.sim.machine.disk import PAGE_SIZE_BYTES, SECTOR_SIZE_BYTES, Interrupted, VirtualDisk
+from pykraft.sim.scenario.scenario import Storage
 
 DIRECTORY = Path("/disk/log")
 PATH = DIRECTORY / "a"
@@ -332,3 +333,13 @@ def test_a_file_knows_whether_it_is_at_its_path() -> None:
     made.open(PATH, create=True)
     assert not file.is_at(PATH)
     assert not file.is_at(Path("/disk/nowhere/a"))
+
+
+def test_what_is_read_as_a_whole_has_a_bound() -> None:
+    disk = VirtualDisk(Random(1), Storage(small_file_size_bytes_max=5))
+    disk.mkdir(Path("/d"))
+    disk.open(Path("/d/small"), create=True).pwrite([b"12345"], 0)
+    disk.open(Path("/d/large"), create=True).pwrite([b"123456"], 0)
+    assert disk.read(Path("/d/small")) == b"12345"
+    with pytest.raises(StorageError, match="is larger than what is read as a whole"):
+        disk.read(Path("/d/large"))

@@ -12,6 +12,7 @@ from pykraft.sim.machine.clock import Clock
 from pykraft.sim.machine.network import End, Network, Slowness
 from pykraft.sim.machine.weather import Weather
 from pykraft.sim.scenario.scenario import Links
+from pykraft.sim.scenario.settings import SizeLimits
 from pykraft.types import Endpoint
 
 LENGTH = bytes(4)
@@ -359,3 +360,18 @@ def test_all_links_of_a_world_may_have_a_bandwidth() -> None:
         pass
     assert far.frames == [b"z" * 1_000]
     assert clock.now_us - before_us >= 1_000_000
+
+
+def test_a_frame_that_is_too_long_for_its_reader_costs_the_connection() -> None:
+    for size_bytes, is_read in ((50, True), (51, False)):
+        pair = Pair()
+        pair.network.size_limits[2] = SizeLimits(request_bytes=50, answer_bytes=10)
+        pair.network.send(pair.connection, [LENGTH + b"q" * size_bytes])
+        pair.run()
+        assert bool(pair.far.frames) is is_read
+        assert ("closed" in pair.near.events) is not is_read
+    pair = Pair()
+    pair.network.size_limits[1] = SizeLimits(request_bytes=10, answer_bytes=50)
+    pair.network.send(pair.far_connection, [LENGTH + b"a" * 50])
+    pair.run()
+    assert pair.near.frames == [b"a" * 50]

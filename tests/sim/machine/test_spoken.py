@@ -6,14 +6,18 @@ from typing import Any
 
 import pytest
 
+from pykraft.errors import ErrorCode
 from pykraft.protocol.api import decode_request_header, encode_request, encode_response
 from pykraft.protocol.frame import frame
 from pykraft.protocol.messages import ApiKey
 from pykraft.sim.machine.spoken import (
     EPOCH_FIELDS,
+    Departure,
     LogEnd,
     Spoken,
     VoteAsked,
+    asked_epoch,
+    departure,
     spoken_in_answer,
     spoken_in_request,
     spoken_in_vote,
@@ -115,14 +119,31 @@ def test_a_leader_speaks_of_its_epoch(api_key: ApiKey) -> None:
     assert spoken_in_request(parts, 2) == Spoken(epoch=7, target_id=2)
     answered = topics(error_code=0, leader_id=1, leader_epoch=8)
     reply = frame(encode_response(api_key, 0, 1, {"error_code": 0, **answered}))
-    header = decode_request_header(b"".join(parts)[4:])
+    data = b"".join(parts)[4:]
+    header = decode_request_header(data)
     is_confirmed = api_key is ApiKey.BEGIN_QUORUM_EPOCH
-    assert spoken_in_answer(header, reply) == Spoken(epoch=8, confirms_leader=is_confirmed)
+    assert asked_epoch(header, data) == 7
+    assert spoken_in_answer(header, reply, 7) == Spoken(epoch=8, confirms_leader=is_confirmed, served_epoch=7)
     refused = frame(
         encode_response(api_key, 0, 1, {"error_code": 0, **topics(error_code=104, leader_id=1, leader_epoch=8)})
     )
-    assert spoken_in_answer(header, refused) == Spoken(epoch=8)
+    assert spoken_in_answer(header, refused, 7) == Spoken(epoch=8)
     assert spoken_in_answer(header, frame(encode_response(api_key, 0, 1, {"error_code": 104, "topics": []}))) is None
+
+
+def test_a_leader_that_leaves_may_name_who_follows_it() -> None:
+    key = {"candidate_id": 3, "candidate_directory_id": bytes(16)}
+    for version, fields, is_named in (
+        (0, {"preferred_successors": []}, False),
+        (0, {"preferred_successors": [3]}, True),
+        (1, {"preferred_candidates": []}, False),
+        (1, {"preferred_candidates": [key]}, True),
+    ):
+        endpoints: dict[str, list[object]] = {"leader_endpoints": []} if version else {}
+        body = {**topics(leader_id=1, leader_epoch=7, **fields), **endpoints}
+        data = b"".join(frame(encode_request(ApiKey.END_QUORUM_EPOCH, version, 1, "c", body)))[4:]
+        told = departure(decode_request_header(data), data)
+        assert told == Departure(epoch=7, leader_id=1, has_successors=is_named)
 
 
 def test_a_fetch_says_what_its_sender_holds_and_its_answer_who_leads_and_what_is_handed_on() -> None:
@@ -148,10 +169,17 @@ def test_a_granted_vote_is_a_promise_in_the_epoch_that_was_asked_for(version: in
 
 
 def test_denials_speak_of_an_epoch_and_its_leader_and_pre_votes_promise_nothing() -> None:
-    assert spoken_in_vote(asked(), answer(2, granted=False)) == Spoken(epoch=5)
-    assert spoken_in_vote(asked(), answer(2, granted=False, leader_id=1)) == Spoken(epoch=5, leader_id=1)
+    assert spoken_in_vote(asked(), answer(2, granted=False)) == Spoken(epoch=5, served_epoch=3)
+    denied = spoken_in_vote(asked(), answer(2, granted=False, leader_id=1))
+    assert denied == Spoken(epoch=5, leader_id=1, served_epoch=3)
     question = asked(is_pre_vote=True)
-    assert spoken_in_vote(question, answer(2, granted=True)) == Spoken(epoch=5, granted=question)
+    assert spoken_in_vote(question, answer(2, granted=True)) == Spoken(epoch=5, granted=question, served_epoch=3)
+
+
+def test_a_vote_that_is_refused_is_not_served() -> None:
+    body = topics(error_code=ErrorCode.FENCED_LEADER_EPOCH, leader_id=-1, leader_epoch=5, vote_granted=False)
+    refused = frame(encode_response(ApiKey.VOTE, 2, 1, {"error_code": 0, **body}))
+    assert spoken_in_vote(asked(), refused) == Spoken(epoch=5)
 
 
 def test_a_refusal_says_nothing() -> None:

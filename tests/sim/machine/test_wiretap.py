@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pykraft.host.ports import ConnectionId
-from pykraft.sim.machine.spoken import LogEnd, Spoken
+from pykraft.protocol.api import encode_request, encode_response
+from pykraft.protocol.frame import frame
+from pykraft.protocol.messages import ApiKey
+from pykraft.sim.machine.spoken import Departure, LogEnd, Spoken
 from pykraft.sim.machine.wiretap import Wiretap
-from tests.sim.machine.test_spoken import answer, asked, fetch_request, fetched, vote
+from tests.sim.machine.test_spoken import answer, asked, fetch_request, fetched, topics, vote
 
 HERE, THERE = ConnectionId(1), ConnectionId(2)
 LOG = LogEnd(epoch=1, offset=3)
@@ -52,3 +55,21 @@ def test_an_answer_with_records_is_read_while_the_disk_may_have_lied() -> None:
         wiretap.heard(THERE, question, LOG, is_damaged=False)
         assert wiretap.says(THERE, reply, is_epoch_durable=True) == said
         is_rotten[0] = True
+
+
+def test_announcements_are_answered_for_their_epoch_and_goodbyes_are_kept() -> None:
+    wiretap = Wiretap(lambda: False)
+    partition = topics(leader_id=1, leader_epoch=7)
+    goodbye = topics(leader_id=1, leader_epoch=7, preferred_successors=[])
+    for api_key, body in ((ApiKey.BEGIN_QUORUM_EPOCH, partition), (ApiKey.END_QUORUM_EPOCH, goodbye)):
+        question = b"".join(frame(encode_request(api_key, 0, 1, "c", body)))[4:]
+        answered = topics(error_code=0, leader_id=1, leader_epoch=7)
+        reply = frame(encode_response(api_key, 0, 1, {"error_code": 0, **answered}))
+        wiretap.heard(THERE, question, LOG, is_damaged=False)
+        spoken = wiretap.says(THERE, reply, is_epoch_durable=True)
+        assert spoken is not None
+        assert spoken.served_epoch == 7
+        wiretap.heard(THERE, question, LOG, is_damaged=False)
+        wiretap.broke(THERE)
+        assert wiretap.says(THERE, reply, is_epoch_durable=True) is None
+    assert wiretap.departures == 2 * [Departure(epoch=7, leader_id=1, has_successors=False)]

@@ -51,6 +51,7 @@ ALONE: Mapping[str, str] = {
     "FetchIsDurableFirst": "fetch_does_not_wait_for_its_append",
     "AcknowledgedSurvivesRestart": "append_is_not_flushed",
     "DamageIsReal": "recovery_point_is_not_lowered",
+    "LostSectorIsDamage": "a_lost_sector_is_taken_for_a_torn_tail",
     "DamagedReturnsWhole": "damaged_node_comes_back_at_once",
     "EmptiedReturnsWhole": "something_fetched_is_a_proof",
     "ServedIsSound": "damage_is_served",
@@ -82,5 +83,10 @@ ALONE: Mapping[str, str] = {
     "DamageStaysKnown": "note_of_damage_is_read_without_its_places",
     "RoomIsUsed": "made_room_is_not_used",
     "ClientsAreToldTheTruth": "observers_are_not_described",
+    "LivingLeaderIsFollowed": "slices_are_no_sign_of_life",
+    "OldEpochsAreFenced": "requests_of_the_epoch_before_are_served",
+    "TransferPausesAreShort": "silent_targets_are_waited_for",
+    "GoodbyesAreHeeded": "goodbye_without_successors_waits_longest",
+    "NobodyWakesForNothing": "a_look_that_takes_long_wakes_its_node",
     "NobodyRepeatsItself": "waiting_is_reported_each_round",
 }

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pykraft.core import moves
+from pykraft.core import election, moves
 from pykraft.core.election import NEVER_MS, Tally
 from pykraft.core.events import RequestReceived
 from pykraft.core.messages import VoteRequest
-from pykraft.core.on import fetch_request, timer, vote
+from pykraft.core.on import end_epoch, fetch_request, requests, timer, vote
 from pykraft.core.quorum import majority_of
 from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Unattached
 from pykraft.core.transitions import HIGHER, MOVES
-from pykraft.types import Epoch, Instant, ReplicaKey
+from pykraft.errors import ErrorCode
+from pykraft.types import Epoch, Instant, NodeId, ReplicaKey
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
 
@@ -28,6 +29,25 @@ def pre_vote_raises_the_epoch(patch: Patch) -> None:
         moves.to_prospective(replica, now)
 
     patch.setattr(timer, "to_prospective", to_prospective)
+
+
+def goodbye_without_successors_waits_longest(patch: Patch) -> None:
+    """A follower whose leader names nobody to follow it waits as long as one that is not in the list."""
+
+    def backoff_ms(local: ReplicaKey, successors: tuple[ReplicaKey, ...], backoff_ms_max: int) -> int:
+        return election.successor_backoff_ms(local, successors, backoff_ms_max) if successors else backoff_ms_max
+
+    patch.setattr(end_epoch, "successor_backoff_ms", backoff_ms)
+
+
+def requests_of_the_epoch_before_are_served(patch: Patch) -> None:
+    """A request of the epoch before the present one is not fenced off."""
+    check = requests.voter_only_error
+
+    def forgiving(replica: Replica, sender_id: NodeId, epoch: Epoch) -> ErrorCode:
+        return check(replica, sender_id, Epoch(epoch + 1) if epoch == replica.epoch - 1 else epoch)
+
+    patch.everywhere(check, forgiving)
 
 
 def pre_vote_is_kept_as_a_vote(patch: Patch) -> None:
@@ -134,6 +154,11 @@ MUTANTS = (
         scenario="stars",
     ),
     Mutant(plant=pre_vote_from_a_leader, source="KIP-996 (a leader denies)", scenario="returns"),
+    Mutant(
+        plant=goodbye_without_successors_waits_longest,
+        source="Kafka KafkaRaftClient.endEpochElectionBackoff; ours until it was compared",
+    ),
+    Mutant(plant=requests_of_the_epoch_before_are_served, source="KIP-595 (FENCED_LEADER_EPOCH)", scenario="elections"),
     Mutant(plant=candidate_without_pre_votes, source="Kafka before 4.0"),
     Mutant(plant=check_quorum_never_fires, source="KAFKA-15489 (two leaders for a long time)", scenario="silence"),
     Mutant(

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from pykraft.core.connections import Connections
 from pykraft.core.effects import AppendDownload, NotifyLeaderChange
-from pykraft.core.on import download
+from pykraft.core.events import SnapshotFrozen
+from pykraft.core.on import download, snapshot
+from pykraft.core.replica import Replica
 from pykraft.host.delivery import Delivery, Registration
 from pykraft.snapshot.batches import BatchStream
 from pykraft.snapshot.catalog import Catalog, Slice
 from pykraft.snapshot.download import Download
+from pykraft.snapshot.head import read_head
 from pykraft.snapshot.raw_writer import RawWriter
+from pykraft.snapshot.retention import KeptSnapshot
 from pykraft.types import OffsetAndEpoch
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
@@ -81,7 +86,45 @@ def snapshot_is_in_use_for_one_period(patch: Patch) -> None:
     patch.setattr(Catalog, "read", read_once)
 
 
+def slices_are_no_sign_of_life(patch: Patch) -> None:
+    """A follower that fetches a snapshot takes no slice of it for a sign of life of its leader."""
+    patch.setattr(download, "hear", lambda replica, now, *, has_progress: None)
+
+
+def damaged_old_snapshot_ends_its_node(patch: Patch) -> None:
+    """A node that looks which snapshots to keep ends when it cannot read one of them, though it needs a newer one."""
+
+    def read_fact(self: Catalog, snapshot_id: OffsetAndEpoch) -> KeptSnapshot:
+        size_bytes, head = read_head(self._fs, self._directory, snapshot_id)
+        return KeptSnapshot(
+            snapshot_id=snapshot_id,
+            size_bytes=size_bytes,
+            last_contained_log_timestamp=head.last_contained_log_timestamp,
+        )
+
+    patch.setattr(Catalog, "_read_fact", read_fact)
+
+
+def own_snapshot_keeps_the_fetch_under_way(patch: Patch) -> None:
+    """A snapshot that takes the place of a damaged log leaves the Fetch under way that asked from the damage on."""
+    install = snapshot._install
+
+    def forgetful(replica: Replica, event: SnapshotFrozen) -> None:
+        with Patch() as inner:
+            inner.setattr(Connections, "reset", lambda self: None)
+            install(replica, event)
+
+    patch.setattr(snapshot, "_install", forgetful)
+
+
 MUTANTS = (
+    Mutant(plant=slices_are_no_sign_of_life, source="KIP-630; a bug drawn by chance", scenario="slow_downloads"),
+    Mutant(plant=damaged_old_snapshot_ends_its_node, source="a bug drawn by chance", scenario="old_heads"),
+    Mutant(
+        plant=own_snapshot_keeps_the_fetch_under_way,
+        source="pykraft until its simulator met it",
+        scenario="damaged_while_saving",
+    ),
     Mutant(
         plant=snapshot_is_in_use_for_one_period,
         source="ours, nearly: planted from outside, and alive for five minutes of downloads",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from pykraft.core.messages import BeginQuorumEpochRequest, FetchResponse
@@ -11,6 +12,7 @@ from pykraft.core.on.dispatch import REQUEST_HANDLERS
 from pykraft.core.proof import PROVEN
 from pykraft.core.replica import Replica
 from pykraft.host import proving
+from pykraft.log.fs import Fs, make_directory
 from pykraft.log.proof_file import ProofFile
 from pykraft.types import Instant
 from tests.sim.mutants.mutant import Mutant
@@ -61,7 +63,22 @@ def emptied_leader_blames_who_names_it(patch: Patch) -> None:
     patch.setattr(following, "_may_have_forgotten", lambda replica, epoch, leader_id: False)
 
 
+def directory_of_a_killed_start_is_not_synced(patch: Patch) -> None:
+    """A directory that is there is taken for durable, though the start that created it was killed before its sync."""
+
+    def make(fs: Fs, path: Path) -> None:
+        if not fs.exists(path):
+            make_directory(fs, path)
+
+    patch.everywhere(make_directory, make)
+
+
 MUTANTS = (
+    Mutant(
+        plant=directory_of_a_killed_start_is_not_synced,
+        source="pykraft itself; ALICE (OSDI 2014)",
+        scenario="killed_starts",
+    ),
     Mutant(plant=emptied_voter_takes_part_at_once, source="KAFKA-14077; pykraft until ADR 022", scenario=SCENARIO),
     Mutant(plant=unproven_fetch_bears_the_id, source="Raft dissertation §11.2", scenario=SCENARIO),
     Mutant(plant=unproven_replica_confirms_its_leader, source="Raft dissertation §6.4", scenario=SCENARIO),

@@ -9,7 +9,7 @@ from typing import Any
 from pykraft.core.log_view import LogView
 from pykraft.errors import CorruptionError, ReadError, StorageError
 from pykraft.host import open as host_open
-from pykraft.log import log_scan, recovery
+from pykraft.log import epoch_checkpoint, log_scan, recovery
 from pykraft.log.fs import File
 from pykraft.log.judge import Chain, Evidence
 from pykraft.log.log import Log
@@ -67,6 +67,17 @@ def an_older_quorum_state_ends_the_log(patch: Patch) -> None:
     patch.setattr(Chain, "_check_epoch", check_epoch)
 
 
+def a_lost_sector_is_taken_for_a_torn_tail(patch: Patch) -> None:
+    """What cannot be read above the recovery point is cut off, though it may have been acknowledged."""
+    judge = log_scan._judge
+
+    def trusting(scan: Any, problem: CorruptionError, *places: Any) -> bool:
+        as_torn = CorruptionError(problem.path, position=0, expected=problem.expected, found=problem.found)
+        return judge(scan, as_torn if isinstance(problem, ReadError) else problem, *places)
+
+    patch.setattr(log_scan, "_judge", trusting)
+
+
 def a_lost_sector_ends_the_start(patch: Patch) -> None:
     """A read error in the log is an error of the disk, with which no node starts."""
 
@@ -100,7 +111,17 @@ def oldest_segment_is_dropped(patch: Patch) -> None:
     patch.setattr(host_open, "LogView", unasked)
 
 
+def list_of_epochs_is_a_small_file(patch: Patch) -> None:
+    """The list of epochs is read like a small file, so that a log with too many of them cannot be opened."""
+    patch.setattr(epoch_checkpoint, "read_content", lambda fs, path: fs.read(path))
+
+
 MUTANTS = (
+    Mutant(
+        plant=list_of_epochs_is_a_small_file,
+        source="ours, as found by a review (61,000 epochs)",
+        scenario="many_epochs",
+    ),
     Mutant(
         plant=an_older_quorum_state_ends_the_log,
         source="Kafka QuorumState.initialize (the log's epoch wins)",
@@ -114,6 +135,11 @@ MUTANTS = (
         scenario="torn",
     ),
     Mutant(plant=damage_is_taken_for_a_torn_tail, source="Kafka LogLoader; ZooKeeper in FAST 2018", scenario="silent"),
+    Mutant(
+        plant=a_lost_sector_is_taken_for_a_torn_tail,
+        source="IRON File Systems (SOSP 2005): latent sector errors",
+        scenario="lost_sectors",
+    ),
     Mutant(
         plant=a_lost_sector_ends_the_start,
         source="ours, as found by a review; IRON File Systems (SOSP 2005)",

@@ -12,6 +12,7 @@ from pykraft.core import effects, log_view
 from pykraft.core.log_view import LogView
 from pykraft.core.raft import Raft
 from pykraft.host import execute, taking
+from pykraft.host.snapshots import Snapshots
 from pykraft.host.taking import Taking
 from pykraft.log import recovery
 from pykraft.log.lane import DeleteBefore
@@ -20,7 +21,7 @@ from pykraft.log.segment import Segment
 from pykraft.snapshot.files import checkpoint_path
 from pykraft.snapshot.raw_writer import RawWriter
 from pykraft.snapshot.writer import SnapshotWriter
-from pykraft.types import Offset, OffsetAndEpoch
+from pykraft.types import Instant, Offset, OffsetAndEpoch
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
 
@@ -164,7 +165,23 @@ def cleaning_begins_with_the_newest_segment(patch: Patch) -> None:
     patch.setattr(Log, "delete_before", from_the_end)
 
 
+def a_look_that_takes_long_wakes_its_node(patch: Patch) -> None:
+    """While a node looks for old snapshots, the time of the next look is not moved on: its timer rings all the time."""
+    poll = Snapshots.poll
+
+    def poll_unless_looking(self: Snapshots, now: Instant) -> None:
+        if not self._is_looking:
+            poll(self, now)
+
+    patch.setattr(Snapshots, "poll", poll_unless_looking)
+
+
 MUTANTS = (
+    Mutant(
+        plant=a_look_that_takes_long_wakes_its_node,
+        source="pykraft until its simulator met it (a stalled disk)",
+        scenario="slow_downloads",
+    ),
     Mutant(plant=snapshot_is_not_synced, source="ALICE (OSDI 2014): rename without fsync", scenario="snapshots"),
     Mutant(
         plant=snapshot_is_renamed_before_it_is_synced,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from pykraft.config import NodeConfig
 from pykraft.core.election import NEVER_MS
-from pykraft.core.on import add_voter, asking, proof, propose, timer
+from pykraft.core.on import add_voter, asking, proof, propose, timer, transfer
+from pykraft.core.on.voter_changes import ACCEPTED
 from pykraft.core.progress import Progress
 from pykraft.core.state import Leader
 from pykraft.host.saving import Saving
@@ -87,6 +89,16 @@ def only_the_last_delivery_counts(patch: Patch) -> None:
     patch.setattr(Saving, "given", alone)
 
 
+def answers_are_limited_like_requests(patch: Patch) -> None:
+    """What limits the requests of others limits the answers to a node's own, too: a long one costs its connection."""
+    patch.setattr(NodeConfig, "answer_size_bytes_max", property(lambda self: self.request_size_bytes_max))
+
+
+def silent_targets_are_waited_for(patch: Patch) -> None:
+    """A leader stands still for a transfer to a voter that is down, and again right after that."""
+    patch.setattr(transfer, "_refusal_of_pause", lambda *_: ACCEPTED)
+
+
 MUTANTS = (
     Mutant(plant=observers_are_not_described, source="KIP-595 §DescribeQuorum", scenario="visited"),
     Mutant(plant=additions_count_as_answered, source="KIP-1186 (an answer before the commit)", scenario="voters"),
@@ -95,5 +107,15 @@ MUTANTS = (
     Mutant(plant=note_of_damage_is_read_without_its_places, source="ours (ADR 012)", scenario="silent"),
     Mutant(plant=leader_announces_itself_once, source="KIP-595 §BeginQuorumEpoch (sent again)", scenario="absent"),
     Mutant(plant=times_are_counted_as_offsets, source="Kafka TimeIndex (entries of 12 bytes)", scenario="default"),
+    Mutant(
+        plant=answers_are_limited_like_requests,
+        source="Kafka's socket.request.max.bytes (of requests only); ours until it was seen",
+        scenario="small_requests",
+    ),
+    Mutant(
+        plant=silent_targets_are_waited_for,
+        source="ours until it was seen (ADR 030)",
+        scenario="transfers",
+    ),
     Mutant(plant=only_the_last_delivery_counts, source="KIP-630 §When to Snapshot", scenario="snapshots,asked"),
 )

@@ -5,7 +5,15 @@ from __future__ import annotations
 from random import Random
 
 from pykraft.sim.scenario.scenario import Quorum
-from pykraft.sim.scenario.settings import LISTENER, SMALL_SEGMENT_BYTES, listeners_of, node_configs, with_small_segments
+from pykraft.sim.scenario.settings import (
+    LISTENER,
+    SMALL_SEGMENT_BYTES,
+    SizeLimits,
+    listeners_of,
+    node_configs,
+    size_limits,
+    with_small_segments,
+)
 from pykraft.types import Endpoint
 
 
@@ -32,3 +40,10 @@ def test_nodes_share_timeouts_and_have_directories_of_their_own() -> None:
 def test_segments_may_be_small() -> None:
     configs = with_small_segments(node_configs(3, 0, Quorum(), Random(1)))
     assert {config.log.segment_size_bytes for config in configs} == {SMALL_SEGMENT_BYTES}
+
+
+def test_a_node_reads_long_answers_where_it_reads_no_long_requests() -> None:
+    (config,) = node_configs(1, 0, Quorum(request_size_bytes_max=8_192), Random(1))
+    limits = size_limits(config)
+    assert limits == SizeLimits(request_bytes=8_192, answer_bytes=config.answer_size_bytes_max)
+    assert limits.answer_bytes > limits.request_bytes

@@ -8,6 +8,7 @@ Source: ALICE (OSDI 2014): directories that were created and not synced; `pykraf
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import Final
@@ -24,8 +25,13 @@ def plan(facts: Facts, witness: Witness, dice: Random) -> None:
     """Draw which nodes this happens to."""
     for node in facts.nodes.values():
         if dice.random() < facts.scenario.course.first_kill_probability and int(node.node_id) not in facts.absent:
-            node.disk.interrupt_within(dice.randrange(OPERATIONS_MAX), loses_power=False)
-            facts.clock.after(dice.randrange(LATER_US_MAX), partial(_lose_power, witness, node))
+            plan_for(witness, node, dice, facts.clock.after)
+
+
+def plan_for(witness: Witness, node: Node, dice: Random, later: Callable[[int, Callable[[], None]], object]) -> None:
+    """Kill the next start of this node, whose disk is empty, in the middle, and take its power ``later``."""
+    node.disk.interrupt_within(dice.randrange(OPERATIONS_MAX), loses_power=False)
+    later(dice.randrange(LATER_US_MAX), partial(_lose_power, witness, node))
 
 
 def _lose_power(witness: Witness, node: Node) -> None:

@@ -150,11 +150,12 @@ class ProcessFaults:
         node = self._harm.awake_node()
         if node is None:
             return False
-        assert node.host is not None
+        assert node.process is not None
         self._harm.happened("shutdown", node)
         self._harm.note(node, "is asked to leave")
         self._harm.world.witness.touch(node)
-        node.host.shutdown(self._harm.pace.shutdown_ms, node.clock.instant)
+        node.process.is_leaving = True
+        node.process.host.shutdown(self._harm.pace.shutdown_ms, node.clock.instant)
         return True
 
     def _transfer(self, *, is_dead: bool = False) -> bool:

@@ -35,6 +35,8 @@ TAIL_PROBABILITY: Final = 0.5
 NODES_TRIED: Final = 5
 LAST_BYTE_OF_OFFSET: Final = 7
 LAST_BYTE_OF_EPOCH: Final = 15
+HEAD_BYTES: Final = 100
+"""The first batch of a snapshot is about as long."""
 CACHES: Final = (".index", ".timeindex", EPOCHS)
 SNAPSHOT_SUFFIX: Final = ".checkpoint"
 
@@ -57,6 +59,10 @@ class SilentFaults:
             node.disk.liar = None
 
     def _flip(self) -> bool:
+        # From dice of its own, so that worlds without such flips stay what they are.
+        dice = Random(f"{self._harm.facts.seed} head {self._harm.facts.clock.now_us}")
+        if dice.random() < self._harm.pace.head_flip_probability and self._flip_head(self._harm.any_node(), dice):
+            return True
         return any(self._flip_at(self._harm.any_node()) for _ in range(NODES_TRIED))
 
     def _lose_sector(self) -> bool:
@@ -97,12 +103,29 @@ class SilentFaults:
             position, bit = _uncovered(inode, position, dice), 1 << dice.randrange(3)
         if inode.is_rotten_at(position) or not self._may_harm(node, name, inode, position):
             return False
-        self._harm.happened("bit flip", node)
-        self._harm.note(node, f"has a bit flipped in {name} at position {position}")
-        inode.rot(position, bytes([inode.synced[position] ^ (bit or 1 << rng.randrange(8))]))
+        self._flip_bit(node, name, inode, position, bit or 1 << rng.randrange(8))
         if rng.random() < EVICTED_PROBABILITY:
             inode.evict()
         return True
+
+    def _flip_head(self, node: Node, dice: Random) -> bool:
+        """A bit in the first batch of a snapshot that a newer one has taken the place of: nobody needs it."""
+        names = self._names(node, (SNAPSHOT_SUFFIX,))
+        older = sorted(names)[:-1]
+        if not older or not self._harm.facts.atlas.may_damage(node):
+            return False
+        name = dice.choice(older)
+        position = dice.randrange(min(len(names[name].synced), HEAD_BYTES))
+        if names[name].is_rotten_at(position):
+            return False
+        self._flip_bit(node, name, names[name], position, 1 << dice.randrange(8))
+        names[name].evict()
+        return True
+
+    def _flip_bit(self, node: Node, name: str, inode: Inode, position: int, bit: int) -> None:
+        self._harm.happened("bit flip", node)
+        self._harm.note(node, f"has a bit flipped in {name} at position {position}")
+        inode.rot(position, bytes([inode.synced[position] ^ bit]))
 
     def _may_harm(self, node: Node, name: str, inode: Inode, position: int) -> bool:
         """Ask the atlas; in the tail, above the recovery point, the harm would not be noticed."""

@@ -19,9 +19,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 from pykraft.errors import CorruptionError, StorageError
 from pykraft.sim.facts.facts import Facts
+from pykraft.sim.faults import first_start
 from pykraft.sim.faults.harm import Act, Harm
 from pykraft.sim.machine.format import format_directory, replace_disk, wipe_disk
 from pykraft.sim.machine.node import Node
@@ -62,6 +64,10 @@ class WipeFaults:
         wipe_disk(node)
         node.config = replace(node.config, directory_id=node.key.directory_id)
         node.first_voters = node.config.voters
+        # From dice of its own, so that worlds without such kills stay what they are.
+        dice = Random(f"{world.facts.seed} emptied {world.facts.clock.now_us}")
+        if dice.random() < self._harm.pace.emptied_kill_probability:
+            first_start.plan_for(world.witness, node, dice, self._harm.later)
         return True
 
     def failed(self, node: Node, error: StorageError) -> None:

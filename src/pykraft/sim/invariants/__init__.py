@@ -23,6 +23,7 @@ from pykraft.sim.invariants.disks.durable_stays import AcknowledgedSurvivesResta
 from pykraft.sim.invariants.disks.emptied import EmptiedReturnsWhole
 from pykraft.sim.invariants.disks.index_files import IndexesAreOfTheirLogs
 from pykraft.sim.invariants.disks.known_damage import DamageStaysKnown
+from pykraft.sim.invariants.disks.lost_sector import LostSectorIsDamage
 from pykraft.sim.invariants.disks.quarantine import DamagedTakesNoPart
 from pykraft.sim.invariants.disks.real_damage import DamageIsReal
 from pykraft.sim.invariants.disks.returns_whole import DamagedReturnsWhole
@@ -31,15 +32,19 @@ from pykraft.sim.invariants.elections.announced import SilentVotersAreTold
 from pykraft.sim.invariants.elections.check_quorum import LeaderWithoutMajorityResigns
 from pykraft.sim.invariants.elections.elected import LeaderHasItsVotes
 from pykraft.sim.invariants.elections.epoch_growth import EpochsGrowWithinBudget
+from pykraft.sim.invariants.elections.goodbye import GoodbyesAreHeeded
 from pykraft.sim.invariants.elections.legal_moves import LegalMoves
+from pykraft.sim.invariants.elections.living_leader import LivingLeaderIsFollowed
 from pykraft.sim.invariants.elections.monotonic_epoch import MonotonicEpoch
 from pykraft.sim.invariants.elections.named_leader import LeaderIsDurableFirst
 from pykraft.sim.invariants.elections.new_epoch import EpochBeginsWithCandidate
+from pykraft.sim.invariants.elections.old_epochs import OldEpochsAreFenced
 from pykraft.sim.invariants.elections.prospective import NoLastingProspective
 from pykraft.sim.invariants.elections.single_leader import SingleLeader
 from pykraft.sim.invariants.elections.spoken_epoch import EpochIsDurableFirst
 from pykraft.sim.invariants.elections.stable_leadership import StableLeadership
 from pykraft.sim.invariants.elections.transfer import TransferLeavesNothing
+from pykraft.sim.invariants.elections.transfer_pauses import TransferPausesAreShort
 from pykraft.sim.invariants.elections.up_to_date import CandidateIsUpToDate
 from pykraft.sim.invariants.elections.vote import OneVote
 from pykraft.sim.invariants.elections.vote_kept import VotesAreForCandidates
@@ -53,6 +58,7 @@ from pykraft.sim.invariants.liveness.one_fetch import OneFetchInFlight
 from pykraft.sim.invariants.liveness.repeats import NobodyRepeatsItself
 from pykraft.sim.invariants.liveness.stays_up import NodesStayUp
 from pykraft.sim.invariants.liveness.trickle import NobodyWaitsForATrickle
+from pykraft.sim.invariants.liveness.wake_ups import NobodyWakesForNothing
 from pykraft.sim.invariants.log.append_epoch import AppendedEpochIsKnown
 from pykraft.sim.invariants.log.batch_size import BatchesFitAnswers
 from pykraft.sim.invariants.log.committed import CommittedAlike
@@ -99,11 +105,15 @@ ALL: tuple[type[Invariant], ...] = (
     LegalMoves,
     EpochBeginsWithCandidate,
     StableLeadership,
+    LivingLeaderIsFollowed,
+    OldEpochsAreFenced,
     LeaderWithoutMajorityResigns,
     SilentVotersAreTold,
     LeaderHasItsVotes,
     VotesAreOfTheDisk,
     TransferLeavesNothing,
+    TransferPausesAreShort,
+    GoodbyesAreHeeded,
     # voters
     VotersAreOfTheLog,
     OneChangeInDoubt,
@@ -141,6 +151,7 @@ ALL: tuple[type[Invariant], ...] = (
     FetchIsDurableFirst,
     AcknowledgedSurvivesRestart,
     DamageIsReal,
+    LostSectorIsDamage,
     DamageStaysKnown,
     DamagedReturnsWhole,
     EmptiedReturnsWhole,
@@ -166,6 +177,7 @@ ALL: tuple[type[Invariant], ...] = (
     NodesStayUp,
     NobodyIsBlamed,
     NobodyRepeatsItself,
+    NobodyWakesForNothing,
     NoLastingProspective,
     NobodyWaitsForATrickle,
     StrangersAreAskedSeldom,

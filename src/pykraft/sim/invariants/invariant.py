@@ -38,6 +38,9 @@ class Invariant:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
 
+    def starting(self, node: Node) -> None:
+        """A process is about to recover on this node; it may end before it has."""
+
     def started(self, node: Node) -> None:
         """A process begins on this node, after its recovery."""
 
@@ -116,6 +119,9 @@ class Invariant:
 
     def visited(self, node: Node, visit: Visit) -> None:
         """A client asks this node a question, or has its answer."""
+
+    def woken(self, node: Node) -> None:
+        """A timer of this node rings, because its host asked for it."""
 
     def dialed(self, node: Node, target_id: int) -> None:
         """A node tries to connect to another one."""

@@ -108,6 +108,11 @@ class Watch:
         for oracle in self._asked["persisted"]:
             oracle.persisted(node)
 
+    def starting(self, node: Node) -> None:
+        """See `Invariant`."""
+        for oracle in self._asked["starting"]:
+            oracle.starting(node)
+
     def started(self, node: Node) -> None:
         """See `Invariant`."""
         for oracle in self._asked["started"]:
@@ -174,6 +179,11 @@ class Watch:
         """See `Invariant`."""
         for oracle in self._asked["visited"]:
             oracle.visited(node, visit)
+
+    def woken(self, node: Node) -> None:
+        """See `Invariant`."""
+        for oracle in self._asked["woken"]:
+            oracle.woken(node)
 
     def dialed(self, node: Node, target_id: int) -> None:
         """See `Invariant`."""

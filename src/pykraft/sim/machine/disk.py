@@ -18,7 +18,6 @@ from random import Random
 
 from pykraft.errors import CorruptionError, ReadError, StorageError
 from pykraft.host.sound_snapshots import DAMAGED
-from pykraft.log.fs import SMALL_FILE_SIZE_BYTES_MAX
 from pykraft.sim.machine.inode import PAGE_SIZE_BYTES, SECTOR_SIZE_BYTES, Directory, Inode
 from pykraft.sim.machine.io_errors import DiskError, IoErrors
 from pykraft.sim.scenario.scenario import Storage
@@ -282,7 +281,7 @@ class VirtualDisk:
     def read(self, path: Path) -> bytes:
         """See `pykraft.log.fs.Fs`."""
         file = self.open(path)
-        if file.size() > SMALL_FILE_SIZE_BYTES_MAX:
+        if file.size() > self._storage.small_file_size_bytes_max:
             raise StorageError(path, "is larger than what is read as a whole")
         return file.pread(file.size(), 0)
 

@@ -29,7 +29,7 @@ from pykraft.host.ports import ConnectionId
 from pykraft.sim.machine.clock import Clock
 from pykraft.sim.machine.recorder import Recorder
 from pykraft.sim.machine.weather import Weather
-from pykraft.sim.scenario.settings import node_at
+from pykraft.sim.scenario.settings import UNLIMITED, SizeLimits, node_at
 from pykraft.types import Buffer, Endpoint
 
 FRAME_LENGTH_SIZE_BYTES: Final = 4
@@ -134,6 +134,8 @@ class Network:
         self._slow: dict[tuple[int, int], Slowness] = {}
         self._snags: dict[str, Snag] = {}
         self._next = 1
+        self.size_limits: dict[int, SizeLimits] = {}
+        """By node, if it has any."""
 
     def attach(self, station: Station) -> None:
         """A process listens on its node's address from now on."""
@@ -310,6 +312,9 @@ class Network:
         del end.outgoing[0]
         if end.outgoing or end.is_closed:
             self._clock.after(self._weather.latency_us_min, lambda: self._flow(end))
+        if len(sent.frame) > self._size_bytes_max(peer):
+            self.sever(end)  # as the server does with a frame that it does not read
+            return
         if self._recorder is not None and sent.number:
             self._recorder.arrived(self._clock.now_us, peer.station.node_id, sent.number)
         peer.station.received(peer.connection, sent.frame)
@@ -345,6 +350,10 @@ class Network:
                 self._tell(end)
             else:
                 self._clock.after(self._latency_us(), lambda end=end: self._flow(end))  # type: ignore[misc]
+
+    def _size_bytes_max(self, end: End) -> int:
+        limits = self.size_limits.get(end.station.node_id, UNLIMITED)
+        return limits.answer_bytes if end.is_dialed else limits.request_bytes
 
     def _is_stuck(self, end: End) -> bool:
         return end.is_held or (not end.is_arrived and _direction(end) in self._cut)

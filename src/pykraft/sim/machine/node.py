@@ -49,6 +49,8 @@ class Process:
         """Questions of a client that is on no network, and who is to be told the answer."""
         self._negotiation = Negotiation(node.dialect) if node.dialect is not None else None
         self.is_running = True
+        self.is_leaving = False
+        """True once it was asked to shut down."""
         self.resumed_us = -1
         """When the last pause was over and made up for."""
         self.wiretap = Wiretap(lambda: node.disk.is_rotten)
@@ -247,6 +249,7 @@ class Process:
 
     def _ring(self) -> None:
         self.touch()
+        self._observer.woken(self._node)
         self.host.on_tick(self._node.clock.instant)
 
     def perform(self, jobs: Sequence[Job]) -> Io:

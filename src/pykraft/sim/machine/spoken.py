@@ -84,6 +84,8 @@ class Spoken:
     """True in an answer to BeginQuorumEpoch without an error: its leader still leads, as far as the sender knows."""
     served: Buffer = b""
     """The records in the answer to a Fetch."""
+    served_epoch: int | None = None
+    """The epoch of the Vote, BeginQuorumEpoch or EndQuorumEpoch that is answered without an error."""
 
 
 def spoken_in_request(parts: Sequence[Buffer], target_id: int) -> Spoken | None:
@@ -134,15 +136,38 @@ def spoken_in_vote(asked: VoteAsked, parts: Sequence[Buffer]) -> Spoken | None:
     partition = _answered(ApiKey.VOTE, asked.version, parts)
     if partition is None:
         return None
+    served_epoch = None if partition["error_code"] else asked.epoch
     if not partition["vote_granted"]:
-        leader_id = partition["leader_id"]
-        return Spoken(epoch=partition["leader_epoch"], leader_id=leader_id if leader_id >= 0 else None)
+        leader_id = partition["leader_id"] if partition["leader_id"] >= 0 else None
+        return Spoken(epoch=partition["leader_epoch"], leader_id=leader_id, served_epoch=served_epoch)
     if asked.is_pre_vote:
-        return Spoken(epoch=partition["leader_epoch"], granted=asked)
+        return Spoken(epoch=partition["leader_epoch"], granted=asked, served_epoch=served_epoch)
     return Spoken(epoch=asked.epoch, candidate_id=asked.candidate_id, granted=asked)
 
 
-def spoken_in_answer(header: RequestHeader, parts: Sequence[Buffer]) -> Spoken | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departure:
+    """An EndQuorumEpoch request: who leads that epoch no more, and whether it names anybody to follow it."""
+
+    epoch: int
+    leader_id: int
+    has_successors: bool
+
+
+def departure(header: RequestHeader, frame: bytes) -> Departure:
+    """What this EndQuorumEpoch request says."""
+    partition = decode_request_body(header, frame)["topics"][0]["partitions"][0]
+    successors = partition.get("preferred_successors") or partition.get("preferred_candidates")
+    return Departure(epoch=partition["leader_epoch"], leader_id=partition["leader_id"], has_successors=bool(successors))
+
+
+def asked_epoch(header: RequestHeader, frame: bytes) -> int:
+    """The epoch in this request of the quorum."""
+    epoch: int = decode_request_body(header, frame)["topics"][0]["partitions"][0][EPOCH_FIELDS[ApiKey(header.api_key)]]
+    return epoch
+
+
+def spoken_in_answer(header: RequestHeader, parts: Sequence[Buffer], epoch_asked: int | None = None) -> Spoken | None:
     """The epoch in the answer to this request of the quorum; None when it refuses the request as a whole."""
     partition = _answered(ApiKey(header.api_key), header.api_version, parts)
     if partition is None:
@@ -152,8 +177,12 @@ def spoken_in_answer(header: RequestHeader, parts: Sequence[Buffer]) -> Spoken |
         return Spoken(epoch=epoch, served=partition["records"] or b"")
     if header.api_key == ApiKey.FETCH_SNAPSHOT:
         return Spoken(epoch=max(partition["current_leader"]["leader_epoch"], 0))
-    confirms = header.api_key == ApiKey.BEGIN_QUORUM_EPOCH and not partition["error_code"]
-    return Spoken(epoch=partition["leader_epoch"], confirms_leader=confirms)
+    is_served = not partition["error_code"]
+    return Spoken(
+        epoch=partition["leader_epoch"],
+        confirms_leader=is_served and header.api_key == ApiKey.BEGIN_QUORUM_EPOCH,
+        served_epoch=epoch_asked if is_served else None,
+    )
 
 
 def _answered(api_key: ApiKey, version: int, parts: Sequence[Buffer]) -> Body | None:

@@ -71,6 +71,10 @@ class NodeObserver(Protocol[N_contra]):
         """A program has ended with this error of its disk; the disk may be exchanged now."""
         ...
 
+    def woken(self, node: N_contra) -> None:
+        """A timer of the node rings, because its host asked for it."""
+        ...
+
     def dialed(self, node: N_contra, target_id: int) -> None:
         """The node tries to connect to another one."""
         ...

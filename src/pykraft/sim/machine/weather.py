@@ -5,7 +5,7 @@ Source: `pykraft.sim.scenario.scenario.Links`, of which this is one draw.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from pykraft.sim.scenario.scenario import Links
@@ -28,7 +28,7 @@ class Weather:
     @classmethod
     def draw(cls, links: Links, rng: Random) -> Weather:
         """The weather of one world."""
-        return cls(
+        drawn = cls(
             latency_us_min=links.latency_us_min,
             latency_us_max=rng.choice(links.latency_us_max),
             slow_probability=links.slow_probability,
@@ -37,3 +37,6 @@ class Weather:
             half_open_probability=links.half_open_probability,
             dice=rng.random(),
         )
+        narrow = Random(f"narrow {drawn.dice}")
+        is_narrow = narrow.random() < links.narrow_probability
+        return replace(drawn, byte_us=narrow.choice(links.narrow_byte_us)) if is_narrow else drawn

@@ -11,21 +11,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import RequestHeader, decode_request_header
 from pykraft.protocol.messages import ApiKey
 from pykraft.sim.machine.spoken import (
     EPOCH_FIELDS,
+    Departure,
     LogEnd,
     Spoken,
     VoteAsked,
+    asked_epoch,
+    departure,
     spoken_in_answer,
     spoken_in_request,
     spoken_in_vote,
     vote_asked,
 )
 from pykraft.types import Buffer
+
+ANNOUNCEMENTS: Final = (ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH)
 
 
 class Wiretap:
@@ -41,7 +47,11 @@ class Wiretap:
         self.answers: Counter[int] = Counter()
         """The same by who answered."""
         self._dialed: dict[ConnectionId, int] = {}
+        self.departures: list[Departure] = []
+        """EndQuorumEpoch requests that came."""
         self._asked: dict[ConnectionId, VoteAsked | RequestHeader] = {}
+        self._epochs: dict[ConnectionId, int] = {}
+        """Of BeginQuorumEpoch and EndQuorumEpoch requests without an answer."""
 
     def dialed(self, connection: ConnectionId, target_id: int) -> None:
         """The process asks that node on this one; on all others it answers."""
@@ -50,6 +60,7 @@ class Wiretap:
     def broke(self, connection: ConnectionId) -> None:
         """The network or the other end closed this one: no answer comes any more."""
         self._asked.pop(connection, None)
+        self._epochs.pop(connection, None)
         self.open_fetches.pop(connection, None)
 
     def heard(self, connection: ConnectionId, frame: bytes, log: LogEnd, *, is_damaged: bool) -> None:
@@ -64,6 +75,10 @@ class Wiretap:
             self._asked[connection] = vote_asked(header, frame, log, is_voter_damaged=is_damaged)
         elif header.api_key in EPOCH_FIELDS:
             self._asked[connection] = header
+            if header.api_key in ANNOUNCEMENTS:
+                self._epochs[connection] = asked_epoch(header, frame)
+            if header.api_key == ApiKey.END_QUORUM_EPOCH:
+                self.departures.append(departure(header, frame))
 
     def says(self, connection: ConnectionId, parts: Sequence[Buffer], *, is_epoch_durable: bool) -> Spoken | None:
         """What a frame says that is about to leave; None when no oracle has anything to say to it."""
@@ -74,10 +89,10 @@ class Wiretap:
             return spoken_in_vote(asked, parts)
         if asked is None:
             return None
-        is_news = asked.api_key == ApiKey.BEGIN_QUORUM_EPOCH or self._may_serve_damage(asked)
-        if is_epoch_durable and not is_news:
+        epoch = self._epochs.pop(connection, None)
+        if is_epoch_durable and epoch is None and not self._may_serve_damage(asked):
             return None
-        return spoken_in_answer(asked, parts)
+        return spoken_in_answer(asked, parts, epoch)
 
     def fetches(self, connection: ConnectionId, now_us: int) -> None:
         """A Fetch left on this connection."""

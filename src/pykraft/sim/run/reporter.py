@@ -60,6 +60,7 @@ class Reporter:
     def starting(self, node: Node) -> None:
         """See `NodeObserver`: a version without pre-votes is remembered for ever."""
         self.facts.members.has_pre_votes &= node.dialect is None
+        self.watch.starting(node)
 
     def configured(self, node: Node) -> NodeConfig:
         """See `NodeObserver`."""
@@ -108,6 +109,10 @@ class Reporter:
     def disk_failed(self, node: Node, error: StorageError) -> None:
         """See `NodeObserver`: a damaged snapshot may cost the whole disk."""
         self.faults.wipe.failed(node, error)
+
+    def woken(self, node: Node) -> None:
+        """See `NodeObserver`."""
+        self.watch.woken(node)
 
     def dialed(self, node: Node, target_id: int) -> None:
         """See `NodeObserver`."""

@@ -37,7 +37,7 @@ from pykraft.sim.machine.weather import Weather
 from pykraft.sim.run.outcome import Outcome
 from pykraft.sim.run.reporter import Reporter
 from pykraft.sim.scenario.scenario import DEFAULT, Scenario
-from pykraft.sim.scenario.settings import node_configs, with_memory, with_small_segments, with_snapshots
+from pykraft.sim.scenario.settings import node_configs, size_limits, with_memory, with_small_segments, with_snapshots
 
 
 class World:
@@ -124,6 +124,7 @@ class World:
         )
 
     def _node(self, config: NodeConfig, rng: Random) -> Node:
+        self._surroundings.network.size_limits[int(config.node_id or 0)] = size_limits(config)
         return Node(config, rng, self._surroundings, self.witness)
 
     def _configs(self, taking: Random, preparing: Random | None) -> list[NodeConfig]:

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from pykraft.log.fs import SMALL_FILE_SIZE_BYTES_MAX
+
 DEFAULT_FAULTS: Final[Mapping[str, float]] = MappingProxyType(
     {
         "kill": 1.0,
@@ -87,6 +89,8 @@ class Quorum:
     fetch_wait_ms_max: tuple[int, ...] = (50, 200)
     fetch_size_bytes_max: tuple[int, ...] = (2_000, 64_000)
     batch_size_bytes_max: int = 8_388_608
+    request_size_bytes_max: int = 104_857_600
+    """Longer requests cost their connection; the answers to a node's own requests may be longer."""
     leader_send_flushed_only_probability: float = 0.1
     segment_size_bytes: int = 16_384
     small_segment_probability: float = 0.0
@@ -108,6 +112,9 @@ class Links:
     """How often a frame takes ten times as long."""
     byte_us: tuple[int, ...] = (0,)
     """Microseconds that each byte takes on every link: a million over the bandwidth."""
+    narrow_probability: float = 0.0
+    """Of worlds whose links are narrow: a byte takes one of ``narrow_byte_us`` there."""
+    narrow_byte_us: tuple[int, ...] = (4, 8, 12)
     unanswered_probability: float = 0.0
     """Of each dial that reaches nobody: that nothing ever comes of it, not even an error."""
     half_open_probability: float = 0.0
@@ -129,6 +136,8 @@ class Storage:
     """Of each page that was not synced when the power goes: that its first sectors only are on the platter."""
     page_lost_probability: float = 0.35
     """That nothing of it is there."""
+    small_file_size_bytes_max: int = SMALL_FILE_SIZE_BYTES_MAX
+    """What a disk reads as a whole; with a lower bound, a world finds reads of files that may grow beyond it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,6 +206,10 @@ class Pace:
     wall_jump_ms_max: tuple[int, ...] = (10, 5_000, 86_400_000)
     header_flip_probability: float = 0.0
     """Of each bit that flips in a log: that it is one of an offset or an epoch, which no checksum covers."""
+    head_flip_probability: float = 0.0
+    """Of each bit that flips: that it is one in the head of a snapshot that is not the newest."""
+    emptied_kill_probability: float = 0.0
+    """Of each disk that is emptied: that the start after it is killed, and the power goes a little later."""
     skew_max: float = 0.2
     """How much faster or slower than time a monotonic clock goes at most."""
     delay_us_max: tuple[int, ...] = (20_000, 200_000)

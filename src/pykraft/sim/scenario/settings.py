@@ -10,9 +10,10 @@ Source: Kafka ``RaftEventSimulationTest`` (timeouts), scaled down by five.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
+from typing import Final
 
 from pykraft.config import LogSettings, NodeConfig, RaftConfig
 from pykraft.rpc.context import RpcContext
@@ -27,6 +28,22 @@ SNAPSHOT_INTERVAL_MS = 1_000
 
 PORTS_APART = 1_000
 SMALL_SEGMENT_BYTES = 2_048
+
+
+@dataclass(frozen=True, slots=True)
+class SizeLimits:
+    """Largest frames that a node reads: requests, and answers to its own requests."""
+
+    request_bytes: int
+    answer_bytes: int
+
+
+UNLIMITED: Final = SizeLimits(2**31 - 1, 2**31 - 1)
+
+
+def size_limits(config: NodeConfig) -> SizeLimits:
+    """What a node with this configuration reads."""
+    return SizeLimits(config.request_size_bytes_max, config.answer_size_bytes_max)
 
 
 def node_configs(voter_count: int, observer_count: int, quorum: Quorum, rng: Random) -> list[NodeConfig]:
@@ -55,6 +72,7 @@ def node_configs(voter_count: int, observer_count: int, quorum: Quorum, rng: Ran
             controller_listener_names=(LISTENER,),
             voters=voters,
             log_dir=Path("/disk"),
+            request_size_bytes_max=quorum.request_size_bytes_max,
             log=LogSettings(
                 segment_size_bytes=quorum.segment_size_bytes,
                 index_size_bytes_max=quorum.index_size_bytes_max,

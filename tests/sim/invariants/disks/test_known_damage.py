@@ -27,6 +27,10 @@ def test_more_damage_is_accepted_and_none_when_it_is_over() -> None:
     made.persisted(damaged(5, 9))
     made.persisted(node(1, quarantine=None))
     made.persisted(damaged(7))
+    made.reported(damaged(7), "something else")
+    made.persisted(damaged(7))
+    made.reported(node(1), "out of quarantine: the log is whole again up to 9")
+    made.persisted(damaged(3))
     made.wiped(node(1))
     made.persisted(damaged(8))
 

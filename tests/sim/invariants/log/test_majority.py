@@ -54,3 +54,17 @@ def test_the_word_of_a_voter_whose_disk_was_wiped_may_still_be_counted() -> None
 def test_what_it_had_not_told_is_not_counted(told: Spoken | None) -> None:
     with pytest.raises(ViolationError, match=r"only \[1\] have"):
         committed({1: LOG}, 3, told=told)
+
+
+@pytest.mark.parametrize(("is_damaged", "offset"), [(True, 2), (True, 1), (False, 2)])
+def test_the_word_of_a_voter_that_has_found_damage_since_is_counted(offset: int, *, is_damaged: bool) -> None:
+    where = world()
+    where.ledgers[1], where.held = Ledger(LOG), {1: LOG}
+    where.members.nodes_of = lambda _: [node(1), node(2), node(3, is_damaged=is_damaged)]
+    made = MajorityHoldsHighWatermark(where)
+    made.before_send(node(3), Spoken(epoch=1, fetched=LogEnd(epoch=1, offset=offset)))
+    if is_damaged and offset == 2:
+        made.changed(node(1), BEFORE, view("leader", high_watermark=2))
+        return
+    with pytest.raises(ViolationError, match=r"only \[1\] have"):
+        made.changed(node(1), BEFORE, view("leader", high_watermark=2))

@@ -7,11 +7,16 @@ Source: ours (ADR 012); `pykraft.core.quarantine`.
 
 from __future__ import annotations
 
+from typing import Final
+
 from pykraft.core.quarantine import DAMAGES_MAX
 from pykraft.sim.facts.facts import Facts
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Node
 from pykraft.types import Offset
+
+OVER: Final = "out of quarantine"
+"""How a host tells that."""
 
 
 class DamageStaysKnown(Invariant):
@@ -24,6 +29,11 @@ class DamageStaysKnown(Invariant):
     def wiped(self, node: Node) -> None:
         """It has nothing any more that could be damaged."""
         self._known.pop(int(node.node_id), None)
+
+    def reported(self, node: Node, text: str) -> None:
+        """A quarantine is over; the next one may begin before the lane of the disk has rested."""
+        if text.startswith(OVER):
+            self._known.pop(int(node.node_id), None)
 
     def persisted(self, node: Node) -> None:
         """Compare what is on the disk now with what was there before."""

@@ -5,19 +5,37 @@ Source: ours; Kafka's ``FaultHandler`` (what is fatal ends the process, and noth
 
 from __future__ import annotations
 
-from pykraft.errors import ReadError
+from pathlib import Path
+
+from pykraft.errors import CorruptionError, ReadError
 from pykraft.log.paths import LOG
 from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Node
+from pykraft.snapshot.files import parse_snapshot_file
 
 
 class NodesStayUp(Invariant):
-    """No host gives up that was not asked to leave, unless its disk failed. A lost sector keeps no node down."""
+    """No host gives up that was not asked to leave, unless its disk failed.
+
+    A lost sector keeps no node down, and a damaged snapshot ends none that has a newer one.
+    """
 
     def stopped(self, node: Node, error: Exception | None) -> None:
         """Look why; a disk that lies may lead to anything."""
         is_start = node.process is None
         if is_start and isinstance(error, ReadError) and str(error.path).endswith(LOG):
             raise self.violated(f"node {node.node_id} does not start: {error}")
+        if isinstance(error, CorruptionError) and self._is_of_no_use(node, error.path):
+            raise self.violated(f"node {node.node_id} stopped though a newer snapshot is there: {error}")
         if error is not None and not node.disk.explains(error) and not node.disk.is_rotten:
             raise self.violated(f"node {node.node_id} stopped: {error}")
+
+    def _is_of_no_use(self, node: Node, path: object) -> bool:
+        """True for a snapshot older than the newest one that a running process knows: nobody there needs it."""
+        found = parse_snapshot_file(Path(str(path)).name)
+        raft = node.host.raft if node.host is not None else None
+        return (
+            found is not None
+            and raft is not None
+            and any(found.snapshot_id.offset < each.offset for each in raft.log.snapshots)
+        )

@@ -4,7 +4,8 @@ What counts is what a power loss now could not take away, on voters that run and
 set that the leader's log holds at that time, whether that is committed or not: a leader that it does not name has no
 copy that counts. A voter whose disk was replaced counts, where no directory id tells the new one from the old, until it
 may come back: its word may still be on its way, and it has no vote without it. Where one does, the last word of the
-old disk counts for what it says.
+old disk counts for what it says. So does the last word of a voter that has found damage since: it takes no part before
+it holds all of that again (DamagedReturnsWhole).
 
 Source: Raft paper §5.3 (committed entries); KIP-853; Kafka ``RaftEventSimulationTest.MajorityReachedHighWatermark``,
 made stricter: Kafka compares log ends in memory. KIP-630: a snapshot stands for the records before its end.
@@ -55,6 +56,7 @@ class MajorityHoldsHighWatermark(Invariant):
             int(voter.node_id)
             for voter in self.facts.members.nodes_of(voters)
             if self._has_reached(self._former.get(int(voter.node_id)), now)
+            or (voter.is_damaged and self._has_reached(self._told.get(voter.key), now))
             or (last is not None and self.facts.platters.holds(voter, last))
         ]
         holding += [

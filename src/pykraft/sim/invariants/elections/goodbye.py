@@ -1,0 +1,41 @@
+"""A follower whose leader leaves without naming anybody campaigns at once.
+
+A leader that restarted knows nobody's log, so it names no successors. Nobody else is going to campaign earlier, so each
+moment that a follower waits is one without a leader.
+
+Source: KIP-595 §EndQuorumEpoch; Kafka ``KafkaRaftClient.endEpochElectionBackoff`` (no successors: no back-off).
+"""
+
+from __future__ import annotations
+
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.facts.view import View
+from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.machine.node import Node
+
+
+class GoodbyesAreHeeded(Invariant):
+    """No voter that may campaign still follows a leader when it has taken its EndQuorumEpoch without successors."""
+
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
+        self._departures: dict[int, int] = {}
+
+    def started(self, node: Node) -> None:
+        """A new process was told nothing yet."""
+        self._departures.pop(int(node.node_id), None)
+
+    def after_event(self, node: Node, now: View) -> None:
+        """Look what became of one that was told just now."""
+        process, node_id = node.process, int(node.node_id)
+        departures = process.wiretap.departures if process is not None else []
+        known, self._departures[node_id] = self._departures.get(node_id, 0), len(departures)
+        if len(departures) <= known:
+            return
+        told, raft = departures[-1], process.host.raft if process is not None else None
+        is_of_leader = (told.epoch, told.leader_id) == (now.epoch, now.leader_id) and now.role == "follower"
+        is_fit = raft is not None and raft.survey is None and not node.is_damaged
+        may_campaign = is_fit and process is not None and not process.is_leaving
+        if is_of_leader and may_campaign and not told.has_successors and told.leader_id in now.voters.ids:
+            seen = f"node {node_id} waits, though {told.leader_id} leads epoch {told.epoch} no more"
+            raise self.violated(f"{seen} and names no successor")

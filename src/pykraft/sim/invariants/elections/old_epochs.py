@@ -1,0 +1,23 @@
+"""Requests of an epoch that is over are refused.
+
+A Vote, BeginQuorumEpoch or EndQuorumEpoch of an older epoch is FENCED_LEADER_EPOCH: whoever sent it learns of the newer
+epoch from the error. A replica that acts on such a request campaigns, or follows a leader, without a reason.
+
+Source: KIP-595 §Vote, §BeginQuorumEpoch, §EndQuorumEpoch (FENCED_LEADER_EPOCH); Raft paper §5.1.
+"""
+
+from __future__ import annotations
+
+from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.machine.node import Node
+from pykraft.sim.machine.spoken import Spoken
+
+
+class OldEpochsAreFenced(Invariant):
+    """No request of an epoch below the one in its answer is answered without an error."""
+
+    def before_send(self, node: Node, spoken: Spoken) -> None:
+        """Compare the epoch of the request with that of the answer."""
+        served = spoken.served_epoch
+        if served is not None and served < spoken.epoch:
+            raise self.violated(f"node {node.node_id}, in epoch {spoken.epoch}, serves a request of epoch {served}")

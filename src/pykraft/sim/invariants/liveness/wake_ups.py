@@ -1,0 +1,42 @@
+"""A node that has nothing to do sleeps.
+
+A deadline that has passed and is not moved on wakes its node at once, again and again: a core is busy with nothing, and
+nobody sees it, since all that should happen does.
+
+Source: ours; Kafka's ``KafkaRaftClient.poll`` (it waits on its queue until the next deadline).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from pykraft.sim.facts.facts import Facts
+from pykraft.sim.invariants.invariant import Invariant
+from pykraft.sim.machine.node import Node
+
+WINDOW_MS: Final = 1_000
+WAKE_UPS_MAX: Final = 600
+"""Within the window. The busiest nodes of a world reach about 200; one that spins reaches a thousand at once."""
+
+
+class NobodyWakesForNothing(Invariant):
+    """No timer of a process rings more than some hundred times a second of its own clock."""
+
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(facts)
+        self._rang_ms: dict[int, deque[int]] = {}
+
+    def started(self, node: Node) -> None:
+        """A new process has a new timer."""
+        self._rang_ms[int(node.node_id)] = deque()
+
+    def woken(self, node: Node) -> None:
+        """Count it."""
+        now_ms = node.clock.instant.mono_ms
+        rang_ms = self._rang_ms.setdefault(int(node.node_id), deque())
+        rang_ms.append(now_ms)
+        while rang_ms[0] <= now_ms - WINDOW_MS:
+            rang_ms.popleft()
+        if len(rang_ms) > WAKE_UPS_MAX:
+            raise self.violated(f"the timer of node {node.node_id} rang {len(rang_ms)} times within {WINDOW_MS} ms")
