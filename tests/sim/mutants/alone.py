@@ -51,7 +51,6 @@ ALONE: Mapping[str, str] = {
     "FetchIsDurableFirst": "fetch_does_not_wait_for_its_append",
     "AcknowledgedSurvivesRestart": "append_is_not_flushed",
     "DamageIsReal": "recovery_point_is_not_lowered",
-    "LostSectorIsDamage": "a_lost_sector_is_taken_for_a_torn_tail",
     "DamagedReturnsWhole": "damaged_node_comes_back_at_once",
     "EmptiedReturnsWhole": "something_fetched_is_a_proof",
     "ServedIsSound": "damage_is_served",

@@ -67,17 +67,6 @@ def an_older_quorum_state_ends_the_log(patch: Patch) -> None:
     patch.setattr(Chain, "_check_epoch", check_epoch)
 
 
-def a_lost_sector_is_taken_for_a_torn_tail(patch: Patch) -> None:
-    """What cannot be read above the recovery point is cut off, though it may have been acknowledged."""
-    judge = log_scan._judge
-
-    def trusting(scan: Any, problem: CorruptionError, *places: Any) -> bool:
-        as_torn = CorruptionError(problem.path, position=0, expected=problem.expected, found=problem.found)
-        return judge(scan, as_torn if isinstance(problem, ReadError) else problem, *places)
-
-    patch.setattr(log_scan, "_judge", trusting)
-
-
 def a_lost_sector_ends_the_start(patch: Patch) -> None:
     """A read error in the log is an error of the disk, with which no node starts."""
 
@@ -135,11 +124,6 @@ MUTANTS = (
         scenario="torn",
     ),
     Mutant(plant=damage_is_taken_for_a_torn_tail, source="Kafka LogLoader; ZooKeeper in FAST 2018", scenario="silent"),
-    Mutant(
-        plant=a_lost_sector_is_taken_for_a_torn_tail,
-        source="IRON File Systems (SOSP 2005): latent sector errors",
-        scenario="lost_sectors",
-    ),
     Mutant(
         plant=a_lost_sector_ends_the_start,
         source="ours, as found by a review; IRON File Systems (SOSP 2005)",

@@ -23,7 +23,6 @@ from pykraft.sim.invariants.disks.durable_stays import AcknowledgedSurvivesResta
 from pykraft.sim.invariants.disks.emptied import EmptiedReturnsWhole
 from pykraft.sim.invariants.disks.index_files import IndexesAreOfTheirLogs
 from pykraft.sim.invariants.disks.known_damage import DamageStaysKnown
-from pykraft.sim.invariants.disks.lost_sector import LostSectorIsDamage
 from pykraft.sim.invariants.disks.quarantine import DamagedTakesNoPart
 from pykraft.sim.invariants.disks.real_damage import DamageIsReal
 from pykraft.sim.invariants.disks.returns_whole import DamagedReturnsWhole
@@ -151,7 +150,6 @@ ALL: tuple[type[Invariant], ...] = (
     FetchIsDurableFirst,
     AcknowledgedSurvivesRestart,
     DamageIsReal,
-    LostSectorIsDamage,
     DamageStaysKnown,
     DamagedReturnsWhole,
     EmptiedReturnsWhole,

@@ -38,9 +38,6 @@ class Invariant:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
 
-    def starting(self, node: Node) -> None:
-        """A process is about to recover on this node; it may end before it has."""
-
     def started(self, node: Node) -> None:
         """A process begins on this node, after its recovery."""
 

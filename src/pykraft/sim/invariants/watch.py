@@ -108,11 +108,6 @@ class Watch:
         for oracle in self._asked["persisted"]:
             oracle.persisted(node)
 
-    def starting(self, node: Node) -> None:
-        """See `Invariant`."""
-        for oracle in self._asked["starting"]:
-            oracle.starting(node)
-
     def started(self, node: Node) -> None:
         """See `Invariant`."""
         for oracle in self._asked["started"]:

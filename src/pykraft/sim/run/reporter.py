@@ -60,7 +60,6 @@ class Reporter:
     def starting(self, node: Node) -> None:
         """See `NodeObserver`: a version without pre-votes is remembered for ever."""
         self.facts.members.has_pre_votes &= node.dialect is None
-        self.watch.starting(node)
 
     def configured(self, node: Node) -> NodeConfig:
         """See `NodeObserver`."""
