@@ -287,7 +287,7 @@ def test_a_listener_that_was_removed_can_begin_anew() -> None:
 
 def test_a_listener_is_registered_once() -> None:
     desk = Desk()
-    with pytest.raises(UsageError, match="registered already"):
+    with pytest.raises(UsageError, match="already registered"):
         desk.delivery.register(desk.listener)
 
 
