@@ -110,7 +110,7 @@ def test_wrong_words_are_told_before_anybody_is_asked(tmp_path: Path) -> None:
         ("--command-config", str(secret)): "property security.protocol = 'SSL': only PLAINTEXT",
         ("--command-config", str(tmp_path)): "Is a directory",
         ("--command-config", sys.executable): "a properties file is text",
-        ("--timeout", "0"): "--timeout 0: more than 0 seconds",
+        ("--timeout", "0"): "--timeout 0: give more than 0",
     }.items():
         for done in ask("localhost:1", *options):
             assert_one_line(done, 2, words)

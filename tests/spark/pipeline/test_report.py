@@ -55,7 +55,7 @@ def test_totals_epochs_and_throughput(spark: SparkSession, tmp_path: Path) -> No
     assert plain["throughput"][0]["begin"].startswith("2023-11-14T22:13:20")
 
     assert make_report(spark, DeltaTables(root), replica="n1").records == 2
-    with pytest.raises(UsageError, match=r"no rows of replica n9; there are those of \['n1', 'n2'\]"):
+    with pytest.raises(UsageError, match=r"no rows of replica n9, only of \['n1', 'n2'\]"):
         make_report(spark, DeltaTables(root), replica="n9")
 
 

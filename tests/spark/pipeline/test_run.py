@@ -146,7 +146,7 @@ def test_an_older_checkpoint_that_was_restored_is_refused(
         run(spark, given)
     told = told_by(str(caught.value))
     assert isinstance(told, UsageError)
-    assert "the checkpoint is an older one. To go on, restore the checkpoint" in str(told)
+    assert "the checkpoint is too old. To go on, restore the checkpoint" in str(told)
     assert offsets(spark, given, RECORDS) == list(range(6))
 
 
@@ -167,7 +167,7 @@ def test_tables_whose_checkpoint_was_lost_say_where_they_end_and_go_on_there(
     wrong, right = (
         dataclasses.replace(given, source={**given.source, "startingOffsets": start}) for start in ("4", end)
     )
-    with pytest.raises(StreamingQueryException, match="rows would be missing, or be there twice"):
+    with pytest.raises(StreamingQueryException, match="rows would be missing or duplicated"):
         run(spark, wrong)
     shutil.rmtree(given.root / CHECKPOINT)
     run(spark, right)

@@ -34,5 +34,5 @@ def test_an_error_tells_both_parts_and_the_way_out() -> None:
 
 def test_another_cluster_does_not_follow() -> None:
     other = Commit(stream="s", batch_id=1, start={"cluster": "d", "offset": 10}, end={"cluster": "d", "offset": 20})
-    with pytest.raises(UsageError, match="rows would be missing, or be there twice"):
+    with pytest.raises(UsageError, match="rows would be missing or duplicated"):
         is_new(FOLDER, other, same=None, newest=commit(0))

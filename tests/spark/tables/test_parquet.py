@@ -69,5 +69,5 @@ def test_an_append_that_does_not_tell_what_it_is_stops_the_next_one(tmp_path: Pa
     with pytest.raises(StorageError, match="does not tell which append this is"):
         tables.append("t", frame(spark, 2), commit(1))
     note.unlink()
-    with pytest.raises(UsageError, match="an older pykraft wrote it"):
+    with pytest.raises(UsageError, match="an older pykraft or another program wrote it"):
         tables.append("t", frame(spark, 2), commit(1))

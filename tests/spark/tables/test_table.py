@@ -66,11 +66,11 @@ def test_another_stream_may_go_on_where_the_table_ends(tables: Tables, spark: Sp
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        (commit(0, end=7), "micro-batch 0 of the checkpoint is .* the checkpoint is an older one"),
-        (commit(1, end=30), "micro-batch 1 of the checkpoint is .* the checkpoint is an older one"),
-        (commit(0, stream="another"), "rows would be missing, or be there twice"),
-        (commit(2, start=19), "rows would be missing, or be there twice"),
-        (commit(3), "rows would be missing, or be there twice"),
+        (commit(0, end=7), "micro-batch 0 of the checkpoint is .* the checkpoint is too old"),
+        (commit(1, end=30), "micro-batch 1 of the checkpoint is .* the checkpoint is too old"),
+        (commit(0, stream="another"), "rows would be missing or duplicated"),
+        (commit(2, start=19), "rows would be missing or duplicated"),
+        (commit(3), "rows would be missing or duplicated"),
     ],
     ids=["old number", "last number", "everything anew", "overlap", "gap"],
 )
@@ -85,14 +85,14 @@ def test_a_micro_batch_that_does_not_follow_is_refused(
 
 
 def test_a_table_that_is_gone_while_its_checkpoint_goes_on_is_told(tables: Tables, spark: SparkSession) -> None:
-    with pytest.raises(UsageError, match="at micro-batch 3, and the table with all before it is gone"):
+    with pytest.raises(UsageError, match="at micro-batch 3, but the table with the earlier rows is gone"):
         tables.append("t", frame(spark, 3), commit(3))
 
 
 def test_a_table_that_does_not_know_what_it_holds_is_not_written_to(tables: Tables, spark: SparkSession) -> None:
     tables.replace("t", frame(spark, 1))
     assert tables.newest("t") is None
-    with pytest.raises(UsageError, match="does not tell which part of the log it holds"):
+    with pytest.raises(UsageError, match="does not record which part of the log it holds"):
         tables.append("t", frame(spark, 2), commit(0))
 
 
