@@ -1,1 +1,1 @@
-"""What a world is made of: clock, disk, network, and the nodes that run on them."""
+"""The parts of a simulated world: clock, disk, network, and the nodes that run on them."""

@@ -1,8 +1,8 @@
-"""Virtual time: a queue of things to do, in order of time and then of when they were planned.
+"""Virtual time: an agenda ordered by time; entries of the same time keep the order in which they were planned.
 
-Nothing happens between two entries, so a run is exactly the order in which entries are taken. Times are in
-microseconds, since a network hop takes less than one of the host's milliseconds. Machines have clocks of their own,
-which may go wrong, and timers that follow those.
+Nothing happens between two entries, so the order of the entries is the whole run. Times are in microseconds, because a
+network hop takes less than one of the host's milliseconds. Each machine has clocks of its own, which may be wrong, and
+a timer that follows them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TRUE_RATE_PPM = 1_000_000
 
 
 class Clock:
-    """The one clock of a world and its agenda."""
+    """The clock of a world and its agenda."""
 
     def __init__(self) -> None:
         self.now_us = 0
@@ -27,23 +27,23 @@ class Clock:
 
     @property
     def instant(self) -> Instant:
-        """The time as a host sees it."""
+        """The time as a host with a correct clock sees it."""
         now_ms = self.now_us // 1_000
         return Instant(mono_ms=now_ms, wall_ms=WALL_START_MS + now_ms)
 
     @property
     def happened(self) -> int:
-        """How many things were done so far."""
+        """How many entries have been carried out so far."""
         return self._planned - len(self._agenda)
 
     def after(self, delay_us: int, act: Callable[[], None]) -> None:
-        """Do this later; at the same time as others, in the order of planning."""
+        """Call ``act`` after this delay; entries of the same time keep the order in which they were planned."""
         assert delay_us >= 0
         self._planned += 1
         heapq.heappush(self._agenda, (self.now_us + delay_us, self._planned, act))
 
     def advance(self) -> bool:
-        """Do the next thing; False when there is nothing left to do."""
+        """Carry out the next entry; False when the agenda is empty."""
         if not self._agenda:
             return False
         self.now_us, _, act = heapq.heappop(self._agenda)
@@ -70,21 +70,21 @@ class NodeClock:
         return Instant(mono_ms=self._shown_us() // 1_000, wall_ms=WALL_START_MS + now_ms + self._wall_offset_ms)
 
     def until_us(self, mono_ms: int) -> int:
-        """How long it takes until the monotonic clock shows this; 0 when it does already."""
+        """How long it takes until the monotonic clock shows this time; 0 when it shows it already."""
         return max(0, -(-(mono_ms * 1_000 - self._shown_us()) * TRUE_RATE_PPM // self._rate_ppm))
 
     def go_at(self, rate_ppm: int) -> None:
-        """From now on the monotonic clock goes so many microseconds in a second."""
+        """From now on the monotonic clock advances by this many microseconds per true second."""
         assert rate_ppm > 0, "it never stands still, and never goes back"
         self._mono_us, self._since_us, self._rate_ppm = self._shown_us(), self._clock.now_us, rate_ppm
         self.on_new_rate()
 
     def jump(self, wall_ms: int) -> None:
-        """The wall clock is set forward, or back."""
+        """Set the wall clock forward or back."""
         self._wall_offset_ms += wall_ms
 
     def set_right(self) -> None:
-        """Both are true again; what the monotonic one has gained or lost it keeps."""
+        """Correct both clocks; the monotonic clock keeps what it has gained or lost."""
         self.go_at(TRUE_RATE_PPM)
         self._wall_offset_ms = 0
 
@@ -97,8 +97,8 @@ class NodeClock:
 class Alarm:
     """The one timer of a process: it rings when the machine's monotonic clock shows the time that the host asked for.
 
-    What was planned for an earlier time rings unheard, and is planned again. A clock that begins to go at another rate
-    takes its timer along, as a kernel's follow ``CLOCK_MONOTONIC`` when NTP slews it (``timerfd_create(2)``).
+    When an earlier plan comes due too soon, the timer is planned again. When the clock changes its rate, the timer
+    follows, as a kernel's timers follow ``CLOCK_MONOTONIC`` when NTP slews it (``timerfd_create(2)``).
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Alarm:
         clock.on_new_rate = self._follow
 
     def at(self, mono_ms: int | None) -> None:
-        """From now on this is the time, or there is none."""
+        """Ring at this time, or never (None); replaces the former time."""
         self._wanted_ms = mono_ms
         if mono_ms is not None and (self._planned_ms is None or mono_ms < self._planned_ms):
             self._plan(mono_ms)
@@ -124,12 +124,12 @@ class Alarm:
         self._later(self._clock.until_us(mono_ms), partial(self._end, self._plans))
 
     def _follow(self) -> None:
-        """The same time of the clock is at another time of the world."""
+        """Plan again: with the new rate, the clock shows the wanted time at another moment of virtual time."""
         if self._planned_ms is not None:
             self._plan(self._planned_ms)
 
     def _end(self, plan: int) -> None:
-        """The time has come, unless this plan was given up, or the host wants a later time by now."""
+        """Ring, unless a newer plan replaced this one or the host now wants a later time."""
         if plan != self._plans:
             return
         self._planned_ms = None

@@ -1,8 +1,9 @@
-"""A node that speaks older versions only: what it offers, and what it believes that others offer, is cut down.
+"""A node that runs an older release: it offers, and uses, only the API versions of that release.
 
-Owns both directions of the negotiation on one process's connections: its answers to ApiVersions, so that others ask
-in old words, and the answers that it is given, so that it asks in old words itself. Everything else passes as it is.
-An old node sends no pre-votes, since its Vote has none; whoever asks it for one has to campaign at once.
+A `Negotiation` lowers the versions in the ApiVersions answers of one process, in both directions: in its own answers,
+so that others send it old versions, and in the answers it receives, so that it sends old versions itself. All other
+frames pass unchanged. An old node sends no pre-votes, because its Vote has none; a candidate that wants a pre-vote from
+it has to campaign at once.
 
 Source: KIP-35, KIP-996; versions as Kafka 3.8 and 3.9 have them in their message definitions.
 """
@@ -25,7 +26,7 @@ _LENGTH_SIZE_BYTES: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """The highest version of each API that a program has; of an API that is not named, ours."""
+    """The highest version of each API that a release has; for an API not named here, ours."""
 
     name: str
     highest: Mapping[ApiKey, int]
@@ -54,15 +55,15 @@ KAFKA_3_8: Final = Dialect(
 
 
 class Negotiation:
-    """All connections of one process that speaks a dialect."""
+    """Rewrites ApiVersions answers on all connections of one process that speaks a dialect."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._asked: dict[ConnectionId, int] = {}
-        """Where the next answer is one to ApiVersions, and of which version: this process asked, or was asked."""
+        """Connections whose next answer is one to ApiVersions, with its version; the process asked, or was asked."""
 
     def sent(self, connection: ConnectionId, parts: Sequence[Buffer]) -> Sequence[Buffer]:
-        """What leaves instead of this frame, its length included."""
+        """The frame to send instead of this one, including its length."""
         frame = b"".join(parts)[_LENGTH_SIZE_BYTES:]
         if connection in self._asked:
             return framed(self._cut_down(frame, self._asked.pop(connection)))
@@ -70,7 +71,7 @@ class Negotiation:
         return parts
 
     def received(self, connection: ConnectionId, frame: bytes) -> bytes:
-        """What arrives instead of this frame."""
+        """The frame to deliver instead of this one."""
         if connection in self._asked:
             return b"".join(self._cut_down(frame, self._asked.pop(connection)))
         self._note(connection, frame)

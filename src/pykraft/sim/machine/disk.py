@@ -1,10 +1,11 @@
-"""A virtual disk with a page cache, whose power may go, which may fail, and which may lie.
+"""A virtual disk with a page cache. It can lose power, fail, and lie.
 
-The contract of `pykraft.log.fs`, made hostile: after `VirtualDisk.lose_power` each unsynced page is kept, lost or
-torn on its own, an unsynced size may be anything in between, and of the renames, creations and removals in a
-directory since its last sync only a random number of the first survive. A kill (`drop_handles`) loses nothing: the
-page cache belongs to the kernel. Either may come in the middle of any operation that changes the disk
-(`interrupt_within`). What fails openly is `pykraft.sim.machine.io_errors`'s; a liar is asked after each sync of a file.
+It keeps the contract of `pykraft.log.fs` and makes the worst of it. After `VirtualDisk.lose_power`, each unsynced page
+is kept, lost or torn independently; a size that was not synced may have any value in between; and of the renames,
+creations and removals in a directory since its last sync, only the first few (a random number) survive. A kill
+(`drop_handles`) loses nothing, because the page cache belongs to the kernel. Both can happen in the middle of any
+operation that changes the disk (`interrupt_within`). Open errors come from `pykraft.sim.machine.io_errors`. A lie is
+told after a sync of a file (`liar`).
 
 Source: ALICE (OSDI 2014) and the fsync studies after it; dragonboat's power loss tests.
 """
@@ -27,21 +28,21 @@ __all__ = ["PAGE_SIZE_BYTES", "SECTOR_SIZE_BYTES", "Directory", "Inode", "Interr
 
 
 LOST_PROBABILITY = 0.5
-"""Of each directory whose parent was not synced: that a loss of power takes it away."""
+"""Probability that a power loss removes a directory whose parent was not synced."""
 
 
 class Interrupted(BaseException):
-    """The process ended in the middle of a file operation; not an error that a program could catch."""
+    """The process ended in the middle of a file operation. A BaseException, so that no program catches it."""
 
     def __init__(self, *, loses_power: bool, kind: str | None = None) -> None:
-        """``kind``: as what it is counted; None for any operation that it might have been."""
+        """``kind``: the fault kind to count this as; None when no fault asked for this one kind of operation."""
         super().__init__("power lost" if loses_power else "killed")
         self.loses_power = loses_power
         self.kind = kind
 
 
 class VirtualFile:
-    """A handle; dead once its process is."""
+    """A file handle; it must not be used after its process has ended."""
 
     def __init__(self, disk: VirtualDisk, inode: Inode, path: Path) -> None:
         self._disk = disk
@@ -58,7 +59,7 @@ class VirtualFile:
         return bytes(self._inode.cached[position : position + size_bytes])
 
     def pwrite(self, parts: Sequence[Buffer], position: int) -> int:
-        """See `pykraft.log.fs.File`; when the process ends in it, or it fails, a first part may be in the cache."""
+        """See `pykraft.log.fs.File`; on an error or an interruption, a prefix of the data may be in the cache."""
         self._alive()
         data = b"".join(parts)
         try:
@@ -123,37 +124,37 @@ class VirtualLock:
 
 
 class VirtualDisk:
-    """The disk of one node: the `pykraft.log.fs.Fs` of its processes, one after the other."""
+    """The disk of one node: the `pykraft.log.fs.Fs` of each of its processes in turn."""
 
     def __init__(self, rng: Random, storage: Storage | None = None) -> None:
         self.rng = rng
         self.io_errors = IoErrors()
         self.liar: Callable[[Path, bytes, Sequence[int]], None] | None = None
-        """Given a file that was synced, what it held on the platter before, and the pages that were written."""
+        """Called after the sync of a file, with its path, its former synced bytes, and the pages that were written."""
         self.on_torn: Callable[[], None] = lambda: None
         """Called when a loss of power tore a page."""
         self.on_operation: Callable[[Path], None] | None = None
-        """Told the path of a file or a name that is about to be changed."""
+        """Called with the path of a file or a name that is about to change."""
         self.incarnation = 0
         self._storage = storage or Storage()
         self._directories: dict[Path, Directory] = {}
         self._unsynced: list[Path] = []
         """Directories whose parents were not synced since they were created."""
         self._removed: dict[Path, Directory] = {}
-        """Directories that are not there any more, empty; who looked at one sees it again when it is created again."""
+        """Removed directories, empty. A process that still holds one sees it again when it is created again."""
         self._locks: set[Path] = set()
         self._operations_left: int | None = None
         self._loses_power = False
         self._kind: str | None = None
 
     def drop_handles(self) -> None:
-        """The process is killed: its handles and locks are gone, its writes are not."""
+        """Kill the process: its handles and locks are gone; its writes remain in the page cache."""
         self.incarnation += 1
         self._locks.clear()
         self._operations_left = None
 
     def lose_power(self) -> None:
-        """The machine goes down: what was not synced is up to chance."""
+        """Take the power: chance decides what survives of everything that was not synced."""
         self.drop_handles()
         for path in sorted(self._directories):
             directory = self._directories[path]
@@ -167,7 +168,7 @@ class VirtualDisk:
             self._remove_directory(path)
 
     def wipe(self) -> None:
-        """Another disk is in its place, with nothing on it."""
+        """Replace the disk by an empty one."""
         self.drop_handles()
         self._unsynced = []
         for path in list(self._directories):
@@ -180,7 +181,7 @@ class VirtualDisk:
 
     @property
     def is_rotten(self) -> bool:
-        """True when some file is not on the platter as it was synced; one that was found out and set aside is none."""
+        """True when a file on the platter differs from what was synced; one that a start set aside does not count."""
         return any(
             inode.is_rotten and not name.endswith(DAMAGED)
             for each in self._directories.values()
@@ -188,7 +189,7 @@ class VirtualDisk:
         )
 
     def explains(self, error: BaseException) -> bool:
-        """True when this disk is to blame: it gave the error, or it holds other bytes than it promised."""
+        """True when this disk caused the error: it raised it, or it holds other bytes than were synced."""
         cause: BaseException | None = error
         while cause is not None:
             if isinstance(cause, DiskError) or (isinstance(cause, CorruptionError) and self.is_rotten):
@@ -197,17 +198,17 @@ class VirtualDisk:
         return False
 
     def interrupt_within(self, operations: int, *, loses_power: bool, kind: str | None = None) -> None:
-        """Let the process end in the middle of the operation that many from now, killed or without power."""
+        """End the process in the middle of the operation that is this many from now, by a kill or a power loss."""
         self._operations_left = operations
         self._loses_power = loses_power
         self._kind = kind
 
     def let_be(self) -> None:
-        """Take back what `interrupt_within` announced."""
+        """Cancel `interrupt_within`."""
         self._operations_left = None
 
     def operate(self, path: Path) -> None:
-        """Count one operation. Raises Interrupted when it is the one that does not happen."""
+        """Count one operation. Raises Interrupted when the process is to end in this one."""
         if self.on_operation is not None:
             self.on_operation(path)
         if self._operations_left is None:
@@ -217,7 +218,7 @@ class VirtualDisk:
             raise Interrupted(loses_power=self._loses_power, kind=self._kind)
 
     def directory(self, path: Path) -> Directory | None:
-        """A directory as it is, for oracles; None while there is none."""
+        """A directory as it is, for oracles; None when it does not exist."""
         return self._directories.get(path)
 
     def open(self, path: Path, *, create: bool = False, write: bool = False) -> VirtualFile:
@@ -246,7 +247,7 @@ class VirtualDisk:
         """See `pykraft.log.fs.Fs`."""
         if path in self._directories:
             return
-        for parent in path.parents:  # of those that a test leaves out nothing is said
+        for parent in path.parents:  # The directories that a test does not sync are not reported.
             self._directories.setdefault(parent, Directory())
         self.operate(path)
         self._directories[path] = self._removed.pop(path, Directory())

@@ -1,7 +1,7 @@
-"""Formatting the disk of a node as ``pykraft storage format`` does, before its first process, or for a new disk.
+"""Formats the disk of a node as ``pykraft storage format`` does, before its first process or after a replacement.
 
-Owns nothing but the calls: directory id, ``meta.properties`` and the checkpoint that says who votes first are written
-by the code that writes them for a real node. What it writes is durable.
+The code that formats a real node writes the directory id, ``meta.properties`` and the checkpoint with the first voters.
+Everything it writes is durable when the call returns.
 
 Source: KIP-853 §Bootstrapping; Kafka's ``Formatter`` (``--initial-controllers``, ``--no-initial-controllers``).
 """
@@ -17,7 +17,7 @@ from pykraft.types import ReplicaKey, Uuid, VoterSet
 
 
 def format_directory(node: Node) -> None:
-    """Give the log directory an identity, with a directory id at random unless the configuration has one."""
+    """Write ``meta.properties``, with a random directory id unless the configuration has one."""
     opened = Directory.open(
         node.disk,
         node.config.log_dir,
@@ -31,13 +31,13 @@ def format_directory(node: Node) -> None:
 
 
 def format_voters(node: Node, voters: VoterSet | None) -> None:
-    """Write the checkpoint: these vote first; None on a node that joins others."""
+    """Write the bootstrap checkpoint with these voters; None on a node that joins other voters."""
     write_bootstrap(node.disk, node.config.partition_directory, voters)
     node.first_voters = voters or VoterSet()
 
 
 def wipe_disk(node: Node) -> None:
-    """The machine goes down, and has an empty disk that works when it comes back."""
+    """Take the power, and replace the disk by an empty one that works."""
     node.lose_power()
     node.disk.wipe()
     node.disk.io_errors.mend()
@@ -46,7 +46,7 @@ def wipe_disk(node: Node) -> None:
 
 
 def replace_disk(node: Node) -> None:
-    """The machine goes down, and will come back with an empty disk and another directory id, to join the others."""
+    """Take the power, and replace the disk: the node comes back with another directory id, to join the others."""
     wipe_disk(node)
     node.config = replace(node.config, directory_id=None, voters=VoterSet())
     format_directory(node)

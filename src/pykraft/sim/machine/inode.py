@@ -1,8 +1,9 @@
-"""One file and one directory of a virtual disk: what the kernel shows, what is on the platter, and what should be.
+"""One file and one directory of a virtual disk: what the kernel shows, what the platter holds, and what was synced.
 
-What was not synced may be lost, page by page, when the power goes. A platter may also lie: bytes of it are not what
-was written and synced (`Inode.rot`). Both are kept apart: ``synced`` is what stands there, `Inode.promised` what the
-disk said that it had, which is what an oracle can hold a program to. Rot lasts until those bytes are written again.
+A power loss may lose unsynced pages, each independently. A platter may also lie: some bytes differ from what was
+written and synced (`Inode.rot`). ``synced`` holds the bytes on the platter, with their rot; `Inode.promised` returns
+those that the program synced. An oracle holds a program to the promised bytes only. Rot lasts until those bytes are
+written again.
 
 Source: ALICE (OSDI 2014); Bairavasundaram et al., An Analysis of Data Corruption in the Storage Stack (FAST 2008);
 Rebello et al., Can Applications Recover from fsync Failures? (USENIX ATC 2020).
@@ -28,17 +29,17 @@ class Inode:
     dirty_pages: set[int] = field(default_factory=set)
     version: int = 0
     _rot: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By position: the byte that was promised, and the one that stands on the platter."""
+    """By position: the byte that was synced, and the byte that is on the platter instead."""
     lost_pages: set[int] = field(default_factory=set)
-    """Pages that the disk cannot read any more, until they are written again or cut off."""
+    """Pages that the disk cannot read, until they are written again or cut off."""
 
     @property
     def is_rotten(self) -> bool:
-        """True when the platter does not hold what it promised."""
+        """True when the platter does not hold what was synced."""
         return bool(self._rot or self.lost_pages)
 
     def standing(self) -> bytes:
-        """What is on the platter; zeros where it cannot be read."""
+        """The bytes on the platter; zeros where it cannot be read."""
         content = bytearray(self.synced)
         for page in self.lost_pages:
             start, end = page * PAGE_SIZE_BYTES, min((page + 1) * PAGE_SIZE_BYTES, len(content))
@@ -46,7 +47,7 @@ class Inode:
         return bytes(content)
 
     def promised(self) -> bytes:
-        """What was synced, as if the disk did not lie."""
+        """The bytes that were synced, as if the disk had not lied."""
         if not self._rot:
             return bytes(self.synced)
         content = bytearray(self.synced)
@@ -55,14 +56,14 @@ class Inode:
         return bytes(content)
 
     def write(self, data: bytes, position: int) -> None:
-        """Into the cache only."""
+        """Write into the cache only."""
         if position > len(self.cached):
             self.cached.extend(bytes(position - len(self.cached)))
         self.cached[position : position + len(data)] = data
         self.dirty_pages.update(range(position // PAGE_SIZE_BYTES, (position + len(data)) // PAGE_SIZE_BYTES + 1))
 
     def resize(self, size_bytes: int) -> None:
-        """Cut or grow with zeros, in the cache only."""
+        """Truncate, or extend with zeros; in the cache only."""
         before = len(self.cached)
         if size_bytes < before:
             del self.cached[size_bytes:]
@@ -72,7 +73,7 @@ class Inode:
         self.dirty_pages.update(range(low // PAGE_SIZE_BYTES, high // PAGE_SIZE_BYTES + 1))
 
     def sync(self) -> None:
-        """Everything cached reaches the platter."""
+        """Move everything in the cache to the platter."""
         if len(self.synced) > len(self.cached):
             del self.synced[len(self.cached) :]
         elif len(self.synced) < len(self.cached):
@@ -83,7 +84,7 @@ class Inode:
         self._changed()
 
     def fail_sync(self, rng: Random) -> None:
-        """A sync fails: some pages reach the platter; the others do not, and the kernel holds them for clean.
+        """Fail a sync: some pages reach the platter; the others do not, and the kernel marks them clean all the same.
 
         The cache still shows all of them, and a later sync has nothing to write.
         """
@@ -94,7 +95,7 @@ class Inode:
         self._changed()
 
     def lose(self, rng: Random, storage: Storage) -> int:
-        """The power goes: unsynced pages are decided one by one; returns how many of them are torn."""
+        """Lose power: decide for each unsynced page whether it survives; returns how many pages are torn."""
         low, high = sorted((len(self.synced), len(self.cached)))
         size_bytes = rng.choice((low, high, rng.randint(low, high)))
         kept = bytearray(self.synced[:size_bytes].ljust(size_bytes, b"\0"))
@@ -114,7 +115,7 @@ class Inode:
         return torn
 
     def rot(self, position: int, data: bytes) -> None:
-        """The platter holds these bytes and not the promised ones; the cache shows what it did before."""
+        """Put these bytes on the platter instead of the synced ones; the cache keeps showing what it did."""
         for at, byte in enumerate(data[: max(0, len(self.synced) - position)], start=position):
             promised = self._rot[at][0] if at in self._rot else self.synced[at]
             self.synced[at] = byte
@@ -122,23 +123,23 @@ class Inode:
         self._changed()
 
     def is_rotten_at(self, position: int) -> bool:
-        """True when this byte is not what was written there."""
+        """True when this byte on the platter is not the one that was written."""
         return position in self._rot
 
     def lose_page(self, page: int) -> None:
-        """The disk cannot read this page any more, and the cache does not hold it."""
+        """Make this page unreadable, and drop it from the cache."""
         assert page not in self.dirty_pages
         self.lost_pages.add(page)
         self._changed()
 
     def is_readable(self, size_bytes: int, position: int) -> bool:
-        """False when some of these bytes are on a lost page, and not in the cache since they were written again."""
+        """False when some of these bytes are on a lost page and have not been written again since."""
         end = min(position + size_bytes, len(self.cached))
         pages = range(position // PAGE_SIZE_BYTES, -(-end // PAGE_SIZE_BYTES))
         return not any(page in pages for page in self.lost_pages - self.dirty_pages)
 
     def evict(self) -> None:
-        """The cache forgets its clean pages: they are read from the platter again."""
+        """Drop the clean pages from the cache: the next read takes them from the platter."""
         for page in range(len(self.synced) // PAGE_SIZE_BYTES + 1):
             start = page * PAGE_SIZE_BYTES
             if page not in self.dirty_pages:
@@ -153,7 +154,7 @@ class Inode:
         self.lost_pages.discard(page)
 
     def _changed(self) -> None:
-        """Rot that was written over, or cut off, is none any more."""
+        """Forget rot that was written over or cut off."""
         self.version += 1
         if self.lost_pages:
             self.lost_pages = {page for page in self.lost_pages if page * PAGE_SIZE_BYTES < len(self.synced)}
@@ -175,29 +176,29 @@ def _surviving_size_bytes(rng: Random, storage: Storage) -> int:
 
 
 Change = tuple[tuple[str, Inode | None], ...]
-"""Names that change together: a creation or removal is one, a rename is two."""
+"""Names that change together: one for a creation or a removal, two for a rename."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Directory:
-    """Names: as the kernel shows them, as the platter has them, and what was changed in between."""
+    """The names in a directory: in the cache, on the platter, and the changes in between."""
 
     cached: dict[str, Inode] = field(default_factory=dict)
     synced: dict[str, Inode] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
 
     def change(self, *names: tuple[str, Inode | None]) -> None:
-        """One atomic change, in the cache only."""
+        """Make one atomic change, in the cache only."""
         _apply(self.cached, names)
         self.changes.append(names)
 
     def sync(self) -> None:
-        """All names reach the platter."""
+        """Move all names to the platter."""
         self.synced = dict(self.cached)
         self.changes.clear()
 
     def lose(self, rng: Random) -> None:
-        """Of the changes since the last sync, a random number of the first survive."""
+        """Lose power: of the changes since the last sync, only the first few (a random number) survive."""
         for change in self.changes[: rng.randint(0, len(self.changes))]:
             _apply(self.synced, change)
         self.cached = dict(self.synced)

@@ -1,7 +1,7 @@
-"""A disk that says that it does not work: errors on the operations to come, no room, or no answer for a while.
+"""Open errors of a disk: operations that fail, a full disk, and stalls.
 
-Owns what is to fail, and tells when it did. Invariant: every error that it makes is a `DiskError`, so that a program
-that ends because of it can be told from one that ends for a reason of its own.
+Invariant: every error raised here is a `DiskError`, so the simulator can tell a program that ended because of its disk
+from one that ended for another reason.
 
 Source: Prabhakaran et al., IRON File Systems (SOSP 2005); PostgreSQL's fsync failure of 2018.
 """
@@ -27,25 +27,25 @@ _WORDS: Final = {
 
 
 class DiskError(StorageError):
-    """An error that was planted."""
+    """An error that a fault planned."""
 
 
 class IoErrors:
-    """What is wrong with one disk."""
+    """The errors of one disk."""
 
     def __init__(self) -> None:
         self.stalled_until_us = 0
-        """Until then (virtual time) nothing that was asked of the disk is done."""
+        """Until this virtual time the disk carries out nothing."""
         self.on_error: Callable[[str], None] = lambda _: None
-        """Told the kind of each error that was given."""
+        """Called with the kind of each error that the disk gives."""
         self._left: dict[str, int] = {}
         self._concerns: dict[str, Callable[[Path], bool]] = {}
-        """By kind: which files have it; all when it is not here."""
+        """By kind: which files it concerns; a kind that is not here concerns all files."""
 
     def plan(self, kind: str, operations: int, *, concerns: Callable[[Path], bool] | None = None) -> None:
-        """Let that many operations of this kind succeed, and then all fail until `mend`.
+        """Let this many operations of this kind succeed; then all of them fail until `mend`.
 
-        ``concerns``: only operations on such files count, and fail.
+        ``concerns``: only operations on these files are counted and fail.
         """
         self._left[kind] = operations
         self._concerns.pop(kind, None)
@@ -54,11 +54,11 @@ class IoErrors:
 
     @property
     def is_planned(self) -> bool:
-        """True when some operations fail, or will."""
+        """True when operations fail, now or later."""
         return bool(self._left)
 
     def mend(self) -> None:
-        """The disk was replaced, or has room again: nothing fails from now on."""
+        """Replace the disk, or give it room: nothing fails from now on."""
         self._left.clear()
         self._concerns.clear()
         self.stalled_until_us = 0
@@ -68,7 +68,7 @@ class IoErrors:
         self._count(READ_ERROR, path)
 
     def before_write(self, path: Path, *, is_growth: bool) -> None:
-        """Errors: DiskError; on a full disk for a file that grows."""
+        """Errors: DiskError; on a full disk only for a file that grows."""
         self._count(WRITE_ERROR, path)
         if is_growth:
             self._count(DISK_FULL, path)

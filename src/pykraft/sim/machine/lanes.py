@@ -1,9 +1,9 @@
-"""The two lanes of one process: storage jobs in order, and beside them whatever may take long.
+"""The two lanes of one process: the ordered lane for storage jobs, and the bulk lane for long reads and writes.
 
-The ordered lane takes all jobs that wait at once, as the server's thread does, and each turn takes a while of virtual
-time; what is submitted meanwhile waits. The bulk lane does one thing after the other. Invariant: things are done in the
-order in which they were asked for, and told in that order. Between the doing and the telling time passes: what was read
-may be out of date when it is told. A process may end in the middle of either.
+The ordered lane takes all waiting jobs at once, as the server's thread does. Each turn takes some virtual time; jobs
+submitted meanwhile wait for the next one. The bulk lane does one thing at a time. Invariant: each lane works, and
+reports, in the order of submission. Time passes between a read and its report, so the result may be out of date when
+the host gets it. A process may end in the middle of either lane's work.
 
 Source: `pykraft.host.ports.Ports.submit` and ``submit_read``, whose contract it is.
 """
@@ -28,7 +28,7 @@ class LaneOwner(Protocol):
     """The process that a lane belongs to."""
 
     def touch(self) -> None:
-        """Something happens to the process."""
+        """Record that the present event concerns this process."""
         ...
 
     def lane_delay_us(self) -> int:
@@ -36,27 +36,27 @@ class LaneOwner(Protocol):
         ...
 
     def later(self, delay_us: int, act: Callable[[], None]) -> None:
-        """Do this then, if the process still runs."""
+        """Call this after the delay, if the process still runs."""
         ...
 
     def waits_for_disk(self, act: Callable[[], None]) -> bool:
-        """True when the disk stalls: the same again later."""
+        """When the disk stalls, plan ``again`` for later and return True."""
         ...
 
     def perform(self, jobs: Sequence[Job]) -> Io:
-        """Carry these out on the disk. Errors: Interrupted, StorageError."""
+        """Carry out these jobs on the disk. Errors: Interrupted, StorageError."""
         ...
 
     def cannot_write(self, problem: Interrupted | StorageError) -> None:
-        """The process ends with this."""
+        """End the process with this error."""
         ...
 
     def persisted(self) -> None:
-        """No storage job waits or is being done."""
+        """Called when no storage job waits or is being done."""
         ...
 
     def told(self, io: Io) -> None:
-        """The host hears that everything up to this is durable."""
+        """Tell the host that everything up to this job is durable."""
         ...
 
 
@@ -75,7 +75,7 @@ class OrderedLane:
         return not self._is_busy
 
     def submit(self, job: Job) -> None:
-        """Do it in the next turn."""
+        """Carry out this job in the next turn."""
         self._queue.append(job)
         if not self._is_busy:
             self._begin()
@@ -89,7 +89,7 @@ class OrderedLane:
         self._owner.later(until_done_us, lambda: self._perform(jobs, duration_us - until_done_us))
 
     def _perform(self, jobs: Sequence[Job], until_told_us: int) -> None:
-        """The process may end in the middle of it; else 3. the host is told, a little later."""
+        """Carry them out; unless the process ends in the middle, 3. the host is told, a little later."""
         self._owner.touch()
         if self._owner.waits_for_disk(lambda: self._perform(jobs, until_told_us)):
             return
@@ -111,24 +111,24 @@ class OrderedLane:
 
 
 class BulkLane:
-    """What one process reads and writes at leisure."""
+    """The long reads and writes of one process."""
 
     def __init__(self, owner: LaneOwner, surroundings: Surroundings) -> None:
         self._owner = owner
         self._surroundings = surroundings
         self._waiting: deque[tuple[Callable[[], Callable[[], None]], int]] = deque()
-        """With the time from the doing to the telling."""
+        """What waits; each with the time between doing it and reporting it."""
         self._done: deque[Callable[[], None]] = deque()
         self._due_us = 0
-        """When the last thing that was asked for is to be told."""
+        """When the last submitted work is to be reported."""
 
     @property
     def is_idle(self) -> bool:
-        """True when nothing waits, is done, or is yet to be told."""
+        """True when nothing waits, runs, or is still to be reported."""
         return not self._waiting and not self._done
 
     def submit(self, act: Callable[[], T], then: Callable[[T], None]) -> None:
-        """Do this after all before it, and tell what came of it a little later. An error of the disk ends the node."""
+        """Do this after everything submitted before, and report it a little later. A disk error ends the node."""
 
         def do() -> Callable[[], None]:
             result = act()
@@ -136,7 +136,7 @@ class BulkLane:
 
         now_us = self._surroundings.clock.now_us
         delay_us = self._owner.lane_delay_us()
-        # A turn that is slow already takes no longer: one of more than a second would stand still and not be slow.
+        # A turn that is slow already is not multiplied: more than a second would be a stop, not slowness.
         longest_us = max(delay_us, self._surroundings.storage.slow_turn_us_max)
         duration_us = min(delay_us * self._surroundings.bulk_factor, longest_us)
         self._due_us = max(self._due_us, now_us + duration_us)
@@ -145,7 +145,7 @@ class BulkLane:
         self._owner.later(self._due_us - now_us - until_told_us, self._do)
 
     def _do(self) -> None:
-        """The next thing that waits; a disk that stalls does it later."""
+        """Do the next work that waits; on a stalled disk, later."""
         self._owner.touch()
         if self._owner.waits_for_disk(self._do):
             return
@@ -158,6 +158,6 @@ class BulkLane:
             self._owner.later(until_told_us, self._tell)
 
     def _tell(self) -> None:
-        """What came of the oldest thing that was done."""
+        """Report the result of the oldest work that is done."""
         self._owner.touch()
         self._done.popleft()()

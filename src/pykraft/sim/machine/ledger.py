@@ -1,8 +1,8 @@
 """Which batches a log holds, in order: the short form that oracles compare.
 
-A batch is its place, its epoch and its checksum; the values are somebody else's business. Invariant of a `Ledger`: it
-lists what its host has asked the disk to hold, from the log start on, whether it is durable yet or not; after a restart
-what recovery found. What lies before the start is in a snapshot.
+An `Entry` identifies a batch by its offsets, epoch and checksum; the values are left out. Invariant: a `Ledger` lists
+what its host has asked the disk to hold, from the log start on, durable or not; after a restart, what recovery found.
+Everything before the log start is in a snapshot.
 
 Source: Raft paper §5.3 (Log Matching speaks of index and term); the checksum is ours.
 """
@@ -19,7 +19,7 @@ from pykraft.sim.machine.spoken import LogEnd
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 
 BEGINNING = OffsetAndEpoch(Offset(0), Epoch(0))
-"""Where a log begins before which there is no snapshot."""
+"""The start of a log that begins with no snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Entry:
 
     @classmethod
     def of(cls, header: BatchHeader) -> Entry:
-        """The batch with this header."""
+        """The entry of the batch with this header."""
         return cls(header.base_offset, header.end_offset, header.epoch, header.crc)
 
 
@@ -49,7 +49,7 @@ class Ledger:
     def __init__(self, entries: Iterable[Entry] = (), begin: OffsetAndEpoch = BEGINNING) -> None:
         self.entries = list(entries)
         self.begin = begin
-        """Where the log begins, and the epoch of the record before; of interest where there is no batch."""
+        """Log start offset, and the epoch of the record before it; used where there is no batch."""
 
     @property
     def end_offset(self) -> int:
@@ -63,7 +63,7 @@ class Ledger:
 
     @property
     def end(self) -> LogEnd:
-        """Both."""
+        """End offset, and the epoch of the last batch."""
         return LogEnd(epoch=self.last_epoch, offset=self.end_offset)
 
     def at(self, offset: int) -> Entry | None:
@@ -71,7 +71,7 @@ class Ledger:
         return entry_at(self.entries, offset)
 
     def submitted(self, job: Job) -> None:
-        """The host asked for a storage job."""
+        """Apply a storage job that the host has submitted."""
         match job:
             case AppendBatches():
                 self.entries += [Entry.of(header) for header, _ in job.batches]
@@ -83,16 +83,16 @@ class Ledger:
                 pass
 
     def begin_anew_at(self, snapshot_id: OffsetAndEpoch) -> None:
-        """A snapshot takes the place of everything."""
+        """Drop all batches: a snapshot with this id replaces the log."""
         self.entries, self.begin = [], snapshot_id
 
     def cut(self, end_offset: int) -> None:
-        """Whole batches below this offset remain."""
+        """Keep only the batches that end at or below this offset."""
         while self.entries and self.entries[-1].end_offset > end_offset:
             self.entries.pop()
 
     def _forget_before(self, offset: Offset) -> None:
-        """Whole batches from this offset on remain."""
+        """Keep only the batches that begin at or above this offset."""
         gone = bisect_right(self.entries, int(offset), key=lambda entry: entry.end_offset)
         if gone:
             self.begin = OffsetAndEpoch(offset, Epoch(self.entries[gone - 1].epoch))

@@ -1,19 +1,19 @@
-"""A virtual network of TCP connections: each direction is in order and whole, or broken.
+"""A virtual network of TCP connections: each direction delivers frames in order and whole, or breaks.
 
-A frame is never lost, doubled or overtaken within a connection; what these words mean on a stream is this:
+Within a connection no frame is lost, duplicated or overtaken. On a stream these faults mean the following:
 
-- *delay, slow link*: frames come late. A lost segment is sent again by the kernel, and is a delay.
-- *bandwidth*: a frame takes time for each of its bytes, and each end can be asked how much of it is through.
-- *cut*: what is sent is kept back, and comes when the link heals, unless the connection breaks meanwhile.
-- *loss*: the connection breaks, with what was under way in either direction.
-- *duplication*: the connection breaks after a request was taken and before its answer came. The request is sent
-  again on a new connection, and taken twice.
+- *delay, slow link*: frames come late. The kernel sends a lost segment again, so a loss of one is a delay.
+- *bandwidth*: a frame takes time for each of its bytes, and each end can be asked how much of it has arrived.
+- *cut*: frames are kept back, and arrive when the link heals, unless the connection breaks meanwhile.
+- *loss*: the connection breaks, and whatever was under way in either direction is lost.
+- *duplication*: the connection breaks after a request was processed and before its answer came. The request is sent
+  again on a new connection, and processed twice.
 - *reordering*: between connections only. A connection breaks for its sender, and what it had sent still arrives,
   after frames of the next connection: nobody takes bytes back out of the receiver's kernel.
 
-So an old Fetch can arrive long after its sender moved on. A process that closes a connection, or ends, may or may
-not get its last frames across; the other end learns of it after them. Frames are delivered whole, without their
-length; cutting them into pieces is the server's business.
+So an old Fetch can arrive long after its sender moved on. When a process closes a connection, or ends, its last frames
+may or may not arrive; the other end learns of the close after them. Frames are delivered whole and without their length
+prefix; reassembling pieces is the server's business.
 
 Source: RFC 9293; TigerBeetle's packet simulator; FoundationDB's clogging.
 """
@@ -34,43 +34,43 @@ from pykraft.types import Buffer, Endpoint
 
 FRAME_LENGTH_SIZE_BYTES: Final = 4
 BREAK_PROBABILITY: Final = 0.5
-"""Of a connection that had to wait for its link to heal: that it breaks instead."""
+"""Probability that a connection that waited for its link to heal breaks instead."""
 HALF_OPEN_US_MAX: Final = 3_000_000
-"""How long the other end of a machine without power may take to learn of it."""
+"""How long the other end may take to notice that a machine has lost power."""
 ABRUPT_PROBABILITY: Final = 0.5
-"""Of an end that closes: that what it sent last does not arrive."""
+"""Probability that the last frames of an end that closes are lost."""
 
 
 class Station(Protocol):
     """One process on the network."""
 
     node_id: int
-    """0 for one that is no node, and has no place in a recording."""
+    """0 for a station that is not a node; a recording does not show it."""
     port: int
-    """Where it is dialed."""
+    """The port that others dial."""
 
     def accepted(self, connection: ConnectionId) -> None:
-        """Somebody connected."""
+        """Somebody connected to this station."""
         ...
 
     def connected(self, connection: ConnectionId) -> None:
-        """An own dial succeeded."""
+        """A dial of this station succeeded."""
         ...
 
     def closed(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
-        """A connection broke or the other end closed it, or a dial failed; ``is_refused`` when nobody listens there."""
+        """The other end closed the connection, it broke, or a dial failed; ``is_refused`` when nobody listens there."""
         ...
 
     def received(self, connection: ConnectionId, frame: bytes) -> None:
-        """A whole frame came."""
+        """A whole frame arrived."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A frame on its way: its first byte arrives at ``begun_us``, its last one at ``due_us``.
+    """A frame under way: its first byte arrives at ``begun_us``, its last one at ``due_us``.
 
-    ``number`` is what the recorder calls it.
+    ``number`` is its number in the recording.
     """
 
     begun_us: int
@@ -79,7 +79,7 @@ class Sent:
     number: int
 
     def arrived_size_bytes(self, now_us: int) -> int:
-        """How much of it is there; the last byte comes with the frame."""
+        """How many of its bytes have arrived; the last one arrives with the frame."""
         if now_us <= self.begun_us or self.due_us == self.begun_us:
             return 0
         most = len(self.frame) - 1
@@ -88,18 +88,18 @@ class Sent:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class End:
-    """One end of a connection: whose it is, the other end, and what waits to go out."""
+    """One end of a connection: its station, the other end, and the frames that are under way."""
 
     connection: ConnectionId
     station: Station
     is_dialed: bool
     peer: End | None = None
     is_closed: bool = False
-    """This end is gone; what it sent before is still under way, and then the other end learns of it."""
+    """This end is closed; frames sent before are still under way, and the other end learns of the close after them."""
     is_held: bool = False
-    """What it sent lies in some buffer, until somebody lets it go."""
+    """Its frames lie in a buffer until they are released."""
     is_arrived: bool = False
-    """What it sent is beyond the links already: no cut stops it."""
+    """Its frames have passed the links already, so a cut does not hold them back."""
     outgoing: list[Sent] = field(default_factory=list)
     free_us: int = 0
 
@@ -113,7 +113,7 @@ class Slowness:
 
 
 Snag: TypeAlias = Callable[[End, bytes], bool]
-"""Sees each frame before it goes out; True: it is done with, and the snag is used up."""
+"""Called with each frame before it goes out; returns True when it has acted on the frame, and is then removed."""
 NOT_SLOW: Final = Slowness(delay_us=0, byte_us=0)
 
 
@@ -135,16 +135,16 @@ class Network:
         self._snags: dict[str, Snag] = {}
         self._next = 1
         self.size_limits: dict[int, SizeLimits] = {}
-        """By node, if it has any."""
+        """By node id; nodes that are not here have no limits."""
 
     def attach(self, station: Station) -> None:
-        """A process listens on its node's address from now on."""
+        """Deliver dials of this port to the process from now on."""
         self._stations[station.node_id] = station
 
     def detach(self, station: Station, *, is_silent: bool = False) -> None:
-        """The process is gone; whoever it was connected to learns of it after a while.
+        """The process has ended; the stations it was connected to learn of it after a while.
 
-        Silent: the whole machine is, and what it sent but lately is lost.
+        Silent: the machine lost power, and frames it sent a moment ago are lost.
         """
         del self._stations[station.node_id]
         for end in [end for end in self._ends.values() if end.station is station]:
@@ -152,29 +152,29 @@ class Network:
             self._close(end, is_abrupt=is_silent, unnoticed_us=self._silence.randrange(HALF_OPEN_US_MAX) * is_half_open)
 
     def cut(self, source: int, target: int) -> None:
-        """Hold back what goes in this direction."""
+        """Hold back all frames in this direction."""
         self._cut.add((source, target))
 
     def mend(self, source: int, target: int) -> None:
-        """This direction works again."""
+        """Let this direction work again."""
         self._cut.discard((source, target))
         self._resume(lambda end: _direction(end) == (source, target))
 
     def heal(self) -> None:
-        """All links work again: half of the connections that had to wait break, the rest go on."""
+        """Let all links work again: half of the connections that waited break, the others continue."""
         self._cut.clear()
         self._resume(lambda _: True)
 
     def slow(self, source: int, target: int, slowness: Slowness) -> None:
-        """From now on frames of this direction take longer."""
+        """Slow down the frames of this direction from now on."""
         self._slow[source, target] = slowness
 
     def snag(self, kind: str, snag: Snag) -> None:
-        """Let something happen to a frame to come; replaces an unused one of the same kind."""
+        """Apply this snag to a coming frame; it replaces an unused one of the same kind."""
         self._snags[kind] = snag
 
     def calm(self) -> None:
-        """No snags, nothing slow, nothing held back any more."""
+        """Remove snags and slowness, and release all frames that are held back."""
         self._snags.clear()
         self._slow.clear()
         for end in [*self._ends.values(), *self._closing]:
@@ -182,12 +182,12 @@ class Network:
                 self.release(end)
 
     def release(self, end: End) -> None:
-        """What is held back arrives, whatever became of the links since."""
+        """Let the frames of this end arrive, even over a link that was cut since."""
         end.is_held, end.is_arrived = False, True
         self._flow(end)
 
     def sever(self, end: End) -> None:
-        """The connection breaks in the midst of things: both ends learn of it, and nothing under way arrives."""
+        """Break the connection: both ends learn of it, and frames under way are lost."""
         peer = end.peer
         for each in (end, peer):
             if each is not None:
@@ -197,7 +197,7 @@ class Network:
             self._clock.after(self._latency_us(), lambda: self._learn(peer))
 
     def abandon(self, end: End) -> None:
-        """The connection breaks for this end only; what it sent is held back, and can still be released."""
+        """Break the connection for this end only; its frames are held back and can still be released."""
         self._ends.pop(end.connection, None)
         self._abandoned.add(end.connection)
         end.is_closed = end.is_held = True
@@ -206,7 +206,7 @@ class Network:
 
     @property
     def is_usual(self) -> bool:
-        """True when no direction is cut, or slower than it always is."""
+        """True when no direction is cut or slowed down."""
         return not self._cut and all(slowness == NOT_SLOW for slowness in self._slow.values())
 
     @property
@@ -216,18 +216,18 @@ class Network:
 
     @property
     def cut_links(self) -> int:
-        """How many directions are held back now."""
+        """How many directions are cut now."""
         return len(self._cut)
 
     def under_way(self) -> frozenset[int]:
-        """What the recorder calls the frames that can still arrive."""
+        """The recorder's numbers of the frames that can still arrive."""
         ends = [
             end for end in (*self._ends.values(), *self._closing) if end.peer is not None and not end.peer.is_closed
         ]
         return frozenset(sent.number for end in ends for sent in end.outgoing)
 
     def received_size_bytes(self, connection: ConnectionId) -> tuple[int, int]:
-        """How much of an unfinished frame has come to this end, and how much it will be; see `Ports`."""
+        """How much of an unfinished frame has reached this end, and its whole size; see `Ports`."""
         end = self._ends.get(connection)
         source = end.peer if end is not None else None
         if source is None or source.peer is None or not source.outgoing or self._is_stuck(source):
@@ -237,19 +237,19 @@ class Network:
         return (arrived_bytes, len(sent.frame)) if arrived_bytes else (0, 0)
 
     def unsent_size_bytes(self, connection: ConnectionId) -> int:
-        """What this end sent and what is not at the other one; see `Ports`."""
+        """How many bytes this end has sent that have not arrived; see `Ports`."""
         end = self._ends.get(connection)
         now_us = self._clock.now_us
         return sum(len(sent.frame) - sent.arrived_size_bytes(now_us) for sent in end.outgoing) if end else 0
 
     def dial(self, station: Station, endpoint: Endpoint) -> ConnectionId:
-        """Begin to connect: the port says to which node, and whether it is still there."""
+        """Begin to connect. The port names a node and its present address; a former address refuses."""
         near = self._end(station, is_dialed=True)
         self._clock.after(self._latency_us(), lambda: self._establish(near, endpoint.port))
         return near.connection
 
     def send(self, connection: ConnectionId, parts: Sequence[Buffer]) -> None:
-        """Put one frame on the wire, if the connection still stands."""
+        """Send one frame, if the connection still stands."""
         end = self._ends.get(connection)
         if end is None or end.peer is None:
             return
@@ -269,12 +269,12 @@ class Network:
                 break
 
     def unsent_between(self, source: int, target: int) -> int:
-        """The same of all answers from one node to another."""
+        """How many bytes of answers from one node to another have not arrived."""
         ends = [end for end in self._ends.values() if end.peer is not None and not end.is_dialed]
         return sum(self.unsent_size_bytes(end.connection) for end in ends if _direction(end) == (source, target))
 
     def close(self, connection: ConnectionId) -> None:
-        """Close an own end; the other learns of it after a while."""
+        """Close this end; the other end learns of it after a while."""
         self._abandoned.discard(connection)
         end = self._ends.get(connection)
         if end is not None:
@@ -289,7 +289,7 @@ class Network:
         is_cut = bool({(source_id, target_id), (target_id, source_id)} & self._cut)
         if target is None or not is_there or is_cut:
             if self._silence.random() < self._weather.unanswered_probability:
-                return  # whoever dialed has to give it up
+                return  # No error either: the dialer has to time out.
             del self._ends[near.connection]
             near.station.closed(near.connection, is_refused=not is_cut)
             return
@@ -299,7 +299,7 @@ class Network:
         near.station.connected(near.connection)
 
     def _flow(self, end: End) -> None:
-        """Deliver the next frame of this direction, unless it is kept back or nobody is there to take it."""
+        """Deliver the next frame of this direction, unless it is held back or the receiver is closed."""
         peer = end.peer
         if peer is None or self._is_stuck(end):
             return
@@ -313,14 +313,14 @@ class Network:
         if end.outgoing or end.is_closed:
             self._clock.after(self._weather.latency_us_min, lambda: self._flow(end))
         if len(sent.frame) > self._size_bytes_max(peer):
-            self.sever(end)  # as the server does with a frame that it does not read
+            self.sever(end)  # The server closes the connection, too, when a frame is too large.
             return
         if self._recorder is not None and sent.number:
             self._recorder.arrived(self._clock.now_us, peer.station.node_id, sent.number)
         peer.station.received(peer.connection, sent.frame)
 
     def _close(self, end: End, *, is_abrupt: bool, unnoticed_us: int = 0) -> None:
-        """This end is gone, and the other learns of it after so long. Abruptly: with everything it sent."""
+        """Close this end; the other one learns of it later. Abruptly: frames that were sent are lost."""
         self._ends.pop(end.connection, None)
         end.is_closed = True
         if is_abrupt and not end.is_held:
@@ -331,7 +331,7 @@ class Network:
             self._clock.after(delay_us + unnoticed_us, lambda: self._flow(end))
 
     def _end_of_stream(self, end: End) -> None:
-        """Everything that was sent has arrived, or nobody is there: if this end is closed, the other learns of it."""
+        """All frames have arrived, or the receiver is closed: if this end is closed, the other one learns of it now."""
         if end.is_closed:
             if end in self._closing:
                 self._closing.remove(end)
@@ -340,7 +340,7 @@ class Network:
                 end.peer = None
 
     def _resume(self, is_meant: Callable[[End], bool]) -> None:
-        """Connections go on that had to wait, or they break."""
+        """Let the connections that waited continue, or break them."""
         waiting = [end for end in (*self._ends.values(), *self._closing) if end.outgoing or end.is_closed]
         for end in waiting:
             if end.peer is None or not is_meant(end) or self._is_stuck(end):
@@ -359,7 +359,7 @@ class Network:
         return end.is_held or (not end.is_arrived and _direction(end) in self._cut)
 
     def _learn(self, end: End) -> None:
-        """This end hears that the connection is no more."""
+        """Tell this end that its connection is closed."""
         if self._ends.pop(end.connection, None) is not None:
             end.is_closed = True
             end.peer = None
@@ -388,6 +388,6 @@ class Network:
 
 
 def _direction(end: End) -> tuple[int, int]:
-    """Source and target of what this end sends."""
+    """Node ids of source and target of what this end sends."""
     assert end.peer is not None
     return end.station.node_id, end.peer.station.node_id

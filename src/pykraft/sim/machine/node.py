@@ -1,11 +1,11 @@
 """One node of a world: a virtual machine that starts, runs, is killed or loses power, and starts again.
 
-It is an adapter of the host like the server: `Process` implements `pykraft.host.ports.Ports` with virtual
-time, network and disk, and hands what arrives to the host. Its two lanes are in `pykraft.sim.machine.lanes`.
+Like the server, it is an adapter of the host: `Process` implements `pykraft.host.ports.Ports` with virtual time,
+network and disk, and passes what arrives to the host. Its two lanes are in `pykraft.sim.machine.lanes`.
 
-A process that is paused does nothing, and then everything late: what arrives meanwhile waits in the kernel, one
-thing after the other. A disk that gives an error ends the process with it, as the server would end; the node starts
-again later. Every call into the host tells the observer that something happened to this node.
+A paused process does nothing; what arrives during the pause waits in the kernel and is processed in order afterwards. A
+disk error ends the process, as it would end the server; the node starts again later. Every call into the host tells the
+observer that something happened to this node.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class Process:
-    """One run of a node's program, from start to its end."""
+    """One run of a node's program, from its start to its end."""
 
     def __init__(self, node: Node) -> None:
         self.node_id = int(node.node_id)
@@ -46,13 +46,13 @@ class Process:
         self._alarm = Alarm(node.clock, self.later, self._ring)
         self._backlog: deque[Callable[[], None]] | None = None
         self._visits: dict[ConnectionId, Callable[[Sequence[Buffer]], None]] = {}
-        """Questions of a client that is on no network, and who is to be told the answer."""
+        """Open questions of clients that call the host directly, and where each answer goes."""
         self._negotiation = Negotiation(node.dialect) if node.dialect is not None else None
         self.is_running = True
         self.is_leaving = False
-        """True once it was asked to shut down."""
+        """True after the process was asked to shut down."""
         self.resumed_us = -1
-        """When the last pause was over and made up for."""
+        """When the process had caught up after its last pause; -1 without one."""
         self.wiretap = Wiretap(lambda: node.disk.is_rotten)
         self._ordered = OrderedLane(self, node.rng)
         self._bulk = BulkLane(self, node.surroundings)
@@ -71,24 +71,24 @@ class Process:
         return self._ordered.is_idle and self._bulk.is_idle
 
     def start(self) -> None:
-        """The first step."""
+        """Let the host take its first step."""
         self._surroundings.network.attach(self)
         self.touch()
         self.host.start(self._node.clock.instant)
 
     @property
     def is_paused(self) -> bool:
-        """True from a pause on until all that came meanwhile was taken."""
+        """True from the beginning of a pause until everything that came meanwhile is processed."""
         return self._backlog is not None
 
     def pause(self, duration_us: int) -> None:
-        """Do nothing for so long: a collection of garbage, a virtual machine that moves, ``kill -STOP``."""
+        """Do nothing for this long: garbage collection, a migration of the virtual machine, ``kill -STOP``."""
         assert self._backlog is None, "it stands still already"
         self._backlog = deque()
         self._surroundings.clock.after(duration_us, self._catch_up)
 
     def _catch_up(self) -> None:
-        """Take the next thing that came during the pause."""
+        """Process the next thing that came during the pause."""
         if not self.is_running or self._backlog is None:
             return
         if not self._backlog:
@@ -99,7 +99,7 @@ class Process:
         self._surroundings.clock.after(0, self._catch_up)
 
     def end(self, *, is_silent: bool = False) -> None:
-        """The process is no more: whatever was planned for it does not happen."""
+        """End the process: nothing that was planned for it happens."""
         self.is_running = False
         self._surroundings.network.detach(self, is_silent=is_silent)
 
@@ -132,7 +132,7 @@ class Process:
         self.host.on_closed(connection, self._node.clock.instant, is_refused=is_refused)
 
     def _received(self, connection: ConnectionId, frame: bytes) -> None:
-        """A question is noted, for the oracles of its answer."""
+        """Show the frame to the wiretap first, so that oracles can judge its answer."""
         self.touch()
         self._surroundings.trace.absorb(frame)
         if self._negotiation is not None:
@@ -141,7 +141,7 @@ class Process:
         self.host.on_frame(connection, frame, self._node.clock.instant)
 
     def visit(self, connection: ConnectionId, request: bytes, told: Callable[[Sequence[Buffer]], None]) -> None:
-        """A client asks this one thing, on a connection of its own that is on no network."""
+        """Pass a client's request to the host directly, on a connection id that the network does not have."""
         self.touch()
         self._visits[connection] = told
         now = self._node.clock.instant
@@ -156,7 +156,7 @@ class Process:
         return connection
 
     def send(self, connection: ConnectionId, parts: Sequence[Buffer]) -> None:
-        """See `Ports`; oracles look at what the quorum says before it leaves."""
+        """See `Ports`; oracles see what the quorum says before it leaves."""
         told = self._visits.pop(connection, None)
         if told is not None:
             told(parts)
@@ -214,11 +214,11 @@ class Process:
         self._node.stopped(error)
 
     def later(self, delay_us: int, act: Callable[[], None]) -> None:
-        """Do this then, if the process still runs."""
+        """Call this after the delay, if the process still runs."""
         self._surroundings.clock.after(delay_us, lambda: self._take(act) if self.is_running else None)
 
     def _take(self, act: Callable[[], None]) -> None:
-        """Something comes: now, or after what came during a pause."""
+        """Act now, or after everything that came during a pause."""
         assert self.is_running, "a process that is gone hears nothing"
         if self._backlog is None:
             act()
@@ -226,14 +226,14 @@ class Process:
             self._backlog.append(act)
 
     def waits_for_disk(self, act: Callable[[], None]) -> bool:
-        """True when the disk stalls: the same again later."""
+        """When the disk stalls, plan ``act`` for later and return True."""
         left_us = self._node.disk.io_errors.stalled_until_us - self._surroundings.clock.now_us
         if left_us > 0:
             self.later(left_us, act)
         return left_us > 0
 
     def touch(self) -> None:
-        """Something happens to this process."""
+        """Record that the present event concerns this node."""
         self._observer.touch(self._node)
 
     def lane_delay_us(self) -> int:
@@ -241,7 +241,7 @@ class Process:
         return self._node.lane_delay_us()
 
     def cannot_write(self, problem: Interrupted | StorageError) -> None:
-        """A lane was interrupted, or its disk gave an error: either ends the process."""
+        """End the process: a lane was interrupted, or the disk gave an error."""
         if isinstance(problem, Interrupted):
             self._node.interrupted(problem, "writing")
         else:
@@ -253,16 +253,16 @@ class Process:
         self.host.on_tick(self._node.clock.instant)
 
     def perform(self, jobs: Sequence[Job]) -> Io:
-        """Carry these out on the disk. Errors: Interrupted, StorageError."""
+        """Carry out these jobs on the disk. Errors: Interrupted, StorageError."""
         self._observer.performs(self._node, jobs)
         return self.host.lane.perform(jobs)
 
     def persisted(self) -> None:
-        """No storage job waits or is being done."""
+        """Called when no storage job waits or is being done."""
         self._observer.persisted(self._node)
 
     def told(self, io: Io) -> None:
-        """The host hears that everything up to this is durable."""
+        """Tell the host that everything up to this job is durable."""
         self.host.on_io(io, self._node.clock.instant)
 
 
@@ -281,16 +281,16 @@ class Node:
         self.disk = VirtualDisk(Random(rng.random()), surroundings.storage)
         self.clock = NodeClock(surroundings.clock)
         self.dialect: Dialect | None = None
-        """What the program of this node speaks; None: all that there is."""
+        """The older release that this node runs; None: the present one."""
         self.process: Process | None = None
         self.last_role = "recovering"
-        """Of the last process when it ended."""
+        """Role of the last process when it ended."""
         self.ledger = Ledger()
         """The log as the running process sees it."""
         self.key = ReplicaKey(config.node_id, config.directory_id)
-        """Id and directory id, which is that of the disk; None until that is known."""
+        """Node id and directory id; the directory id is that of the disk, None until it is known."""
         self.first_voters = config.voters
-        """Who votes as far as its configuration and its checkpoint say."""
+        """The first voters according to its configuration and its checkpoint."""
 
     @property
     def host(self) -> Host | None:
@@ -298,7 +298,7 @@ class Node:
         return self.process.host if self.process is not None else None
 
     def start(self) -> None:
-        """Run the program, from what the disk holds; it may end during recovery, too, and waits for a stalled disk."""
+        """Start a process from what the disk holds. It may end during recovery; a stalled disk delays the start."""
         assert self.process is None
         self.observer.starting(self)
         if self.disk.io_errors.stalled_until_us > self.surroundings.clock.now_us:
@@ -320,7 +320,7 @@ class Node:
         self.process.start()
 
     def interrupted(self, interruption: Interrupted, doing: str) -> None:
-        """The process ended in the middle of something."""
+        """The process ended in the middle of a disk operation."""
         self.surroundings.trace.note(self.node_id, f"{interruption} while {doing}")
         self.observer.interrupted(self, interruption)
         if interruption.loses_power:
@@ -329,24 +329,24 @@ class Node:
             self.kill()
 
     def kill(self) -> None:
-        """Kill -9: the process ends, what it wrote is in the page cache."""
+        """End the process as ``kill -9`` does: its writes stay in the page cache."""
         self._end()
         self.disk.drop_handles()
 
     def lose_power(self) -> None:
-        """The machine goes down with everything that was not synced."""
+        """Take the power: the process ends, and everything that was not synced may be lost."""
         self._end(is_silent=True)
         self.disk.lose_power()
 
     def failed(self, error: StorageError) -> None:
-        """The program ended with an error of its disk; that is its duty if the disk did give one, or lied."""
+        """The program ended with a storage error; oracles check that its disk caused the error."""
         self.observer.stopped(self, error)
         self.surroundings.trace.note(self.node_id, f"stops: {error}")
         self.kill()
         self.observer.disk_failed(self, error)
 
     def stopped(self, error: Exception | None) -> None:
-        """The host gave up or is done."""
+        """The host stopped, with an error or after a shutdown."""
         process = self.process
         self.observer.stopped(self, error)
         self.surroundings.clock.after(0, lambda: self._leave(process))
@@ -357,18 +357,18 @@ class Node:
         return self.host is not None and self.host.quarantine is not None
 
     def was_paused_since(self, at_us: int) -> bool:
-        """True when the process stood still at some time from then on."""
+        """True when the process stood still at any time since then."""
         return self.process is not None and (self.process.is_paused or self.process.resumed_us >= at_us)
 
     def lane_delay_us(self) -> int:
-        """How long one turn of a lane takes; now and then the disk is slow."""
+        """How long one turn of a lane takes; the disk is slow now and then."""
         storage = self.surroundings.storage
         if self.rng.random() < 1 - storage.slow_probability:
             return self.rng.randint(storage.turn_us_min, storage.turn_us_max)
         return self.rng.randint(storage.slow_turn_us_min, storage.slow_turn_us_max)
 
     def _leave(self, process: Process | None) -> None:
-        """The program ends by itself; with all jobs done it closes its files first, else somebody was impatient."""
+        """End the program; it closes its files first if all jobs are done, otherwise the shutdown was cut short."""
         if process is None or self.process is not process:
             return
         try:
@@ -383,7 +383,7 @@ class Node:
         self.kill()
 
     def _end(self, *, is_silent: bool = False) -> None:
-        """Whatever ran is gone; also what ended before it had recovered."""
+        """End the process, or a start that did not get through its recovery."""
         self.observer.touch(self)
         if self.process is not None:
             self.last_role = self.process.host.role

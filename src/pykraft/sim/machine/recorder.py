@@ -1,9 +1,8 @@
-"""What happened in a world, as events in order: the raw material of the page that shows a run.
+"""Records what happens in a world as events in order, for the page that shows a run.
 
-Given to a world by whoever wants to look at it; a world without one pays nothing. Frames are kept as they were sent
-and read later (`pykraft.sim.page.words`), so that recording changes nothing in the run. Invariant: events are in the
-order in which they happened, and an arrival names an event of sending before it. The last events are kept, and how
-many came before them.
+A world without a recorder pays nothing. Frames are kept as they were sent and decoded later (`pykraft.sim.page.words`),
+so recording changes nothing in the run. Invariant: events are in the order in which they happened, and an arrival
+refers to an earlier event of sending. Only the last events are kept, with a count of those before them.
 """
 
 from __future__ import annotations
@@ -12,23 +11,23 @@ from collections import deque
 from dataclasses import dataclass
 
 EVENTS_MAX = 60_000
-"""What one recorder keeps: several times the longest world of the shipped scenarios."""
+"""How many events one recorder keeps: several times as many as the longest world of the shipped scenarios has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
-    """One node as it is after an event; offsets are exclusive, and None when the node is down or does not know."""
+    """One node after an event; offsets are exclusive, and None when the node is down or does not know them."""
 
     role: str
     """Kafka's name of the state, or ``down``."""
     epoch: int
     leader_id: int | None
     vote: int | None
-    """Whom the platter remembers a vote for, in ``disk_epoch``."""
+    """The vote that is durable, for ``disk_epoch``."""
     disk_epoch: int
     log_end: int | None
     flushed: int
-    """Log end that a power loss now would leave."""
+    """The log end that a power loss now would leave."""
     high_watermark: int | None
     is_damaged: bool = False
     """True while the process knows that part of its log is lost."""
@@ -36,7 +35,7 @@ class NodeState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened at a node (None: to the world), and when in microseconds."""
+    """Something that happened at a node (None: to the whole world), and when in microseconds."""
 
     at_us: int
     node_id: int | None
@@ -44,7 +43,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent(Event):
-    """A frame left this node; ``number`` names it."""
+    """A frame left this node; ``number`` identifies it."""
 
     number: int
     target_id: int
@@ -53,21 +52,21 @@ class Sent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrived(Event):
-    """The frame of that number reached this node; more than once when the network doubled it."""
+    """The frame with that number reached this node."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed(Event):
-    """The node's state is another one from now on."""
+    """The node has a new state."""
 
     state: NodeState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault(Event):
-    """Harm was done: its kind, as the report counts it."""
+    """A fault happened: its kind, as the report counts it."""
 
     kind: str
 
@@ -85,41 +84,41 @@ class Recorder:
     def __init__(self, events_max: int = EVENTS_MAX) -> None:
         self.events: deque[Event] = deque(maxlen=events_max)
         self.nodes: dict[int, bool] = {}
-        """Nodes of the world, and whether each votes."""
+        """By node id: whether the node is a voter."""
         self.under_way: frozenset[int] = frozenset()
-        """Numbers of frames that could still arrive when the run ended; what else did not arrive is lost."""
+        """Numbers of frames that could still arrive when the run ended; other frames without an arrival are lost."""
         self.happened = 0
-        """Events in all, with those that are not kept any more."""
+        """Number of all events, including those that are no longer kept."""
         self._frames = 0
         self._states: dict[int, NodeState] = {}
 
     @property
     def dropped(self) -> int:
-        """Events that came before the kept ones."""
+        """Number of events that are no longer kept."""
         return self.happened - len(self.events)
 
     def sent(self, at_us: int, source_id: int, target_id: int, frame: bytes) -> int:
-        """A frame leaves; returns its number."""
+        """Record that a frame leaves; returns its number."""
         self._frames += 1
         self._add(Sent(at_us=at_us, node_id=source_id, target_id=target_id, number=self._frames, frame=frame))
         return self._frames
 
     def arrived(self, at_us: int, node_id: int, number: int) -> None:
-        """A frame reaches its target."""
+        """Record that a frame reaches its target."""
         self._add(Arrived(at_us=at_us, node_id=node_id, number=number))
 
     def state(self, at_us: int, node_id: int, state: NodeState) -> None:
-        """How a node is now; kept when it is not as before."""
+        """Record how a node is now, if that has changed."""
         if self._states.get(node_id) != state:
             self._states[node_id] = state
             self._add(Changed(at_us=at_us, node_id=node_id, state=state))
 
     def fault(self, at_us: int, node_id: int | None, kind: str) -> None:
-        """Harm is done."""
+        """Record a fault."""
         self._add(Fault(at_us=at_us, node_id=node_id, kind=kind))
 
     def note(self, at_us: int, node_id: int | None, text: str) -> None:
-        """A line of the trace."""
+        """Record a line of the trace."""
         self._add(Note(at_us=at_us, node_id=node_id, text=text))
 
     def _add(self, event: Event) -> None:

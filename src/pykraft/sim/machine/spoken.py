@@ -1,9 +1,9 @@
-"""What a frame says in its sender's name, for the oracles that listen on the wire.
+"""What a frame claims for its sender, for the oracles that listen on the wire.
 
-Only the quorum's own requests and answers are read: every epoch in them is one that the sender must have on disk; a
-vote, one's own or a granted one, is a promise that must be there too; the offset of a Fetch says what its sender
-holds durably, and the position of a FetchSnapshot how much of a snapshot it has. The answer to a Fetch hands on a part
-of its sender's log.
+Only the quorum's own requests and answers are read. Their sender must have every epoch in them on disk. A vote, for
+itself or granted to another, is a promise and must be durable, too. The offset of a Fetch says what its sender holds
+durably, and the position of a FetchSnapshot how much of a snapshot it has. The answer to a Fetch carries a part of its
+sender's log.
 
 Source: Kafka's message definitions of Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and FetchSnapshot.
 """
@@ -30,19 +30,19 @@ EPOCH_FIELDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEnd:
-    """Where a log ends (exclusive), and the epoch of its last record: what two voters compare."""
+    """Log end (exclusive), and the epoch of the last record: what two voters compare."""
 
     epoch: int
     offset: int
 
     def is_at_least(self, other: LogEnd) -> bool:
-        """Raft paper §5.4.1: the later epoch first, then the longer log."""
+        """Raft paper §5.4.1: the later epoch wins, then the longer log."""
         return (self.epoch, self.offset) >= (other.epoch, other.offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteAsked:
-    """A Vote request whose answer is still to come; ``voter_log`` is the log of the one asked, when it was asked."""
+    """A Vote request that is not answered yet; ``voter_log`` is the voter's log when the request arrived."""
 
     version: int
     epoch: int
@@ -52,12 +52,12 @@ class VoteAsked:
     voter_log: LogEnd | None = None
     is_voter_damaged: bool = False
     voter_directory_id: bytes | None = None
-    """Which disk of the voter is asked; None for any."""
+    """Directory id of the voter that is asked; None for any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceAsked:
-    """Which bytes of a snapshot a FetchSnapshot asks for: those from this position on."""
+    """A FetchSnapshot asks for the bytes of a snapshot from this position on."""
 
     snapshot_id: OffsetAndEpoch
     position: int
@@ -65,31 +65,31 @@ class SliceAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
-    """An epoch, and what else the sender stands for: each None unless the frame is about it."""
+    """An epoch, and what else the sender claims; a field is None when the frame does not say it."""
 
     epoch: int
     candidate_id: int | None = None
-    """Whom the sender votes for in this epoch; a pre-vote is no vote."""
+    """Whom the sender votes for in this epoch; a pre-vote is not a vote."""
     granted: VoteAsked | None = None
-    """The question that is answered with yes, a vote or a pre-vote."""
+    """The Vote request, or pre-vote, that this answer grants."""
     fetched: LogEnd | None = None
-    """What a Fetch says that its sender holds durably."""
+    """What the sender of a Fetch claims to hold durably."""
     sliced: SliceAsked | None = None
-    """What of a snapshot is asked for."""
+    """Which part of a snapshot is asked for."""
     target_id: int | None = None
-    """Who is asked; None for an answer."""
+    """The node that is asked; None for an answer."""
     leader_id: int | None = None
-    """Who leads the epoch, as the answer to a Vote says."""
+    """The leader of the epoch according to the answer to a Vote."""
     confirms_leader: bool = False
-    """True in an answer to BeginQuorumEpoch without an error: its leader still leads, as far as the sender knows."""
+    """True in an answer to BeginQuorumEpoch without an error: the sender still takes that node for its leader."""
     served: Buffer = b""
     """The records in the answer to a Fetch."""
     served_epoch: int | None = None
-    """The epoch of the Vote, BeginQuorumEpoch or EndQuorumEpoch that is answered without an error."""
+    """The epoch of the Vote, BeginQuorumEpoch or EndQuorumEpoch request that is answered without an error."""
 
 
 def spoken_in_request(parts: Sequence[Buffer], target_id: int) -> Spoken | None:
-    """What the sender of this request says to that node; None for requests without an epoch."""
+    """What the sender of this request tells that node; None for a request without an epoch."""
     frame = b"".join(parts)[FRAME_LENGTH_SIZE_BYTES:]
     header = decode_request_header(frame)
     api_key = ApiKey(header.api_key)
@@ -101,7 +101,7 @@ def spoken_in_request(parts: Sequence[Buffer], target_id: int) -> Spoken | None:
     epoch = partition[field]
     if api_key is ApiKey.FETCH:
         if max(body["replica_id"], body["replica_state"]["replica_id"]) < 0:
-            return Spoken(epoch=epoch, target_id=target_id)  # without an id it promises nothing
+            return Spoken(epoch=epoch, target_id=target_id)  # A Fetch without a replica id promises nothing.
         log = LogEnd(epoch=partition["last_fetched_epoch"], offset=partition["fetch_offset"])
         return Spoken(epoch=epoch, fetched=log, target_id=target_id)
     if api_key is ApiKey.FETCH_SNAPSHOT:
@@ -116,7 +116,7 @@ def spoken_in_request(parts: Sequence[Buffer], target_id: int) -> Spoken | None:
 def vote_asked(
     header: RequestHeader, frame: bytes, voter_log: LogEnd | None = None, *, is_voter_damaged: bool = False
 ) -> VoteAsked:
-    """The question in this Vote request, put to a voter whose log ends there, and may be known to be damaged."""
+    """The Vote request in this frame, with the log end of the voter and whether the voter knows that it is damaged."""
     partition = decode_request_body(header, frame)["topics"][0]["partitions"][0]
     directory_id = bytes(partition.get("voter_directory_id", ZERO_UUID))
     return VoteAsked(
@@ -132,7 +132,7 @@ def vote_asked(
 
 
 def spoken_in_vote(asked: VoteAsked, parts: Sequence[Buffer]) -> Spoken | None:
-    """What the answer to a vote says; None when it refuses the request as a whole."""
+    """What the answer to a Vote says; None when it rejects the request as a whole."""
     partition = _answered(ApiKey.VOTE, asked.version, parts)
     if partition is None:
         return None
@@ -147,7 +147,7 @@ def spoken_in_vote(asked: VoteAsked, parts: Sequence[Buffer]) -> Spoken | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Departure:
-    """An EndQuorumEpoch request: who leads that epoch no more, and whether it names anybody to follow it."""
+    """An EndQuorumEpoch request: the leader that resigns, its epoch, and whether it names successors."""
 
     epoch: int
     leader_id: int
@@ -155,20 +155,20 @@ class Departure:
 
 
 def departure(header: RequestHeader, frame: bytes) -> Departure:
-    """What this EndQuorumEpoch request says."""
+    """Read an EndQuorumEpoch request."""
     partition = decode_request_body(header, frame)["topics"][0]["partitions"][0]
     successors = partition.get("preferred_successors") or partition.get("preferred_candidates")
     return Departure(epoch=partition["leader_epoch"], leader_id=partition["leader_id"], has_successors=bool(successors))
 
 
 def asked_epoch(header: RequestHeader, frame: bytes) -> int:
-    """The epoch in this request of the quorum."""
+    """The epoch in this request."""
     epoch: int = decode_request_body(header, frame)["topics"][0]["partitions"][0][EPOCH_FIELDS[ApiKey(header.api_key)]]
     return epoch
 
 
 def spoken_in_answer(header: RequestHeader, parts: Sequence[Buffer], epoch_asked: int | None = None) -> Spoken | None:
-    """The epoch in the answer to this request of the quorum; None when it refuses the request as a whole."""
+    """The epoch in the answer to this request; None when it rejects the request as a whole."""
     partition = _answered(ApiKey(header.api_key), header.api_version, parts)
     if partition is None:
         return None

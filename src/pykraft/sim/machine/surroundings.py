@@ -1,7 +1,7 @@
-"""What a node runs in, and whom it tells what happens to it: all that a node knows of its world.
+"""What a node needs of its world, and the observer that it tells what happens to it.
 
-`Surroundings` are the same for all nodes of a world. An observer hears of each event in the moment that its method
-names, and changes nothing in the node unless the method says so.
+`Surroundings` are the same for all nodes of a world. An observer is called at the moment that its method names, and
+changes nothing in the node unless the method says so.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Surroundings:
 
 
 class NodeObserver(Protocol[N_contra]):
-    """Told of everything that happens to a node; the parameter is the node's own class."""
+    """Called for everything that happens to a node; the type parameter is the node's own class."""
 
     def touch(self, node: N_contra) -> None:
-        """Something happens to this node in the present event."""
+        """The present event concerns this node."""
         ...
 
     def starting(self, node: N_contra) -> None:
@@ -48,35 +48,35 @@ class NodeObserver(Protocol[N_contra]):
         ...
 
     def configured(self, node: N_contra) -> NodeConfig:
-        """What its next process is started with."""
+        """The configuration for its next process."""
         ...
 
     def started(self, node: N_contra) -> None:
-        """A process begins, after its recovery and before its first step; its ledger is to be set."""
+        """A process begins, after its recovery and before its first step; the observer sets the node's ledger."""
         ...
 
     def ended(self, node: N_contra) -> None:
-        """A process is gone, or did not get through its recovery."""
+        """A process ended, or did not get through its recovery."""
         ...
 
     def interrupted(self, node: N_contra, interruption: Interrupted) -> None:
-        """A process ends in the middle of an operation on its disk."""
+        """A process ended in the middle of an operation on its disk."""
         ...
 
     def stopped(self, node: N_contra, error: Exception | None) -> None:
-        """A program gives up, or is done when there is no error."""
+        """A program stopped, with an error or (None) after a shutdown."""
         ...
 
     def disk_failed(self, node: N_contra, error: StorageError) -> None:
-        """A program has ended with this error of its disk; the disk may be exchanged now."""
+        """A program ended with this storage error; the disk may be replaced now."""
         ...
 
     def woken(self, node: N_contra) -> None:
-        """A timer of the node rings, because its host asked for it."""
+        """The timer that the host set rings."""
         ...
 
     def dialed(self, node: N_contra, target_id: int) -> None:
-        """The node tries to connect to another one."""
+        """The node dials another one."""
         ...
 
     def durable_epoch(self, node: N_contra) -> int:
@@ -88,11 +88,11 @@ class NodeObserver(Protocol[N_contra]):
         ...
 
     def submitted(self, node: N_contra, job: Job) -> None:
-        """The host asks for a storage job; the node's ledger does not hold it yet."""
+        """The host submits a storage job; the node's ledger does not hold it yet."""
         ...
 
     def performs(self, node: N_contra, jobs: Sequence[Job]) -> None:
-        """The ordered lane is about to do these; it may be interrupted on the way."""
+        """The ordered lane is about to carry out these jobs; it may be interrupted in the middle."""
         ...
 
     def persisted(self, node: N_contra) -> None:
@@ -100,5 +100,5 @@ class NodeObserver(Protocol[N_contra]):
         ...
 
     def reported(self, node: N_contra, text: str) -> None:
-        """The host says something to its operator."""
+        """The host reports something to its operator."""
         ...

@@ -1,8 +1,8 @@
-"""What happened in a world, as lines of fixed columns, and two digests that two runs of a seed share.
+"""The trace of a world: lines of fixed columns, and two digests to compare two runs of a seed.
 
-The last lines are kept, to show what led to a failure; whoever wants all of them is told each as it comes. The
-digest covers all of them, and every byte that arrived anywhere. The wordless digest leaves out what the lines say,
-so a change of a message in the trace changes the one and not the other.
+The last lines are kept to show what led to a failure; ``tell`` is called with each line as it comes. The digest covers
+all lines and every byte that arrived anywhere. The wordless digest leaves out the text of the lines, so rewording a
+message changes the digest and not the wordless digest.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pykraft.sim.machine.clock import Clock
 from pykraft.sim.machine.recorder import Recorder
 
 LINES_KEPT = 400
-"""What a failure shows."""
+"""How many lines a failure shows."""
 DIGEST_SIZE_BYTES = 16
 
 
 class Trace:
-    """Time, node, text."""
+    """Lines of time, node and text."""
 
     def __init__(
         self, clock: Clock, tell: Callable[[str], None] | None = None, recorder: Recorder | None = None
@@ -33,7 +33,7 @@ class Trace:
         self.lines: deque[str] = deque(maxlen=LINES_KEPT)
 
     def note(self, node_id: int | None, text: str) -> None:
-        """One line; None for what concerns no single node."""
+        """Add one line; ``node_id`` is None for what concerns no single node."""
         where = "  *" if node_id is None else f"{node_id:3}"
         line = f"{self._clock.now_us / 1e6:12.6f} {where}  {text}"
         self._digest.update(line.encode())
@@ -45,17 +45,17 @@ class Trace:
             self._recorder.note(self._clock.now_us, node_id, text)
 
     def absorb(self, frame: bytes) -> None:
-        """Bytes that arrived somewhere: part of both digests, not of the lines."""
+        """Add bytes that arrived somewhere to both digests; the lines do not show them."""
         self._digest.update(frame)
         self._wordless.update(b"%d frame " % self._clock.now_us)
         self._wordless.update(frame)
 
     @property
     def digest(self) -> str:
-        """The same for the same seed, in any process."""
+        """Equal for equal runs, in any process."""
         return self._digest.hexdigest()
 
     @property
     def wordless_digest(self) -> str:
-        """Covers when each line came and for which node, and each frame with its time, but not the words of a line."""
+        """Covers the time and node of each line, and each frame with its time, but not the text of a line."""
         return self._wordless.hexdigest()

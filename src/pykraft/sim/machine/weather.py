@@ -1,4 +1,4 @@
-"""How fast a world's network is on a good day, and what becomes of packets that nobody answers.
+"""How fast the network of a world is when no fault slows it down, and what happens to packets that nobody answers.
 
 Source: `pykraft.sim.scenario.scenario.Links`, of which this is one draw.
 """
@@ -19,15 +19,15 @@ class Weather:
     latency_us_max: int = 2_000
     slow_probability: float = 0.01
     byte_us: int = 0
-    """Microseconds that each byte takes: a million over the bandwidth."""
+    """Microseconds per byte: a million over the bandwidth."""
     unanswered_probability: float = 0.0
     half_open_probability: float = 0.0
     dice: float = 0.0
-    """What becomes of packets that nobody answers is drawn from these alone."""
+    """Seed of the generators for packets that nobody answers and for narrow links; nothing else uses them."""
 
     @classmethod
     def draw(cls, links: Links, rng: Random) -> Weather:
-        """The weather of one world."""
+        """Draw the weather of one world."""
         drawn = cls(
             latency_us_min=links.latency_us_min,
             latency_us_max=rng.choice(links.latency_us_max),

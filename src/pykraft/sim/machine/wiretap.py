@@ -1,8 +1,8 @@
-"""Listens to the frames of one process: what it was asked, what it says, which Fetches it waits for.
+"""Listens to the frames of one process: which requests it got, what it says, and which Fetches it waits for.
 
-Refuses to change anything. An answer that carries nothing but an epoch is only read while the epoch of its sender is
-not durable yet, and one with records while the disk they may be from has lied: at any other time there is nothing in it
-that could be wrong for an oracle.
+It changes nothing. To save time, an answer that carries nothing but an epoch is decoded only while the sender's epoch
+is not durable yet, and an answer with records only while the sender's disk has lied; at other times no oracle could
+object to it.
 
 Source: ours; the rules it listens for are Raft paper §5.1 and §5.2.
 """
@@ -38,33 +38,33 @@ class Wiretap:
     """All connections of one process."""
 
     def __init__(self, is_rotten: Callable[[], bool]) -> None:
-        """``is_rotten`` says whether the disk of this process holds anything else than was written."""
+        """``is_rotten`` says whether the disk of this process holds other bytes than were written."""
         self._is_rotten = is_rotten
         self.open_fetches: dict[ConnectionId, int] = {}
-        """Fetches without an answer, and when they left (virtual microseconds); also when this process gave them up."""
+        """When each unanswered Fetch left (virtual microseconds); includes Fetches that this process gave up."""
         self.answered_fetches = 0
-        """How many were answered."""
+        """How many Fetches were answered."""
         self.answers: Counter[int] = Counter()
-        """The same by who answered."""
+        """How many Fetches each node answered."""
         self._dialed: dict[ConnectionId, int] = {}
         self.departures: list[Departure] = []
-        """EndQuorumEpoch requests that came."""
+        """EndQuorumEpoch requests that this process received."""
         self._asked: dict[ConnectionId, VoteAsked | RequestHeader] = {}
         self._epochs: dict[ConnectionId, int] = {}
-        """Of BeginQuorumEpoch and EndQuorumEpoch requests without an answer."""
+        """The epochs of BeginQuorumEpoch and EndQuorumEpoch requests that are not answered yet."""
 
     def dialed(self, connection: ConnectionId, target_id: int) -> None:
-        """The process asks that node on this one; on all others it answers."""
+        """The process dials that node on this connection and sends requests; on all others it answers."""
         self._dialed[connection] = target_id
 
     def broke(self, connection: ConnectionId) -> None:
-        """The network or the other end closed this one: no answer comes any more."""
+        """The network or the other end closed this connection: no answer comes."""
         self._asked.pop(connection, None)
         self._epochs.pop(connection, None)
         self.open_fetches.pop(connection, None)
 
     def heard(self, connection: ConnectionId, frame: bytes, log: LogEnd, *, is_damaged: bool) -> None:
-        """A frame is about to be handed to a process whose log ends there, and may be known to be damaged."""
+        """A frame is about to reach the process, whose log ends at ``log`` and may be known to be damaged."""
         if connection in self._dialed:
             if self.open_fetches.pop(connection, None) is not None:
                 self.answered_fetches += 1
@@ -81,7 +81,7 @@ class Wiretap:
                 self.departures.append(departure(header, frame))
 
     def says(self, connection: ConnectionId, parts: Sequence[Buffer], *, is_epoch_durable: bool) -> Spoken | None:
-        """What a frame says that is about to leave; None when no oracle has anything to say to it."""
+        """What a frame that is about to leave says; None when no oracle needs it."""
         if connection in self._dialed:
             return spoken_in_request(parts, self._dialed[connection])
         asked = self._asked.pop(connection, None)
