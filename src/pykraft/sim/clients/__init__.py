@@ -1,1 +1,1 @@
-"""What clients and applications do in a world."""
+"""The clients and applications of a world."""

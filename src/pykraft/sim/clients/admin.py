@@ -1,8 +1,8 @@
-"""An operator of the quorum: asks the leader to add and to remove voters, over the network, as any client would.
+"""An operator of the quorum: asks the leader over the network to add and remove voters, as any client would.
 
-Its connections are never cut, but they break with the process at the other end, and a request may lie with a process
-that stands still, and be carried out when nobody waits for the answer any more. So a request is open until it is
-answered, or until the process that it went to is no more (`Asked.is_open`).
+No fault cuts its connections, but they break with the process at the other end. A paused process may hold a request and
+carry it out when nobody waits for the answer any more. So a request is open until it is answered, or until the process
+that received it has ended (`Asked.is_open`).
 
 Source: KIP-853 (``kafka-metadata-quorum add-controller`` and ``remove-controller``); Kafka's message definitions.
 """
@@ -27,7 +27,7 @@ _VERSIONS: Final[Mapping[type[AddVoterRequest | RemoveVoterRequest], int]] = {Ad
 
 
 class Admin:
-    """A station of the network that is no node."""
+    """A station of the network that is not a node."""
 
     node_id = 0
     port = 0
@@ -42,7 +42,7 @@ class Admin:
     def ask(
         self, process: Process, message: AddVoterRequest | RemoveVoterRequest, then: Callable[[Asked], None]
     ) -> Asked:
-        """Ask the node of this process; ``then`` is called with the answer, or when the connection breaks."""
+        """Send a request to this process; ``then`` is called with the answer, or when the connection breaks."""
         asked = Asked(message=message, process=process, then=then, since=self._facts.committed.end_offset)
         endpoint = self._facts.nodes[process.node_id].config.advertised_listeners.get(LISTENER)
         assert endpoint is not None
@@ -50,11 +50,11 @@ class Admin:
         return asked
 
     def accepted(self, connection: ConnectionId) -> None:
-        """Nobody dials it."""
+        """Never called: nobody dials an operator."""
         raise AssertionError(f"somebody dials the operator: {connection}")
 
     def connected(self, connection: ConnectionId) -> None:
-        """Ask."""
+        """Send the request."""
         asked = self._asked[connection]
         self._witness.asked(asked)
         message = asked.message
@@ -62,7 +62,7 @@ class Admin:
         self._facts.network.send(connection, framed(request))
 
     def closed(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
-        """Nobody will know what came of it."""
+        """The connection broke: nobody will know whether the request was carried out."""
         del is_refused
         asked = self._asked.pop(connection, None)
         if asked is not None:
@@ -70,7 +70,7 @@ class Admin:
             asked.then(asked)
 
     def received(self, connection: ConnectionId, frame: bytes) -> None:
-        """The answer."""
+        """The answer arrived."""
         asked = self._asked.pop(connection)
         key, version = codec.api_key_of(asked.message), _VERSIONS[type(asked.message)]
         answer = codec.decode_answer(key, version, frame, self._context).message

@@ -1,8 +1,9 @@
-"""The application of one process: a few registers, fed by everything that is committed.
+"""The application of one process: a few registers that follow the committed records.
 
-It is given the batches like any listener, applies their values in order, and answers the reads that clients asked of
-this process: a read is a value of its own in the log, and finds what was written before it. Where the world has
-snapshots it takes them of its state, by itself or when the host asks, and loads one in the place of what it stands for.
+It gets the batches like any listener, applies their values in order, and answers the reads that clients sent to this
+process: a read is a value of its own in the log, and sees everything written before it. Where the world has snapshots,
+the application takes them of its state, on its own or when the host asks, and loads a snapshot in place of the records
+it stands for.
 
 Source: Raft dissertation §6.3 and §6.4 (a read through the log is linearizable); KIP-630.
 """
@@ -27,20 +28,20 @@ from pykraft.types import Epoch, NodeId, OffsetAndEpoch
 
 
 class Application:
-    """Listener of one process."""
+    """The main listener of one process."""
 
     def __init__(
         self, facts: Facts, witness: Witness, node: Node, *, snapshot_dice: Random, asking_dice: Random
     ) -> None:
-        """When snapshots are taken is drawn from ``snapshot_dice``; from ``asking_dice``, whether the host asks."""
+        """``snapshot_dice`` decides when to take snapshots, ``asking_dice`` whether the host asks for them."""
         self.reads: dict[bytes, Operation] = {}
-        """Reads that were asked of this process, by their values."""
+        """Reads that clients sent to this process, by value."""
         self._facts = facts
         self._witness = witness
         self._node = node
         has_snapshots = bool(facts.records_between)
         self._generator = SnapshotGenerator(facts, witness, node, snapshot_dice) if has_snapshots else None
-        # Most worlds have no application that waits to be asked, and draw nothing.
+        # Draw nothing where no host asks, so that those worlds stay what they were.
         probability = facts.scenario.snapshots.asked_probability
         is_asked = has_snapshots and probability and asking_dice.random() < probability
         self._saver = SnapshotSaver(facts, witness, node, snapshot_dice) if is_asked else None
@@ -49,18 +50,18 @@ class Application:
 
     @property
     def is_asked(self) -> bool:
-        """True when the host asks for its snapshots."""
+        """True when it takes snapshots only when the host asks."""
         return self._saver is not None
 
     def listen(self) -> None:
-        """Hear of everything from the newest snapshot on, or from the first record."""
+        """Register from the newest snapshot on, or from the first record."""
         assert self._node.host is not None
         save = self._save if self._saver is not None else None
         loader = Loader(deserializer=Plain(), load=self._load, save=save) if self._generator is not None else None
         self._registration = self._node.host.register(self, loader=loader)
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """Committed batches, in order."""
+        """Apply committed batches, in order."""
         registers = self._state.registers
         for batch, values in zip(batches, self._witness.delivered(self._node, batches), strict=True):
             self._state.note(batch)
@@ -74,13 +75,13 @@ class Application:
             self._generator.committed(OffsetAndEpoch(batches[-1].end_offset, batches[-1].epoch), self._state)
 
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
-        """News of a leader."""
+        """Report a new epoch or leader to the witness."""
         news = f"epoch {epoch}" if leader_id is None else f"leader {leader_id} of epoch {epoch}"
         self._witness.note(self._node, f"hears of {news}")
         self._witness.told_leader(self._node, epoch, leader_id)
 
     def _load(self, reader: SnapshotReader[bytes]) -> None:
-        """A snapshot takes the place of the state: it is read on the bulk lane, and nothing is heard meanwhile."""
+        """Replace the state by a snapshot, read on the bulk lane; deliveries are held meanwhile."""
         process, registration = self._node.process, self._registration
         assert process is not None
         assert registration is not None
@@ -88,7 +89,7 @@ class Application:
         process.submit_read(lambda: _records(reader), lambda records: self._loaded(reader.snapshot_id, records))
 
     def _save(self, snapshot_id: OffsetAndEpoch) -> None:
-        """The host asks for the state: it is written, and nothing is heard meanwhile."""
+        """Write the state to a snapshot because the host asks for it; deliveries are held meanwhile."""
         assert self._registration is not None
         assert self._saver is not None
         self._registration.hold()
@@ -106,6 +107,6 @@ class Application:
 
 
 def _records(reader: SnapshotReader[bytes]) -> list[bytes]:
-    """All records of a snapshot, which is closed then."""
+    """Read all records of a snapshot, and close it."""
     with closing(reader):
         return [record for batch in reader for record in batch.records]

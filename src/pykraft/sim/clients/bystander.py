@@ -1,7 +1,7 @@
-"""A second listener of one process, plain and often slow: it loads no snapshots, and may fall behind the log start.
+"""A second listener of one process, plain and often slow: it loads no snapshots and may fall behind the log start.
 
-It only says what it is given and what it misses. It is held for a while now and then, as an application holds a
-listener that is at work; meanwhile logs are cleaned.
+It only reports what it was given and what it missed. Now and then it holds its registration for a while, as a busy
+application does; meanwhile logs are cleaned.
 
 Source: Kafka's ``RaftClient.register``, of which there may be several listeners.
 """
@@ -18,16 +18,16 @@ from pykraft.sim.machine.node import Node
 from pykraft.types import Epoch, NodeId, Offset
 
 HOLD_PROBABILITY = 0.1
-"""Of each delivery: that the listener is at work for some time then."""
+"""Probability that the listener is busy for some time after a delivery."""
 HOLD_US_MAX = (1_000, 100_000, 1_500_000)
 
 
 class Bystander:
-    """One process's; ``listen`` begins."""
+    """The plain listener of one process; begins with `listen`."""
 
     def __init__(self, facts: Facts, witness: Witness, node: Node, rng: Random) -> None:
         self.end_offset = 0
-        """Where what it was given ends, or what it has missed."""
+        """End offset of what it was given or has missed."""
         self._facts = facts
         self._witness = witness
         self._node = node
@@ -35,7 +35,7 @@ class Bystander:
         self._registration: Registration | None = None
 
     def listen(self) -> None:
-        """Hear of everything from the log start on."""
+        """Register from the log start on."""
         host = self._node.host
         assert host is not None
         self._witness.listens(self._node, host.log_start_offset)
@@ -52,7 +52,7 @@ class Bystander:
             process.later(self._rng.randrange(self._rng.choice(HOLD_US_MAX)), registration.release)
 
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:
-        """See `pykraft.host.delivery.Listener`: of no interest."""
+        """See `pykraft.host.delivery.Listener`: ignored."""
 
     def _skipped(self, next_offset: Offset, start_offset: Offset) -> None:
         self._witness.skipped(self._node, next_offset, start_offset)

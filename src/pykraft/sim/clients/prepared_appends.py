@@ -1,7 +1,7 @@
-"""Which appends of a client are only prepared, and when it schedules them: never, or now and then.
+"""Decides which appends of a client are only prepared, and when the client schedules them.
 
-A client prepares up to so many appends in a row. Then it schedules them, or goes on with an append that is not
-prepared, which has to schedule them too. Leaders have small buffers here, so what is prepared often fills them.
+A client prepares a few appends in a row. Then it schedules them, or goes on with an append that is not prepared, which
+schedules them too. Leaders have small buffers in these worlds, so prepared appends often fill them.
 
 Source: Kafka's ``RaftClient.prepareAppend`` and ``schedulePreparedAppend``.
 """
@@ -16,9 +16,9 @@ from pykraft.config import NodeConfig
 from pykraft.sim.machine.node import Node
 
 BEGIN_PROBABILITY = 0.1
-"""Of each call that is not prepared: that the next ones are."""
+"""Probability that after a call that is not prepared the next ones are."""
 SCHEDULE_PROBABILITIES = (0.0, 0.3)
-"""One of them is that of each end of a row: that it is scheduled."""
+"""A world draws one: the probability that a client schedules its row of prepared appends at the end."""
 LENGTHS = (1, 3, 10, 40)
 BATCH_SIZE_BYTES_MAX = 2_048
 """Each proposal of the workload fits into one batch of this size."""
@@ -26,7 +26,7 @@ BATCHES_MAX = (1, 2, 10)
 
 
 def with_small_buffers(configs: Sequence[NodeConfig], rng: Random) -> list[NodeConfig]:
-    """The same with one draw of how much a leader accumulates."""
+    """These configurations with one draw of how much a leader accumulates."""
     batches_max = rng.choice(BATCHES_MAX)
     return [
         replace(
@@ -38,7 +38,7 @@ def with_small_buffers(configs: Sequence[NodeConfig], rng: Random) -> list[NodeC
 
 
 class PreparedAppends:
-    """The clients of one world; ``rng`` None: they prepare nothing."""
+    """The prepared appends of one world; none when ``rng`` is None."""
 
     def __init__(self, rng: Random | None) -> None:
         self._rng = rng
@@ -46,7 +46,7 @@ class PreparedAppends:
         self._left: dict[int, int] = {}
 
     def is_next(self, node: Node) -> bool:
-        """Whether the next append at this leader is only prepared; schedules what was prepared when it is time."""
+        """Whether the next append at this leader is only prepared. At the end of a row it may schedule them."""
         if self._rng is None:
             return False
         left = self._left.pop(int(node.node_id), None)

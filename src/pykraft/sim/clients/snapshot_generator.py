@@ -1,7 +1,7 @@
-"""Snapshots that the application of one process takes of its state: when, in how many pieces, and whether to the end.
+"""Decides when the application of one process takes a snapshot, in how many pieces, and whether it finishes it.
 
-Invariant: one at a time, each of the state as it is when it is begun, whatever is committed while it is written. A
-world without snapshots has nobody who takes them.
+Invariant: it takes one snapshot at a time, of the state at the moment it begins, whatever is committed during the
+writing. A world without snapshots has no generators.
 
 Source: KIP-630 §When to Snapshot; Kafka's ``SnapshotGenerator``.
 """
@@ -22,7 +22,7 @@ from pykraft.types import Offset, OffsetAndEpoch
 
 
 class SnapshotGenerator:
-    """Takes the snapshots of one process, about every so many records."""
+    """Takes the snapshots of one process, each after roughly the same number of records."""
 
     def __init__(self, facts: Facts, witness: Witness, node: Node, rng: Random) -> None:
         self._facts = facts
@@ -33,11 +33,11 @@ class SnapshotGenerator:
         self._due_offset = self._next_due(Offset(0))
 
     def loaded(self, offset: Offset) -> None:
-        """A snapshot that ends here took the place of the state."""
+        """A snapshot that ends at this offset replaced the state."""
         self._due_offset = self._next_due(offset)
 
     def committed(self, end: OffsetAndEpoch, state: State) -> None:
-        """The state is of the log up to here: begin a snapshot if it is time."""
+        """The state reaches up to here: begin a snapshot if it is time."""
         host = self._node.host
         if self._is_busy or end.offset < self._due_offset or host is None:
             return
@@ -55,7 +55,7 @@ class SnapshotGenerator:
             return
         starts = starts_of(len(records), self._rng.randint(1, self._facts.scenario.snapshots.pieces_max))
         pieces = (records[start : start + starts.step] for start in starts)
-        # From dice of its own, so that worlds without such applications stay what they are.
+        # A generator of its own, so that worlds without careless applications stay what they were.
         dice = Random(f"{self._facts.seed} careless {self._node.node_id} {begun.snapshot_id}")
         if dice.random() < self._facts.scenario.snapshots.careless_probability:
             written = partial(self._written, begun.snapshot_id)
@@ -84,7 +84,7 @@ class SnapshotGenerator:
 
 
 def _with_impossible(pieces: Iterable[Sequence[bytes]], dice: Random) -> Iterator[Sequence[bytes]]:
-    """The same with an empty record in each, which no snapshot can hold."""
+    """Add to each piece an empty record, which no snapshot can hold."""
     for piece in pieces:
         at = dice.randint(0, len(piece))
         yield [*piece[:at], b"", *piece[at:]]

@@ -1,7 +1,7 @@
-"""A snapshot that is written piece by piece: each when the one before is on its way to the disk, then it is frozen.
+"""Writes a snapshot piece by piece, each after the one before was passed to the disk, then freezes it.
 
-Owns the course of that, whoever takes the snapshot. Invariant: whatever goes wrong, the snapshot is closed, and
-``done`` is called exactly once.
+Both kinds of snapshots use it. Invariant: whatever goes wrong, the snapshot is closed, and ``done`` is called exactly
+once.
 
 Source: `pykraft.host.taking`.
 """
@@ -15,7 +15,7 @@ from pykraft.host.taking import TakenSnapshot
 
 
 def starts_of(count: int, pieces: int) -> range:
-    """Where each of about so many pieces of this many records begins; its step is their size."""
+    """Where each piece begins when so many records are split into about so many pieces; the step is a piece's size."""
     return range(0, count, count // pieces + 1)
 
 
@@ -26,7 +26,7 @@ def write_pieces(
     gives_up: Callable[[], bool] = lambda: False,
     problem: Exception | None = None,
 ) -> None:
-    """Write all of them; ``done`` is told the size in bytes, or why not, or None when it ``gives_up`` at the end."""
+    """Write all pieces, then call ``done``: with the size in bytes, with an error, or with None if it ``gives_up``."""
     piece = next(pieces, None) if problem is None else None
     if piece is not None:
         taken.append(piece, partial(write_pieces, taken, pieces, done, gives_up))
@@ -40,7 +40,7 @@ def write_pieces(
 def write_carelessly(
     taken: TakenSnapshot, pieces: Iterator[Sequence[bytes]], done: Callable[[int | Exception | None], None]
 ) -> None:
-    """The same by an application that looks at no error: it writes on, and freezes what there is."""
+    """Write as a careless application does: it ignores errors, writes on, and freezes what there is."""
     piece = next(pieces, None)
     if piece is not None:
         taken.append(piece, lambda _: write_carelessly(taken, pieces, done))

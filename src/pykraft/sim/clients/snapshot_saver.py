@@ -1,9 +1,8 @@
-"""Snapshots that the host asks the application of one process for: written piece by piece out of the living state.
+"""Writes the snapshots that the host asks the application for, piece by piece, directly from the living state.
 
-The counterpart of `pykraft.sim.clients.snapshot_generator`, where the application decides by itself and writes what it
-had copied. Here it copies nothing: each piece is what the state says in that moment, and the registration is held until
-all are written. So a state that went on meanwhile, or is of another place than the snapshot's name says, would be in
-the file.
+In `pykraft.sim.clients.snapshot_generator` the application decides on its own and writes a copy of its state. Here it
+copies nothing: each piece is read from the state when it is written, and the registration is held until all pieces are
+written. So if the state changed meanwhile, or did not match the snapshot id, the file would show it.
 
 Source: KIP-630 §When to Snapshot; `pykraft.host.saving`.
 """
@@ -24,7 +23,7 @@ from pykraft.types import OffsetAndEpoch
 
 
 class SnapshotSaver:
-    """Writes the snapshots of one process."""
+    """Writes the requested snapshots of one process."""
 
     def __init__(self, facts: Facts, witness: Witness, node: Node, rng: Random) -> None:
         self._facts = facts
@@ -33,7 +32,7 @@ class SnapshotSaver:
         self._rng = rng
 
     def save(self, snapshot_id: OffsetAndEpoch, state: State, then: Callable[[], None]) -> None:
-        """Write this state under this name; ``then`` is called when nobody writes any more."""
+        """Write this state as the snapshot with this id; ``then`` is called when the writing is over."""
         assert self._node.host is not None
         self._node.host.create_snapshot(snapshot_id, Plain(), partial(self._begun, state, then))
 

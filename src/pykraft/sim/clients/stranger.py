@@ -1,6 +1,6 @@
-"""Somebody who reaches the port and is no replica: asks what it likes, and answers whoever takes it for a leader.
+"""Somebody who reaches the port and is not a replica: sends requests, and answers nodes that take it for a leader.
 
-Its links are never cut. It speaks the protocol as it should; what it says is for `pykraft.sim.faults.stranger`.
+No fault cuts its links. It speaks the protocol correctly; what it says is decided in `pykraft.sim.faults.stranger`.
 
 Source: ours; docs/trust.md says what whoever reaches the port can do.
 """
@@ -41,14 +41,14 @@ _VERSIONS: Final[Mapping[type[Request], int]] = {
     UpdateVoterRequest: 0,
 }
 STRANGER_LISTENERS: Final = Listeners(((LISTENER, Endpoint("stranger", STRANGER_ID)),))
-"""Where a stranger says that it is, and where it is."""
+"""The endpoint that a stranger claims, where it really listens."""
 
 Answer: TypeAlias = tuple[FetchResponse, "Buffer"]
-"""To a Fetch, with its records."""
+"""The answer to a Fetch, with its records."""
 
 
 class Stranger:
-    """A station of the network that is no node. ``answer`` says what it answers to a Fetch; None: nothing."""
+    """A station of the network that is not a node. ``answer`` returns the answer to a Fetch; None: no answer."""
 
     node_id = STRANGER_ID
     port = STRANGER_ID
@@ -63,7 +63,7 @@ class Stranger:
         facts.network.attach(self)
 
     def ask(self, node_id: NodeId, message: Request) -> ConnectionId:
-        """Send this to a node, wherever it is now; what it answers is of no interest."""
+        """Send this to a node at its present address; the answer is ignored."""
         endpoint = self._facts.nodes[int(node_id)].config.advertised_listeners.get(LISTENER)
         assert endpoint is not None
         connection = self._facts.network.dial(self, endpoint)
@@ -71,12 +71,12 @@ class Stranger:
         return connection
 
     def hang_up(self, connection: ConnectionId) -> None:
-        """Wait for no answer on this connection."""
+        """Close this connection without waiting for an answer."""
         self._asked.pop(connection, None)
         self._facts.network.close(connection)
 
     def leave(self) -> None:
-        """Close all connections; nobody is at this address any more."""
+        """Close all connections and stop listening."""
         for connection in (*self._asked, *sorted(self._accepted)):
             self._facts.network.close(connection)
         self._asked.clear()
@@ -84,24 +84,24 @@ class Stranger:
         self._facts.network.detach(self)
 
     def accepted(self, connection: ConnectionId) -> None:
-        """Somebody takes it for a leader."""
+        """A node takes it for a leader and connects."""
         self._accepted.add(connection)
 
     def connected(self, connection: ConnectionId) -> None:
-        """Ask, unless it has hung up already."""
+        """Send the request, unless the connection was given up."""
         message = self._asked.get(connection)
         if message is not None:
             request = codec.encode_request(message, _VERSIONS[type(message)], 1, "stranger", self._context)
             self._facts.network.send(connection, framed(request))
 
     def closed(self, connection: ConnectionId, *, is_refused: bool = False) -> None:
-        """Nothing comes on it any more."""
+        """The connection is closed."""
         del is_refused
         self._asked.pop(connection, None)
         self._accepted.discard(connection)
 
     def received(self, connection: ConnectionId, frame: bytes) -> None:
-        """An answer, or a request of somebody who takes it for a leader."""
+        """An answer, or a request of a node that takes it for a leader."""
         self._witness.absorb(frame)
         if connection not in self._accepted:
             self.hang_up(connection)

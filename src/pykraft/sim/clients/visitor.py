@@ -1,8 +1,8 @@
-"""A client of the quorum that asks each node now and then what any tool would ask, and for what nobody may have.
+"""A client that now and then asks a node what any tool would ask, and asks for changes that no leader may accept.
 
-It calls the host of a running process directly: no network is between them, so nothing is lost, and nothing else in the
-world gets other dice. It describes the quorum and the cluster, and asks for voters that no leader may accept: one
-without a directory id, and one that nobody can dial. What it is told goes to the oracles.
+It calls the host of a running process directly. Without a network between them nothing is lost, and no other random
+draw in the world changes. It describes the quorum and the cluster, and tries to add impossible voters: one without a
+directory id, and one that nobody can dial. Oracles check the answers.
 
 Source: KIP-595 §DescribeQuorum, KIP-919 (DescribeCluster), KIP-853 §AddRaftVoter; ``kafka-metadata-quorum describe``.
 """
@@ -42,7 +42,7 @@ _VERSIONS: Final[Mapping[Question, int]] = {
 
 
 class Visitor:
-    """The client of one world, if it is drawn that it has one."""
+    """The client of one world; only some worlds have one."""
 
     def __init__(self, facts: Facts, witness: Witness, rng: Random) -> None:
         self._facts = facts
@@ -53,7 +53,7 @@ class Visitor:
         self._context = rpc_context(next(iter(facts.nodes.values())).config)
 
     def begin(self) -> None:
-        """Plan the first question, if anybody asks."""
+        """Plan the first question, if this world has such a client."""
         if self._is_there:
             self._facts.clock.after(self._rng.randrange(PERIOD_US), self._turn)
 
@@ -88,7 +88,7 @@ class Visitor:
         return b"".join(codec.encode_request(message, version, 1, "visitor", self._context))
 
     def _impossible_voter(self) -> AddVoterRequest:
-        """Without a directory id, or without an address on the quorum's listener."""
+        """A voter without a directory id, or without an address on the quorum's listener."""
         has_id = self._rng.random() < 0.5
         return AddVoterRequest(
             voter=ReplicaKey(NOBODY_ID, Uuid(self._rng.randbytes(16)) if has_id else ZERO_UUID),

@@ -1,4 +1,4 @@
-"""Whom clients and applications tell what they do and what they are told; they know nothing else of who watches."""
+"""The interface through which clients and applications report what they do and what they are told."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from pykraft.types import OffsetAndEpoch
 
 
 class Witness(Protocol):
-    """Told of everything that concerns clients, in the moment that it happens."""
+    """Called at the moment of everything that concerns clients."""
 
     def touch(self, node: Node) -> None:
-        """Something happens to this node in the present event."""
+        """The present event concerns this node."""
         ...
 
     def happened(self, kind: str, node: Node) -> None:
-        """Something is to be counted that is no harm."""
+        """Something happened that is counted in the report and is not a fault."""
         ...
 
     def note(self, node: Node, text: str) -> None:
-        """A line for the trace."""
+        """Add a line to the trace."""
         ...
 
     def absorb(self, frame: bytes) -> None:
-        """A client was given these bytes."""
+        """A client received these bytes."""
         ...
 
     def proposed(self, operation: Operation) -> None:
@@ -45,15 +45,15 @@ class Witness(Protocol):
         ...
 
     def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> list[list[bytes]]:
-        """A listener was given these; returns the values of each batch, none for one of Raft's own."""
+        """A listener got these batches; returns the values of each batch, none for a control batch."""
         ...
 
     def given(self, node: Node, end_offset: int) -> None:
-        """An application has everything up to there."""
+        """An application has everything up to this offset."""
         ...
 
     def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
-        """An application was given a snapshot in the place of all that it stands for."""
+        """An application loaded a snapshot in place of the records it stands for."""
         ...
 
     def told_leader(self, node: Node, epoch: int, leader_id: int | None) -> None:
@@ -61,25 +61,25 @@ class Witness(Protocol):
         ...
 
     def listens(self, node: Node, start_offset: int) -> None:
-        """A plain listener begins here."""
+        """A plain listener begins at this offset."""
         ...
 
     def overheard(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
-        """A plain listener was given these."""
+        """A plain listener got these batches."""
         ...
 
     def skipped(self, node: Node, next_offset: int, start_offset: int) -> None:
-        """A plain listener misses these offsets, and goes on at the log start."""
+        """A plain listener missed these offsets, and goes on at the log start."""
         ...
 
     def asked(self, asked: Asked) -> None:
-        """An operator's request for another voter set is on its way to its leader."""
+        """An operator's request to change the voters is on its way to the leader."""
         ...
 
     def answered(self, asked: Asked) -> None:
-        """An operator has an answer to such a request, or will never have one."""
+        """An operator got the answer to such a request, or will never get one."""
         ...
 
     def visited(self, node: Node, visit: Visit) -> None:
-        """A client asks this node a question, or has its answer."""
+        """A client asks this node a question, or got its answer."""
         ...

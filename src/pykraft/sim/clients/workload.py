@@ -1,7 +1,7 @@
-"""What clients do in a world: write registers and read them at every node that leads, and keep what they were told.
+"""What clients do in a world: they write and read registers at every node that leads, and remember the answers.
 
-A client calls the node that leads as far as that node knows; so a leader that is none any more gets calls, too. What
-was asked and answered is in the history; oracles hear of each call and each answer.
+A client calls every node that believes it leads, so a leader that has been replaced without knowing it gets calls, too.
+The history records calls and answers, and oracles hear of each.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Workload:
     def __init__(self, facts: Facts, witness: Witness, rng: Random, prepared: PreparedAppends) -> None:
         self.history = facts.history
         self.acknowledged = 0
-        """Values that were acknowledged."""
+        """Number of acknowledged values."""
         self.acknowledged_end_offset = 0
         self.proposed = 0
         self._facts = facts
@@ -42,7 +42,7 @@ class Workload:
         self._facts.clock.after(self._work.period_us, self._turn)
 
     def serve(self, node: Node, application: Application) -> None:
-        """A process begins: this is its application."""
+        """A process begins with this application."""
         self._applications[int(node.node_id)] = application
         asked = self.history.asked_node_ids
         (asked.add if application.is_asked else asked.discard)(int(node.node_id))
@@ -101,7 +101,7 @@ class Workload:
             self.acknowledged_end_offset = max(self.acknowledged_end_offset, operation.end_offset)
         else:
             operation.answer = Answer.REJECTED if isinstance(outcome, Rejected) else Answer.UNKNOWN
-            # Not for a transfer of the leadership, which is an error of the same family.
+            # The error of a leadership transfer is a subclass, so compare the exact type.
             operation.lacked_room = isinstance(outcome, Rejected) and type(outcome.error) is BufferFullError
         self._witness.decided(operation)
 

@@ -1,8 +1,8 @@
-"""The state of one listener: what each register holds, and which batches led to it; written to snapshots and read back.
+"""The state of one listener, its registers and the batches that led to it, and how snapshots store it.
 
-Invariant: a state is decided by the committed batches that it was given, or a snapshot stood for, and by nothing else.
-A snapshot of it names every one of these batches. So an oracle can tell what a snapshot is of, and two replicas that
-take one at the same place write the same records.
+Invariant: only the committed batches that the listener was given, or that a snapshot replaced, decide its state. A
+snapshot names every one of these batches. So an oracle can tell which state a snapshot holds, and two replicas that
+take a snapshot at the same offset write the same records.
 
 | record | what it is |
 |---|---|
@@ -29,7 +29,7 @@ REGISTER: Final = Struct(">cBq")
 
 
 class State:
-    """Registers, and if it is to be written to snapshots the batches."""
+    """Registers and, if the state goes into snapshots, the batches."""
 
     def __init__(self, *, keeps_entries: bool) -> None:
         self.registers = Registers()
@@ -37,18 +37,18 @@ class State:
         self._keeps_entries = keeps_entries
 
     def note(self, batch: CommittedBatch) -> None:
-        """This batch is part of it from now on; its values are for the registers."""
+        """Add a batch to the state; its values are applied to the registers separately."""
         if self._keeps_entries:
             self.entries.append(Entry.of(read_header(batch.data)))
 
     def records(self) -> list[bytes]:
-        """The records of a snapshot of it, as it is now."""
+        """The records of a snapshot of the present state."""
         found = [ENTRY.pack(b"E", each.base_offset, each.end_offset, each.epoch, each.crc) for each in self.entries]
         return found + [REGISTER.pack(b"R", key, number) for key, number in self.registers.numbers()]
 
     @classmethod
     def of(cls, records: Iterable[bytes]) -> State:
-        """The state that these are the records of. Errors: UsageError for what is none."""
+        """Read a state from the records of a snapshot. Errors: UsageError for any other record."""
         state = cls(keeps_entries=True)
         for record in records:
             if record[:1] == b"E" and len(record) == ENTRY.size:
@@ -61,7 +61,7 @@ class State:
 
 
 class Plain:
-    """A serde of records that are bytes already."""
+    """A serde of records that are already bytes."""
 
     def serialize(self, record: bytes) -> bytes:
         """See `pykraft.snapshot.writer.Serializer`."""

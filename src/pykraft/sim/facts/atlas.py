@@ -1,28 +1,26 @@
-"""The fault atlas: which copies of a log may still be harmed in silence, so that something remains to be promised.
+"""The fault atlas: decides which copies of a log faults may still destroy, so that the cluster can keep its promises.
 
-Raft with n voters survives as long as a majority of the copies of each record that is committed, or may be, is
-whole or known to be lost. The atlas counts copies on the platters as they really are, and allows four things:
+Raft with n voters survives as long as, of each record that is or may be committed, a majority of the copies is intact
+or known to be lost. The atlas counts copies on the platters as they really are, and allows four kinds of harm:
 
-- *damage* below a voter's durable recovery point will be noticed, and puts it into quarantine until it is mended:
-  allowed while the voters that are harmed or in quarantine, or wait for their return, are a minority with this one.
-  A majority that can vote remains, and it holds every committed record: of its copies, at least a majority, only a
-  minority is harmed.
-- *loss* above the recovery point looks like a torn tail and will not be noticed: allowed only if, besides, a
-  majority of the other voters holds everything on its platters that this one ever promised to hold.
-- an *emptied* disk has forgotten epoch, votes and records, and its node starts at once: it has to find out by itself
-  when it may take part (ADR 022), and counts as harmed until its disk says that it may. The same holds for a voter that
-  nobody formatted.
-- a *wiped* voter has forgotten its votes as well. It may come back only when the others have committed a record of
-  an epoch in which it had no part: then none of its votes and none of its copies counts for anything any more.
+- *damage* below a voter's durable recovery point. The voter will notice it, and stays in quarantine until it is
+  repaired. Allowed while this voter and all others that are harmed, in quarantine or waiting to return are a minority:
+  the majority that can still vote then holds every committed record.
+- *loss* above the recovery point. It looks like a torn tail, so the voter will not notice it. Allowed only if, besides,
+  a majority of the voters, without this one, holds on its platters everything that this one ever promised to hold.
+- an *emptied* disk. It has forgotten epoch, votes and records, and its node starts at once: the node has to find out by
+  itself when it may take part (ADR 022), and counts as harmed until its disk says that it may. The same holds for a
+  voter that nobody formatted.
+- a *wiped* voter. It has forgotten its votes, too, and may return only when the others have committed a record of an
+  epoch that it took no part in: from then on none of its votes or copies counts.
 
-Where voters change, all this must hold for every voter set that is in force in some log, and for those that will be
-when what is asked for is done: without the voters that are to leave, and with those that are to join. A voter counts as
-harmed, too, when its entry in the set is not it any more: another directory id since its disk was replaced, or another
-address since it moved. A disk that was replaced needs no rule of its own: its node is another replica, and comes back
-at once.
+Where voters change, all this must hold for every voter set in force in some log, and for the sets that requested
+changes will lead to: without the voters that are to leave, and with those that are to join. A voter also counts as
+harmed when its entry in the set is out of date: another directory id since its disk was replaced, or another address
+since it moved. A replaced disk needs no rule of its own, because its node is another replica and may return at once.
 
-Observers promise nothing. What a disk did not promise (no sync, or a failed one) is no copy and is not counted; so
-a loss of power takes away no copy that counts, except those that a disk had lied about, which counted as lost before.
+Observers promise nothing. Data that a disk has not promised (no sync, or a failed one) is not counted as a copy. So a
+power loss removes no counted copy, except one that a disk lied about, and that counted as lost before.
 
 Source: TigerBeetle's fault atlas (ClusterFaultAtlas); Alagappan et al., Protocol-Aware Recovery for Consensus-Based
 Storage (FAST 2018); Vanlightly, KAFKA-14077 (a voter that lost its disk).
@@ -50,7 +48,7 @@ from pykraft.types import Voter
 
 
 class Atlas:
-    """What is left of the copies of one world."""
+    """The copies of one world, and what faults may still do to them."""
 
     def __init__(
         self,
@@ -68,24 +66,24 @@ class Atlas:
         self._requests = requests
         self._absent = absent
         self._wiped: dict[int, int] = {}
-        """Voters whose disk is new and that may not come back yet, and the highest epoch that they knew."""
+        """Voters with a new disk that may not return yet, and the highest epoch that they knew."""
         self._emptied: set[int] = set()
-        """Voters whose disk was emptied, and that have not started since."""
+        """Voters whose disk was emptied and that have not started since."""
         self._lossy: set[int] = set()
         self._untrusted: set[int] = set()
-        """Nodes whose disks have lied: who leads may believe that they hold what they do not."""
+        """Nodes whose disks have lied: the leader may believe that they hold records that they do not hold."""
         self._standing = {node_id: _standing(node) for node_id, node in nodes.items()}
 
     def joined(self, node: Node) -> None:
-        """A machine that was not there before."""
+        """Add a new machine."""
         self._standing[int(node.node_id)] = _standing(node)
 
     def may_damage(self, node: Node) -> bool:
-        """Whether this node may be harmed where it will notice."""
+        """Whether a fault may damage this node where the node will notice it."""
         return self._is_bearable(harmed=node)
 
     def may_lose(self, node: Node) -> bool:
-        """Whether copies of this node may vanish without its notice."""
+        """Whether a fault may destroy copies of this node without its notice."""
         for voters in self._members.in_force():
             if int(node.node_id) not in voters.ids and not self._may_join(node):
                 continue
@@ -96,36 +94,36 @@ class Atlas:
         return self.may_damage(node)
 
     def may_join(self, node: Node) -> bool:
-        """Whether an operator may ask for this node to be a voter: never one that lost copies without notice."""
+        """Whether an operator may add this node as a voter; never one that lost copies without notice."""
         return int(node.node_id) not in self._untrusted and self._is_bearable(joining=node)
 
     def may_leave(self, node: Node) -> bool:
-        """Whether an operator may ask for this voter to be removed."""
+        """Whether an operator may remove this voter."""
         return self._is_bearable(leaving=node)
 
     def lossy(self, node: Node) -> None:
-        """Something above the recovery point of this node is not there."""
+        """Record that something above the recovery point of this node is lost."""
         self._lossy.add(int(node.node_id))
         self._untrusted.add(int(node.node_id))
 
     def has_lost(self, node: Node) -> bool:
-        """Asked when a node starts: whether it may have forgotten what it promised; once the harm is gone, no more."""
+        """Whether this starting node may have lost what it promised. Forgets it once the disk is no longer rotten."""
         is_lossy = int(node.node_id) in self._lossy
         if not node.disk.is_rotten:
             self._lossy.discard(int(node.node_id))
         return is_lossy
 
     def wiped(self, node: Node, epoch: int) -> None:
-        """This node has a new disk, and knew this epoch; an observer comes back at once."""
+        """Record that this node has a new disk, and the epoch it knew; an observer may return at once."""
         if any(int(node.node_id) in voters.ids for voters in self._members.in_force()):
             self._wiped[int(node.node_id)] = epoch
 
     def emptied(self, node: Node) -> None:
-        """This node has an empty disk, and starts whenever it likes."""
+        """Record that the disk of this node was emptied; the node may start at any time."""
         self._emptied.add(int(node.node_id))
 
     def started(self, node: Node) -> None:
-        """Its disk says by now what it may have lost."""
+        """Forget that the disk was emptied: since this start, the proof file on it says so."""
         self._emptied.discard(int(node.node_id))
 
     def may_return(self, node: Node) -> bool:
@@ -140,11 +138,11 @@ class Atlas:
 
     @property
     def waiting(self) -> Mapping[int, int]:
-        """Wiped voters that may not come back yet, and the epoch that must be over first."""
+        """Wiped voters that may not return yet, and the epoch that the others have to pass first."""
         return self._wiped
 
     def durable_point(self, node: Node) -> int:
-        """Where the recovery point of this node is even after a loss of power; 0 when there is none."""
+        """The recovery point of this node that a power loss would leave; 0 without one."""
         directory = self._partition(node)
         inode = directory.synced.get(RECOVERY_POINT) if directory is not None else None
         slots = parse_slots(bytes(inode.synced)) if inode is not None else ()
@@ -153,7 +151,7 @@ class Atlas:
     def _is_bearable(
         self, *, harmed: Node | None = None, joining: Node | None = None, leaving: Node | None = None
     ) -> bool:
-        """Whether a majority of each set is whole if this is done, besides all that is under way."""
+        """Whether a majority of each voter set stays intact if this is done, besides everything that is under way."""
         nodes = self._nodes
         bad = {int(node.node_id) for node in nodes.values() if node is harmed or self._is_harmed(node)}
         joining_ids = {node_id for node_id, node in nodes.items() if node is joining or self._may_join(node)}
@@ -170,12 +168,12 @@ class Atlas:
         return True
 
     def _is_lost(self, voter: Voter) -> bool:
-        """Whether the node of this entry is another replica by now, or is not where the entry says."""
+        """Whether the node of this entry has another directory id or address by now."""
         node = self._nodes[int(voter.key.id)]
         return not voter.key.matches(node.key) or voter.listeners != node.config.advertised_listeners
 
     def _may_join(self, node: Node) -> bool:
-        """Whether somebody may ask, or has asked, for this node to be a voter."""
+        """Whether this node may become a voter: it joins by itself, or somebody asked for it."""
         return node.config.raft.auto_join or node in self._requests.joining
 
     def _may_leave(self, node: Node) -> bool:
@@ -189,7 +187,7 @@ class Atlas:
         return is_quarantined or voter.is_damaged or voter.disk.is_rotten or is_away
 
     def _is_unproven(self, voter: Node) -> bool:
-        """Whether its disk says that it may have been emptied; or was, a moment ago."""
+        """Whether its disk says that it may have been emptied, or was emptied a moment ago."""
         if int(voter.node_id) in self._emptied:
             return True
         directory = voter.disk.directory(voter.config.log_dir)
@@ -200,12 +198,12 @@ class Atlas:
             return True
 
     def _holds(self, other: Node, node: Node) -> bool:
-        """Whether the other one's platter has all that this one promised: the same last batch, or a later snapshot."""
+        """Whether the other node's platter has all that this one promised: the same last batch, or a later snapshot."""
         end, platter = self._platters.end(node), self._standing[int(other.node_id)]
         if not end.offset or any(each.offset >= end.offset for each in platter.snapshots()):
             return True
         promised, held = self._platters.entry_at(node, end.offset - 1), platter.entry_at(end.offset - 1)
-        if promised is None:  # the end of a snapshot, which stands for what is committed
+        if promised is None:  # The log ends with a snapshot, which stands for committed records.
             return held is not None and (held.end_offset, held.epoch) == (end.offset, end.epoch)
         return held == promised
 
@@ -214,5 +212,5 @@ class Atlas:
 
 
 def _standing(node: Node) -> Platter:
-    """What really stands on the platter of this node."""
+    """What the platter of this node really holds."""
     return Platter(node.disk, node.config.partition_directory, read=Inode.standing)

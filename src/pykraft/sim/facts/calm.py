@@ -1,7 +1,7 @@
-"""Since when nothing stands in the way of a quorum: the time from which liveness has a bound.
+"""Since when nothing prevents the quorum from making progress: only then do liveness oracles apply their bounds.
 
-Calm is a world in which every link works at its usual speed, and in each voter set that is in force a majority runs,
-undamaged, on disks that answer. A fault of any kind ends a calm, and the next one begins when it is over.
+A world is calm when every link works at its usual speed and, in each voter set in force, a majority runs, undamaged, on
+disks that answer. Any fault ends a calm; the next one begins when the fault is over.
 
 Source: TigerBeetle's liveness mode, where a core of replicas is healthy for good; the bounds are the oracles'.
 """
@@ -17,14 +17,14 @@ from pykraft.sim.scenario.scenario import Scenario
 from pykraft.types import Voter, VoterSet
 
 LOOK_US: Final = 25_000
-"""Looking at a whole world costs something; a bound is missed by no more than this."""
+"""Interval between two looks at the whole world, which cost time; a bound may be off by this much."""
 TRANSFERS: Final = 4
-"""A batch is on its way to several voters at a time, each with as much before it."""
+"""A leader sends a batch to several voters at a time, and each send may wait for as many bytes before it."""
 RECORD_OVERHEAD_BYTES: Final = 100
 
 
 def transfer_us(scenario: Scenario, byte_us: int) -> int:
-    """How long links may take for what is proposed at a time, or for a whole answer, when a byte takes so long."""
+    """How long links may take for one proposal or one whole answer, when each byte takes this long."""
     work = scenario.work
     proposed_bytes = work.values_max * (work.value_size_bytes_max + RECORD_OVERHEAD_BYTES) * work.proposals_max
     largest_bytes = max(proposed_bytes, *scenario.quorum.fetch_size_bytes_max)
@@ -32,7 +32,7 @@ def transfer_us(scenario: Scenario, byte_us: int) -> int:
 
 
 class Calm:
-    """Looked at by one oracle, as often as `LOOK_US` allows."""
+    """Measures the present calm for one oracle, at most once per `LOOK_US`."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -49,7 +49,7 @@ class Calm:
         return True
 
     def lasts_us(self) -> int:
-        """How long the present calm has lasted; 0 when there is none."""
+        """How long the present calm has lasted; 0 when the world is not calm."""
         now_us, counts = self._facts.clock.now_us, self._facts.counts
         faults = sum(counts[kind] for kind in KINDS)
         if faults != self._faults or not self._is_calm():
@@ -61,7 +61,7 @@ class Calm:
     def _is_calm(self) -> bool:
         facts = self._facts
         if facts.claims.is_posing:
-            return False  # whom a false voter keeps, it keeps
+            return False  # Its followers cannot tell it from the real voter, so they may stay with it.
         return facts.network.is_usual and all(self._has_majority(voters) for voters in facts.members.in_force())
 
     def _has_majority(self, voters: VoterSet) -> bool:

@@ -1,7 +1,7 @@
-"""What strangers have claimed in a world: epochs, candidates, leaders and records that no replica stands for.
+"""What strangers have claimed in a world: epochs, candidates, leaders and records that come from no replica.
 
-Oracles that ask where an epoch or a vote comes from ask here, too. Invariant: an epoch that a stranger claims to lead
-is far above every epoch of a replica, so that no replica is ever a candidate in it.
+An oracle that asks where an epoch or a vote comes from also asks here. Invariant: an epoch that a stranger claims to
+lead is far above every epoch of a replica, so no replica is ever a candidate in it.
 
 Source: ours; docs/trust.md says what whoever reaches the port can do.
 """
@@ -12,23 +12,23 @@ from dataclasses import dataclass, field
 from typing import Final
 
 STRANGER_ID: Final = 999
-"""Node id, and port, of somebody who is no replica."""
+"""Node id and port of the stranger."""
 
 
 @dataclass(slots=True)
 class Claims:
-    """Of one world."""
+    """All claims in one world."""
 
     epochs: set[int] = field(default_factory=set)
-    """Epochs that a stranger named, also those that nobody believed."""
+    """Epochs that a stranger named, whether or not anybody adopted them."""
     candidates: set[tuple[int, int]] = field(default_factory=set)
-    """Epochs in which a stranger asked for votes, and the id that it gave."""
+    """Epochs in which a stranger asked for votes, with the id that it gave."""
     batches: set[tuple[int, int]] = field(default_factory=set)
     """Base offset and CRC of batches that a stranger sent; no replica may append one."""
     is_posing: bool = False
-    """True while a stranger answers Fetches under a voter's id: nobody can tell it from that voter."""
+    """True while a stranger answers Fetches under a voter's id: followers cannot tell it from that voter."""
 
     @property
     def is_any(self) -> bool:
-        """True once a stranger has spoken at all."""
+        """True once a stranger has claimed anything."""
         return bool(self.epochs)

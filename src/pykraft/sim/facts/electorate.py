@@ -1,8 +1,8 @@
-"""The voter sets of a world: which batches say who votes, and which set is in force in a log.
+"""The voter sets of a world: which batches contain one, and which one is in force in a given log.
 
-Owns every voter set that any host ever asked its disk to append, read from the bytes with code of its own from there
-on. Invariant: a set is known from the moment its batch is on its way to a disk. Which one is in force is a question to
-a log: the newest one that it holds, committed or not, else the one that its node began with.
+It keeps every voter set that any host ever asked its disk to append, decoded from the bytes by code of its own.
+Invariant: a voter set is known as soon as its batch is on its way to a disk. In force is the newest one that a log
+holds, committed or not; without one, the set that the node began with.
 
 Source: KIP-853 §Log and voter sets (a set is in force when it is appended); Raft dissertation §4.1.
 """
@@ -21,15 +21,15 @@ from pykraft.types import KRaftVersion, KRaftVoters, LeaderChange, VoterSet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoterRecord:
-    """A voter set in a log: its batch, the offset of its record, and what else the batch says."""
+    """A voter set in a log: its batch, the offset of its record, and other control records of the batch."""
 
     entry: Entry
     offset: int
     voters: VoterSet
     level: int | None = None
-    """The level of kraft.version in the same batch."""
+    """The kraft.version level in the same batch."""
     is_opening: bool = False
-    """True in the first batch of a leader, which names the same voters as before."""
+    """True in the first batch of a leader, which repeats the voters in force."""
 
 
 class Electorate:
@@ -37,13 +37,13 @@ class Electorate:
 
     def __init__(self, initial: VoterSet) -> None:
         self.initial = initial
-        """The set that the world begins with."""
+        """The voter set that the world begins with."""
         self.records: list[VoterRecord] = []
         """By offset, then epoch."""
         self._known: set[Entry] = set()
 
     def submitted(self, job: AppendBatches) -> list[VoterRecord]:
-        """Read the control batches that are to be appended; returns the voter sets in them."""
+        """Read the control batches of this storage job; returns the voter sets in them."""
         appended = [Entry.of(header) for header, _ in job.batches if header.is_control]
         if not appended:
             return []
@@ -54,7 +54,7 @@ class Electorate:
         return [record for record in self.records if record.entry in appended]
 
     def newest(self, holds: Callable[[Entry], bool]) -> VoterRecord | None:
-        """The newest voter set in a log that holds these batches; None when it has none."""
+        """The newest voter set in a log that holds these batches; None without one."""
         return next((one for one in reversed(self.records) if holds(one.entry)), None)
 
     def _read(self, entry: Entry, data: bytes | bytearray | memoryview) -> None:

@@ -1,7 +1,7 @@
-"""What is true of a world, as oracles, clients and faults read it; nothing of it starts, stops or harms anything.
+"""The true state of a world, for oracles, clients and faults to read; nothing here starts, stops or harms anything.
 
-The value is frozen: its parts stay the same for the whole life of a world, and go on with it. Whoever has facts can
-read hosts and disks through `nodes`, but has no way to the parts of a world that decide what happens next.
+The value is frozen, but its parts change with the world. Code that has facts can read hosts and disks through `nodes`;
+it cannot reach the parts that decide what happens next.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from pykraft.sim.scenario.scenario import Scenario
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Of one world."""
+    """The facts of one world."""
 
     seed: int
     scenario: Scenario
     records_between: int
-    """About so many records from one snapshot of a node to the next; 0: there are no snapshots."""
+    """Roughly how many records a node appends between two of its snapshots; 0: no snapshots."""
     is_formatted: bool
-    """Whether an operator formatted the static voters; who never starts can prove nobody."""
+    """True when an operator formatted the static voters; always with absent ones, which cannot vouch for the others."""
     absent: Collection[int]
     """Voters that never start."""
     clock: Clock
@@ -41,14 +41,14 @@ class Facts:
     nodes: Mapping[int, Node]
     platters: Platters
     committed: Ledger
-    """What leaders counted as committed, each batch once."""
+    """Batches that leaders counted as committed, each once."""
     members: Members
     requests: VoterRequests
     atlas: Atlas
     claims: Claims
     history: History
     counts: Counter[str]
-    """How often each kind of fault happened, and what else is counted beside them."""
+    """How often each kind of fault happened, and other counts for the report."""
 
     def ledger(self, node: Node) -> Ledger:
         """The log of a node as its process sees it."""
@@ -59,7 +59,7 @@ class Facts:
         return [node.host for node in self.nodes.values() if node.host is not None]
 
     def voters(self) -> list[Node]:
-        """Nodes of the newest voter set that is committed, running or not; those that have the directory id in it."""
+        """Nodes of the newest committed voter set, running or not, whose directory id matches it."""
         return self.members.nodes_of(self.members.committed)
 
     def newest_leader(self) -> Process | None:

@@ -1,7 +1,7 @@
-"""What the clients of a world asked for, when, and what they were told: the material of the linearizability checker.
+"""What clients asked for, when, and what they were told: the input of the linearizability checker.
 
-A value of the workload is a number, then what it does: it writes a register, or it reads one through the log. The
-register follows from the number. Invariant: an operation is answered at most once, and not before it was invoked.
+A value of the workload consists of a number and an action: it writes a register, or reads one through the log. The
+number determines the register. Invariant: an operation is answered at most once, and not before it was invoked.
 
 Source: Jepsen's histories (invoke, ok, fail, info); Herlihy and Wing 1990.
 """
@@ -21,7 +21,7 @@ WRITE, READ = b"w", b"r"
 
 
 class Answer(Enum):
-    """What a client was told."""
+    """The outcome that a client was told."""
 
     COMMITTED = auto()
     REJECTED = auto()
@@ -30,7 +30,7 @@ class Answer(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class Operation:
-    """One proposal of a client: its values, one after the other; times in virtual microseconds."""
+    """One proposal of a client with its values in order; times are in virtual microseconds."""
 
     number: int
     node_id: int
@@ -38,71 +38,71 @@ class Operation:
     values: tuple[bytes, ...]
     invoked_us: int
     invoked_mono_ms: int
-    """As the clock of its node shows it."""
+    """By the monotonic clock of its node."""
     is_alive: Callable[[], bool]
-    """Whether the process that took it still runs."""
+    """Whether the process that accepted it still runs."""
     is_prepared: bool = False
-    """True when it waits in its leader's buffer until it is scheduled."""
+    """True when it waits in the leader's buffer until it is scheduled."""
     base_offset: int | None = None
-    """Where its values are, once they have offsets."""
+    """Offset of its first value, once it has one."""
     answer: Answer | None = None
     answered_us: int | None = None
     lacked_room: bool = False
-    """True when it was refused because a buffer was full."""
+    """True when it was rejected because a buffer was full."""
     read: int | None = None
-    """What a read found, and when: the number in the register, 0 for none."""
+    """The number that a read found in its register; 0 for an empty register."""
     read_us: int | None = None
 
     @property
     def is_read(self) -> bool:
-        """True when it reads a register and writes none."""
+        """True for a read; it writes nothing."""
         return is_read(self.values[0])
 
     @property
     def end_offset(self) -> int:
-        """Offset (exclusive) behind its values, which have offsets."""
+        """End offset (exclusive) of its values; only once they have offsets."""
         assert self.base_offset is not None
         return self.base_offset + len(self.values)
 
 
 @dataclass(slots=True)
 class History:
-    """All operations, in the order in which they were invoked."""
+    """All operations in the order of invocation."""
 
     operations: list[Operation] = field(default_factory=list)
     asked_node_ids: set[int] = field(default_factory=set)
-    """Nodes whose application waits to be asked for its snapshots."""
+    """Nodes whose application takes snapshots only when the host asks for them."""
 
 
 class Registers:
-    """The state of one listener: what each register holds after all values that it was given."""
+    """What each register holds after the values that a listener was given."""
 
     def __init__(self) -> None:
         self._numbers: dict[int, int] = {}
 
     def apply(self, value: bytes) -> int:
-        """Apply the next value; returns what its register holds then, 0 for nothing."""
+        """Apply the next value; returns what its register holds then, 0 for empty."""
         key = register_of(value)
         if not is_read(value):
             self._numbers[key] = number_of(value)
         return self._numbers.get(key, 0)
 
     def numbers(self) -> list[tuple[int, int]]:
-        """What each register holds that holds anything, in order."""
+        """The registers that hold something, in order."""
         return sorted(self._numbers.items())
 
     def put(self, key: int, number: int) -> None:
-        """What a register holds from now on."""
+        """Set a register."""
         self._numbers[key] = number
 
 
 def value_of(number: int, kind: bytes, padding_size_bytes: int) -> bytes:
-    """A value of the workload."""
+    """Encode a value of the workload."""
     return b"%012d" % number + kind + bytes(padding_size_bytes)
 
 
 def number_of(value: bytes) -> int:
-    """The number of a value."""
+    """The number in a value."""
     return int(value[:NUMBER_DIGITS])
 
 
@@ -117,7 +117,7 @@ def is_read(value: bytes) -> bool:
 
 
 def register_calls(operations: Iterable[Operation]) -> Mapping[int, Sequence[Call]]:
-    """The calls to each register: writes that may have happened, and reads that have an answer."""
+    """The calls to each register: writes that may have happened, and reads that were answered."""
     calls: defaultdict[int, list[Call]] = defaultdict(list)
     for operation in operations:
         if operation.is_read:
@@ -133,7 +133,7 @@ def register_calls(operations: Iterable[Operation]) -> Mapping[int, Sequence[Cal
 
 
 def offset_calls(operations: Iterable[Operation]) -> Sequence[Call]:
-    """The appends whose offsets were told."""
+    """The appends whose offsets a client was told."""
     return [
         Call(operation.invoked_us, operation.answered_us, ("append", operation.base_offset, operation.end_offset))
         for operation in operations
@@ -142,6 +142,6 @@ def offset_calls(operations: Iterable[Operation]) -> Sequence[Call]:
 
 
 def _without_unseen(calls: Sequence[Call]) -> Sequence[Call]:
-    """Without open writes that nobody read: whatever order there is without them, they can come after all of it."""
+    """Drop open writes that no read saw: if the rest has an order, they can follow it."""
     seen = {call.what[1] for call in calls if call.what[0] == "read"}
     return [call for call in calls if call.answered_us < NEVER_US or call.what[1] in seen]

@@ -1,16 +1,15 @@
-"""Looks for an order that explains what concurrent clients were told.
+"""Searches for an order of operations that explains what concurrent clients were told.
 
-The search of Wing and Gong with Lowe's two improvements: calls that have taken effect are taken out of one linked list
-of invocations and answers, and no state is entered twice with the same calls behind it. Histories of different
-registers are checked one by one (locality), by whoever calls `check`.
+This is the search of Wing and Gong with Lowe's two improvements: calls that have taken effect are removed from a linked
+list of invocations and answers, and no state is visited twice with the same set of calls done. The caller checks
+histories of different registers one by one (locality).
 
 An open call, one whose answer is unknown, may take effect at any time after its invocation, or never. The search is
-bounded: when the bound is reached nobody knows, and that is no violation.
-
-Refuses to know where calls come from; an object is a function from a state and a call to the next state.
+bounded: when it reaches the bound the result is undecided, which is not a violation. An object is a function from a
+state and a call to the next state, so any kind of history can be checked.
 
 Source: Herlihy and Wing, "Linearizability" (TOPLAS 1990); Wing and Gong, "Testing and verifying concurrent objects"
-(1993); Lowe, "Testing for linearizability" (2017); the memory of Lowe's is that of Knossos and Porcupine.
+(1993); Lowe, "Testing for linearizability" (2017); Lowe's cache of visited states as in Knossos and Porcupine.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from enum import Enum, auto
 from typing import Any, NamedTuple, TypeAlias
 
 NEVER_US = 2**63 - 1
-"""When an open call is answered."""
+"""Time of the answer of an open call."""
 STEPS_MAX = 200_000
-"""Steps of one search; a history of a world takes a few for each call."""
+"""Bound on the steps of one search; the history of a world takes a few steps per call."""
 
 State: TypeAlias = int
 Object: TypeAlias = Callable[[State, tuple[Any, ...]], State | None]
-"""The state after this call, or None when the call cannot have taken effect in this state. It begins at 0."""
+"""Returns the state after a call, or None when the call cannot take effect in this state. States begin at 0."""
 
 
 class Call(NamedTuple):
@@ -39,16 +38,16 @@ class Call(NamedTuple):
 
 
 class Verdict(Enum):
-    """What the search found."""
+    """The result of a search."""
 
     LINEARIZABLE = auto()
     NOT_LINEARIZABLE = auto()
     UNDECIDED = auto()
-    """The bound was reached first."""
+    """The search reached its bound."""
 
 
 def register(state: State, what: tuple[Any, ...]) -> State | None:
-    """A register of a number: ``("write", n)`` sets it, ``("read", n)`` finds n in it."""
+    """A register that holds a number: ``("write", n)`` sets it, ``("read", n)`` reads n from it."""
     kind, number = what
     if kind == "write":
         return int(number)
@@ -56,14 +55,14 @@ def register(state: State, what: tuple[Any, ...]) -> State | None:
 
 
 def offsets(state: State, what: tuple[Any, ...]) -> State | None:
-    """A log that grows: ``("append", base offset, end offset)`` comes at or after the end that there was."""
+    """A log that grows: ``("append", base offset, end offset)`` takes effect at or after the former end."""
     _, base_offset, end_offset = what
     return int(end_offset) if base_offset >= state else None
 
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """An invocation or an answer in the list of those that have not taken effect; ``answer`` is None for an answer."""
+    """An invocation or an answer of a call that has not taken effect; ``answer`` is None in an answer."""
 
     number: int
     what: tuple[Any, ...]
@@ -73,7 +72,7 @@ class _Entry:
     after: _Entry | None = None
 
     def take_out(self) -> None:
-        """Out of the list, with the answer."""
+        """Remove the invocation and its answer from the list."""
         for entry in (self, self.answer):
             assert entry is not None
             assert entry.before is not None
@@ -82,7 +81,7 @@ class _Entry:
                 entry.after.before = entry.before
 
     def put_back(self) -> None:
-        """Where it was; in the reverse order of `take_out`."""
+        """Put both back; calls must be in the reverse order of `take_out`."""
         for entry in (self.answer, self):
             assert entry is not None
             assert entry.before is not None
@@ -130,7 +129,7 @@ def check(calls: Sequence[Call], behaves: Object, *, steps_max: int = STEPS_MAX)
 
 
 def _listed(calls: Sequence[Call]) -> _Entry:
-    """All invocations and answers in order of time; an answer comes after an invocation of the same moment."""
+    """All invocations and answers ordered by time; at the same time, invocations come first."""
     moments: list[tuple[int, int, int, _Entry]] = []
     for number, call in enumerate(calls):
         assert call.invoked_us <= call.answered_us, "an answer comes after its question"

@@ -1,9 +1,9 @@
-"""Who votes in a world: how its nodes were told in the beginning, and which voter sets count now.
+"""Who votes in a world: how its nodes were set up, and which voter sets count now.
 
-A world is static, with voters that every node is configured with, or dynamic: the disks of its voters are formatted
-with a checkpoint that names them, those of the others with one that names nobody. Which sets count is a question with
-several answers at a time: a node takes the newest one in its log, committed or not, and logs differ. So whoever asks
-what may be harmed has to ask it of each set (`Members.in_force`).
+A static world configures every node with the voters. In a dynamic world the disks are formatted with a checkpoint,
+which names the voters on a voter's disk and nobody on an observer's. Several voter sets can count at the same time: a
+node uses the newest one in its log, committed or not, and logs differ. So code that decides what may be harmed has to
+check each of them (`Members.in_force`).
 
 Source: KIP-853; Raft dissertation §4.1.
 """
@@ -40,20 +40,20 @@ class Members:
         *,
         is_formatted: bool,
     ) -> None:
-        """``committed`` is what leaders counted as committed; ``is_formatted``: an operator formatted all disks."""
+        """``committed``: what leaders counted as committed; ``is_formatted``: an operator formatted all disks."""
         self._nodes = nodes
         self._auto_join_probability = scenario.membership.auto_join_probability
         self._platters = platters
         self._ledger = committed
         self._rng = rng
         self.has_pre_votes = True
-        """False when some node runs, or ran, a version without them: then anybody may campaign without asking."""
+        """False once a node runs a version without pre-votes: from then on any node may campaign without them."""
         self.on_committed: Callable[[VoterSet, VoterSet], None] = lambda _was, _now: None
-        """Told when another voter set is committed."""
+        """Called with the former and the new voter set when another one is committed."""
         self.is_dynamic = rng.random() < scenario.membership.dynamic_probability
         """True when the world began at kraft.version 1."""
         self.may_change = self.is_dynamic or any(scenario.faults.get(kind, 0) for kind in MEMBERSHIP)
-        """False where the configured voters vote for ever."""
+        """False where the configured voters never change."""
         if self.may_change:
             for node in nodes.values():
                 node.config = self._able_to_join(node.config)
@@ -65,40 +65,40 @@ class Members:
                 format_directory(node)
         self.electorate = Electorate(first)
         self.committed = first
-        """The newest voter set that is committed."""
+        """The newest committed voter set."""
         self.committed_record: VoterRecord | None = None
 
     @property
     def is_at_level_one(self) -> bool:
-        """True when it is certain that the voters are in the log."""
+        """True when the voters are certainly in the log."""
         return self.is_dynamic or self.committed_record is not None
 
     def nodes_of(self, voters: VoterSet) -> list[Node]:
-        """Nodes that vote by this set: a replaced disk is not the one that the set names."""
+        """Nodes that vote under this set; a node whose disk was replaced does not."""
         found = (self._nodes[int(voter.key.id)] for voter in voters.voters)
         return [node for node, voter in zip(found, voters.voters, strict=True) if voter.key.matches(node.key)]
 
     def replaced_in(self, voters: VoterSet) -> list[ReplicaKey]:
-        """Voters of this set whose disk is another one by now."""
+        """Voters of this set whose disk has been replaced since."""
         keys = (voter.key for voter in voters.voters)
         return [key for key in keys if not key.matches(self._nodes[int(key.id)].key)]
 
     def voters_of(self, node: Node) -> VoterSet:
-        """The set in force in the log of a node as its process sees it, or the one that it began with."""
+        """The set in force in the ledger of a node; without one in it, the set that the node began with."""
         newest = self.record_of(node)
         return newest.voters if newest is not None else node.first_voters
 
     def record_of(self, node: Node) -> VoterRecord | None:
-        """The newest voter set in that log, or in the snapshot that it begins with."""
+        """The newest voter set in the ledger of a node, or in the snapshot that it begins with."""
         return self.electorate.newest(partial(self._is_in_ledger, node)) if self.electorate.records else None
 
     def former_voters_of(self, node: Node) -> VoterSet:
-        """The set before the one in force in that log."""
+        """The set before the one in force in the ledger of a node."""
         held = [one for one in self.electorate.records if self._is_in_ledger(node, one.entry)]
         return held[-2].voters if len(held) > 1 else node.first_voters
 
     def in_force(self) -> list[VoterSet]:
-        """Every set that counts for some node, as it runs or as it would if the power went; the committed one first."""
+        """Every set that counts for some node, as it runs now or after a power loss; the committed one first."""
         if not self.may_change:
             return [self.committed]
         found = {self.committed: None}
@@ -109,20 +109,20 @@ class Members:
         return [voters for voters in found if len(voters)]
 
     def committed_more(self) -> None:
-        """More is committed: perhaps another voter set."""
+        """Look for a newer committed voter set."""
         newest = self.electorate.newest(self.is_committed)
         if newest is not None and newest is not self.committed_record:
             was, self.committed, self.committed_record = self.committed, newest.voters, newest
             self.on_committed(was, newest.voters)
 
     def is_committed(self, entry: Entry) -> bool:
-        """Whether this batch is one that some leader has counted as committed."""
+        """Whether some leader has counted this batch as committed."""
         return self._ledger.at(entry.base_offset) == entry
 
     def newcomer(self, join: Callable[[NodeConfig, Random], Node]) -> Node:
-        """A machine that was not there before: formatted to join the others, or configured with their static voters.
+        """Add a machine: formatted to join the others, or configured with their static voters.
 
-        ``join`` makes it of its configuration and its dice, and brings it into the world.
+        ``join`` creates the node from its configuration and its generator, and adds it to the world.
         """
         node_id = max(self._nodes) + 1
         like = next(iter(self._nodes.values())).config
@@ -136,26 +136,26 @@ class Members:
         return node
 
     def with_bootstrap(self, config: NodeConfig) -> NodeConfig:
-        """What a process is started with: where voters may change, it is told where everybody is just now."""
+        """The configuration for a process; where voters may change, with the present addresses of all nodes."""
         return replace(config, bootstrap_servers=self.addresses()) if self.may_change else config
 
     def addresses(self) -> tuple[Endpoint, ...]:
-        """Where all nodes are just now."""
+        """The present addresses of all nodes."""
         found = (node.config.advertised_listeners.get(LISTENER) for node in self._nodes.values())
         return tuple(endpoint for endpoint in found if endpoint is not None)
 
     def voter(self, node: Node) -> Voter:
-        """A node as an entry of a voter set."""
+        """The entry of a node in a voter set."""
         return Voter(key=node.key, listeners=node.config.advertised_listeners, kraft_version=KRAFT_VERSIONS)
 
     def _is_in_ledger(self, node: Node, entry: Entry) -> bool:
-        """Whether the process of a node holds this batch; what lies before its log is committed."""
+        """Whether the ledger of a node holds this batch; everything before the ledger is committed."""
         ledger = node.ledger
         is_before = entry.end_offset <= ledger.begin.offset
         return self.is_committed(entry) if is_before else ledger.at(entry.base_offset) == entry
 
     def _is_durable(self, node: Node, entry: Entry) -> bool:
-        """Whether its platter does."""
+        """Whether the platter of a node holds this batch."""
         if self._platters.entry_at(node, entry.base_offset) == entry:
             return True
         return self.is_committed(entry) and self._platters.holds(node, entry)
@@ -165,7 +165,7 @@ class Members:
         return replace(config, raft=replace(config.raft, auto_join=auto_join))
 
     def _format(self, configured: VoterSet) -> VoterSet:
-        """Voters that were configured are formatted instead; returns their set."""
+        """Format the configured voters instead; returns their set."""
         nodes = self._nodes
         for node in nodes.values():
             node.config = replace(node.config, voters=VoterSet(), directory_id=None)

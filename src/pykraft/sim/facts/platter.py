@@ -1,9 +1,9 @@
-"""What a power loss now could not take away from a node: read from the platter of its virtual disk.
+"""What survives a power loss on one node: its election state, log and snapshots on the platter of its virtual disk.
 
-Reads the same files that recovery would, and only their synced bytes, as the disk promised them: what it then lies
-about is the disk's fault. What was read is kept, and read on from there when a file has grown. A snapshot that holds
-more than the log takes its place at the next start, so it does here. It shares no code with recovery but the reading of
-a batch, and of names.
+It reads the files that recovery would read, and of them only the synced bytes, as the disk promised them: a lie of the
+disk is not the program's fault. What was read is kept; when a file has grown, reading continues there. As at the next
+start, a snapshot that reaches beyond the log replaces the log. With recovery it shares only the code that reads a batch
+and the names of files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOG_SUFFIX = ".log"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DurableElection:
-    """What a ``quorum-state`` remembers."""
+    """The content of a ``quorum-state`` file."""
 
     epoch: int = 0
     voted_id: int | None = None
@@ -35,7 +35,7 @@ class DurableElection:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Extent:
-    """The sound batches at the beginning of a segment, and the bytes that they were read from."""
+    """The sound batches at the beginning of a segment, and the bytes they were read from."""
 
     base_offset: int
     inode: Inode
@@ -44,7 +44,7 @@ class _Extent:
     entries: list[Entry] = field(default_factory=list)
     sound: bytes = b""
     is_whole: bool = True
-    """True when nothing follows them."""
+    """True when the batches fill the whole file."""
 
     @property
     def end_offset(self) -> int:
@@ -52,13 +52,13 @@ class _Extent:
 
     @property
     def end(self) -> OffsetAndEpoch | None:
-        """End and epoch of the last batch; None without one."""
+        """End offset and epoch of the last batch; None without one."""
         if not self.entries:
             return None
         return OffsetAndEpoch(Offset(self.entries[-1].end_offset), Epoch(self.entries[-1].epoch))
 
     def renew(self) -> None:
-        """Look again if the file was synced since; what stands there unchanged is not read twice."""
+        """Read what was synced since the last call; bytes that have not changed are not read twice."""
         if self.version == self.inode.version:
             return
         self.version = self.inode.version
@@ -78,10 +78,10 @@ class _Extent:
 
 
 class Platter:
-    """Durable election and durable log of one node."""
+    """The durable election state and log of one node."""
 
     def __init__(self, disk: VirtualDisk, partition: Path, read: Callable[[Inode], bytes] = Inode.promised) -> None:
-        """``read`` says which bytes of a file count: what the disk promised, or what stands there."""
+        """``read`` chooses the bytes of a file: those the disk promised, or those that are really there."""
         self._disk = disk
         self._read = read
         self._partition = partition
@@ -89,13 +89,13 @@ class Platter:
         self._extents: dict[str, _Extent] = {}
         self._segments_of: dict[str, Inode] = {}
         self._segments: list[str] = []
-        """Names of the log among the former, in order."""
+        """Names of the log segments, in order."""
         self._snapshots: list[OffsetAndEpoch] = []
-        """Whole snapshots among them, oldest first."""
+        """Ids of the whole snapshots, oldest first."""
         self._election: tuple[Inode, int, DurableElection] | None = None
 
     def election(self) -> DurableElection:
-        """The durable ``quorum-state``; epoch 0 without one."""
+        """The content of the durable ``quorum-state``; epoch 0 without one."""
         inode = self._names().get("quorum-state")
         if inode is None:
             return DurableElection()
@@ -105,30 +105,30 @@ class Platter:
         return known[2]
 
     def snapshots(self) -> Sequence[OffsetAndEpoch]:
-        """The snapshots that have a durable name which says that they are whole, oldest first."""
+        """Ids of the snapshots whose durable name says that they are whole, oldest first."""
         self._look()
         return self._snapshots
 
     def snapshot(self, snapshot_id: OffsetAndEpoch) -> bytes | None:
-        """The durable bytes of a snapshot; None when it has no durable name."""
+        """The durable bytes of a snapshot; None when its name is not durable."""
         inode = self._names().get(checkpoint_path(self._partition, snapshot_id).name)
         return None if inode is None else self._read(inode)
 
     def is_set_aside(self, snapshot_id: OffsetAndEpoch) -> bool:
-        """Whether a start put this snapshot aside, and it is damaged indeed."""
+        """Whether a start set this snapshot aside, and it really is damaged."""
         inode = self._names().get(checkpoint_path(self._partition, snapshot_id).name + DAMAGED)
         return inode is not None and inode.is_rotten
 
     def end(self) -> OffsetAndEpoch:
-        """Where the log ends (exclusive), and the epoch of its last record, in a batch or in a snapshot."""
+        """Log end (exclusive), and the epoch of the last record, in a batch or in a snapshot."""
         return _end_of(self._standing()) or self.begin()
 
     def end_offset(self) -> int:
-        """That end alone."""
+        """Log end (exclusive)."""
         return self.end().offset
 
     def begin(self) -> OffsetAndEpoch:
-        """Where the log begins, and the epoch of the record before as far as a snapshot tells."""
+        """Log start, and the epoch of the record before it, if a snapshot tells."""
         return self._begin_of(self._standing())
 
     def _begin_of(self, extents: Sequence[_Extent]) -> OffsetAndEpoch:
@@ -138,23 +138,23 @@ class Platter:
         return next((each for each in self._snapshots if each.offset == begin.offset), begin)
 
     def entries(self) -> list[Entry]:
-        """The batches on the platter that stand without a gap from the beginning on."""
+        """The batches that follow each other without a gap from the log start on."""
         return [entry for extent in self._standing() for entry in extent.entries]
 
     def recovered(self, *, keeps_damage: bool) -> Ledger:
-        """What a start finds; a log whose damage is not cut off yet is not replaced by a newer snapshot."""
+        """What a start finds. As long as damage has not been cut off, no newer snapshot replaces the log."""
         extents = self._held() if keeps_damage else self._standing()
         return Ledger((entry for extent in extents for entry in extent.entries), self._begin_of(extents))
 
     def entry_at(self, offset: int) -> Entry | None:
-        """The one of them that holds this offset."""
+        """The durable batch that holds this offset."""
         for extent in reversed(self._standing()):
             if extent.base_offset <= offset:
                 return entry_at(extent.entries, offset)
         return None
 
     def _look(self) -> dict[str, Inode]:
-        """The durable names; what they say is read when they have changed."""
+        """The durable names; segments and snapshots are listed again when the names have changed."""
         names = self._names()
         if names != self._segments_of:
             self._segments_of = dict(names)
@@ -163,7 +163,7 @@ class Platter:
         return names
 
     def _standing(self) -> list[_Extent]:
-        """Segments that count: those that are held, or none behind a newer snapshot."""
+        """Segments of the log that a start would use; none when a newer snapshot replaces them."""
         standing = self._held()
         if self._snapshots and standing:
             newest, last = self._snapshots[-1], _end_of(standing)
@@ -172,7 +172,7 @@ class Platter:
         return standing
 
     def _held(self) -> list[_Extent]:
-        """Segments without a gap; none without what lies before them."""
+        """Segments without a gap; none when the records before the first one are missing."""
         held: list[_Extent] = []
         names = self._look()
         end_offset = int(self._segments[0].removesuffix(LOG_SUFFIX)) if self._segments else 0
@@ -189,7 +189,7 @@ class Platter:
         return held
 
     def _names(self) -> dict[str, Inode]:
-        """Durable names of the partition directory; none before it is made."""
+        """Durable names of the partition directory; none before the directory exists."""
         if self._directory is None:
             self._directory = self._disk.directory(self._partition)
         return self._directory.synced if self._directory is not None else {}
@@ -208,7 +208,7 @@ def _end_of(extents: Sequence[_Extent]) -> OffsetAndEpoch | None:
 
 
 def _snapshots_among(names: Iterable[str]) -> list[OffsetAndEpoch]:
-    """Ids of the whole snapshots, oldest first: by epoch, then by offset; not the bootstrap checkpoint."""
+    """Ids of the whole snapshots, by epoch, then offset; the bootstrap checkpoint is left out."""
     found = (file for file in map(parse_snapshot_file, names) if file is not None and file.kind is FileKind.WHOLE)
     ids = (file.snapshot_id for file in found if file.snapshot_id != BOOTSTRAP_ID)
     return sorted(ids, key=lambda each: (each.epoch, each.offset))
@@ -219,7 +219,7 @@ def _election_in(content: bytes) -> DurableElection:
         return DurableElection()
     try:
         fields = json.loads(content)
-    except ValueError:  # torn: a node that reads it remembers nothing
+    except ValueError:  # Torn: a node that reads it starts without an election state.
         return DurableElection()
     voted_id, leader_id = int(fields["votedId"]), int(fields["leaderId"])
     return DurableElection(
@@ -230,7 +230,7 @@ def _election_in(content: bytes) -> DurableElection:
 
 
 def _sound_batch(content: bytes, position: int) -> tuple[Entry | None, int]:
-    """The batch at this position and its size; None where the bytes stop making sense."""
+    """The batch at this position and its size; None when the bytes are not a sound batch."""
     try:
         header = read_header(content, position)
         check_crc(content, position, header)

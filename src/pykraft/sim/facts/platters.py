@@ -1,4 +1,4 @@
-"""What a power loss now would leave on each node of a world, asked by node; see `pykraft.sim.facts.platter`."""
+"""What a power loss now would leave on each node of a world; see `pykraft.sim.facts.platter`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pykraft.types import OffsetAndEpoch
 
 
 class Platters:
-    """One for each node."""
+    """One platter per node."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self._platters: dict[int, Platter] = {}
@@ -19,19 +19,19 @@ class Platters:
             self.joined(node)
 
     def joined(self, node: Node) -> None:
-        """A machine that was not there before."""
+        """Add a new machine."""
         self._platters[int(node.node_id)] = Platter(node.disk, node.config.partition_directory)
 
     def election(self, node: Node) -> DurableElection:
-        """The election that is durable."""
+        """The durable election state."""
         return self._platters[node.node_id].election()
 
     def end(self, node: Node) -> OffsetAndEpoch:
-        """The durable log end, and the epoch of the record before."""
+        """The durable log end, and the epoch of the last record."""
         return self._platters[node.node_id].end()
 
     def end_offset(self, node: Node) -> int:
-        """That end alone."""
+        """The durable log end."""
         return self.end(node).offset
 
     def snapshots(self, node: Node) -> Sequence[OffsetAndEpoch]:
@@ -39,15 +39,15 @@ class Platters:
         return self._platters[node.node_id].snapshots()
 
     def snapshot(self, node: Node, snapshot_id: OffsetAndEpoch) -> bytes | None:
-        """The bytes of one of them; None when there is no such snapshot."""
+        """The bytes of a durable snapshot; None when there is no such snapshot."""
         return self._platters[node.node_id].snapshot(snapshot_id)
 
     def is_set_aside(self, node: Node, snapshot_id: OffsetAndEpoch) -> bool:
-        """Whether this node found a snapshot damaged, as it is, and put it aside."""
+        """Whether this node set this snapshot aside, and it really is damaged."""
         return self._platters[node.node_id].is_set_aside(snapshot_id)
 
     def has_news(self, node: Node) -> bool:
-        """Whether the platter of a running node has a newer snapshot than its host has heard of: that is told soon."""
+        """Whether the platter of a running node has a newer snapshot than its host knows; the host will learn of it."""
         raft = node.host.raft if node.host is not None else None
         newest = self.snapshots(node)[-1:]
         return raft is not None and any(each not in raft.log.snapshots for each in newest)
@@ -57,7 +57,7 @@ class Platters:
         return self._platters[node.node_id].entry_at(offset)
 
     def holds(self, node: Node, entry: Entry) -> bool:
-        """Whether this batch is durable, or a snapshot that reaches beyond it."""
+        """Whether this batch, or a snapshot that covers it, is durable."""
         platter = self._platters[node.node_id]
         if platter.entry_at(entry.base_offset) == entry:
             return True

@@ -1,6 +1,6 @@
-"""What the bytes of a snapshot say, for oracles: whether they are one, and of which state.
+"""Decodes the bytes of a snapshot for oracles: whether they are a snapshot, and which state it holds.
 
-Shares nothing with the program under test but the reading of a batch: the program reads snapshots as a stream.
+It shares only the reading of a batch with the program under test, which reads snapshots as a stream.
 
 Source: KIP-630 §Snapshot Format.
 """
@@ -19,18 +19,18 @@ from pykraft.types import ControlRecord, KRaftVoters, SnapshotFooter, SnapshotHe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotContent:
-    """``is_whole``: it begins with a header and ends with a footer; ``epoch`` is that of all its batches."""
+    """``is_whole``: begins with a header and ends with a footer; ``epoch`` is that of all batches."""
 
     state: State
     epoch: int
     is_whole: bool
     voters: VoterSet | None = None
-    """What it says of the voters; None when it says nothing."""
+    """The voter set in it; None without one."""
 
 
 @lru_cache(maxsize=64)
 def read_snapshot(content: bytes) -> SnapshotContent | None:
-    """What these bytes say; None when they are no sequence of sound batches, of one epoch and without a gap."""
+    """Decode a snapshot; None unless the bytes are sound batches of one epoch without a gap."""
     values: list[bytes] = []
     controls: list[ControlRecord] = []
     epochs: set[int] = set()

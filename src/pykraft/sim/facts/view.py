@@ -1,6 +1,7 @@
-"""One node as oracles see it between two events: what its host says of itself, and what its disk remembers.
+"""One node as oracles see it between two events: what its host reports and what its disk holds.
 
-A value: two views are equal when there is nothing new. So an oracle that only cares for news is asked only then.
+Views are values: two are equal when nothing has changed. So an oracle that only needs changes is called only when the
+view changes.
 
 Source: the fields are those of Kafka's ``QuorumState`` and quorum-state file.
 """
@@ -18,23 +19,23 @@ DOWN = "down"
 
 
 class View(NamedTuple):
-    """``role`` is ``down`` when no process runs; the fields after it are then what they are without one."""
+    """``role`` is ``down`` when no process runs; most of the other fields are then empty."""
 
     role: str
     epoch: int
     leader_id: int | None
     high_watermark: int | None
-    """Of a leader that resigned the one that it had."""
+    """For a leader that resigned, the high watermark that it had."""
     has_fetched: bool
-    """True for a follower that has heard from its leader: it denies pre-votes."""
+    """True for a follower that has fetched from its leader: it denies pre-votes."""
     is_settled: bool
-    """True when no storage job is under way: memory and disk must agree."""
+    """True when no storage job is under way, so memory and disk must agree."""
     disk: DurableElection
     log_start_offset: int = 0
     snapshots: tuple[OffsetAndEpoch, ...] = ()
-    """What the host knows to be whole and durable, oldest first."""
+    """Snapshots that the host knows to be whole and durable, oldest first."""
     voters: VoterSet = VoterSet()
-    """Who votes, in the node's eyes."""
+    """The voter set that the node uses."""
 
     @property
     def is_up(self) -> bool:
@@ -43,22 +44,22 @@ class View(NamedTuple):
 
     @property
     def leads(self) -> bool:
-        """True for a leader, not for one that resigned."""
+        """True for a leader; false for one that resigned."""
         return self.role == "leader"
 
     @property
     def has_led(self) -> bool:
-        """True for a leader, and for one that resigned, perhaps in the event in which it committed."""
+        """True for a leader and for one that resigned, which may have committed in the same event."""
         return self.role in {"leader", "resigned"}
 
     @property
     def is_prospective(self) -> bool:
-        """True while the node asks for pre-votes, whether it has voted in its epoch or not."""
+        """True while the node asks for pre-votes, whether or not it has voted in its epoch."""
         return self.role.startswith("prospective")
 
 
 def view_of(node: Node, disk: DurableElection) -> View:
-    """Look at a node whose platter remembers this election."""
+    """The view of a node; ``disk`` is its durable election state."""
     process = node.process
     if process is None or process.host.raft is None:
         return View(DOWN, 0, None, None, has_fetched=False, is_settled=False, disk=disk)

@@ -1,4 +1,4 @@
-"""A question of a client to one process, and what it was told."""
+"""A client's question to one process, and the answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pykraft.sim.machine.node import Process
 
 
 class Question(Enum):
-    """What is asked."""
+    """The request that the client sends."""
 
     DESCRIBE_QUORUM = ApiKey.DESCRIBE_QUORUM
     DESCRIBE_CLUSTER = ApiKey.DESCRIBE_CLUSTER
@@ -20,7 +20,7 @@ class Question(Enum):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Visit:
-    """One question to one process, and what it said; ``answer`` is the body, None until there is one."""
+    """One question to one process; ``answer`` is the response body, None until it comes."""
 
     question: Question
     process: Process
@@ -29,5 +29,5 @@ class Visit:
 
     @property
     def is_open(self) -> bool:
-        """True while somebody waits for an answer that may still come."""
+        """True while an answer may still come."""
         return self.answer is None and self.process.is_running

@@ -1,7 +1,7 @@
-"""What operators ask of voter sets: each request, and which nodes may join or leave because of one.
+"""Operators' requests to change the voters, and which nodes may join or leave because of them.
 
-Invariant: a node may join, or leave, as long as somebody goes on asking for it or a request for it is under way; a
-request that broke without an answer may still be carried out while the process lives that was asked.
+Invariant: a node may join, or leave, as long as an operator keeps asking for it or a request for it is under way. A
+request whose connection broke may still be carried out while the process that received it runs.
 
 Source: KIP-853 (AddRaftVoter, RemoveRaftVoter).
 """
@@ -19,19 +19,19 @@ from pykraft.sim.machine.node import Node, Process
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Asked:
-    """One request and what came of it."""
+    """One request and its answer."""
 
     message: AddVoterRequest | RemoveVoterRequest
     process: Process
     then: Callable[[Asked], None]
     since: int
-    """What was committed when it was asked (exclusive): it is carried out above that, if ever."""
+    """Committed end offset when it was sent: if it is carried out, then at or above this offset."""
     answer: ErrorCode | None = None
-    """None while nobody knows, and for ever when the connection broke."""
+    """None until an answer comes, and for good when the connection broke."""
 
     @property
     def is_open(self) -> bool:
-        """True while it may still be carried out."""
+        """True while the request may still be carried out."""
         return self.answer is None and self.process.is_running
 
     @property
@@ -41,33 +41,33 @@ class Asked:
 
 
 class VoterRequests:
-    """Those of one world."""
+    """The requests of one world."""
 
     def __init__(self) -> None:
         self.adding: Counter[Node] = Counter()
-        """Nodes that somebody goes on asking for until they are voters."""
+        """Nodes that operators keep asking to add until they are voters."""
         self.removing: Counter[Node] = Counter()
-        """Voters that somebody goes on asking to remove."""
+        """Voters that operators keep asking to remove."""
         self._asked: list[tuple[Node, Asked]] = []
 
     @property
     def joining(self) -> Collection[Node]:
-        """Nodes that may become voters because of what was asked."""
+        """Nodes that may become voters because of these requests."""
         open_adds = (node for node, asked in self._asked if asked.is_open and asked.adds)
         return {*open_adds, *+self.adding}
 
     @property
     def leaving(self) -> Collection[Node]:
-        """Voters that may be removed because of what was asked."""
+        """Voters that may be removed because of these requests."""
         open_removals = (node for node, asked in self._asked if asked.is_open and not asked.adds)
         return {*open_removals, *+self.removing}
 
     def sent(self, node: Node, asked: Asked) -> None:
-        """A request that concerns this node is on its way; those that are over are forgotten."""
+        """Record a request that concerns this node; requests that are over are dropped."""
         self._asked = [(each, former) for each, former in self._asked if former.is_open]
         self._asked.append((node, asked))
 
     def stop(self) -> None:
-        """Nobody asks for more; what is under way may still be carried out."""
+        """Stop asking; requests under way may still be carried out."""
         self.adding.clear()
         self.removing.clear()

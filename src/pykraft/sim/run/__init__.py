@@ -1,1 +1,1 @@
-"""Worlds and what is done with them: run, shrink, collect in a campaign, add up."""
+"""Runs worlds, shrinks failures, collects results in campaigns, and adds them up."""

@@ -1,9 +1,9 @@
-"""A campaign: seed ranges in, rows out, in files that may come from many machines and be continued at any time.
+"""A campaign: result rows for ranges of seeds, in files that can come from many machines and be continued at any time.
 
-One JSON object a line and a seed. Every row says what it is a result of, its `Identity`; rows of another scenario,
-version or source are refused, never mixed. A row is durable before the next world is told of; a last line that a
-crash cut off is dropped when the file is continued. Within a campaign a seed counts once, and two rows for one seed
-must agree: the same seed is the same world everywhere.
+A file has one JSON object per line and seed. Every row carries the `Identity` of its run; rows of another scenario,
+version or source are rejected, never mixed. A row is durable before the next result is reported. When a file is
+continued, a last line that a crash cut off is dropped. A campaign counts each seed once, and two rows for one seed must
+agree, because a seed gives the same world everywhere.
 
 Source: ours; FoundationDB's Joshua (many machines, one ensemble).
 """
@@ -29,13 +29,13 @@ from pykraft.sim.scenario.scenario import Scenario
 Row = Mapping[str, Any]
 PACKAGE = Path(__file__).resolve().parents[2]
 PARTS = ("core", "host", "log", "protocol", "rpc", "sim", "snapshot")
-"""What decides a world, beside the modules that stand beside these folders."""
+"""The code that decides a world, together with the modules next to these folders."""
 DIGEST_SIZE_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What rows must share to be rows of one campaign."""
+    """What all rows of one campaign have in common."""
 
     scenario: str
     """Digest of all fields of the scenario."""
@@ -51,7 +51,7 @@ class Identity:
 
 
 def source_digest(package: Path = PACKAGE) -> str:
-    """The same for the same source, wherever it is installed."""
+    """Digest of the code; the same wherever it is installed."""
     paths = [path for part in PARTS for path in package.joinpath(part).rglob("*.py")]
     paths += package.glob("*.py")
     named = sorted((path.relative_to(package).as_posix(), path) for path in paths)
@@ -66,7 +66,7 @@ def _digest(pieces: Iterable[bytes]) -> str:
 
 
 def row_of(result: Outcome | Failure, identity: Identity) -> Row:
-    """One seed's row; a failure's has no story, the seed tells it again."""
+    """The row of one seed; a failure's row omits trace and story, because replaying the seed gives them again."""
     fields = {field.name: getattr(result, field.name) for field in dataclass_fields(result)}
     if isinstance(result, Failure):
         del fields["trace"], fields["story"], fields["harm"]
@@ -74,10 +74,10 @@ def row_of(result: Outcome | Failure, identity: Identity) -> Row:
 
 
 class Results:
-    """A file of rows that is continued."""
+    """A file of rows that can be continued."""
 
     def __init__(self, path: Path, identity: Identity) -> None:
-        """Read what is there. Errors: UsageError for rows of another campaign, or while another run writes; OSError."""
+        """Read the rows. Errors: UsageError for rows of another campaign, or while another run writes; OSError."""
         self._identity = identity
         self._path = path
         self._file = path.open("a+b")
@@ -104,7 +104,7 @@ class Results:
         return rows
 
     def add(self, row: Row) -> None:
-        """Append one row and make it durable. Errors: UsageError for one of another campaign."""
+        """Append one row and make it durable. Errors: UsageError for a row of another campaign."""
         _merged([(self._path, [row])], self._identity)
         self.rows[row["seed"]] = row
         self._file.write(json.dumps(row).encode() + b"\n")
@@ -112,16 +112,16 @@ class Results:
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Nothing more is added."""
+        """Close the file."""
         self._file.close()
 
     def left_of(self, seeds: Sequence[int]) -> list[int]:
-        """Those of the seeds that have no row yet."""
+        """The seeds that have no row yet."""
         return [seed for seed in seeds if seed not in self.rows]
 
 
 def merge(paths: Sequence[Path]) -> dict[int, Row]:
-    """Rows of several files, by seed. Errors: UsageError when they are not of one campaign; OSError."""
+    """The rows of several files, by seed. Errors: UsageError when they are not of one campaign; OSError."""
     return _merged([(path, _rows(path, _whole_lines(path.read_bytes()))) for path in paths], None)
 
 

@@ -1,4 +1,4 @@
-"""What one world came to, in numbers."""
+"""The result of one world that broke no rule."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One run in numbers."""
+    """The counts and digests of one run."""
 
     seed: int
     voters: int
@@ -17,11 +17,11 @@ class Outcome:
     epochs: int
     faults: dict[str, int]
     digest: str
-    """Of all lines of the trace and all frames that arrived."""
+    """Covers all lines of the trace and all frames that arrived."""
     virtual_ms: int
     states: dict[str, dict[str, int]] = field(default_factory=dict)
-    """By kind of fault: the roles of the nodes that it happened to."""
+    """By kind of fault: how often it hit a node in each role."""
     events: int = 0
-    """What happened in all: frames, turns of disks, alarms, calls of clients, decisions to do harm."""
+    """Number of all events: frames, disk turns, timers, client calls, fault decisions."""
     wordless_digest: str = ""
-    """As the digest, without what the lines say: a change that only rewords the trace keeps it."""
+    """The digest without the text of the trace lines: rewording a message does not change it."""

@@ -1,8 +1,8 @@
-"""Passes on what nodes and clients of a world tell: to its oracles, its faults, and whatever keeps account of it.
+"""Passes what nodes and clients report on to the oracles, the faults and whoever keeps counts.
 
-It is the observer of all nodes and the witness of all clients. Nodes are made first and already know whom they will
-tell, so the world sets `facts`, `faults`, `watch` and `workload` while it is put together, before anything runs. When a
-process starts, the reporter gives it its ledger and its application.
+It is the observer of all nodes and the witness of all clients. Nodes need their observer when they are created, so the
+reporter comes first, and the world sets `facts`, `faults`, `watch` and `workload` before anything runs. When a process
+starts, the reporter gives it its ledger and its application.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pykraft.types import OffsetAndEpoch
 
 
 class Reporter:
-    """The one of a world; see `NodeObserver` and `Witness`."""
+    """The reporter of one world; see `NodeObserver` and `Witness`."""
 
     facts: Facts
     faults: Faults
@@ -39,13 +39,13 @@ class Reporter:
     workload: Workload
 
     def __init__(self, trace: Trace, dice: Callable[[str], Random]) -> None:
-        """``dice`` are those of a part of the world, by its name."""
+        """``dice`` returns the random generator of the named part of the world."""
         self.touched: dict[int, Node] = {}
         """Nodes that the present event concerns."""
         self.ends: dict[int, int] = {}
-        """Running nodes, and up to where their applications were given batches."""
+        """By running node: end offset of the batches that its application was given."""
         self.bystanders: dict[int, Bystander] = {}
-        """Plain listeners beside them."""
+        """The plain listeners of the running nodes."""
         self.bystander_dice: Random | None = None
         """None in a world without plain listeners."""
         self._trace = trace
@@ -54,11 +54,11 @@ class Reporter:
         self._asking_dice: dict[int, Random] = {}
 
     def touch(self, node: Node) -> None:
-        """See `NodeObserver`: oracles look at it once the event is over."""
+        """See `NodeObserver`: oracles look at the node once the event is over."""
         self.touched[int(node.node_id)] = node
 
     def starting(self, node: Node) -> None:
-        """See `NodeObserver`: a version without pre-votes is remembered for ever."""
+        """See `NodeObserver`: remembers for good that a version without pre-votes ran."""
         self.facts.members.has_pre_votes &= node.dialect is None
 
     def configured(self, node: Node) -> NodeConfig:
@@ -66,7 +66,7 @@ class Reporter:
         return self.facts.members.with_bootstrap(node.config)
 
     def started(self, node: Node) -> None:
-        """See `NodeObserver`: its application listens from the first record on."""
+        """See `NodeObserver`: its application listens from the first record or snapshot on."""
         assert node.host is not None
         node_id = int(node.node_id)
         self.ends[node_id] = 0
@@ -106,7 +106,7 @@ class Reporter:
         self.watch.stopped(node, error)
 
     def disk_failed(self, node: Node, error: StorageError) -> None:
-        """See `NodeObserver`: a damaged snapshot may cost the whole disk."""
+        """See `NodeObserver`: a damaged snapshot may cost the node its whole disk."""
         self.faults.wipe.failed(node, error)
 
     def woken(self, node: Node) -> None:
@@ -130,7 +130,7 @@ class Reporter:
         self.watch.submitted(node, job)
 
     def performs(self, node: Node, jobs: Sequence[Job]) -> None:
-        """See `NodeObserver`: the lane may be interrupted in the midst of them."""
+        """See `NodeObserver`: the lane may be interrupted in the middle of these jobs."""
         self.faults.snapshot.performs(node, jobs)
 
     def persisted(self, node: Node) -> None:

@@ -1,20 +1,28 @@
-"""A failing run made smaller, as long as it still fails in the same way.
+"""Makes a failing run smaller, as long as it still fails in the same way.
 
-Tried in turns, until nothing helps any more or the work is used up: 1. fewer nodes, 2. only the last decisions to do
-harm, or none, 3. whole kinds of harm left out, 4. single decisions left out, half of them first, then a quarter and
-so on, 5. the time left out that passed before decisions that are not carried out any more, 6. less load, 7. a shorter
-time of harm. A try is given up when it lasts twice as long as the best run so far, and when the harm is over if that
-was enough before. Each decision has its own dice (`pykraft.sim.faults`), so what is left stays what it was.
+These steps are tried in turns until none of them helps or the budget is used up:
 
-But a world is chaos: with a fault less, every message after it takes another time, and a bug that needs two things in
-the same millisecond is not met. So when nothing helps any more the turns begin again, with several tries of each: the
-same plan of harm under other dice for network, machines and work (`Course.variant`).
+- fewer nodes;
+- only the last fault decisions, or none;
+- whole kinds of faults left out;
+- single decisions left out: half of them first, then a quarter, and so on;
+- the time left out that passed before decisions that are not carried out any more;
+- less load;
+- a shorter time of faults.
 
-What counts is nodes first, then decisions to do harm, then events. Bounded are tries and the events in all of them,
-no clock is read, and nothing here is random: the same failure shrinks to the same run anywhere.
+A try ends when it has lasted twice as long as the best run so far, or when the faults end, if the best run failed
+before that. Each decision has a random generator of its own (`pykraft.sim.faults`), so removing one leaves the others
+as they were.
 
-Source: Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input (ddmin, 2002); Claessen et al.,
-Finding Race Conditions in Erlang with QuickCheck and PULSE (ICFP 2009), for trying each candidate more than once.
+But a world is chaotic: with one fault less, every later message takes another time, and a bug that needs two things in
+the same millisecond does not occur. So when no step helps any more the turns begin again, and each candidate is tried
+several times: with the same faults, but other random generators for network, machines and work (`Course.variant`).
+
+Fewer nodes count first, then fewer fault decisions, then fewer events. The budget limits the number of tries and the
+events in all of them. No clock is read and nothing is random, so the same failure shrinks to the same run anywhere.
+
+Source: Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input (ddmin, 2002); Claessen et al., Finding
+Race Conditions in Erlang with QuickCheck and PULSE (ICFP 2009), for trying each candidate more than once.
 """
 
 from __future__ import annotations
@@ -28,38 +36,38 @@ from pykraft.sim.scenario.scenario import Cluster, Scenario, Work
 
 TRIES_MAX = 1_000
 EVENTS_MAX = 3_000_000
-"""In all tries: about a minute or two of one core."""
+"""Limit of events in all tries: about a minute or two of one core."""
 VARIANTS = 4
-"""Other dice that each candidate is tried with when it does not fail with those of the best run."""
+"""How many other random generators a candidate is tried with when it does not fail with those of the best run."""
 SKIPS = (1.0, 0.9, 0.5)
 LAST = (0, 1, 2, 4, 8, 16, 32)
-"""How many of the last decisions are tried alone: what helps most, so it is tried most often."""
+"""How many of the last decisions are tried alone. This helps most, so it gets the most variants."""
 VARIANTS_OF_LAST = 4 * VARIANTS
 LIGHTEST = {"values_max": 1, "value_size_bytes_max": 1}
 PERIOD_US_MAX = 1_000_000
-"""Between two proposals of the lightest load."""
+"""Time between two proposals of the lightest load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Small:
-    """A failing run: the scenario that it takes, with the decisions to do harm in it, and how it fails."""
+    """A failing run: its scenario, limited to the remaining fault decisions, and its failure."""
 
     scenario: Scenario
     failure: Failure
 
     @property
     def only(self) -> tuple[int, ...]:
-        """Numbers of the decisions to do harm that are left."""
+        """Numbers of the remaining fault decisions."""
         return tuple(number for number, _ in self.failure.harm)
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """What is compared: nodes, decisions to do harm, events."""
+        """What runs are compared by: nodes, fault decisions, events."""
         return self.failure.voters + self.failure.observers, len(self.failure.harm), self.failure.events
 
 
 class Shrinking:
-    """One search. ``tell`` is given the tries so far and the smallest run after each."""
+    """One search. ``tell`` is called after each try with the number of tries and the smallest run."""
 
     def __init__(
         self,
@@ -74,14 +82,14 @@ class Shrinking:
         self.best = Small(scenario=_keeping(replace(scenario, cluster=cluster), failure), failure=failure)
         self.tries = 0
         self.events = 0
-        """In all tries so far."""
+        """Events in all tries so far."""
         self._tries_max = tries_max
         self._events_max = events_max
         self._variants = 0
         self._tell = tell
 
     def search(self) -> Small:
-        """The smallest failing run that was found; the given one when none is smaller."""
+        """The smallest failing run found; the given one if no smaller one was found."""
         for self._variants in (0, VARIANTS):
             before = None
             while self.best.size != before and not self._is_over:
@@ -111,7 +119,7 @@ class Shrinking:
                 return
 
     def _last_decisions(self) -> None:
-        """Often the end is enough, also when it comes at once."""
+        """Try the last decisions alone, first without the time before them."""
         was = self.best
         at_once = replace(was.scenario, pace=replace(was.scenario.pace, skip=1.0))
         variants = VARIANTS_OF_LAST if self._variants else 0
@@ -127,7 +135,7 @@ class Shrinking:
             self._fails(only=tuple(number for number, name in self.best.failure.harm if name != kind))
 
     def _fewer_decisions(self) -> None:
-        """Leave out one part after the other, of ever smaller parts."""
+        """Leave out one block of decisions after the other, in ever smaller blocks."""
         size = (len(self.best.only) + 1) // 2
         while size and self.best.only:
             start = 0
@@ -143,7 +151,7 @@ class Shrinking:
                 return
 
     def _less_load(self) -> None:
-        """Fewer calls of clients save the most."""
+        """Reduce the load; fewer client calls save the most, so they are tried first."""
         work = self.best.scenario.work
         while work.period_us * 4 <= PERIOD_US_MAX and self._has_work(replace(work, period_us=work.period_us * 4)):
             work = self.best.scenario.work
@@ -156,7 +164,7 @@ class Shrinking:
         return self._fails(scenario=replace(self.best.scenario, work=work))
 
     def _shorter(self) -> None:
-        """Harm ends with the last that was done; where healing fails this saves the most."""
+        """Shorten the time of faults; this saves most where the cluster fails to heal."""
         course = self.best.scenario.course
         if self.best.failure.at_us <= course.faults_us:
             return
@@ -168,7 +176,7 @@ class Shrinking:
     def _fails(
         self, *, scenario: Scenario | None = None, only: tuple[int, ...] | None = None, variants: int | None = None
     ) -> bool:
-        """Try a candidate; when it fails in the same way, and is no larger, it is the best run from now on."""
+        """Try a candidate; if it fails in the same way and is not larger, it becomes the best run."""
         variants = self._variants if variants is None else variants
         scenario = scenario or self.best.scenario
         if only is not None:
@@ -200,6 +208,6 @@ class Shrinking:
 
 
 def _keeping(scenario: Scenario, failure: Failure) -> Scenario:
-    """The same scenario with nothing but the harm that was done before the failure."""
+    """The scenario with only those fault decisions that were carried out before the failure."""
     only = tuple(number for number, _ in failure.harm)
     return replace(scenario, pace=replace(scenario.pace, only=only))

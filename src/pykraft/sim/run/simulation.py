@@ -1,7 +1,7 @@
-"""Many worlds: seeds in, outcomes out, on all cores.
+"""Runs many worlds on all cores: seeds in, outcomes out.
 
-A failure names the oracle, the harm that was done before it, and the one command that replays it. Seeds are
-independent, so a range may be cut anywhere and run on different machines (`pykraft.sim.run.campaign`).
+A failure names the oracle, the faults that happened before it, and the one command that replays it. Seeds are
+independent, so a range can be split anywhere and run on different machines (`pykraft.sim.run.campaign`).
 
 Source: TigerBeetle's VOPR (seed replay); madsim.
 """
@@ -28,12 +28,12 @@ from pykraft.sim.scenario.scenario import DEFAULT, Scenario
 
 SEEDS_A_TASK = 4
 GARBAGE_THRESHOLD = 20_000
-"""New objects before a worker looks for cycles; usually it is 700."""
+"""New objects before a worker collects garbage; Python's default is 700."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A seed that broke something: what, where, and the last lines before it."""
+    """A seed whose world broke a rule or raised an error: the reason, and the last lines of the trace."""
 
     seed: int
     reason: str
@@ -42,19 +42,19 @@ class Failure:
     at_us: int = 0
     """Virtual time of the failure."""
     events: int = 0
-    """What happened until then: frames, turns of disks, alarms, calls of clients, decisions to do harm."""
+    """Number of events until then: frames, disk turns, timers, client calls, fault decisions."""
     voters: int = 0
     observers: int = 0
     harm: tuple[tuple[int, str], ...] = ()
-    """Decisions to do harm that were carried out before it: number and kind."""
+    """Fault decisions that were carried out before it: number and kind."""
     faults: dict[str, int] = field(default_factory=dict)
-    """How often each kind happened before it."""
+    """How often each kind of fault happened before it."""
     states: dict[str, dict[str, int]] = field(default_factory=dict)
-    """By kind: the roles of the nodes that it happened to."""
+    """By kind of fault: how often it hit a node in each role."""
 
     @property
     def finding(self) -> str:
-        """What two failures share that are the same one: the error, and the oracle if it was one's."""
+        """What two failures must share to be the same: the error and, for a violation, the oracle."""
         return ": ".join(self.reason.split(": ")[: 2 if self.reason.startswith("ViolationError") else 1])
 
 
@@ -67,7 +67,7 @@ def simulate(
     recorder: Recorder | None = None,
     until_us: int | None = None,
 ) -> Outcome | Failure:
-    """Live through one world, or through its time until then; see `World` for what can be asked of it."""
+    """Run one world, to its end or until ``until_us``; the other arguments are those of `World`."""
     world: World | None = None
     try:
         world = World(seed, scenario=scenario, oracles=oracles, tell=tell, recorder=recorder)
@@ -95,7 +95,7 @@ def simulate(
 
 
 def simulate_all(seeds: Sequence[int], *, workers: int, scenario: Scenario = DEFAULT) -> Iterator[Outcome | Failure]:
-    """Outcomes in order of the seeds, from that many processes; whoever stops listening stops them."""
+    """Yield outcomes in order of the seeds, from this many processes; closing the iterator stops them."""
     live = partial(simulate, scenario=scenario)
     if workers == 1:
         yield from map(live, seeds)
@@ -108,10 +108,10 @@ def simulate_all(seeds: Sequence[int], *, workers: int, scenario: Scenario = DEF
 
 
 def _serve_the_parent() -> None:
-    """Ctrl-C is for the process that collects the outcomes; however that one ends, this one ends with it.
+    """Set up a worker: it ignores Ctrl-C, which the parent handles, and it ends when the parent ends.
 
-    A world is one large cycle, so that there is next to no garbage until it is over; looking for some took a twelfth of
-    the time.
+    The objects of a world form one large cycle, so there is hardly any garbage until the world is over; looking for it
+    took a twelfth of the time.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.set_threshold(GARBAGE_THRESHOLD)
@@ -126,5 +126,5 @@ def _end_with_the_parent() -> None:
 
 
 def replay_command(seed: int, words: Sequence[str] = ()) -> str:
-    """What to type to see it again; ``words`` are the options that chose the scenario."""
+    """The command that replays this seed; ``words`` are the options that chose the scenario."""
     return " ".join(("bin/pykraft sim replay --seed", str(seed), *map(quote, words)))

@@ -1,6 +1,6 @@
-"""What many rows add up to: seeds, virtual time, records, and how often each kind of harm was done.
+"""Sums over many result rows: seeds, virtual time, records, and how often each kind of fault happened.
 
-Rows are those of `pykraft.sim.run.campaign`, made a moment ago or read from files. Nothing is printed.
+The rows are those of `pykraft.sim.run.campaign`, fresh or read from files. Nothing is printed here.
 
 Source: TigerBeetle's VOPR (coverage marks of a run).
 """
@@ -24,12 +24,12 @@ class Totals:
     sums: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     worlds_with: Counter[str] = field(default_factory=Counter)
-    """In how many worlds each kind of harm was done at all."""
+    """In how many worlds each kind of fault happened at least once."""
     states: dict[str, Counter[str]] = field(default_factory=dict)
-    """By kind: the roles of the nodes that it happened to."""
+    """By kind of fault: how often it hit a node in each role."""
 
     def add(self, row: Row) -> None:
-        """Count one seed; what a failed one did before it failed counts as well."""
+        """Add one seed; a failed one counts with what it did before it failed."""
         self.seeds += 1
         if row["failed"]:
             self.failures.append(row)

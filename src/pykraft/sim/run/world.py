@@ -1,8 +1,8 @@
-"""A whole cluster in one thread and one seed: nodes, network, clock, workload, faults and oracles.
+"""A whole cluster in one thread, from one seed: nodes, network, clock, workload, faults and oracles.
 
-Everything random comes from the seed, through generators of their own for each part, so that a change in
-one part does not change the dice of the others. After every event all invariants look at the nodes that it
-concerned (`Reporter.touch`).
+All randomness comes from the seed, through a generator of its own for each part, so a change in one part does not
+change the random draws of the others. After every event, all oracles look at the nodes that it concerned
+(`Reporter.touch`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from pykraft.sim.scenario.settings import node_configs, size_limits, with_memory
 
 
 class World:
-    """Built from a seed; `run` lives through it once."""
+    """A world built from a seed; `run` runs it once."""
 
     _last_goal: int | None = None
 
@@ -54,7 +54,7 @@ class World:
         tell: Callable[[str], None] | None = None,
         recorder: Recorder | None = None,
     ) -> None:
-        """``tell`` is given each line of the trace, ``recorder`` what the page of a run is made of."""
+        """``tell`` is called with each line of the trace; ``recorder`` collects the events for the page of a run."""
         rng, variant = self._dice(seed, "cluster"), scenario.course.variant
         self.seed, self.scenario = seed, scenario
         self.recorder = recorder
@@ -95,7 +95,7 @@ class World:
             self.witness.bystander_dice = listening
 
     def _facts(self) -> Facts:
-        """What is true from the beginning on; disks are formatted here."""
+        """Create the facts, and format the disks."""
         scenario, committed = self.scenario, Ledger()
         absent = set(range(self.voter_count - scenario.cluster.absent + 1, self.voter_count + 1))
         has_luck = self._dice(self.seed, "format").random() < scenario.membership.formatted_probability
@@ -128,7 +128,7 @@ class World:
         return Node(config, rng, self._surroundings, self.witness)
 
     def _configs(self, taking: Random, preparing: Random | None) -> list[NodeConfig]:
-        """What the nodes are configured with; each part of it has dice of its own."""
+        """Draw the configurations of the nodes; each part of them has a random generator of its own."""
         scenario, seed = self.scenario, self.seed
         settings = self._dice(seed, "settings")
         configs = node_configs(self.voter_count, self.observer_count, scenario.quorum, settings)
@@ -141,7 +141,7 @@ class World:
         return with_memory(configs, self._dice(seed, "memory").choice(scenario.quorum.recent_size_bytes_max))
 
     def run(self, *, until_us: int | None = None) -> Outcome:
-        """Start all, do harm for a while, then let it heal and serve; or only go on until then.
+        """Start all nodes, inject faults for a while, then wait until the cluster has healed; or stop at ``until_us``.
 
         Errors: ViolationError, or whatever a host raised.
         """
@@ -186,7 +186,7 @@ class World:
         )
 
     def newcomer(self) -> Node:
-        """Another machine; nothing runs on it yet."""
+        """Add a machine; no process runs on it yet."""
         return self.members.newcomer(self._join)
 
     def _join(self, config: NodeConfig, rng: Random) -> Node:
@@ -200,11 +200,11 @@ class World:
         return node
 
     def restart(self, node: Node) -> None:
-        """Start a node that is down, as soon as it may."""
+        """Start a node that is down, as soon as the atlas allows it."""
         self.faults.start(node)
 
     def turn(self) -> None:
-        """The next event, then the invariants. Errors: ViolationError, or whatever a host raised."""
+        """Carry out the next event, then ask the oracles. Errors: ViolationError, or whatever a host raised."""
         if not self.clock.advance():
             raise ViolationError("Liveness", "nothing is left to happen")
         if self.recorder is not None:
@@ -214,7 +214,7 @@ class World:
         self.witness.touched.clear()
 
     def record(self, nodes: Iterable[Node]) -> None:
-        """Show the recorder, if there is one, how these nodes are now."""
+        """Record the present state of these nodes, if there is a recorder."""
         if self.recorder is None:
             return
         for node in nodes:
@@ -233,24 +233,24 @@ class World:
             self.recorder.state(self.clock.now_us, node.node_id, state)
 
     def record_end(self) -> None:
-        """Show the recorder, if there is one, how everything is when the run ends."""
+        """Record the state of everything at the end of the run, if there is a recorder."""
         if self.recorder is not None:
             self.record(self.nodes.values())
             self.recorder.under_way = self.network.under_way()
 
     @staticmethod
     def _dice(seed: int, part: str, variant: int = 0) -> Random:
-        """Each part has its own, by its name: a world with a node less has the same network."""
+        """The random generator of the named part: a world with a node less has the same network."""
         return Random(f"{seed} {part} {variant}" if variant else f"{seed} {part}")
 
     def _committed(self) -> int:
         return max(self.witness.ends.values(), default=0)
 
     def _has_healed(self, goal: int) -> bool:
-        """All nodes were given the goal, then what was acknowledged when they had it, and one node all of it.
+        """True when all nodes have the goal, then what was acknowledged by that time, and one node everything since.
 
-        What is acknowledged goes on rising: where followers hear of each commit only with the next record, as from a
-        leader of an old version, some node always lacks the newest one.
+        The acknowledged end keeps rising, so not every node can have reached it: where followers learn of a commit only
+        with the next record, as from a leader of an old version, some node always lacks the newest one.
         """
         if not self._is_given(goal):
             return False
@@ -268,9 +268,10 @@ class World:
         return bool(ends) and min(ends) >= goal
 
     def _is_misled(self, node_id: int) -> bool:
-        """True for a node that a stranger told of an epoch beyond that of all voters, and that cannot campaign.
+        """True for a node that a stranger moved to an epoch beyond the leader's, and that cannot campaign.
 
-        It waits until they get there: a leader answers its Fetches with UNKNOWN_LEADER_EPOCH (docs/trust.md).
+        It has to wait until the voters reach that epoch: a leader answers its Fetches with UNKNOWN_LEADER_EPOCH
+        (docs/trust.md).
         """
         node, leader = self.nodes[node_id], self.facts.newest_leader()
         if node.host is None or leader is None or node.host.epoch <= leader.host.epoch:
