@@ -1,1 +1,1 @@
-"""The page of one run: what was recorded, told in words and drawn so that a browser steps through it."""
+"""The page of one run: what was recorded, in words and drawings, for stepping through it in a browser."""

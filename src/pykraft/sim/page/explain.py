@@ -1,7 +1,7 @@
-"""What a failure means, for somebody who sees the project for the first time: the rule, what was seen, and why.
+"""Explains a failure to somebody new to the project: the rule, what was seen, and why the rule exists.
 
-An oracle explains itself: the docstring of its class is the rule, the one of its module the reason and the source.
-What no oracle file holds is explained here. Refuses to know the run.
+An oracle explains itself: the docstring of its class is the rule, that of its module the reason and the source. Rules
+without an oracle file are explained here. Only the reason of the failure is needed, not the run.
 
 Source: the cited source of each oracle.
 """
@@ -32,7 +32,7 @@ _UNKNOWN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """A failure in plain words; ``nodes`` are those that what was seen speaks of."""
+    """A failure in plain words; ``nodes`` are the nodes that ``seen`` mentions."""
 
     title: str
     seen: str
@@ -43,7 +43,7 @@ class Explanation:
 
 
 def explain(reason: str) -> Explanation:
-    """Read the reason of a `pykraft.sim.run.simulation.Failure`: error class, then oracle, then what was seen."""
+    """Parse the reason of a `pykraft.sim.run.simulation.Failure`: error class, then oracle, then what was seen."""
     error, _, rest = reason.partition(": ")
     name, _, seen = rest.partition(": ")
     rule, why, source = _UNKNOWN

@@ -1,7 +1,7 @@
-"""One run as one file: what was recorded becomes JSON inside a page that needs nothing else.
+"""Renders one run as one HTML file: the recording becomes JSON inside a page that needs nothing else.
 
-Owns the form of that JSON, which ``model.js`` reads. The page has no address of anything outside itself and forbids
-its own code to load any. Source: Content Security Policy Level 3 (W3C), for the latter.
+This module defines the form of that JSON, which ``model.js`` reads. The page refers to no address outside itself, and a
+content security policy forbids its code to load any. Source: Content Security Policy Level 3 (W3C).
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class _Told:
         self._event(sent, "s", self._place_of[sent.number])
 
     def _arrived(self, arrived: Arrived) -> None:
-        """Only the first arrival ends the arrow; of what was sent before the kept events nothing is told."""
+        """Only the first arrival ends the arrow; frames that were sent before the kept events are left out."""
         place = self._place_of.get(arrived.number)
         if place is None:
             return

@@ -1,7 +1,7 @@
-"""Frames told in words: which message of the quorum it is, and what of it matters to a reader.
+"""Describes frames in words: which message of the quorum it is, and its main fields.
 
-Owns the memory of requests whose answers are still to come, since an answer does not say what it answers. It refuses
-to fail: a frame that cannot be read, as a broken one of a planted bug, is told as such.
+It remembers requests until their answers come, because an answer does not say what it answers. It never fails: a frame
+that cannot be decoded, such as one that a planted bug broke, is described as such.
 
 Source: KIP-595 (Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch), KIP-996 (PreVote), KIP-630 (FetchSnapshot).
 """
@@ -21,25 +21,25 @@ from pykraft.protocol.records import scan
 ANSWER = " answer"
 UNREADABLE = "unreadable"
 _CORRELATION_IDS = 1 << 16
-"""A request begins with its API key, which is at least 1; an answer with a correlation id, which stays below this."""
+"""A frame's first four bytes: at least this in a request (API key, at least 1), less in an answer (correlation id)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """A message in words: its kind, as ``Fetch`` or ``Fetch answer``, and the rest."""
+    """A message in words: its kind, such as ``Fetch`` or ``Fetch answer``, and the rest."""
 
     kind: str
     text: str
 
 
 class Words:
-    """Reads the frames of one world in the order in which they were sent."""
+    """Describes the frames of one world; needs them in the order in which they were sent."""
 
     def __init__(self) -> None:
         self._asked: dict[tuple[int, int, int], tuple[RequestHeader, bool]] = {}
 
     def tell(self, source_id: int, target_id: int, frame: bytes) -> Told:
-        """One frame from a node to another."""
+        """Describe one frame from a node to another."""
         try:
             if len(frame) >= 4 and int.from_bytes(frame[:4], "big") >= _CORRELATION_IDS:
                 return self._request(source_id, target_id, frame)

@@ -1,1 +1,1 @@
-"""What a world may draw: scenario files, the settings of nodes, and the kinds of faults."""
+"""What a world can draw from: scenario files, node settings, and the kinds of faults."""

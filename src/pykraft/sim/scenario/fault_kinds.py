@@ -1,8 +1,8 @@
-"""Names of all kinds of faults, by family: what a scenario may give a weight, and what the report counts.
+"""Names of all fault kinds, by family: those that a scenario can weight, and those that the report counts.
 
-A kind is counted when it happens, not when it is planned: an error of a disk when the disk gives it, an old Fetch
-when it arrives, a change of the voters when it is done. ``torn write`` and ``auto join`` have no weight of their own:
-the one comes with a loss of power, the other with a property of the node.
+A kind is counted when it happens, not when it is planned: a disk error when the disk raises it, an old Fetch when it
+arrives, a change of the voters when it is committed. ``torn write`` and ``auto join`` have no weight of their own: the
+first comes with a power loss, the second with a setting of the node.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ STRANGER: Final = (
     "forged endpoint",
     "abandoned fetch",
 )
-"""Drawn apart from the others, see `pykraft.sim.faults.faults`."""
+"""Drawn separately from the others, see `pykraft.sim.faults.faults`."""
 KINDS: Final = (
     *PROCESS,
     *CLOCK,
@@ -87,4 +87,4 @@ CONSEQUENCES: Final = (
     "damaged snapshot",
     "auto join",
 )
-"""Counted, and not drawn."""
+"""Counted, but not drawn."""

@@ -1,9 +1,9 @@
-"""Scenarios as TOML files: strict reading, and several that compose.
+"""Reads scenarios from TOML files, strictly; several files can be combined.
 
-A file has the tables of `pykraft.sim.scenario.scenario.Scenario` and in them only what differs. Where several files are
-given, the later one wins, field by field; their tables of ``faults`` are one union, and where no file has such a
-table, the kinds of the default scenario remain. Invariant: a scenario that was read can be run. Whatever is
-misspelled, of another type or impossible is a UsageError that names the file and the key.
+A file has the tables of `pykraft.sim.scenario.scenario.Scenario` and lists only what differs. With several files, the
+later one wins, field by field. Their ``faults`` tables are merged into one; if no file has such a table, the kinds of
+the default scenario remain. Invariant: a scenario that was read can be run. A misspelled key, a wrong type or an
+impossible value raises a UsageError that names the file and the key.
 
 Source: FoundationDB's ``tests/fast/*.toml``; the TOML 1.0 specification.
 """
@@ -34,7 +34,7 @@ def shipped_names() -> list[str]:
 
 
 def load(shipped: Sequence[str] = (), paths: Sequence[Path] = ()) -> Scenario:
-    """The scenario of these shipped names and then these files; of none: the default one.
+    """Combine these shipped scenarios, then these files; the default scenario without any.
 
     Errors: UsageError.
     """
@@ -97,7 +97,7 @@ def _with_tables(what: str, scenario: Scenario, tables: Mapping[str, object]) ->
 
 
 def _with_values(what: str, name: str, former: Any, table: Mapping[str, object]) -> Any:  # noqa: ANN401
-    """One table with these values; ``former`` is whichever class has this table."""
+    """``former`` with these values; it may be of any class of table."""
     hints = get_type_hints(type(former))
     values = {}
     for field, value in table.items():
@@ -118,7 +118,7 @@ _PAIRS: Final = (
     ("latency_us_min", "latency_us_max"),
     ("period_us_min", "period_us_max"),
 )
-"""Fields of one table that are the ends of a range."""
+"""Fields of one table that are the two ends of a range."""
 
 
 def _least(value: int | tuple[int, ...]) -> int:
@@ -132,7 +132,7 @@ def _table(what: str, name: str, table: object) -> Mapping[str, Any]:
 
 
 def _value(what: str, key: str, hint: object, value: object) -> object:
-    """One value as its field wants it."""
+    """One value, converted to the type of its field."""
     expected, is_right = _EXPECTED[hint]
     is_list = isinstance(value, list)
     least, most = _LEAST.get(key, 0), _MOST.get(key, _MOST_OF[hint])
@@ -169,7 +169,7 @@ _MOST_OF: Final[Mapping[object, float]] = {
     tuple[int, ...]: 900_000_000,
     tuple[int, ...] | None: 900_000_000,
 }
-"""A quarter of an hour in microseconds; a number with a point is a probability, or a part of something."""
+"""Upper bounds: a quarter of an hour in microseconds for integers; 1 for floats, which are probabilities or parts."""
 _MOST: Final[Mapping[str, float]] = {
     "cluster.voters": VOTERS_MAX,
     "cluster.observers": VOTERS_MAX,
@@ -206,4 +206,4 @@ _LEAST: Final[Mapping[str, int]] = {
         1,
     ),
 }
-"""What must not be 0."""
+"""Fields that must not be 0."""

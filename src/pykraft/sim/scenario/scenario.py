@@ -1,9 +1,9 @@
-"""What a world is drawn from: sizes, times, work and the kinds of harm; the seed does the drawing.
+"""What a world is drawn from: sizes, times, work and faults. The seed does the drawing.
 
-Each table of a scenario is one small class, and every field has the value of the default scenario, so that a
-scenario says only where it differs. A field that is a tuple is a set of choices: a world draws one of them, and a
-value that stands there twice is drawn twice as often. Times that the host is configured with are in milliseconds,
-as in its configuration; all others are microseconds of virtual time. Nothing here draws anything.
+Each table of a scenario is a small class whose fields default to the default scenario, so a scenario lists only what
+differs. A field that is a tuple is a set of choices: a world draws one of them, and a value that appears twice is drawn
+twice as often. Times of the host's configuration are in milliseconds, as there; all others are microseconds of virtual
+time. Nothing here draws anything.
 
 Source: FoundationDB's test specifications (``tests/fast/*.toml``); TigerBeetle's VOPR options.
 """
@@ -33,53 +33,53 @@ DEFAULT_FAULTS: Final[Mapping[str, float]] = MappingProxyType(
         "shutdown": 1.0,
     }
 )
-"""What a scenario that names no kind of harm has; the rest comes with the other shipped scenarios."""
+"""The faults of a scenario that names none; the other shipped scenarios add more kinds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """How many nodes there are."""
+    """How many nodes a world has."""
 
     voters: tuple[int, ...] = (1, 3, 3, 3, 5, 5, 2, 4)
     observers: tuple[int, ...] = (0, 0, 1, 2)
     absent: int = 0
-    """Of the voters: so many have no machine, from the beginning to the end."""
+    """Number of voters that have no machine in the whole run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """Where the voter set stands when a world begins, and who else may come."""
+    """How the voter set of a world begins, and which nodes may join."""
 
     dynamic_probability: float = 0.0
-    """Of worlds that begin at kraft.version 1, formatted with their voters; all others are configured with them."""
+    """Probability that a world begins at kraft.version 1, with formatted voters; other worlds configure them."""
     formatted_probability: float = 0.5
-    """Of all other worlds: that an operator formatted the disks; else the voters find out that all are empty."""
+    """Probability that an operator formatted a static world's disks; else the voters find out that all are empty."""
     auto_join_probability: float = 0.0
-    """Of each node: that it asks by itself to be a voter when it is none."""
+    """Probability that a node asks by itself to become a voter."""
     newcomers_max: int = 0
-    """Nodes that may come to a world that runs."""
+    """Number of nodes that may join a running world."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """From the start over the time of harm to the proof that all is well again."""
+    """The phases of a run: start, faults, and the proof that the cluster has healed."""
 
     start_us_max: int = 5_000
-    """Within this time every node starts."""
+    """Every node starts within this time."""
     faults_us: int = 6_000_000
     heal_us: int = 15_000_000
-    """Bound of the time from the end of the faults until every node has been given all that is asked for."""
+    """Longest time from the end of the faults until every node has all that is required."""
     progress_records: int = 30
-    """Records that must commit, and reach every node, after the faults."""
+    """Records that must be committed, and reach every node, after the faults."""
     first_kill_probability: float = 0.0
-    """Of each node: that it is killed in its very first start, and loses power a little later."""
+    """Probability that a node is killed in its very first start and loses power a little later."""
     variant: int = 0
-    """Other dice for network, machines and work, under the same plan of harm: what a shrunk run may need."""
+    """Selects other random draws for network, machines and work under the same plan of faults; used by shrinking."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quorum:
-    """Configuration of the nodes; all nodes of a world share it."""
+    """Configuration that all nodes of a world share."""
 
     election_timeout_ms: int = 200
     fetch_timeout_ms: int = 500
@@ -90,40 +90,40 @@ class Quorum:
     fetch_size_bytes_max: tuple[int, ...] = (2_000, 64_000)
     batch_size_bytes_max: int = 8_388_608
     request_size_bytes_max: int = 104_857_600
-    """Longer requests cost their connection; the answers to a node's own requests may be longer."""
+    """A longer request closes its connection; answers to a node's own requests may be longer."""
     leader_send_flushed_only_probability: float = 0.1
     segment_size_bytes: int = 16_384
     small_segment_probability: float = 0.0
-    """Of worlds whose segments hold only a few batches."""
+    """Probability that the segments of a world hold only a few batches."""
     index_size_bytes_max: int = 4_096
     recent_size_bytes_max: tuple[int, ...] = (33_554_432,)
-    """Durable batches that a node keeps in memory; what is not there is read from files, by leaders too."""
+    """Durable batches that a node keeps in memory; a leader, too, reads older ones from files."""
     scrub_interval_ms: int = 2_000
-    """A log is read again some times in a world, not so often that starts and reads find no damage."""
+    """A world scrubs its logs a few times, but rarely enough that starts and reads find damage, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Links:
-    """One hop of the network, on a good day."""
+    """One hop of the network without faults."""
 
     latency_us_min: int = 100
     latency_us_max: tuple[int, ...] = (500, 2_000, 10_000)
     slow_probability: float = 0.01
-    """How often a frame takes ten times as long."""
+    """Probability that a frame takes ten times as long."""
     byte_us: tuple[int, ...] = (0,)
-    """Microseconds that each byte takes on every link: a million over the bandwidth."""
+    """Microseconds per byte on every link: a million over the bandwidth."""
     narrow_probability: float = 0.0
-    """Of worlds whose links are narrow: a byte takes one of ``narrow_byte_us`` there."""
+    """Probability that a world has narrow links, where a byte takes one of ``narrow_byte_us``."""
     narrow_byte_us: tuple[int, ...] = (4, 8, 12)
     unanswered_probability: float = 0.0
-    """Of each dial that reaches nobody: that nothing ever comes of it, not even an error."""
+    """Probability that a dial that reaches nobody gets no reply at all, not even an error."""
     half_open_probability: float = 0.0
-    """Of each connection to a machine that loses its power: that the other end learns of it seconds later only."""
+    """Probability that the other end of a connection notices a power loss only seconds later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """One turn of a lane of the disk, on a good day."""
+    """One turn of a disk lane without faults."""
 
     turn_us_min: int = 100
     turn_us_max: int = 1_500
@@ -133,46 +133,46 @@ class Storage:
     bulk_factor: tuple[int, ...] = (1,)
     """How many times as long a turn of the bulk lane takes."""
     page_torn_probability: float = 0.3
-    """Of each page that was not synced when the power goes: that its first sectors only are on the platter."""
+    """Probability that a power loss leaves only the first sectors of an unsynced page on the platter."""
     page_lost_probability: float = 0.35
-    """That nothing of it is there."""
+    """Probability that a power loss leaves nothing of an unsynced page."""
     small_file_size_bytes_max: int = SMALL_FILE_SIZE_BYTES_MAX
-    """What a disk reads as a whole; with a lower bound, a world finds reads of files that may grow beyond it."""
+    """The largest file that a disk reads as a whole; a lower bound reveals such reads of files that may outgrow it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What the application proposes at every node that leads."""
+    """What clients propose at every node that leads."""
 
     period_us: int = 15_000
-    """Between two proposals, half of it at least and twice as much at most."""
+    """Typical time between two turns of the clients: at least half of it, at most twice as much."""
     values_max: int = 5
     proposals_max: int = 1
-    """In one call of a client, one right after the other."""
+    """Most proposals in one call of a client, one right after the other."""
     value_size_bytes_max: int = 300
     prepared_probability: float = 0.0
-    """Of worlds whose clients only prepare many of their appends, at leaders whose buffers hold few bytes."""
+    """Probability that the clients of a world only prepare many of their appends, at leaders with small buffers."""
     visitor_probability: float = 0.0
-    """Of worlds with a client that asks every node for what it knows of the quorum, and for what nobody may have."""
+    """Probability of a client that asks nodes what they know of the quorum, and for changes that must be refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshots:
-    """What the applications take of their state, and how long the nodes keep it; by default nothing is taken."""
+    """When applications take snapshots, and how long nodes keep them; the default takes none."""
 
     records_between: tuple[int, ...] = (0,)
-    """About so many records from one snapshot of a node to the next; 0 takes none."""
+    """Roughly how many records lie between two snapshots of a node; 0: no snapshots."""
     pieces_max: int = 3
-    """In how many calls the records of one are written."""
+    """Largest number of calls in which the records of a snapshot are written."""
     asked_probability: float = 0.0
-    """Of each process: that its application waits to be asked, after about 100 bytes for each of these records."""
+    """Probability that the host asks a process's application for snapshots, after about 100 bytes per such record."""
     bystander_probability: float = 0.0
-    """Of worlds with snapshots: that each process has a second listener, which is slow and loads none."""
+    """Probability that each process of a world with snapshots has a second, slow listener that loads none."""
     given_up_probability: float = 0.05
     careless_probability: float = 0.0
-    """Of each: that one of its records cannot be written, and its application freezes it all the same."""
+    """Probability that an application adds records that cannot be written, and freezes the snapshot all the same."""
     slice_size_bytes_max: tuple[int, ...] = (500, 4_000, 64_000)
-    """Bytes of one FetchSnapshot."""
+    """Largest number of bytes of one FetchSnapshot."""
     retention_size_bytes_max: tuple[int, ...] = (0, 20_000, 60_000)
     clean_interval_ms: tuple[int, ...] = (50, 300, 1_000)
     delete_delay_ms: tuple[int, ...] = (0, 200, 60_000)
@@ -180,49 +180,49 @@ class Snapshots:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How often harm is done, and how long it lasts; durations are drawn anew each time."""
+    """How often faults happen and how long they last; each duration is drawn anew."""
 
     kind_probability: float = 0.7
-    """Of each kind: that a world has it at all (swarm testing)."""
+    """Probability that a world has a given kind of fault at all (swarm testing)."""
     period_us_min: int = 20_000
     period_us_max: tuple[int, ...] = (150_000, 400_000, 800_000)
     stranger_probability: float = 1.0
-    """Of worlds whose scenario has kinds of harm by strangers: that there are strangers at all."""
+    """Probability that a world has strangers, if its scenario has faults by strangers."""
     stranger_us_max: tuple[int, ...] = (400_000, 2_000_000)
-    """From one thing that a stranger does to the next at most."""
+    """Longest time between two faults by a stranger."""
     restart_us_max: tuple[int, ...] = (5_000, 100_000, 1_000_000)
     operations_max: int = 12
-    """A process that ends within a file operation, or a disk that fails, does so within that many of them."""
+    """A process that ends within a disk operation, or a disk that fails, does so within this many operations."""
     shutdown_ms: int = 300
     only: tuple[int, ...] | None = None
-    """Numbers of the decisions to do harm that are carried out, None for all: what a shrunk run keeps."""
+    """Numbers of the fault decisions that are carried out, None for all; shrinking sets it."""
     skip: float = 0.0
-    """The part of the time before each decision that is not carried out that is left out with it."""
+    """The part of the waiting time before a skipped decision that is skipped with it."""
     storm_restarts_max: int = 8
     pause_us_max: tuple[int, ...] = (20_000, 300_000, 2_000_000)
     stall_us_max: tuple[int, ...] = (20_000, 300_000, 2_000_000)
     repair_us_max: tuple[int, ...] = (50_000, 1_000_000)
-    """Until a disk that is full has room, and one that does not work is replaced."""
+    """Time until a full disk has room, and a broken one is replaced."""
     wall_jump_ms_max: tuple[int, ...] = (10, 5_000, 86_400_000)
     header_flip_probability: float = 0.0
-    """Of each bit that flips in a log: that it is one of an offset or an epoch, which no checksum covers."""
+    """Probability that a bit flip in a log hits an offset or an epoch, which no checksum covers."""
     head_flip_probability: float = 0.0
-    """Of each bit that flips: that it is one in the head of a snapshot that is not the newest."""
+    """Probability that a bit flip hits the head of a snapshot that is not the newest."""
     emptied_kill_probability: float = 0.0
-    """Of each disk that is emptied: that the start after it is killed, and the power goes a little later."""
+    """Probability that the start after a disk was emptied is killed, with a power loss a little later."""
     skew_max: float = 0.2
-    """How much faster or slower than time a monotonic clock goes at most."""
+    """How much faster or slower than true time a monotonic clock runs at most."""
     delay_us_max: tuple[int, ...] = (20_000, 200_000)
-    """What a slow link adds to every frame."""
+    """The delay that a slow link adds to every frame."""
     byte_us: tuple[int, ...] = (0, 20, 100)
-    """Microseconds that a slow link takes for one byte."""
+    """Microseconds per byte on a slow link."""
     network_us_max: tuple[int, ...] = (100_000, 1_000_000, 2_500_000)
-    """How long a link flaps, is slow, or keeps frames back."""
+    """How long a link flaps, is slow, or holds frames back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """All tables; ``faults`` gives each kind of harm its weight among the others, and 0 switches it off."""
+    """All tables; ``faults`` maps each kind to its weight among the others, and 0 switches it off."""
 
     name: str = "default"
     cluster: Cluster = Cluster()

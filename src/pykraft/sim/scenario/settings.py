@@ -1,8 +1,7 @@
-"""Configurations of the nodes of a world, drawn from its scenario; what they share and what is each one's own.
+"""Draws the node configurations of a world from its scenario: shared settings and those of each node.
 
-A port tells whose it is: the id of the node, and a thousand more each time that the node moves to another address.
-
-By default files are small and timeouts short, so that much happens in little time.
+A port identifies its node: it is the node id, plus a thousand for each move to another address. By default files are
+small and timeouts short, so that much happens in little time.
 
 Source: Kafka ``RaftEventSimulationTest`` (timeouts), scaled down by five.
 """
@@ -22,9 +21,9 @@ from pykraft.types import Endpoint, Listeners, NodeId, ReplicaKey, Uuid, Voter, 
 
 LISTENER = "CONTROLLER"
 RECORD_SIZE_BYTES = 100
-"""About what a record of the workload takes in the log."""
+"""Roughly what a record of the workload takes in the log."""
 SNAPSHOT_INTERVAL_MS = 1_000
-"""After this time a snapshot is due that its size did not make due."""
+"""After this time a snapshot is due even if the log has hardly grown."""
 
 PORTS_APART = 1_000
 SMALL_SEGMENT_BYTES = 2_048
@@ -32,7 +31,7 @@ SMALL_SEGMENT_BYTES = 2_048
 
 @dataclass(frozen=True, slots=True)
 class SizeLimits:
-    """Largest frames that a node reads: requests, and answers to its own requests."""
+    """The largest frames that a node reads: requests, and answers to its own requests."""
 
     request_bytes: int
     answer_bytes: int
@@ -42,7 +41,7 @@ UNLIMITED: Final = SizeLimits(2**31 - 1, 2**31 - 1)
 
 
 def size_limits(config: NodeConfig) -> SizeLimits:
-    """What a node with this configuration reads."""
+    """The limits of a node with this configuration."""
     return SizeLimits(config.request_size_bytes_max, config.answer_size_bytes_max)
 
 
@@ -85,19 +84,19 @@ def node_configs(voter_count: int, observer_count: int, quorum: Quorum, rng: Ran
 
 
 def with_memory(configs: Sequence[NodeConfig], recent_size_bytes_max: int) -> list[NodeConfig]:
-    """The same with so much of the log in memory."""
+    """These configurations with so many bytes of the log in memory."""
     return [replace(config, log=replace(config.log, recent_size_bytes_max=recent_size_bytes_max)) for config in configs]
 
 
 def with_small_segments(configs: Sequence[NodeConfig]) -> list[NodeConfig]:
-    """The same with segments of a few batches."""
+    """These configurations with segments of a few batches."""
     return [replace(config, log=replace(config.log, segment_size_bytes=SMALL_SEGMENT_BYTES)) for config in configs]
 
 
 def with_snapshots(
     configs: Sequence[NodeConfig], snapshots: Snapshots, records_between: int, rng: Random
 ) -> list[NodeConfig]:
-    """The same with one draw of what concerns snapshots."""
+    """These configurations with one draw of the snapshot settings."""
     slice_size_bytes_max = rng.choice(snapshots.slice_size_bytes_max)
     retention_size_bytes_max = rng.choice(snapshots.retention_size_bytes_max)
     clean_interval_ms = rng.choice(snapshots.clean_interval_ms)
@@ -120,12 +119,12 @@ def with_snapshots(
 
 
 def listeners_of(node_id: int, moves: int = 0) -> Listeners:
-    """Where a node listens in the virtual network when it has moved so often."""
+    """Where a node listens in the virtual network after so many moves."""
     return Listeners(((LISTENER, Endpoint(f"node-{node_id}", node_id + moves * PORTS_APART)),))
 
 
 def rpc_context(config: NodeConfig) -> RpcContext:
-    """What a client of this node has to know to speak to it."""
+    """What a client has to know to speak to this node."""
     return RpcContext(
         cluster_id=config.cluster_id,
         topic_name=config.topic_name,
@@ -135,12 +134,12 @@ def rpc_context(config: NodeConfig) -> RpcContext:
 
 
 def node_at(port: int) -> int:
-    """The node whose port this is, or was."""
+    """The node that this port belongs to, now or formerly."""
     return port % PORTS_APART
 
 
 def moved(config: NodeConfig) -> NodeConfig:
-    """The same node at another address."""
+    """The configuration of this node at another address."""
     assert config.node_id is not None
     port = port_of(config)
     listeners = listeners_of(config.node_id, port // PORTS_APART + 1)
@@ -148,14 +147,14 @@ def moved(config: NodeConfig) -> NodeConfig:
 
 
 def port_of(config: NodeConfig) -> int:
-    """Where this node listens."""
+    """The port where this node listens."""
     endpoint = config.advertised_listeners.get(LISTENER)
     assert endpoint is not None
     return endpoint.port
 
 
 def newcomer(like: NodeConfig, node_id: int) -> NodeConfig:
-    """A node that comes to a world that runs: it knows nobody but the bootstrap servers, and has a directory id yet."""
+    """A node that joins a running world: it knows only the bootstrap servers, and has no directory id yet."""
     listeners = listeners_of(node_id)
     return replace(
         like,

@@ -1,6 +1,6 @@
-"""A scenario as the text of a TOML file: what `pykraft.sim.scenario.file` reads to get it again.
+"""Writes a scenario as a TOML file that `pykraft.sim.scenario.file` reads back as the same scenario.
 
-Only what differs from the default scenario is written, but for ``faults``, whose table is whole when it differs.
+It lists only what differs from the default scenario, except ``faults``: if that table differs, it is written whole.
 
 Source: the TOML 1.0 specification.
 """
@@ -15,7 +15,7 @@ from pykraft.sim.scenario.scenario import DEFAULT, Scenario
 
 
 def scenario_text(scenario: Scenario) -> str:
-    """The text, one table after the other; empty for the default scenario. Its name is that of the file."""
+    """The text, one table after the other; empty for the default scenario. The name is not part of it."""
     tables = []
     for table in fields(Scenario):
         value, default = getattr(scenario, table.name), getattr(DEFAULT, table.name)
@@ -28,7 +28,7 @@ def scenario_text(scenario: Scenario) -> str:
 
 
 def _changed(table: Any, default: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Fields of one table; whichever class has it."""
+    """The changed fields of one table of any class."""
     values = {field.name: (getattr(table, field.name), getattr(default, field.name)) for field in fields(table)}
     return {name: value for name, (value, usual) in values.items() if value != usual}
 
@@ -38,5 +38,5 @@ def _key(name: str) -> str:
 
 
 def _value(value: Any) -> str:  # noqa: ANN401
-    """A whole number, a float, or a tuple of whole numbers."""
+    """An integer, a float, or a tuple of integers as TOML."""
     return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else repr(value)
