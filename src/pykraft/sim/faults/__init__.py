@@ -1,4 +1,4 @@
-"""What goes wrong in a world: one family of faults, one file; each kind with a weight, and counted when it happens."""
+"""The faults of a world: one module per family; each kind has a weight and is counted when it happens."""
 
 from pykraft.sim.faults.faults import Faults
 

@@ -1,4 +1,4 @@
-"""What faults act on: the facts of a world, whoever is to be told of harm, and the few things that they may set off."""
+"""What faults act on: the facts of a world, those to tell of a fault, and the few things that faults may set off."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ class Arena(Protocol):
 
     @property
     def facts(self) -> Facts:
-        """What is true of it."""
+        """The true state of the world."""
         ...
 
     @property
     def watch(self) -> Watch:
-        """Its oracles, which forget what harm takes away from a node."""
+        """The oracles, which forget what a fault takes away from a node."""
         ...
 
     @property
     def witness(self) -> Witness:
-        """Who is told of the clients that a fault sends."""
+        """Passed to the clients that a fault creates."""
         ...
 
     @property
     def trace(self) -> Trace:
-        """Where harm is noted."""
+        """Faults write lines to it."""
         ...
 
     @property
     def recorder(self) -> Recorder | None:
-        """What the page of the run is made of."""
+        """Collects events for the page of the run, if there is one."""
         ...
 
     def newcomer(self) -> Node:
-        """Another machine, formatted or configured to join the others; nothing runs on it yet."""
+        """Create another machine, formatted or configured to join the others; no process runs on it yet."""
         ...
 
     def restart(self, node: Node) -> None:
-        """Start a node that is down, as soon as it may."""
+        """Start a node that is down, as soon as the atlas allows it."""
         ...

@@ -1,4 +1,4 @@
-"""Clocks that are wrong: a monotonic one that is fast or slow, a wall clock that is set forward or back.
+"""Clock faults: a monotonic clock that runs fast or slow, a wall clock that jumps forward or back.
 
 Source: Jepsen's clock nemesis; NTP steps and slews. Monotonic clocks never go back (POSIX CLOCK_MONOTONIC).
 """
@@ -10,14 +10,14 @@ from pykraft.sim.machine.clock import TRUE_RATE_PPM
 
 
 class ClockFaults:
-    """One table of kinds."""
+    """The kinds of clock faults."""
 
     def __init__(self, harm: Harm) -> None:
         self._harm = harm
         self.kinds: dict[str, Act] = {"clock skew": self._skew, "clock jump": self._jump}
 
     def stop(self) -> None:
-        """All clocks are right again."""
+        """Correct all clocks."""
         for node in self._harm.facts.nodes.values():
             node.clock.set_right()
 

@@ -1,7 +1,7 @@
-"""Disks that say that they do not work: the node ends with that error, and starts again when the disk does.
+"""Open disk faults: the node ends with the error, and starts again when the disk works.
 
-An error lasts until the disk is mended, so a node may try to start in vain meanwhile. A stall is no error: nothing
-is done for a while, and then everything.
+An error lasts until the disk is repaired, so a node may try to start in vain meanwhile. A stall is not an error: the
+disk does nothing for a while, and then everything at once.
 
 Source: Prabhakaran et al., IRON File Systems (SOSP 2005); fsyncgate (PostgreSQL 2018).
 """
@@ -20,7 +20,7 @@ PART_SYNC_ERROR: Final = "part fsync error"
 
 
 class DiskFaults:
-    """One table of kinds."""
+    """The kinds of open disk faults."""
 
     def __init__(self, harm: Harm) -> None:
         self._harm = harm
@@ -31,7 +31,7 @@ class DiskFaults:
         }
 
     def stop(self) -> None:
-        """All disks work."""
+        """Repair all disks."""
         for node in self._harm.facts.nodes.values():
             node.disk.io_errors.mend()
 
@@ -50,9 +50,10 @@ class DiskFaults:
         return True
 
     def _fail_part(self) -> bool:
-        """The next sync of a snapshot that is being fetched fails; all other files are as they should be.
+        """Fail the next sync of a snapshot that is being fetched, and of no other file.
 
-        What the kernel forgets of it then is seen only if the download goes on after a restart and the power goes.
+        The kernel then forgets some pages. That shows only if the download continues after a restart and the power is
+        lost.
         """
         node = self._harm.any_node()
         io_errors = node.disk.io_errors

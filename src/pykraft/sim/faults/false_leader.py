@@ -1,8 +1,8 @@
-"""What a stranger answers to Fetches of those who take it for their leader: as no leader does.
+"""How a stranger that claims to lead answers Fetches: as no real leader would.
 
-Invariant: nothing that a follower may believe. No answer has records that fit, none has records cut that may be
-committed without the follower knowing it, and nobody in quarantine or without a proof is answered, who would have to
-believe its leader (docs/trust.md).
+Invariant: no answer contains anything that a follower may believe. Its records never fit the log, and a diverging epoch
+never truncates records that may be committed without the follower knowing it. Replicas in quarantine or without a proof
+get no answer, because they have to believe their leader (docs/trust.md).
 
 Source: ours; KIP-595 §Fetch; ADR 028.
 """
@@ -42,22 +42,22 @@ class FalseLeader:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._leaders: dict[Epoch, tuple[NodeId, tuple[str, ...]]] = {}
-        """By epoch: who is said to lead it, and how that one answers."""
+        """By epoch: the claimed leader, and how it answers."""
         self._rng = Random(0)
 
     def claims(self, epoch: Epoch, leader_id: NodeId, rng: Random) -> tuple[str, ...]:
-        """This one leads that epoch from now on; returns how it answers."""
+        """This leader id leads this epoch from now on; returns how it answers."""
         self._rng = Random(rng.random())
         manners = tuple(rng.choices(ANSWERS, k=rng.randint(1, 3)))
         self._leaders[epoch] = (leader_id, manners)
         return manners
 
     def answer(self, asked: FetchRequest) -> Answer | None:
-        """What a follower is told that takes this stranger for its leader."""
+        """The answer to a follower that takes this stranger for its leader; None: no answer."""
         node = self._facts.nodes.get(int(asked.replica.id)) if asked.replica is not None else None
         raft = node.host.raft if node is not None and node.host is not None else None
         if node is None or raft is None or node.is_damaged or asked.epoch != raft.epoch:
-            return None  # an unproven replica gives no id, and one in quarantine has to believe its leader
+            return None  # An unproven replica sends no id, and a replica in quarantine has to believe its leader.
         leader_id, manners = self._leaders.get(asked.epoch, (raft.leader_id, ANSWERS))
         if leader_id is None or leader_id != raft.leader_id:
             return None
@@ -78,7 +78,7 @@ class FalseLeader:
         return self._records(asked, manner, leader_id)
 
     def _records(self, asked: FetchRequest, manner: str, leader_id: NodeId) -> Answer:
-        """Records of which no follower may append one, or none at all."""
+        """Records that no follower may append, or none at all."""
         offset, epoch = asked.fetch_offset, asked.last_fetched_epoch
         match manner:
             case "records of another leader":
@@ -102,7 +102,7 @@ class FalseLeader:
         return batch
 
     def _other_id(self, leader_id: NodeId) -> NodeId:
-        """A voter, as the leader of an epoch that it does not lead."""
+        """Another voter's id, which does not lead that epoch."""
         others = [each for each in self._facts.members.committed.ids if each != leader_id]
         return self._rng.choice(others) if others else NodeId(STRANGER_ID + 1)
 

@@ -1,6 +1,6 @@
-"""The families of faults that nobody else speaks to: each has a table of kinds, and stops.
+"""The families of faults that hear of no events: each is a table of kinds with a way to stop.
 
-The others are in `pykraft.sim.faults.faults`, which passes on to them what happens in the world.
+`pykraft.sim.faults.faults` holds the other families, and tells them what happens in the world.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pykraft.sim.faults.version import VersionFaults
 
 
 class Family(Protocol):
-    """Kinds of faults that belong together."""
+    """A family of fault kinds."""
 
     kinds: dict[str, Act]
 
     def stop(self) -> None:
-        """No more harm; take back what was prepared."""
+        """Stop: cancel what was planned."""
         ...
 
 
 def families_of(harm: Harm) -> tuple[Family, ...]:
-    """One of each."""
+    """One instance of each family."""
     return (
         NetworkFaults(harm),
         DiskFaults(harm),
@@ -40,5 +40,5 @@ def families_of(harm: Harm) -> tuple[Family, ...]:
 
 
 def acts_of(families: tuple[Family, ...]) -> Mapping[str, Act]:
-    """What to call for each kind."""
+    """By kind: the function that carries it out."""
     return {kind: act for family in families for kind, act in family.kinds.items()}

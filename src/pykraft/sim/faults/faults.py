@@ -1,10 +1,9 @@
-"""What goes wrong in a world, and when: the families' kinds in one table, and the dice.
+"""Decides which faults happen in a world, and when: all kinds in one table, and the random draws.
 
-A world draws some of the kinds of its scenario and a pace of its own, so that worlds differ in more than their dice
-(swarm testing); then it decides again and again which harm is done next, until the faults are told to stop. Each
-decision has dice of its own, so that one can be left out and the others stay what they are. A node that is down
-starts again after a while, whatever made it go down. What strangers do is a plan of its own, beside the other: a world
-in which there are none is what it would be without them.
+A world draws some of the kinds of its scenario and a pace of its own, so that worlds differ in more than their random
+draws (swarm testing). Then it decides again and again which fault comes next, until the faults are told to stop. Each
+decision has a random generator of its own, so leaving one out keeps the others as they were. A node that is down starts
+again after a while, whatever ended it. Strangers follow a plan of their own, so a world without them stays what it was.
 
 Source: FoundationDB's simulation; TigerBeetle's VOPR; swarm testing (Groce et al., ISSTA 2012).
 """
@@ -32,16 +31,16 @@ from pykraft.types import VoterSet
 
 ORDINARY = tuple(kind for kind in KINDS if kind not in STRANGER)
 RETRY_US = 50_000
-"""A node that may not start yet is tried again after that."""
+"""Interval between two tries to start a node that may not start yet."""
 
 
 class Faults:
-    """Does harm at random times, as long as `stop` was not called."""
+    """Injects faults at random times until `stop` is called."""
 
     def __init__(self, world: Arena, rng: Random, strangers: Random | None = None) -> None:
-        """``strangers`` are the dice of what strangers do: without them there are none."""
+        """``strangers`` is the random generator of the strangers' plan; None: no strangers."""
         self.done: list[tuple[int, str]] = []
-        """Numbers and kinds of the decisions that did harm, or prepared it."""
+        """Numbers and kinds of the decisions that did harm or prepared it."""
         self._world = world
         self._harm = Harm(world, rng)
         draws = Random(rng.random())
@@ -83,28 +82,28 @@ class Faults:
 
     @property
     def states(self) -> dict[str, dict[str, int]]:
-        """By kind: the roles of the nodes that it happened to, and how often."""
+        """By kind of fault: how often it hit a node in each role."""
         return {kind: dict(sorted(roles.items())) for kind, roles in sorted(self._harm.states.items())}
 
     def joined(self, node: Node) -> None:
-        """A machine to do harm to."""
+        """Watch the disk of a new machine."""
         node.disk.on_torn = partial(self._torn, node)
 
     def voters_appended(self, leader: Node) -> None:
-        """A leader has appended a voter set."""
+        """A leader appended a voter set."""
         self._membership.voters_appended(leader)
 
     def voters_committed(self, was: VoterSet, now: VoterSet) -> None:
-        """Another voter set is committed."""
+        """Another voter set was committed."""
         self._membership.voters_committed(was, now)
 
     def begin(self) -> None:
-        """Plan the first one."""
+        """Plan the first decision of each plan."""
         for plan in self._plans:
             plan.go_on()
 
     def stop(self) -> None:
-        """No more harm: links heal, disks and clocks work, nodes that are down start."""
+        """Stop: links heal, disks and clocks work, and nodes that are down start."""
         self._harm.end()
         for family in self._families:
             family.stop()
@@ -113,7 +112,7 @@ class Faults:
                 self.start(node)
 
     def start(self, node: Node) -> None:
-        """Start a node that is down, as soon as it may."""
+        """Start a node that is down, as soon as the atlas allows it."""
         if node.process is not None or int(node.node_id) in self._world.facts.absent:
             return
         if self._world.facts.atlas.may_return(node):
@@ -122,16 +121,16 @@ class Faults:
             self._world.facts.clock.after(RETRY_US, lambda: self.start(node))
 
     def ended(self, node: Node) -> None:
-        """A node went down, for whatever reason."""
+        """A process ended; plan the next start of the node."""
         delay_us = self._restarts.randint(0, self._restarts.choice(self._harm.pace.restart_us_max))
         self._world.facts.clock.after(delay_us, lambda: self.start(node))
 
     def interrupted(self, node: Node, interruption: Interrupted) -> None:
-        """A process ends in the middle of an operation on its disk."""
+        """A process ended in the middle of an operation on its disk."""
         self._process.interrupted(node, interruption)
 
     def happened(self, kind: str, node: Node) -> None:
-        """Count what is no harm, and is of interest beside it."""
+        """Count an event that is not a fault."""
         self._harm.happened(kind, node)
 
     def committed(self) -> None:
@@ -146,7 +145,7 @@ class Faults:
 
 
 def _swarm(world: Arena, rng: Random, kinds: Collection[str] = ORDINARY) -> dict[str, float]:
-    """The kinds of this world and their weights; each has dice of its own. Whatever is cut heals now and then."""
+    """The kinds of this world with their weights; each kind is drawn on its own. Cut links always heal now and then."""
     weights = {kind: world.facts.scenario.faults.get(kind, 0) for kind in kinds}
     dice = rng.random()
     probability = world.facts.scenario.pace.kind_probability

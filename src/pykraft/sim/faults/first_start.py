@@ -1,7 +1,7 @@
-"""Nodes that are killed in their very first start, somewhere between two changes of their disks, and lose power later.
+"""Kills nodes in their very first start, between two changes of their disks, and takes their power later.
 
-What a start creates has to be durable before it is relied on, also by the next one: that finds what a killed process
-made, and cannot know whether it was synced. Afterwards nothing makes it durable by chance.
+What a start creates must be durable before anything relies on it. That includes the next start: it finds what the
+killed process created, and cannot know whether it was synced. Nothing syncs it later by chance.
 
 Source: ALICE (OSDI 2014): directories that were created and not synced; `pykraft.log.fs.make_directory`.
 """
@@ -22,14 +22,14 @@ LATER_US_MAX: Final = 1_500_000
 
 
 def plan(facts: Facts, witness: Witness, dice: Random) -> None:
-    """Draw which nodes this happens to."""
+    """Draw the nodes that this happens to."""
     for node in facts.nodes.values():
         if dice.random() < facts.scenario.course.first_kill_probability and int(node.node_id) not in facts.absent:
             plan_for(witness, node, dice, facts.clock.after)
 
 
 def plan_for(witness: Witness, node: Node, dice: Random, later: Callable[[int, Callable[[], None]], object]) -> None:
-    """Kill the next start of this node, whose disk is empty, in the middle, and take its power ``later``."""
+    """Kill the next start of this node, whose disk is empty, in the middle; ``later`` plans its power loss."""
     node.disk.interrupt_within(dice.randrange(OPERATIONS_MAX), loses_power=False)
     later(dice.randrange(LATER_US_MAX), partial(_lose_power, witness, node))
 

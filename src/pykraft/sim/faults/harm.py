@@ -1,7 +1,7 @@
-"""What every family of faults works with: the world, the dice of one decision, and the book of what happened.
+"""What all families of faults share: the world, the random generator of the present decision, and the counts.
 
-Owns the counts: how often each kind happened, and in which role the node was that it happened to. Invariant: a kind
-is counted when it happens, once; and nothing that was planned happens after `Harm.end`.
+It counts how often each kind happened, and in which role the node was. Invariant: a kind is counted once, when it
+happens; and nothing that was planned happens after `Harm.end`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pykraft.sim.machine.node import Node
 from pykraft.sim.scenario.scenario import Pace
 
 Act: TypeAlias = Callable[[], bool]
-"""Does harm, or prepares it; False when there was nothing to do harm to."""
+"""Carries out a fault or prepares it; returns False when it found nothing to act on."""
 DOWN = "down"
 POLL_US: Final = 200_000
 RECOVERING = "recovering"
@@ -29,14 +29,14 @@ class Harm:
     def __init__(self, world: Arena, rng: Random) -> None:
         self.world = world
         self.rng = rng
-        """Dice of the present decision."""
+        """The random generator of the present decision."""
         self.states: dict[str, Counter[str]] = {}
-        """By kind: the roles of the nodes that it happened to."""
+        """By kind of fault: how often it hit a node in each role."""
         self.is_over = False
 
     @property
     def facts(self) -> Facts:
-        """What is true of the world."""
+        """The true state of the world."""
         return self.world.facts
 
     @property
@@ -46,11 +46,11 @@ class Harm:
 
     @property
     def pace(self) -> Pace:
-        """How often and how long."""
+        """How often faults happen, and how long they last."""
         return self.facts.scenario.pace
 
     def happened(self, kind: str, *nodes: Node, role: str | None = None) -> None:
-        """Count it; call it before it changes the roles of these nodes. None: it concerned the network only."""
+        """Count a fault; call it before the roles of these nodes change. Without nodes: it hit only the network."""
         self.counts[kind] += 1
         roles = self.states.setdefault(kind, Counter())
         roles.update(role or role_of(node) for node in nodes)
@@ -61,11 +61,11 @@ class Harm:
                 recorder.fault(self.facts.clock.now_us, node_id, kind)
 
     def note(self, node: Node | None, text: str) -> None:
-        """A line of the trace."""
+        """Add a line to the trace."""
         self.world.trace.note(node.node_id if node is not None else None, text)
 
     def later(self, delay_us: int, act: Callable[[], object]) -> None:
-        """Do it then, unless the faults are over by that time."""
+        """Call this after the delay, unless the faults are over by then."""
 
         def act_unless_over() -> None:
             if not self.is_over:
@@ -74,7 +74,7 @@ class Harm:
         self.facts.clock.after(delay_us, act_unless_over)
 
     def move_on(self, node: Node) -> None:
-        """While the atlas lets this node wait, ask a leader that was elected with its vote to resign."""
+        """As long as this node waits for a later epoch, ask a leader of its epoch or an earlier one to resign."""
         self.facts.clock.after(POLL_US, lambda: self._move_on(node))
 
     def _move_on(self, node: Node) -> None:
@@ -88,23 +88,23 @@ class Harm:
         self.move_on(node)
 
     def within(self, limits_us: tuple[int, ...]) -> int:
-        """A duration: one of these limits is drawn, and then anything up to it."""
+        """Draw a duration: first one of these limits, then anything up to it."""
         return self.rng.randint(1, max(1, self.rng.choice(limits_us)))
 
     def any_node(self) -> Node:
-        """One of all nodes."""
+        """A random node."""
         return self.rng.choice(list(self.facts.nodes.values()))
 
     def awake_node(self) -> Node | None:
-        """One of those that run and are not paused."""
+        """A random node that runs and is not paused."""
         awake = [node for node in self.facts.nodes.values() if node.process is not None and not node.process.is_paused]
         return self.rng.choice(awake) if awake else None
 
     def end(self) -> None:
-        """Nothing happens any more."""
+        """From now on nothing that was planned happens."""
         self.is_over = True
 
 
 def role_of(node: Node) -> str:
-    """What the node is now: a role of the quorum, or ``down``."""
+    """The present role of the node, or ``down``."""
     return node.host.role if node.host is not None else DOWN

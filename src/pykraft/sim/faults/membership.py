@@ -1,20 +1,20 @@
-"""Voters that come, go, move, and get another disk: what an operator of a dynamic quorum does, again and again.
+"""Membership faults: voters join, leave, move, or get another disk, as an operator of a dynamic quorum arranges it.
 
-Each of these takes a while, since leaders come and go meanwhile, and refuse when another change is under way. The
-operator asks until it is done, or until the faults end; it asks for several changes at a time, which a leader has to
-refuse. What it does not do is to leave the quorum without a majority of voters that are whole and can be reached: for
-that it asks the atlas.
+Each change takes a while, because leaders come and go, and because a leader rejects a change while another one is under
+way. The operator repeats the request until it is done or the faults end, and requests several changes at a time, which
+a leader has to reject. It asks the atlas first, so that it never leaves the quorum without a majority of intact voters
+that can be reached.
 
 - *new voter*: a node with an empty disk, formatted without initial controllers, starts, catches up, and is added.
 - *promotion*: an observer is added.
-- *removal*, *leader removal*: a voter goes on as an observer, and may come back.
+- *removal*, *leader removal*: a voter becomes an observer, and may come back.
 - *replaced disk*: a voter comes back with nothing but another directory id, as an observer; the old one is removed,
   the new one added.
 - *moved voter*: a voter starts at another address, and tells its leader.
 - *cut after voters*: a leader is cut off right after it has appended a voter set.
 - *upgrade*: kraft.version goes from 0 to 1, and the configured voters into the log.
 
-A node with ``controller.quorum.auto.join.enable`` needs no operator to be added, and comes back when it was removed.
+A node with ``controller.quorum.auto.join.enable`` joins without an operator, and comes back after a removal.
 
 Source: KIP-853, KIP-1186; Kafka's ``RaftEventSimulationTest`` has none of this.
 """
@@ -42,7 +42,7 @@ UPGRADED: Final = 1
 
 
 class MembershipFaults:
-    """One table of kinds."""
+    """The kinds of membership faults."""
 
     def __init__(self, harm: Harm) -> None:
         self._harm = harm
@@ -62,14 +62,14 @@ class MembershipFaults:
         self._cuts_after_voters = False
 
     def stop(self) -> None:
-        """Nobody asks for more."""
+        """Stop all requests."""
         self._requests.stop()
         self._cuts_after_voters = False
         if self._harm.facts.members.may_change:
             self._harm.facts.clock.after(CORRECTION_US, self._correct_addresses)
 
     def _correct_addresses(self) -> None:
-        """Who has no leader, and was told of other addresses than there are now, is started with the right ones."""
+        """Restart nodes that find no leader because they were started with addresses that are out of date."""
         facts = self._harm.facts
         for node in facts.nodes.values():
             process = node.process
@@ -80,7 +80,7 @@ class MembershipFaults:
         facts.clock.after(CORRECTION_US, self._correct_addresses)
 
     def voters_appended(self, leader: Node) -> None:
-        """This leader has just appended a voter set: nobody may ever hear of it, if that was waited for."""
+        """If ``cut after voters`` is planned, cut off this leader, which has just appended a voter set."""
         if not self._cuts_after_voters:
             return
         self._cuts_after_voters = False
@@ -91,7 +91,7 @@ class MembershipFaults:
             self._harm.facts.network.cut(other, int(leader.node_id))
 
     def voters_committed(self, was: VoterSet, now: VoterSet) -> None:
-        """Who joined without being asked, did so by itself."""
+        """Count new voters that nobody asked to add: they joined by themselves."""
         nodes = self._harm.facts.nodes
         for voter in now.voters:
             node = nodes[int(voter.key.id)]
@@ -152,7 +152,7 @@ class MembershipFaults:
         return True
 
     def _move(self) -> bool:
-        """The node tells its leader by itself; until then it counts as one that cannot be reached."""
+        """The node tells its leader its new address; until then the atlas counts it as unreachable."""
         node = self._any_known_voter()
         if node is None:
             return False
@@ -170,7 +170,7 @@ class MembershipFaults:
         return True
 
     def _ask_for_upgrade(self) -> None:
-        """Until all voters have told their directory ids to one leader."""
+        """Repeat until one leader has learned the directory ids of all voters."""
         world, leader = self._harm.world, self._harm.facts.newest_leader()
         if world.facts.members.committed_record is not None:
             return
@@ -195,7 +195,7 @@ class MembershipFaults:
         self._add(kind, node)
 
     def _add(self, kind: str, node: Node) -> None:
-        """Ask until it is a voter."""
+        """Ask until the node is a voter."""
         facts = self._harm.facts
         leader = facts.newest_leader()
         if leader is None or node.key.directory_id is None or not facts.atlas.may_join(node):
@@ -220,7 +220,7 @@ class MembershipFaults:
         self._remove(kind, node, key, done)
 
     def _remove(self, kind: str, node: Node, key: ReplicaKey, done: Callable[[], None]) -> None:
-        """Ask until it is none."""
+        """Ask until the node is no longer a voter."""
         facts = self._harm.facts
         leader = facts.newest_leader()
         if leader is None or not facts.atlas.may_leave(node):
@@ -254,12 +254,12 @@ class MembershipFaults:
         self._requests.sent(node, self._admin.ask(leader, message, told))
 
     def _any_known_voter(self) -> Node | None:
-        """One whose disk and address may be lost without the majority."""
+        """A voter whose disk and address may be lost without losing the majority."""
         facts = self._harm.facts
         choice = [node for node in facts.voters() if self._is_known_by_key(node) and facts.atlas.may_damage(node)]
         return self._harm.rng.choice(choice) if choice else None
 
     def _is_known_by_key(self, node: Node) -> bool:
-        """True when every voter set that counts knows the directory id of this node, or does not have it."""
+        """True when every voter set that counts either knows the directory id of this node or lacks the node."""
         entries = (voters.get(node.node_id) for voters in self._harm.facts.members.in_force())
         return all(entry is None or entry.key.directory_id is not None for entry in entries)

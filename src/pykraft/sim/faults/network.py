@@ -1,8 +1,8 @@
-"""Links that are cut, flap or are slow; connections that break in the worst moment; frames that come late.
+"""Network faults: links that are cut, flap or are slow; connections that break; frames that come late.
 
-What loss, duplication and reordering are on streams says `pykraft.sim.machine.network`. An old Fetch is one that lay in
-a buffer while its sender voted in a newer epoch, and arrives after that: the leader that it was meant for is cut off
-from everybody else meanwhile, and so still believes that it leads.
+`pykraft.sim.machine.network` explains loss, duplication and reordering on streams. An old Fetch lies in a buffer while
+its sender votes in a newer epoch, and arrives after that. Meanwhile the leader that it goes to is cut off from all
+other nodes, so it still believes that it leads.
 
 Source: FoundationDB's swizzle-clogging; Kafka ``RaftEventSimulationTest`` (star partition); KIP-996.
 """
@@ -27,7 +27,7 @@ _FETCH_BYTES = ApiKey.FETCH.to_bytes(2, "big")
 
 
 class NetworkFaults:
-    """One table of kinds."""
+    """The kinds of network faults."""
 
     def __init__(self, harm: Harm) -> None:
         self._harm = harm
@@ -48,7 +48,7 @@ class NetworkFaults:
         }
 
     def stop(self) -> None:
-        """All links work, at their usual speed, and nothing is held back."""
+        """Restore all links to their usual speed, and release what is held back."""
         self._network.calm()
         self._network.heal()
 
@@ -94,7 +94,7 @@ class NetworkFaults:
         return True
 
     def _star(self) -> bool:
-        """Everybody reaches only one node, or one of two that reach each other (Kafka's partition of five)."""
+        """Each node reaches only one hub, or one of two hubs that reach each other (Kafka's partition of five)."""
         hubs = self._harm.rng.sample(list(self._nodes), min(self._harm.rng.randint(1, 2), len(self._nodes)))
         leaves = [node_id for node_id in self._nodes if node_id not in hubs]
         if len(leaves) < 2:
@@ -132,7 +132,7 @@ class NetworkFaults:
         return True
 
     def _slow(self, kind: str) -> bool:
-        """A delay is the same for every frame; on a slow link large ones take longer, and what comes next waits."""
+        """A delay is the same for each frame; on a slow link large frames take longer, and the next ones wait."""
         source, target = self._harm.any_node(), self._harm.any_node()
         if source is target:
             return False
@@ -149,7 +149,7 @@ class NetworkFaults:
         return True
 
     def _trickle(self) -> bool:
-        """Whoever leads sends to one other node at some bytes a second, and each frame on its way stays that slow."""
+        """The leader's frames to one other node take very long per byte, and a frame under way stays that slow."""
         leader = self._harm.facts.newest_leader()
         target = self._harm.awake_node()
         if leader is None or target is None or leader.node_id == int(target.node_id):
@@ -167,7 +167,7 @@ class NetworkFaults:
         return self._snag("lost frames", is_dialed=True)
 
     def _duplicate(self) -> bool:
-        """The next answer is lost with its connection: what was asked is asked again, and done twice."""
+        """The next answer is lost with its connection, so the request is sent again and processed twice."""
         return self._snag("duplicated request", is_dialed=False)
 
     def _snag(self, kind: str, *, is_dialed: bool) -> bool:
@@ -212,7 +212,7 @@ class NetworkFaults:
                 return False
             sender, leader = self._nodes.get(end.station.node_id), self._nodes.get(end.peer.station.node_id)
             if sender is None or leader is None:
-                return False  # one of them is no node
+                return False  # One of the ends is not a node.
             if sender.host is None or leader.host is None or leader.host.role != "leader":
                 return False
             end.is_held, epoch = True, sender.host.epoch

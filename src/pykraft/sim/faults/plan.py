@@ -1,7 +1,7 @@
-"""When which harm is done: one row of decisions after the other, each with dice of its own.
+"""A plan of faults: a sequence of numbered decisions, each with a random generator of its own.
 
-Owns the numbers of the decisions: a run can be repeated with some of them only (`Pace.only`), and those are what they
-were, since the dice of one do not depend on the others. Several plans of a world have numbers of their own.
+A run can be repeated with only some of the decisions (`Pace.only`). Those stay what they were, because the draws of one
+decision do not depend on the others. Several plans of a world use different ranges of numbers.
 
 Source: delta debugging (Zeller and Hildebrandt, 2002), which leaves decisions out.
 """
@@ -17,7 +17,7 @@ NUMBERS_PER_PLAN = 1_000_000
 
 
 class Plan:
-    """One row of decisions: the kinds that it draws from with their weights, and what to call for each."""
+    """One sequence of decisions: the kinds with their weights, and the function for each."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Plan:
         use_dice: Callable[[Random], None],
         first_number: int = 0,
     ) -> None:
-        """``done`` is told of what was carried out; ``use_dice`` is given the dice of each decision before it."""
+        """``done`` collects the decisions carried out; ``use_dice`` gets each decision's generator before it."""
         self._harm = harm
         self._acts = acts
         self._kinds = kinds
@@ -61,7 +61,7 @@ class Plan:
         (kind,) = self._draws.choices(list(self._kinds), list(self._kinds.values()))
         self._use_dice(Random(self._draws.random()))
         if self._is_next:
-            self._done.append((self._number, kind))  # before it: what it breaks at once, it has done
+            self._done.append((self._number, kind))  # before the call: what it breaks at once has happened
             if not self._acts[kind]():
                 self._done.pop()
         self._number += 1

@@ -1,7 +1,7 @@
-"""Processes that end, stand still, start again and again, or leave; and power that goes.
+"""Process faults: processes that are killed, pause, crash repeatedly or leave; and power losses.
 
-A kill leaves the page cache, a loss of power does not; one may follow the other before anything was synced. Either
-comes at any time, also in the middle of an operation on the disk, while recovering or closing.
+A kill keeps the page cache, a power loss does not; one may follow the other before anything was synced. Both can happen
+at any time, also in the middle of a disk operation, during recovery or while the node closes its files.
 
 Source: TigerBeetle's VOPR; KIP-595 §Graceful shutdown; Kafka ``RaftEventSimulationTest``.
 """
@@ -20,7 +20,7 @@ CHAIN_US_MAX = 30_000
 
 
 class ProcessFaults:
-    """One table of kinds."""
+    """The kinds of process faults."""
 
     def __init__(self, harm: Harm) -> None:
         self._harm = harm
@@ -43,19 +43,19 @@ class ProcessFaults:
         }
 
     def stop(self) -> None:
-        """Take back what was prepared."""
+        """Cancel what was planned."""
         self._waits_for_commit = False
         for node in self._harm.facts.nodes.values():
             node.disk.let_be()
 
     def committed(self) -> None:
-        """A node learned of a commit."""
+        """A node learned of a commit: carry out a power loss of all nodes that waited for this."""
         if self._waits_for_commit:
             self._waits_for_commit = False
             self._harm.later(0, partial(self._end_all, "all down after a commit", loses_power=True))
 
     def interrupted(self, node: Node, interruption: Interrupted) -> None:
-        """A process ends in the middle of an operation on its disk."""
+        """Count a process that ended in the middle of an operation on its disk."""
         kind = "power loss while writing" if interruption.loses_power else "kill while writing"
         self._harm.happened(interruption.kind or kind, node, role=None if node.process is not None else RECOVERING)
 
@@ -77,7 +77,7 @@ class ProcessFaults:
         return True
 
     def _chain(self) -> bool:
-        """Killed; the page cache outlives that, and goes with the power, before the next start or soon after it."""
+        """Kill the node, then take its power before or soon after the next start: only then the page cache is lost."""
         node = self._harm.any_node()
         if node.process is None:
             return False
@@ -100,7 +100,7 @@ class ProcessFaults:
         return node is not None
 
     def _storm_on(self, node: Node, rng: Random, restarts: int) -> None:
-        """Kill, start, and the same again."""
+        """Kill the node at each start, again and again."""
         if node.process is not None:
             node.kill()
         self._harm.later(0, lambda: self._start(node))
@@ -159,9 +159,9 @@ class ProcessFaults:
         return True
 
     def _transfer(self, *, is_dead: bool = False) -> bool:
-        """To any other voter, wherever it is; it counts when that one leads.
+        """Transfer the leadership to any other voter; counted when that voter leads.
 
-        A dead one is killed right before it is asked for: its last Fetch is no older than a moment.
+        With ``is_dead`` the target is killed right before the request, so its last Fetch is recent.
         """
         world, leader = self._harm.world, self._harm.facts.newest_leader()
         if leader is None or leader.is_paused:
@@ -193,7 +193,7 @@ class ProcessFaults:
         return True
 
     def _running(self, kind: str, text: str) -> Node | None:
-        """Any node, if it runs; what happens to it now is counted."""
+        """A random node, if it runs; counts the fault for it."""
         node = self._harm.any_node()
         if node.process is None:
             return None

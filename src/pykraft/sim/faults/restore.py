@@ -1,12 +1,12 @@
-"""An operator restores an older ``quorum-state`` from a copy, as for a file that cannot be read any more.
+"""An operator restores an older copy of ``quorum-state``, as for a file that cannot be read any more.
 
-The log stays as it is, so it holds records of later epochs than ``quorum-state`` remembers. The votes of these epochs
-are lost. So an operator does it as for a wiped disk (see `pykraft.sim.faults.wipe`): the node stays down until the
-others have committed a record of an epoch in which it had no part. Its log has promised records to others, and the node
-may not lose one of them, nor call it damaged: the oracles forget its votes only (`Invariant.forgot_votes`).
+The log stays as it is, so it holds records of later epochs than ``quorum-state`` remembers. The votes of those epochs
+are lost. So the operator treats the node like a wiped one (see `pykraft.sim.faults.wipe`): it stays down until the
+others have committed a record of an epoch that it took no part in. Its log has promised records to others: the node may
+not lose one of them, nor report it damaged. The oracles forget only its votes (`Invariant.forgot_votes`).
 
-With ``quorum-state`` goes its check file, which would refuse the copy. The recovery point and the list of epochs may
-go, too, as when the directory was copied by a tool that knows Kafka's files only.
+The check file of ``quorum-state`` is removed, too, because it would reject the copy. The recovery point and the epoch
+checkpoint may be missing as well, as when a tool that knows only Kafka's files copied the directory.
 
 Source: Kafka's ``QuorumState.initialize`` (the log's epoch wins); KIP-595 §Quorum State.
 """
@@ -25,23 +25,23 @@ from pykraft.types import Election, Epoch
 
 OLDER: Final = "older quorum-state"
 LEFT_OUT: Final = ((RECOVERY_POINT, 0.5), (EPOCHS, 0.25))
-"""Files that the copy may lack, and how often."""
+"""Files that the copy may lack, each with its probability."""
 
 
 class RestoreFaults:
-    """One table of kinds."""
+    """The one kind of this family."""
 
     def __init__(self, harm: Harm) -> None:
         self._harm = harm
         self.kinds: dict[str, Act] = {OLDER: self._restore}
 
     def stop(self) -> None:
-        """A node that waits comes back as before."""
+        """Do nothing: a node that waits still has to wait for the atlas."""
 
     def _restore(self) -> bool:
         world, node = self._harm.world, self._harm.any_node()
         is_sound = not node.disk.is_rotten and not node.is_damaged
-        # Of a node in the midst of a write the list of epochs may lack what the log has: then it is damage.
+        # In the middle of a write the epoch checkpoint may lack what the log has: that would be damage.
         if node.process is None or not node.process.is_idle or not is_sound:
             return False
         directory = node.disk.directory(node.config.partition_directory)

@@ -1,9 +1,9 @@
-"""Disks that lie: a bit that flips at rest, a page that was synced and is not there, a page in the wrong place.
+"""Silent disk faults: a flipped bit, a synced page that is not there, a page in the wrong place.
 
-Nobody is told when it happens. It is seen when the file is read from the platter: after a loss of power, or once the
-page cache has let go of it. Only logs, their indexes, the epoch checkpoint and snapshots are harmed: of
-``quorum-state`` no other replica has a copy, so a node whose is damaged refuses to start and asks for its operator. The
-atlas decides which copies may be harmed; a lie waits for the first sync at which it may be told.
+Nobody is told when it happens. The node sees it when it reads the file from the platter: after a power loss, or when
+the page cache has dropped the page. Only logs, their indexes, the epoch checkpoint and snapshots are harmed. No other
+replica has a copy of ``quorum-state``, so a node with a damaged one refuses to start and needs its operator. The atlas
+decides which copies may be harmed; a lie is told at the first sync where the atlas allows it.
 
 Source: Bairavasundaram et al. (FAST 2008), where bit rot, lost and misdirected writes are told apart; Protocol-Aware
 Recovery (FAST 2018); TigerBeetle's storage simulator.
@@ -31,18 +31,18 @@ from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path
 LOG_PROBABILITY: Final = 0.8
 EVICTED_PROBABILITY: Final = 0.5
 TAIL_PROBABILITY: Final = 0.5
-"""That the last whole page of a log is lost: it may be above the recovery point."""
+"""Probability that the last whole page of a log is the lost one: it may be above the recovery point."""
 NODES_TRIED: Final = 5
 LAST_BYTE_OF_OFFSET: Final = 7
 LAST_BYTE_OF_EPOCH: Final = 15
 HEAD_BYTES: Final = 100
-"""The first batch of a snapshot is about as long."""
+"""About the length of the first batch of a snapshot."""
 CACHES: Final = (".index", ".timeindex", EPOCHS)
 SNAPSHOT_SUFFIX: Final = ".checkpoint"
 
 
 class SilentFaults:
-    """One table of kinds."""
+    """The kinds of silent disk faults."""
 
     def __init__(self, harm: Harm) -> None:
         self._harm = harm
@@ -54,22 +54,22 @@ class SilentFaults:
         }
 
     def stop(self) -> None:
-        """No disk lies any more; what is rotten stays so, until it is found and written again."""
+        """Let no disk lie from now on; rot stays until the node finds it and writes the bytes again."""
         for node in self._harm.facts.nodes.values():
             node.disk.liar = None
 
     def _flip(self) -> bool:
-        # From dice of its own, so that worlds without such flips stay what they are.
+        # A generator of its own, so that worlds without such flips stay what they were.
         dice = Random(f"{self._harm.facts.seed} head {self._harm.facts.clock.now_us}")
         if dice.random() < self._harm.pace.head_flip_probability and self._flip_head(self._harm.any_node(), dice):
             return True
         return any(self._flip_at(self._harm.any_node()) for _ in range(NODES_TRIED))
 
     def _lose_sector(self) -> bool:
-        """A page of a log that was synced cannot be read any more.
+        """Make a synced page of a log unreadable.
 
-        It is no torn tail, also above the recovery point: whoever reads it notices. The last page is spared unless
-        it is full: the log goes on to write it.
+        Even above the recovery point this does not look like a torn tail: the read fails, so the node notices it. The
+        last page counts only when it is full, because the log still writes to it.
         """
         node = self._harm.any_node()
         names = self._names(node, (LOG_SUFFIX,))
@@ -97,7 +97,7 @@ class SilentFaults:
         name = rng.choice(sorted(names))
         inode = names[name]
         position, bit = rng.randrange(len(inode.synced)), None
-        # From dice of its own, so that worlds without such flips stay what they are.
+        # A generator of its own, so that worlds without such flips stay what they were.
         dice = Random(f"{self._harm.facts.seed} header {self._harm.facts.clock.now_us}")
         if name.endswith(LOG_SUFFIX) and dice.random() < self._harm.pace.header_flip_probability:
             position, bit = _uncovered(inode, position, dice), 1 << dice.randrange(3)
@@ -109,7 +109,7 @@ class SilentFaults:
         return True
 
     def _flip_head(self, node: Node, dice: Random) -> bool:
-        """A bit in the first batch of a snapshot that a newer one has taken the place of: nobody needs it."""
+        """Flip a bit in the first batch of a snapshot that a newer one has replaced: nobody needs it any more."""
         names = self._names(node, (SNAPSHOT_SUFFIX,))
         older = sorted(names)[:-1]
         if not older or not self._harm.facts.atlas.may_damage(node):
@@ -128,7 +128,7 @@ class SilentFaults:
         inode.rot(position, bytes([inode.synced[position] ^ bit]))
 
     def _may_harm(self, node: Node, name: str, inode: Inode, position: int) -> bool:
-        """Ask the atlas; in the tail, above the recovery point, the harm would not be noticed."""
+        """Ask the atlas; above the recovery point the node would not notice the damage."""
         atlas = self._harm.facts.atlas
         if not name.endswith(LOG_SUFFIX):
             return atlas.may_damage(node)
@@ -139,7 +139,7 @@ class SilentFaults:
         return not is_tail and atlas.may_damage(node)
 
     def _plan_lie(self, kind: str) -> bool:
-        """Tell this lie as soon as it may be told."""
+        """Let the disk lie at the next sync where the atlas allows it."""
         node = self._harm.any_node()
         if node.disk.liar is not None:
             return False
@@ -147,7 +147,7 @@ class SilentFaults:
         return True
 
     def _lie(self, kind: str, node: Node, rng: Random, path: Path, before: bytes, pages: Sequence[int]) -> None:
-        """A file was synced, and one of its pages is as it was before."""
+        """After this sync, put the former content of one page back on the platter."""
         names = self._names(node, (LOG_SUFFIX,))
         inode = names.get(path.name)
         if inode is None or not pages or not self._harm.facts.atlas.may_lose(node):
@@ -169,16 +169,16 @@ class SilentFaults:
                 names[name].rot(target, written)
 
     def _names(self, node: Node, endings: tuple[str, ...]) -> dict[str, Inode]:
-        """Files of the partition with these endings that have something on the platter."""
+        """Files of the partition with these suffixes that have synced bytes."""
         directory = node.disk.directory(node.config.partition_directory)
         names = directory.synced.items() if directory is not None else ()
         found = {name: inode for name, inode in names if name.endswith(endings) and inode.synced}
-        found.pop(checkpoint_path(Path(), BOOTSTRAP_ID).name, None)  # nobody else has it
+        found.pop(checkpoint_path(Path(), BOOTSTRAP_ID).name, None)  # no other replica has it
         return found
 
 
 def _uncovered(inode: Inode, position: int, dice: Random) -> int:
-    """The last byte of the offset or of the epoch of the batch that holds this position: no checksum covers them."""
+    """The last byte of the offset or the epoch of the batch that holds this position: no checksum covers them."""
     with suppress(ProtocolError):
         for start, header in scan(inode.promised(), verify_crc=False):
             if start + header.size_bytes > position:
@@ -187,9 +187,9 @@ def _uncovered(inode: Inode, position: int, dice: Random) -> int:
 
 
 def _offset_at(name: str, inode: Inode, position: int) -> int:
-    """First offset of the batch that holds this position of a log; what is behind the last one belongs to the next."""
+    """First offset of the batch at this position of a log; behind the last batch, the log end."""
     offset = int(name.removesuffix(LOG_SUFFIX))
-    with suppress(ProtocolError):  # where a write was torn
+    with suppress(ProtocolError):  # The log may end with a torn write.
         for start, header in scan(inode.promised(), verify_crc=False):
             if start + header.size_bytes > position:
                 return header.base_offset

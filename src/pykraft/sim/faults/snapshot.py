@@ -1,8 +1,8 @@
-"""Processes that end in the midst of what snapshots do to the disk: one is written or fetched, the log goes for one.
+"""Ends processes while snapshots change the disk: during writing, download, log cleaning, or replacement of the log.
 
-Such moments are short, and a process that ends anywhere rarely ends there. So it waits until one has come: the first
-operation on a file of the kind, or the turn of the ordered lane that removes what a snapshot stands for. A few
-operations later the process is killed, or the power goes.
+Such moments are short, and a random crash rarely hits one. So this fault waits until one has come: the first operation
+on a file of the kind, or the turn of the ordered lane that removes the log before a snapshot. A few operations later
+the process is killed or loses power.
 
 Source: ALICE (OSDI 2014); the steps of `pykraft.snapshot.raw_writer`, `pykraft.log.log.Log.begin_anew_at` and
 ``delete_before``.
@@ -26,22 +26,22 @@ OPERATIONS_MAX: Final = {TAKING: 6, DOWNLOAD: 12, INSTALL: 16, CLEANING: 8}
 
 
 class SnapshotFaults:
-    """One table of kinds."""
+    """The kinds of faults around snapshots."""
 
     def __init__(self, harm: Harm) -> None:
         self._harm = harm
         self._planned: dict[int, dict[str, tuple[int, bool]]] = {}
-        """By node and kind: after how many operations, and whether the power goes."""
+        """By node and kind: after how many operations, and whether by a power loss."""
         self.kinds: dict[str, Act] = {kind: partial(self._plan, kind) for kind in SNAPSHOT}
 
     def stop(self) -> None:
-        """Take back what was prepared."""
+        """Cancel what was planned."""
         self._planned.clear()
         for node in self._harm.facts.nodes.values():
             node.disk.on_operation = None
 
     def performs(self, node: Node, jobs: Sequence[Job]) -> None:
-        """The ordered lane of a node is about to do these."""
+        """The ordered lane of a node is about to carry out these jobs."""
         for job in jobs:
             if isinstance(job, BeginAnew):
                 self._harm.happened("snapshot installed", node)
@@ -60,7 +60,7 @@ class SnapshotFaults:
         return True
 
     def _operates(self, node: Node, path: Path) -> None:
-        """A file or a name is about to be changed."""
+        """A file or a name is about to change."""
         file = parse_snapshot_file(path.name)
         if file is None:
             return

@@ -1,12 +1,12 @@
-"""Somebody with the port who is no voter, or one that lies under a voter's id.
+"""Faults by a stranger: somebody who reaches the port and is not a voter, or poses as one.
 
-It names epochs that end elections for good, raises the epoch again and again, calls itself a leader and answers
-Fetches as none does, acknowledges in the name of others, and names endpoints that are none.
+The stranger names epochs that would end elections for good, raises the epoch again and again, claims to lead and
+answers Fetches as no leader does, sends Fetches in a voter's name, and names endpoints that do not exist.
 
-What follows from a protocol without authentication it does not do, since it would break what must hold (docs/trust.md).
-What a false leader answers is in `pykraft.sim.faults.false_leader`. Observers are not spoken to: one that is in a later
-epoch than the voters cannot ask for an election. A replica never is a candidate in the epoch of a false leader, which
-is far above its own.
+It spares what a protocol without authentication cannot prevent and what would break the promises (docs/trust.md).
+`pykraft.sim.faults.false_leader` decides what a false leader answers. The stranger sends nothing to observers: one in a
+later epoch than the voters cannot ask for an election. No replica is ever a candidate in the epoch of a false leader,
+which is far above all real epochs.
 
 Source: ours; KIP-595, KIP-853; ADR 028, ADR 029.
 """
@@ -48,9 +48,9 @@ from pykraft.types import (
 )
 
 JUMP: Final = 1_000
-"""A false leader is at least so many epochs ahead: nobody gets there by elections."""
+"""A false leader is at least this many epochs ahead: no replica gets there by elections."""
 CLAIMS_AHEAD: Final = 100 * JUMP
-"""What was claimed beyond that is far from everything that is claimed next."""
+"""Claims beyond this are ignored when the next epoch to claim is chosen."""
 RISES_MAX: Final = 30
 RISE_US_MAX: Final = 200_000
 FORGED_FETCHES: Final = 4
@@ -60,12 +60,12 @@ WAIT_MS: Final = 2**31 - 1
 
 
 class StrangerFaults:
-    """One table of kinds; its dice are its own, so that the other families keep theirs."""
+    """The kinds of faults by strangers; they use a generator of their own, so the other families keep their draws."""
 
     def __init__(self, harm: Harm) -> None:
         self._harm = harm
         self.rng = Random(0)
-        """Dice of the present decision."""
+        """The random generator of the present decision."""
         self._stranger: Stranger | None = None
         self._leader = FalseLeader(harm.facts)
         self._claim = 0
@@ -80,21 +80,21 @@ class StrangerFaults:
         }
 
     def use_dice(self, rng: Random) -> None:
-        """For the decision that comes now."""
+        """Use this generator for the coming decision."""
         self.rng = rng
 
     def stop(self) -> None:
-        """The stranger goes, and answers nobody any more."""
+        """The stranger leaves, and answers nobody any more."""
         if self._stranger is not None:
             self._stranger.leave()
             self._stranger = None
         self._harm.facts.claims.is_posing = False
 
     def _name_far_epoch(self) -> bool:
-        """Of any request, in any name: the last epochs that there are, and the first beyond a day's budget."""
+        """Send any request in any name with a far epoch: one of the last possible ones, or beyond a day's budget."""
         near = self._fresh_epoch()
-        # Nothing that uses up most of a budget at once: a voter that is started anew could then be brought further than
-        # all others may follow it in a day, and a world has no day.
+        # No epoch that uses up most of a budget at once: a restarted voter could then get further ahead than all others
+        # may follow within a day, and a world is shorter than a day.
         epochs = (EPOCH_MAX, EPOCH_MAX - 1, 2**30, near + EPOCHS_PER_DAY, near + JUMP)
         epoch = min(Epoch(self.rng.choice(epochs)), EPOCH_MAX)
         sender = self._sender()
@@ -111,7 +111,7 @@ class StrangerFaults:
         return self._tell_some("far epoch", message, f"is told of epoch {epoch} by {sender.id}")
 
     def _raise_epochs(self) -> bool:
-        """Votes of a candidate with a long log that never wins, each in an epoch above all before."""
+        """Campaign with a long log in ever higher epochs, without ever winning."""
         sender, rng = self._sender(), self.rng
         if self._harm.awake_node() is None:
             return False
@@ -121,7 +121,7 @@ class StrangerFaults:
         return True
 
     def _rise(self, sender: ReplicaKey, rng: Random, rises: int, period_us: int) -> None:
-        # A vote for a voter is given again when that one really asks, with a shorter log: nobody forges that here.
+        # Whoever granted a forged vote for a voter would grant it again to the real one, despite its shorter log.
         epoch = Epoch(self._highest_epoch() + 1) if sender.id == STRANGER_ID else self._fresh_epoch()
         for node in self._harm.facts.voters():
             if rng.random() < 0.7:
@@ -130,11 +130,11 @@ class StrangerFaults:
             self._harm.later(period_us, lambda: self._rise(sender, rng, rises - 1, period_us))
 
     def _lead(self) -> bool:
-        """In the name of nobody; it may lie as long as the harm lasts, since nobody follows it for long."""
+        """Claim to lead under the stranger's own id, until the faults end: nobody follows it for long."""
         return self._claim_to_lead("false leader", NodeId(STRANGER_ID))
 
     def _lead_as_voter(self) -> bool:
-        """In the name of a voter, and for a while: its followers cannot know."""
+        """Claim to lead under a voter's id, for a while only: its followers cannot tell."""
         voters = self._harm.facts.members.committed.ids
         if not voters or not self._claim_to_lead("false voter", NodeId(self.rng.choice(voters))):
             return False
@@ -160,7 +160,7 @@ class StrangerFaults:
         return True
 
     def _forge_fetches(self) -> bool:
-        """In the name of a follower, with another directory id than its own: the leader may not count it."""
+        """Send Fetches under a follower's id with another directory id: the leader must not count them."""
         leader, facts = self._harm.facts.newest_leader(), self._harm.facts
         if leader is None or leader.host.kraft_version < 1 or leader.host.raft is None:
             return False
@@ -175,14 +175,14 @@ class StrangerFaults:
         return True
 
     def _fetch_on(self, node: Node, key: ReplicaKey, fetches: int) -> None:
-        """Each claims to hold all that the leader has by then."""
+        """Each of these Fetches claims to hold everything that the leader has by then."""
         if node.host is not None and node.host.raft is not None and fetches:
             end = node.host.raft.log.end
             self._present.ask(node.node_id, self._fetch(key, node.host.epoch, at=end))
             self._harm.later(FORGED_FETCH_US, lambda: self._fetch_on(node, key, fetches - 1))
 
     def _forge_endpoint(self) -> bool:
-        """A voter is said to be at a host that is none: in UpdateRaftVoter, or as a leader that nobody can dial."""
+        """Name an impossible host for a voter, in UpdateRaftVoter or as a leader that nobody can dial."""
         leader = self._harm.facts.newest_leader()
         if leader is None:
             return False
@@ -207,7 +207,7 @@ class StrangerFaults:
         )
 
     def _abandon_fetch(self) -> bool:
-        """An observer asks the leader to wait for as long as can be said, and goes."""
+        """Send Fetches as observers that ask for the longest possible wait, and leave."""
         leader = self._harm.facts.newest_leader()
         if leader is None or leader.host.raft is None:
             return False
@@ -224,7 +224,7 @@ class StrangerFaults:
         return True
 
     def _tell_some(self, kind: str, message: Callable[[Node], Request], text: str) -> bool:
-        """Send this to some of the nodes."""
+        """Send this to some of the voters."""
         awake = [node for node in self._harm.facts.voters() if node.process is not None]
         if not awake:
             return False
@@ -237,27 +237,27 @@ class StrangerFaults:
 
     @property
     def _present(self) -> Stranger:
-        """The stranger, which comes when it is needed."""
+        """The stranger; created at its first use."""
         if self._stranger is None:
             self._stranger = Stranger(self._harm.facts, self._harm.world.witness, self._leader.answer)
         return self._stranger
 
     def _sender(self) -> ReplicaKey:
-        """Nobody that is known, or a voter."""
+        """An unknown replica, or a voter."""
         voters = self._harm.facts.members.committed.voters
         if self.rng.random() < 0.5 or not voters:
             return ReplicaKey(NodeId(STRANGER_ID), Uuid(self.rng.randbytes(16)))
         return self.rng.choice(voters).key
 
     def _highest_epoch(self) -> int:
-        """Of all that any replica has reached, and of all that a stranger claims and somebody may still adopt."""
+        """The highest epoch that any replica has reached."""
         facts = self._harm.facts
         reached = [facts.platters.election(node).epoch for node in facts.nodes.values()]
         reached += [host.epoch for host in facts.hosts()]
         return max(reached, default=0)
 
     def _fresh_epoch(self) -> Epoch:
-        """One that no replica can be a candidate in."""
+        """An epoch in which no replica can be a candidate."""
         highest = self._highest_epoch()
         claimed = [epoch for epoch in self._harm.facts.claims.epochs if epoch <= highest + CLAIMS_AHEAD]
         return Epoch(max(highest, *claimed, 0) + JUMP + self.rng.randrange(JUMP))

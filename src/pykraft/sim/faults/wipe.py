@@ -1,16 +1,18 @@
-"""A disk that is replaced by an empty one, with all that the node ever knew: its log, its epoch and its votes.
+"""An empty disk replaces a node's disk, and with it go its log, its epoch and its votes.
 
-With voters that are configured once and for all (KIP-595) nobody can tell the new disk from the old one: the node
-may vote twice, and records that counted its copy may be lost (KAFKA-14077). So it is done as an operator should:
+With static voters (KIP-595) nobody can tell the new disk from the old one: the node may vote twice, and records that
+counted its copy may be lost (KAFKA-14077). So the simulated operator does what a careful one would do:
 
-1. at most a minority of the voters is harmed in any way; 2. the node stays down; 3. the others elect a leader of a
-newer epoch, if need be because the present one is asked to resign, and commit a record in it; 4. the node starts.
+- at most a minority of the voters is harmed in any way;
+- the node stays down;
+- the others elect a leader of a newer epoch and commit a record in it; if need be, the present leader resigns;
+- then the node starts.
 
-That is an operator who formats the new disk explicitly. An *emptied* disk is what happens without one: a volume that is
-not mounted. Then the node starts at once, and has to find out by itself when it may take part (ADR 022).
+That operator formats the new disk explicitly. An *emptied* disk is what happens without an operator, as with a volume
+that is not mounted: the node starts at once, and has to find out by itself when it may take part (ADR 022).
 
-In the first case none of its former votes and copies counts. No oracle is switched off for that: only what it remembers
-of the node that was wiped is forgotten (`Invariant.wiped`), and only when that happens.
+None of the former votes and copies of a wiped node counts. No oracle is switched off for that: each forgets what it
+remembers of this node (`Invariant.wiped`), and only at that moment.
 
 Source: Kafka ``RaftEventSimulationTest`` (recovery after the loss of one node's data); KAFKA-14077; KIP-853.
 """
@@ -31,14 +33,14 @@ from pykraft.snapshot.files import parse_snapshot_file
 
 
 class WipeFaults:
-    """One table of kinds."""
+    """The kinds of lost disks."""
 
     def __init__(self, harm: Harm) -> None:
         self._harm = harm
         self.kinds: dict[str, Act] = {"wiped disk": self._wipe, "emptied disk": self._empty}
 
     def stop(self) -> None:
-        """Who was wiped comes back as before."""
+        """Do nothing: a wiped node still has to wait for the atlas."""
 
     def _wipe(self) -> bool:
         world, node = self._harm.world, self._harm.any_node()
@@ -53,7 +55,7 @@ class WipeFaults:
         return True
 
     def _empty(self) -> bool:
-        """Without pre-votes nobody can say how far the epochs of lone candidates are: then it is not for the node."""
+        """Empty a disk; only where all know pre-votes, without which the node could not learn the highest epoch."""
         world, node = self._harm.world, self._harm.any_node()
         if not world.facts.atlas.may_damage(node) or not world.facts.members.has_pre_votes:
             return False
@@ -64,16 +66,16 @@ class WipeFaults:
         wipe_disk(node)
         node.config = replace(node.config, directory_id=node.key.directory_id)
         node.first_voters = node.config.voters
-        # From dice of its own, so that worlds without such kills stay what they are.
+        # A generator of its own, so that worlds without such kills stay what they were.
         dice = Random(f"{world.facts.seed} emptied {world.facts.clock.now_us}")
         if dice.random() < self._harm.pace.emptied_kill_probability:
             first_start.plan_for(world.witness, node, dice, self._harm.later)
         return True
 
     def failed(self, node: Node, error: StorageError) -> None:
-        """A node ended with this: one whose snapshot is damaged, and cannot be done without, gets an empty disk.
+        """Replace the disk of a node that ended because it needs a snapshot that is damaged.
 
-        Until that may be done it starts again and again, perhaps in vain.
+        Until the atlas allows it the node starts again and again, perhaps in vain.
         """
         atlas = self._harm.facts.atlas
         is_snapshot = isinstance(error, CorruptionError) and parse_snapshot_file(Path(str(error.path)).name) is not None
@@ -96,6 +98,6 @@ class WipeFaults:
 
 
 def is_replica_of_its_own(facts: Facts, node: Node) -> bool:
-    """True when some voter set names its directory id: then ``replaced disk`` is what happens to it."""
+    """True when some voter set names its directory id: then ``replaced disk`` is the fault for it."""
     sets = facts.members.in_force()
     return any((entry := voters.get(node.node_id)) and entry.key.directory_id is not None for voters in sets)

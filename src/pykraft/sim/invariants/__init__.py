@@ -1,6 +1,6 @@
-"""What must hold in every world: one invariant, one file, one source.
+"""The rules that must hold in every world: one invariant per file, each with its source.
 
-Each is told of what happens (`Invariant`) and raises `ViolationError`; none changes anything in the world.
+Each oracle is told what happens (`Invariant`) and raises `ViolationError`; none changes anything in the world.
 """
 
 from __future__ import annotations

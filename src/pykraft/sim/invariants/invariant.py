@@ -1,8 +1,8 @@
-"""What every oracle is: told what happened, raising when it must not have.
+"""The base of all oracles: it is told what happens, and raises an error when that must not happen.
 
-An oracle reads hosts and disks and remembers what it needs; it never touches the world. It is told of each event when
-it happens, and most of them of news only, so that a world costs hardly more for being watched. Oracles know nothing
-of each other: any of them can watch a world alone.
+An oracle reads hosts and disks and remembers what it needs; it never changes the world. It is called at the moment of
+each event, and for most events only when something changed, so watching a world costs little. Oracles do not depend on
+each other: any of them can watch a world alone.
 
 Source: Kafka ``RaftEventSimulationTest.Invariant``; openraft ``tests-turmoil``.
 """
@@ -25,7 +25,7 @@ from pykraft.types import OffsetAndEpoch
 
 
 class ViolationError(AssertionError):
-    """An invariant does not hold: which, and what was seen."""
+    """An invariant does not hold: which one, and what was seen."""
 
     def __init__(self, invariant: str, seen: str) -> None:
         super().__init__(f"{invariant}: {seen}")
@@ -33,7 +33,7 @@ class ViolationError(AssertionError):
 
 
 class Invariant:
-    """Told of everything; each oracle overrides what concerns it."""
+    """The hooks of an oracle; each oracle overrides those it needs."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -42,62 +42,62 @@ class Invariant:
         """A process begins on this node, after its recovery."""
 
     def lost(self, node: Node) -> None:
-        """The disk of this node had lied about its last records: it starts, and may lack what it had told to hold."""
+        """This node starts; its disk has lied about its last records, so it may lack what it acknowledged."""
 
     def wiped(self, node: Node) -> None:
-        """This node has an empty disk from now on, and no memory."""
+        """This node has an empty disk from now on."""
 
     def forgot_votes(self, node: Node) -> None:
         """An older ``quorum-state`` of this node was restored; its log is as it was."""
 
     def emptied(self, node: Node) -> None:
-        """This node is about to lose all that is on its disk, and starts again at once, with the same directory id.
+        """This node is about to lose everything on its disk, and starts again at once with the same directory id.
 
-        Nobody takes care that none of its votes and copies counts any more: it has to do that itself.
+        Nobody makes sure that its former votes and copies no longer count: the node has to do that itself.
         """
         self.wiped(node)
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """An event is over, and the node is not as it was before."""
+        """An event is over, and the node's view has changed."""
 
     def after_event(self, node: Node, now: View) -> None:
-        """An event is over that concerned this node, whether it changed or not."""
+        """An event that concerned this node is over, whether or not its view changed."""
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
         """A frame of the quorum is about to leave a node."""
 
     def submitted(self, node: Node, job: Job) -> None:
-        """A host asks for a storage job; the node's ledger does not hold it yet."""
+        """A host submits a storage job; the node's ledger does not hold it yet."""
 
     def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
-        """A leader has written this voter set behind its log; ``committed_end`` is what it knows to be committed.
+        """A leader appends this voter set; ``committed_end`` is what it knows to be committed.
 
-        Its ledger does not hold it yet.
+        Its ledger does not hold the set yet.
         """
 
     def reported(self, node: Node, text: str) -> None:
-        """A host says something to its operator."""
+        """A host reports something to its operator."""
 
     def persisted(self, node: Node) -> None:
-        """Every storage job of this node is done; or it has recovered, and there was none."""
+        """Every storage job of this node is done; or it has recovered and there was none."""
 
     def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
-        """A listener of this node was given committed batches."""
+        """A listener of this node got committed batches."""
 
     def listens(self, node: Node, start_offset: int) -> None:
-        """A plain listener of this node begins here."""
+        """A plain listener of this node begins at this offset."""
 
     def overheard(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
-        """A plain listener of this node was given committed batches."""
+        """A plain listener of this node got committed batches."""
 
     def skipped(self, node: Node, next_offset: int, start_offset: int) -> None:
-        """A plain listener of this node misses these offsets, and goes on at the log start."""
+        """A plain listener of this node missed these offsets, and goes on at the log start."""
 
     def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
-        """A listener of this node was given a snapshot in the place of all that it stands for."""
+        """A listener of this node got a snapshot in place of the records it stands for."""
 
     def committed(self, base_offset: int, values: Sequence[bytes]) -> None:
-        """For the first time a listener anywhere was given this batch of values at this offset."""
+        """A listener anywhere got this batch of values at this offset for the first time."""
 
     def told_leader(self, node: Node, epoch: int, leader_id: int | None) -> None:
         """A listener of this node hears of an epoch or of its leader."""
@@ -112,28 +112,28 @@ class Invariant:
         """A client has its answer."""
 
     def asked(self, asked: Asked) -> None:
-        """An operator's request for another voter set is on its way to its leader."""
+        """An operator's request to change the voters is on its way to the leader."""
 
     def visited(self, node: Node, visit: Visit) -> None:
-        """A client asks this node a question, or has its answer."""
+        """A client asks this node a question, or got its answer."""
 
     def woken(self, node: Node) -> None:
-        """A timer of this node rings, because its host asked for it."""
+        """The timer that this node's host set rings."""
 
     def dialed(self, node: Node, target_id: int) -> None:
-        """A node tries to connect to another one."""
+        """A node dials another one."""
 
     def answered(self, asked: Asked) -> None:
-        """An operator has an answer to a request for another voter set, or will never have one."""
+        """An operator got the answer to a request to change the voters, or will never get one."""
 
     def stopped(self, node: Node, error: Exception | None) -> None:
-        """A host gives up, or is done when there is no error."""
+        """A host stopped, with an error or (None) after a shutdown."""
 
     def faults_ended(self) -> None:
-        """From now on no harm is done."""
+        """From now on no faults happen."""
 
     def not_healed(self, seen: str) -> None:
-        """The time is over in which all nodes should have been given everything."""
+        """The time by which all nodes should have everything is over."""
 
     def ended(self) -> None:
         """The run is over."""

@@ -1,9 +1,9 @@
-"""All oracles of one world, told of everything as one.
+"""Passes everything that happens in a world to its oracles.
 
-Owns who is asked about what: an oracle is only called for what it overrides, and for a change only when there is one.
-Keeps what several of them need to compare with: the view of each node and what leaders have counted as committed.
+It calls an oracle only for the hooks it overrides, and for a change of a node only when there is one. It keeps what
+several oracles compare with: the view of each node, and what leaders have counted as committed.
 
-Source: the shape is ours; the oracles say what they check, and after whom.
+Source: the design is ours; each oracle names its own source.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ UNSEEN = View(DOWN, 0, None, None, has_fetched=False, is_settled=False, disk=Dur
 
 
 class Watch:
-    """Passes on what happens to those oracles of a world that care."""
+    """Passes each event to the oracles of a world that need it."""
 
     def __init__(
         self, facts: Facts, oracles: Sequence[type[Invariant]], on_voters_appended: Callable[[Node], None]
     ) -> None:
-        """``on_voters_appended`` is told of each leader that appends a voter set, before the oracles are."""
+        """``on_voters_appended`` is called with each leader that appends a voter set, before the oracles."""
         self.oracles = [oracle(facts) for oracle in oracles]
         self._facts = facts
         self._on_voters_appended = on_voters_appended
@@ -120,7 +120,7 @@ class Watch:
             oracle.stopped(node, error)
 
     def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> list[list[bytes]]:
-        """See `Invariant`; returns the values of each batch, none for one of Raft's own."""
+        """See `Invariant`; returns the values of each batch, none for a control batch."""
         for oracle in self._asked["delivered"]:
             oracle.delivered(node, batches)
         return [[] if batch.is_control else self._values(batch) for batch in batches]
@@ -206,11 +206,11 @@ class Watch:
             oracle.ended()
 
     def _overriding(self, hook: str) -> list[Invariant]:
-        """The oracles that override this."""
+        """The oracles that override this hook."""
         return [oracle for oracle in self.oracles if getattr(type(oracle), hook) is not getattr(Invariant, hook)]
 
     def _voters_appended(self, node: Node, record: VoterRecord) -> None:
-        """A voter set is about to be appended; who leads has written it, perhaps as the last thing that it did."""
+        """If a leader appends this voter set, tell the oracles; it may resign in the same event."""
         host = node.host
         if host is None or host.raft is None or host.leader_id != node.node_id:
             return
@@ -218,7 +218,7 @@ class Watch:
         self.voters_written(node, record, min(host.raft.log.committed_end_offset, record.entry.base_offset))
 
     def _commit(self, leader: Node, high_watermark: int) -> None:
-        """What a leader counts as committed beyond what is known."""
+        """Add what a leader newly counts as committed."""
         committed = self._facts.committed
         known = committed.end_offset
         if high_watermark > known:
@@ -228,7 +228,7 @@ class Watch:
             self._facts.members.committed_more()
 
     def _values(self, batch: CommittedBatch) -> list[bytes]:
-        """Values of a batch; oracles hear of each batch the first time that it is delivered."""
+        """Values of a batch; oracles hear of each batch when it is first delivered."""
         key = (batch.base_offset, read_header(batch.data).crc)
         values = self._batches.get(key)
         if values is None:

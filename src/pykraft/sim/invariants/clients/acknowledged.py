@@ -1,7 +1,6 @@
-"""Nothing that was acknowledged is lost: it is committed where the client was told that it is.
+"""No acknowledged value is lost: it is committed at the offset that the client was told.
 
-Looked at whenever a batch is delivered for the first time, and once more when the run is over and every node has been
-given everything.
+Checked whenever a batch is delivered for the first time, and again when the run is over and every node has everything.
 
 Source: Raft paper §8; Durability of Vanlightly's specification of KRaft; Jepsen's checker for sets.
 """
@@ -16,7 +15,7 @@ from pykraft.sim.invariants.invariant import Invariant
 
 
 class AcknowledgedIsCommitted(Invariant):
-    """Every acknowledged value is the committed one at the offset that was acknowledged."""
+    """Every acknowledged value is committed at the acknowledged offset."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
@@ -24,7 +23,7 @@ class AcknowledgedIsCommitted(Invariant):
         self._committed: dict[int, bytes] = {}
 
     def decided(self, operation: Operation) -> None:
-        """Remember an acknowledgment, and compare it with what was delivered already."""
+        """Remember an acknowledgment, and compare it with the batches already delivered."""
         if operation.answer is not Answer.COMMITTED:
             return
         assert operation.base_offset is not None
@@ -33,13 +32,13 @@ class AcknowledgedIsCommitted(Invariant):
             self._compare(offset, self._committed.get(offset, value))
 
     def committed(self, base_offset: int, values: Sequence[bytes]) -> None:
-        """Compare what is delivered with what was acknowledged."""
+        """Compare the delivered values with the acknowledged ones."""
         for offset, value in enumerate(values, start=base_offset):
             self._committed[offset] = value
             self._compare(offset, value)
 
     def ended(self) -> None:
-        """Everything that was acknowledged was delivered."""
+        """Every acknowledged value must have been delivered."""
         for offset in self._acknowledged.keys() - self._committed.keys():
             raise self.violated(f"the value acknowledged at offset {offset} is not there")
 

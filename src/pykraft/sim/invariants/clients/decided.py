@@ -1,8 +1,8 @@
-"""Every proposal gets its outcome, as long as the process lives that took it.
+"""Every proposal gets an outcome as long as the process that accepted it runs.
 
-A leader without a majority resigns, and then knows no more than its client: that is an outcome, too. A follower
-fetches in the order of the log, so a proposal waits for everything before it: behind a disk that reads slower than
-clients propose, for as long as the leader goes on to commit.
+A leader without a majority resigns; then the outcome is unknown, which counts as an outcome, too. A follower fetches in
+log order, so a proposal waits for everything before it. When a disk is slower than the clients, that may take as long
+as the leader keeps committing.
 
 Source: ValuesEventuallyAcked of Vanlightly's specification of KRaft; `pykraft.host.producers` (exactly one outcome).
 """
@@ -17,34 +17,34 @@ from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Node
 
 TIMEOUTS = 6
-"""Within so many fetch timeouts something is committed: a leader is given up after three, and its disk may be slow."""
+"""Something is committed within this many fetch timeouts: a leader is given up after three, and disks may be slow."""
 
 
 class EveryProposalIsDecided(Invariant):
-    """At the end no client waits for what its node knows, or longer than a leader can go on that commits nothing."""
+    """At the end no client waits for an outcome that its node knows, or longer than a leader lasts without commits."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._open: dict[int, Operation] = {}
         self._rose_us: dict[int, int] = {}
-        """By node: when the high watermark that it has as a leader rose last."""
+        """By node: when its high watermark as a leader last rose."""
 
     def proposed(self, operation: Operation) -> None:
-        """Somebody waits."""
+        """A client waits for this outcome."""
         self._open[operation.number] = operation
 
     def decided(self, operation: Operation) -> None:
-        """Nobody waits for this one. Errors: ViolationError for a second answer."""
+        """The client has its outcome. Errors: ViolationError for a second one."""
         if self._open.pop(operation.number, None) is None:
             raise self.violated(f"operation {operation.number} of node {operation.node_id} is answered twice")
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """Note when a leader commits."""
+        """Remember when a leader commits."""
         if now.leads and now.high_watermark != was.high_watermark:
             self._rose_us[int(node.node_id)] = self.facts.clock.now_us
 
     def ended(self) -> None:
-        """Look for who waits too long."""
+        """Look for clients that have waited too long."""
         for operation in self._open.values():
             reason = self._overdue(operation) if operation.is_alive() else None
             if reason is not None:
@@ -53,22 +53,22 @@ class EveryProposalIsDecided(Invariant):
                 raise self.violated(f"{seen}, has no answer at {now:.3f} ms: {reason}")
 
     def _overdue(self, operation: Operation) -> str | None:
-        """Why an operation without an answer should have one, or None. The process that took it still runs."""
+        """Why this open operation should have an outcome, or None. The process that accepted it still runs."""
         scenario, host = self.facts.scenario, self.facts.nodes[operation.node_id].host
         assert host is not None
         if host.role != "leader" or host.epoch != operation.epoch:
-            # The step that ends a leadership tells everybody who waits.
+            # The step that ends a leadership gives all waiting clients their outcome.
             return f"the node does not lead epoch {operation.epoch} any more"
         since_us, seen = operation.invoked_us, "it has had no offset"
         if operation.base_offset is not None:
             if operation.end_offset <= (host.high_watermark or 0):
-                # The step that raises the high watermark tells everybody who waits below it.
+                # The step that raises the high watermark gives all clients below it their outcome.
                 return f"the high watermark is {host.high_watermark}, beyond its end {operation.end_offset}"
-            # While the high watermark rises, the log before this operation gets shorter. How fast is for disks,
-            # links and clients to say, not for the protocol: the leader's log has no bound above what is committed.
+            # While the high watermark rises, fewer records are left before this operation. The protocol sets no pace:
+            # it depends on disks, links and clients, and nothing bounds the leader's log above the high watermark.
             since_us = max(since_us, self._rose_us.get(operation.node_id, 0))
             seen = "its leader has committed nothing"
-        # A leader that commits nothing is one whose majority fetches nothing, and resigns.
+        # A leader that commits nothing has no majority that fetches, and resigns.
         waits_us = transfer_us(scenario, self.facts.network.byte_us)
         limit_us = TIMEOUTS * scenario.quorum.fetch_timeout_ms * 1_000 + waits_us
         waited_us = self.facts.clock.now_us - since_us

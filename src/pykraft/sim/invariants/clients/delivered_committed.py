@@ -1,6 +1,7 @@
-"""A listener is given only what is committed.
+"""A listener gets only committed records.
 
-What is committed is what a leader counted on a majority: its high watermark at some time.
+A record is committed when a leader has counted it on a majority: it lies below the leader's high watermark at some
+time.
 
 Source: Raft paper §5.3 (a committed entry is applied); Kafka's ``KafkaRaftClient.updateListenersProgress``.
 """
@@ -18,22 +19,22 @@ from pykraft.types import OffsetAndEpoch
 
 
 class DeliveredIsCommitted(Invariant):
-    """No listener is given anything at or above the highest high watermark that a leader ever had."""
+    """No listener gets anything at or above the highest high watermark that a leader ever had."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._given: dict[int, int] = {}
 
     def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
-        """Remember what was given until the event is over; a leader may have committed it in the same one."""
+        """Remember the delivery until the event is over, because a leader may commit the records in the same event."""
         self._given[int(node.node_id)] = batches[-1].end_offset
 
     def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
-        """The same for a snapshot."""
+        """Remember a loaded snapshot in the same way."""
         self._given[int(node.node_id)] = snapshot_id.offset
 
     def after_event(self, node: Node, now: View) -> None:
-        """Compare it with what leaders committed."""
+        """Compare the deliveries with what leaders have committed."""
         del now
         given = self._given.pop(int(node.node_id), 0)
         committed = self.facts.committed.end_offset

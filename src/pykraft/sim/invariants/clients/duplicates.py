@@ -1,6 +1,6 @@
 """No value is committed twice.
 
-Clients of a world never propose a value twice; so whoever doubles it is the node.
+Clients of a world never propose a value twice, so a duplicate comes from a node.
 
 Source: ours; Jepsen's checker for sets (duplicates); KIP-98 for the story (a retried append).
 """
@@ -21,7 +21,7 @@ class NoDuplicates(Invariant):
         self._offsets: dict[bytes, int] = {}
 
     def committed(self, base_offset: int, values: Sequence[bytes]) -> None:
-        """Compare with where the value stood before."""
+        """Compare with the offset where the value was before."""
         for offset, value in enumerate(values, start=base_offset):
             known = self._offsets.setdefault(value, offset)
             if known != offset:

@@ -1,4 +1,4 @@
-"""A listener is given each committed record once, in order, or a snapshot that stands for it.
+"""A listener gets each committed record once, in order, or a snapshot in its place.
 
 Source: Kafka's ``RaftClient.Listener`` and its ``handleLoadSnapshot`` (KIP-630); ``RaftEventSimulationTest`` (the
 counter of a listener grows in steps of 1).
@@ -16,9 +16,9 @@ from pykraft.types import OffsetAndEpoch
 
 
 class DeliveredOnceInOrder(Invariant):
-    """Each batch that a listener is given begins where what it was given before ended; the first of a process at 0.
+    """Each batch that a listener gets begins where the former one ended; the first batch of a process begins at 0.
 
-    A snapshot stands for the records before its end, and brings some that the listener was not given.
+    A snapshot replaces the records before its end, and must contain some that the listener did not get yet.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -30,7 +30,7 @@ class DeliveredOnceInOrder(Invariant):
         self._next[int(node.node_id)] = 0
 
     def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
-        """Go on where it ends, which is not before."""
+        """Continue at the end of the snapshot, which must lie beyond the last delivery."""
         node_id = int(node.node_id)
         expected = self._next.get(node_id, 0)
         if snapshot_id.offset <= expected:
@@ -38,7 +38,7 @@ class DeliveredOnceInOrder(Invariant):
         self._next[node_id] = snapshot_id.offset
 
     def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
-        """Compare with where the one before ended."""
+        """Compare with the end of the former batch."""
         node_id = int(node.node_id)
         for batch in batches:
             expected = self._next.get(node_id, 0)

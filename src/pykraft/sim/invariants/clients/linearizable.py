@@ -1,9 +1,9 @@
-"""What clients were told fits one order in which everything happened at once.
+"""The answers that clients got are linearizable.
 
 Clients write registers, and read them through the log: a read is a record of its own, answered from the state of the
-listener at the node that took it. Each register must behave as if all operations took place one after the other, each
-between its call and its answer; so must the offsets that appends were told. An operation without a certain answer may
-have happened at any later time, or never.
+listener at the node that accepted it. Each register must behave as if all operations took place one after the other,
+each between its call and its answer; so must the offsets that appends were told. An operation without a certain answer
+may have happened at any later time, or never.
 
 Source: Herlihy and Wing 1990; Wing and Gong 1993; Lowe 2017 (the checker is `pykraft.sim.facts.linearizability`).
 """
@@ -16,10 +16,10 @@ from pykraft.sim.invariants.invariant import Invariant
 
 
 class Linearizable(Invariant):
-    """The history of every register, and of all offsets that were told, is linearizable."""
+    """The history of every register, and of all offsets that clients were told, is linearizable."""
 
     def ended(self) -> None:
-        """Look at the whole history."""
+        """Check the whole history."""
         operations = self.facts.history.operations
         for key, calls in register_calls(operations).items():
             if check(calls, register) is Verdict.NOT_LINEARIZABLE:

@@ -1,6 +1,6 @@
-"""A proposal lingers as long as it was told to, and no longer.
+"""An append waits for its linger time and no longer.
 
-Nothing else need happen at the leader meanwhile: it has to wake up for it.
+The leader must set a timer for it, because nothing else may happen at the leader meanwhile.
 
 Source: KIP-595 (``quorum.append.linger.ms``); Kafka ``KafkaRaftClient.poll``, which must wake when the linger is over.
 """
@@ -16,11 +16,11 @@ from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Node
 
 SLACK_MS = 3
-"""Clocks of hosts tick in milliseconds, and a wake-up may come one late."""
+"""Host clocks tick in milliseconds, and a wake-up may be one late."""
 
 
 class LingerIsBounded(Invariant):
-    """What was accepted is on its way to the disk when its linger time is over, unless the disk is far behind."""
+    """An accepted proposal goes to the disk when its linger time is over, unless the disk is busy."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
@@ -29,22 +29,22 @@ class LingerIsBounded(Invariant):
         """Since when the disk of a node has nothing to do, by the node's clock."""
 
     def started(self, node: Node) -> None:
-        """What lingered at the former process is gone."""
+        """Appends that lingered at the former process are gone."""
         self._lingering[int(node.node_id)].clear()
 
     def persisted(self, node: Node) -> None:
-        """The disk is not behind."""
+        """The disk is idle from now on."""
         self._idle_since_ms[int(node.node_id)] = node.clock.instant.mono_ms
 
     def accepted(self, operation: Operation) -> None:
-        """It has its offset, and lingers, unless it waits for its schedule."""
+        """The proposal has its offset and lingers, unless it was only prepared."""
         assert operation.base_offset is not None
         if operation.is_prepared:
             return
         self._lingering[operation.node_id][operation.base_offset] = operation
 
     def submitted(self, node: Node, job: Job) -> None:
-        """See how long the operations lingered that this job writes."""
+        """Check how long the operations in this job lingered."""
         lingering = self._lingering[int(node.node_id)]
         idle_since_ms = self._idle_since_ms.pop(int(node.node_id), None)
         if not isinstance(job, AppendBatches) or not lingering:

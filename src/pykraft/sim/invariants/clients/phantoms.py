@@ -1,4 +1,4 @@
-"""Every committed value was proposed by somebody.
+"""Every committed value was proposed by a client.
 
 Source: ours; Jepsen's checker for sets (unexpected elements).
 """
@@ -13,18 +13,18 @@ from pykraft.sim.invariants.invariant import Invariant
 
 
 class NoPhantoms(Invariant):
-    """Nothing is delivered that no client ever proposed."""
+    """No value is delivered that no client proposed."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._proposed: set[bytes] = set()
 
     def proposed(self, operation: Operation) -> None:
-        """Remember the values."""
+        """Remember the proposed values."""
         self._proposed.update(operation.values)
 
     def committed(self, base_offset: int, values: Sequence[bytes]) -> None:
-        """Compare what is delivered with what was proposed."""
+        """Compare the delivered values with the proposed ones."""
         for offset, value in enumerate(values, start=base_offset):
             if value not in self._proposed:
                 raise self.violated(f"offset {offset} holds {value[:24]!r}, which nobody proposed")

@@ -1,7 +1,7 @@
-"""A listener that loads no snapshots is given what the log holds, in order, and told what it misses.
+"""A listener that loads no snapshots gets everything that the log holds, in order, and is told what it missed.
 
-It begins at the log start. When the log is cleaned above where it is, it goes on at the new log start, and not further
-on: what the log holds it is given.
+It begins at the log start. When the log is cleaned beyond its position, it continues at the new log start and not
+later, so it gets everything that the log still holds.
 
 Source: ours; KIP-630 (what is below the log start is in a snapshot only).
 """
@@ -17,7 +17,7 @@ from pykraft.sim.machine.node import Node
 
 
 class PlainListenerMissesOnlyTheCleaned(Invariant):
-    """What a plain listener is given begins where the last ended, or at the log start; it is told of each gap."""
+    """Deliveries to a plain listener continue where the last one ended, or at the log start; it is told of each gap."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
@@ -28,7 +28,7 @@ class PlainListenerMissesOnlyTheCleaned(Invariant):
         self._next[int(node.node_id)] = start_offset
 
     def overheard(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
-        """Compare with where the one before ended."""
+        """Compare with the end of the former batch."""
         for batch in batches:
             expected = self._next[int(node.node_id)]
             if batch.base_offset != expected:
@@ -36,7 +36,7 @@ class PlainListenerMissesOnlyTheCleaned(Invariant):
             self._next[int(node.node_id)] = batch.end_offset
 
     def skipped(self, node: Node, next_offset: int, start_offset: int) -> None:
-        """Compare with where it was, and with where the log begins."""
+        """Compare the gap with the listener's position and the log start."""
         expected = self._next[int(node.node_id)]
         log_start_offset = node.host.log_start_offset if node.host is not None else start_offset
         if next_offset != expected or not expected < start_offset <= log_start_offset:

@@ -1,6 +1,6 @@
-"""What was rejected is never in the log: the client may propose it again.
+"""A rejected value is never in the log, because the client may propose it again.
 
-An outcome that is not known must be called so. A client that takes it for a rejection proposes twice.
+An unknown outcome must be reported as unknown. A client that takes it for a rejection would propose the value twice.
 
 Source: ours (`pykraft.host.producers.Rejected`); the story is that of every database driver that retried a timeout.
 """
@@ -29,7 +29,7 @@ class RejectedStaysOut(Invariant):
             self._compare(operation.values)
 
     def committed(self, base_offset: int, values: Sequence[bytes]) -> None:
-        """Compare what is delivered with what was rejected."""
+        """Compare the delivered values with the rejected ones."""
         del base_offset
         self._committed.update(values)
         self._compare(values)

@@ -1,7 +1,7 @@
-"""An append is refused for a full buffer only while the buffer is full.
+"""An append is rejected for a full buffer only while the buffer is full.
 
-What is only prepared makes room as soon as somebody appends, since nothing else may ever schedule it: the append that
-makes the room has it.
+An append that finds the buffer full of prepared appends schedules them, because nothing else may ever do so, and uses
+the room that this makes.
 
 Source: Kafka ``KafkaRaftClient.append`` (BufferAllocationException); that an append makes room is ours.
 """
@@ -14,10 +14,10 @@ from pykraft.sim.invariants.invariant import Invariant
 
 
 class RoomIsUsed(Invariant):
-    """No leader refuses an append for a full buffer, and has room for two batches when the same step is over."""
+    """No leader rejects an append for a full buffer and has room for two batches at the end of the same step."""
 
     def decided(self, operation: Operation) -> None:
-        """Look how full the buffer is; the end of the step may have taken one batch out of it."""
+        """Check how full the buffer is; the end of the step may have taken one batch out of it."""
         node = self.facts.nodes[operation.node_id]
         state = node.host.raft.state if node.host is not None and node.host.raft is not None else None
         if not operation.lacked_room or operation.is_prepared or not isinstance(state, Leader):

@@ -1,7 +1,7 @@
-"""A listener hears that its own node leads only when it has caught up, and never hears of older news.
+"""A listener hears that its own node leads only when it has caught up, and hears of epochs in rising order.
 
-An application that leads decides by what it knows: it must have been given all that was committed before, and the
-first record of its own epoch, before it is told.
+An application that leads decides by its state, so before it is told it must have everything that was committed before,
+and the first record of its own epoch.
 
 Source: Kafka's ``RaftClient.Listener.handleLeaderChange`` and ``KafkaRaftClient.ListenerContext``; KIP-595.
 """
@@ -18,7 +18,7 @@ from pykraft.types import OffsetAndEpoch
 
 
 class LeaderIsToldInTime(Invariant):
-    """Whoever is told that it leads an epoch was given a record of that epoch; and told epochs never fall."""
+    """A listener that is told that its node leads an epoch has a record of that epoch; and told epochs never fall."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
@@ -35,11 +35,11 @@ class LeaderIsToldInTime(Invariant):
         self._given_epoch[int(node.node_id)] = batches[-1].epoch
 
     def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
-        """A snapshot stands for the records before its end, too."""
+        """A snapshot counts for the records before its end."""
         self._given_epoch[int(node.node_id)] = snapshot_id.epoch
 
     def told_leader(self, node: Node, epoch: int, leader_id: int | None) -> None:
-        """Compare the news with what the listener was given, and told before."""
+        """Compare the news with what the listener got, and with what it was told before."""
         node_id = int(node.node_id)
         given = self._given_epoch.get(node_id, 0)
         if leader_id == node_id and given != epoch:

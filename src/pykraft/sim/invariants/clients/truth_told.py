@@ -1,7 +1,7 @@
-"""Whoever asks a node what it knows of the quorum is told how it is, soon, and gets nothing that nobody may have.
+"""A node answers questions about the quorum truthfully and in time, and refuses impossible changes.
 
-Tools and operators act on these answers: which voters there are and how far each is, who leads, where to ask. They are
-compared with the logs, and with what each replica has said of itself.
+Tools and operators act on these answers: who the voters are, how far each replica is, who leads, and where to ask. The
+oracle compares the answers with the logs, and with the offsets at which each replica fetched.
 
 Source: KIP-595 §DescribeQuorum, KIP-836, KIP-919 (DescribeCluster), KIP-853 §AddRaftVoter.
 """
@@ -21,14 +21,14 @@ from pykraft.sim.machine.spoken import Spoken
 from pykraft.types import NodeId
 
 ANSWER_US: Final = 2_000_000
-"""An answer waits for the disk at most, which may be slow; a disk that stalls has its own time."""
+"""An answer waits at most for the disk, which may be slow; the time of a stall is not counted."""
 OTHER_ANSWERS: Final = 3
-"""Those that say where the logs part, or that it does not lead yet, come first."""
+"""Other answers may come first: those with a diverging epoch, or with the error that the node does not lead yet."""
 REFUSALS: Final = (ErrorCode.INVALID_REQUEST, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.BROKER_NOT_AVAILABLE)
 
 
 class _Known(NamedTuple):
-    """What an answer is about, as it is at one moment."""
+    """The facts that an answer is about, at one moment."""
 
     epoch: int
     voters: tuple[NodeId, ...]
@@ -43,12 +43,12 @@ class ClientsAreToldTheTruth(Invariant):
         super().__init__(facts)
         self._asked: dict[Visit, _Known] = {}
         self._fetched: dict[tuple[int, int], int] = {}
-        """By node and epoch: the highest offset that it has ever fetched from."""
+        """By node and epoch: the highest offset it has fetched at."""
         self._first: dict[tuple[int, int, int | None], tuple[Process, int]] = {}
-        """By node, epoch and who is asked: the process that began to, and how many answers it had from there then."""
+        """By node, epoch and target: the process that first fetched there, and the number of answers it had then."""
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
-        """Note what a replica says of itself."""
+        """Remember the fetch offset of a replica."""
         if spoken.fetched is not None:
             key = (int(node.node_id), spoken.epoch)
             self._fetched[key] = max(self._fetched.get(key, 0), spoken.fetched.offset)
@@ -57,15 +57,15 @@ class ClientsAreToldTheTruth(Invariant):
                 self._first[asked] = (node.process, node.process.wiretap.answers[spoken.target_id or 0])
 
     def visited(self, node: Node, visit: Visit) -> None:
-        """Compare an answer with how it was when it was asked for, and with how it is now."""
+        """Compare an answer with the facts when the question was asked, and with those of now."""
         if visit.answer is None:
             self._asked[visit] = self._known(node)
             return
         moments = (self._asked.pop(visit), self._known(node))
         if node.is_damaged:
-            return  # what a snapshot says may stand for what was lost
+            return  # A snapshot may name voters in place of the lost records.
         if self.facts.claims.is_any:
-            return  # who leads and how far a replica is may be what a stranger has said
+            return  # Leader and offsets may come from a stranger.
         match visit.question:
             case Question.DESCRIBE_QUORUM:
                 self._look_at_quorum(node, visit.answer, moments)
@@ -77,7 +77,7 @@ class ClientsAreToldTheTruth(Invariant):
                     raise self.violated(f"node {node.node_id} answers {error.name} to a voter that nobody may add")
 
     def after_event(self, node: Node, now: View) -> None:
-        """Look for a question that waits too long."""
+        """Look for a question that has waited too long."""
         del now
         now_us = self.facts.clock.now_us
         for visit in [each for each in self._asked if now_us - each.asked_us > ANSWER_US]:
@@ -115,7 +115,7 @@ class ClientsAreToldTheTruth(Invariant):
             raise self.violated(f"{said} that the replicas are {sorted(listed)}; {missing} fetch from it as well")
 
     def _look_at_row(self, node_id: int, epoch: int, row: Body, moments: tuple[_Known, _Known], said: str) -> None:
-        """How far one replica is: as far as it said, and the leader as far as its log goes."""
+        """Check one replica's offset: at most its highest fetch offset, and for the leader its log end."""
         replica_id, end_offset = row["replica_id"], row["log_end_offset"]
         if replica_id == node_id:
             least, most = sorted(each.end_offset for each in moments)
@@ -125,7 +125,7 @@ class ClientsAreToldTheTruth(Invariant):
             raise self.violated(f"{said} that replica {replica_id} is at {end_offset}; it is at {least} to {most}")
 
     def _must_be_listed(self, other: Node, leader: Node, listed: set[int]) -> bool:
-        """True for a follower whose Fetches with its id this leader has answered, and that is not in the list."""
+        """True for a follower that the list lacks although this leader has answered its Fetches."""
         host, other_id = other.host, int(other.node_id)
         assert leader.host is not None
         process, answered = self._first.get((other_id, leader.host.epoch, int(leader.node_id)), (None, 0))

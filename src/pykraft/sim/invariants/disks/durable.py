@@ -1,7 +1,7 @@
-"""What the ordered lane calls durable is what a power loss now would leave: no less, and no more.
+"""What the ordered lane reports as durable is exactly what a power loss now would leave.
 
-Less would lose what was acknowledged. More is a truncation that is not durable: what was cut off could come back
-between batches that were written over it, each of them sound in itself.
+If the disk held less, acknowledged records would be lost. If it held more, a truncation would not be durable: the
+removed batches could return between newer ones, each of them valid in itself.
 
 Source: ours; Kafka's ``RaftLog.flush`` and ``truncateToEndOffset``; etcd's append ABA story, told for disks.
 """
@@ -13,10 +13,10 @@ from pykraft.sim.machine.node import Node
 
 
 class PersistedIsDurable(Invariant):
-    """When all storage jobs are done, the log ends on the platter where the node says that it ends.
+    """When all storage jobs are done, the log on the platter ends where the node says that it ends.
 
-    Not while part of the log is known to be damaged: then the files are left as they are for a while. Nor while a
-    snapshot that holds more is on the platter, and its node has not heard of it.
+    This is not checked while part of the log is known to be damaged, because the files then stay as they are for a
+    while; nor while the platter has a snapshot that holds more and that the node does not know of yet.
     """
 
     def persisted(self, node: Node) -> None:

@@ -1,7 +1,7 @@
-"""What a node has told to be durable is still there when it starts again.
+"""What a node has acknowledged as durable is still there when it starts again.
 
-An acknowledgment counts for the high watermark even if its sender dies a moment later. So recovery may only take away
-what was never acknowledged: a torn tail; a damaged record that was is no tail.
+An acknowledgment counts for the high watermark even if its sender dies a moment later. So recovery may only remove what
+was never acknowledged, as a torn tail; a damaged record that was acknowledged is not a torn tail.
 
 Source: KIP-595 §Fetch; Raft paper §5.1 (log[] is persistent); the line between torn and damaged is ours.
 """
@@ -18,9 +18,9 @@ from pykraft.sim.machine.spoken import LogEnd, Spoken
 
 
 class AcknowledgedSurvivesRestart(Invariant):
-    """A recovered log is at least as long as its node's last Fetch said, or its last truncation left.
+    """A recovered log is at least as long as its node's last Fetch said, or as its last truncation left it.
 
-    Unless the node says that it is damaged, or a snapshot of a later epoch took the place of its log.
+    Exceptions: the node says that its log is damaged, or a snapshot of a later epoch replaced the log.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -28,26 +28,26 @@ class AcknowledgedSurvivesRestart(Invariant):
         self._told: dict[int, LogEnd] = {}
 
     def lost(self, node: Node) -> None:
-        """What its disk had lied about it cannot know."""
+        """The node cannot know that its disk lied."""
         self._told.pop(int(node.node_id), None)
 
     def wiped(self, node: Node) -> None:
-        """It had told nothing with this disk."""
+        """The new disk has acknowledged nothing."""
         self._told.pop(int(node.node_id), None)
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
-        """Remember what is acknowledged."""
+        """Remember the acknowledgment."""
         if spoken.fetched is not None:
             self._told[int(node.node_id)] = spoken.fetched
 
     def submitted(self, node: Node, job: Job) -> None:
-        """A truncation takes back what was told."""
+        """A truncation lowers what was acknowledged."""
         told = self._told.get(int(node.node_id))
         if isinstance(job, Truncate) and told is not None:
             self._told[int(node.node_id)] = replace(told, offset=min(told.offset, job.offset))
 
     def started(self, node: Node) -> None:
-        """Compare what recovery found."""
+        """Compare with what recovery found."""
         told, host = self._told.get(int(node.node_id)), node.host
         if told is None or host is None or node.is_damaged or self.facts.ledger(node).last_epoch > told.epoch:
             return

@@ -1,7 +1,7 @@
-"""A voter whose disk was emptied takes part again only when it holds whatever is committed and was on that disk.
+"""A voter whose disk was emptied takes part again only when it holds every committed record that the disk held.
 
 It takes part when it votes, fetches with its id, or answers an announcement of its leader without an error: then it
-counts for an election, for the high watermark, and for a read.
+counts for an election, for the high watermark, or for a read.
 
 Source: ADR 022; KAFKA-14077; Raft dissertation §11.2.
 """
@@ -16,32 +16,32 @@ from pykraft.sim.machine.spoken import Spoken
 
 
 class EmptiedReturnsWhole(Invariant):
-    """Nobody whose disk was emptied votes or counts without all that is committed and that it had."""
+    """No voter whose disk was emptied votes or counts while it lacks committed records that it had."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._owed: dict[int, dict[int, Entry]] = {}
-        """By node: the batches that its disk held, by their base offsets."""
+        """By node: the batches that its disk held, by base offset."""
 
     def wiped(self, node: Node) -> None:
-        """It may come back when its former copies count for nothing any more."""
+        """A wiped node returns only when its former copies no longer count."""
         self._owed.pop(int(node.node_id), None)
 
     def emptied(self, node: Node) -> None:
-        """Note what its platter holds."""
+        """Remember what its platter holds."""
         owed = self._owed.setdefault(int(node.node_id), {})
         offset, end_offset = 0, self.facts.platters.end_offset(node)
         while offset < end_offset:
             entry = self.facts.platters.entry_at(node, offset)
             if entry is None:
-                entry = self.facts.committed.at(offset)  # it stands in a snapshot
+                entry = self.facts.committed.at(offset)  # A snapshot holds it.
             if entry is None:
                 return
             owed[entry.base_offset] = entry
             offset = entry.end_offset
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
-        """Look whether it takes part, and what it has."""
+        """Check whether the node takes part, and what it holds."""
         node_id = int(node.node_id)
         if node_id not in self._owed:
             return

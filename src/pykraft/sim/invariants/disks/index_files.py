@@ -1,7 +1,7 @@
-"""Index files say of the log beside them what is there.
+"""Index files match the log next to them.
 
-Kafka opens a log without reading it when its indexes are there, and finds by them; so does whoever copies a directory
-for its tools. An entry that points elsewhere sends a reader into the middle of a batch.
+When a log has indexes, Kafka opens it without reading it and looks records up in them; so does anybody who copies a
+directory for Kafka's tools. A wrong entry would send a reader into the middle of a batch.
 
 Source: Kafka ``OffsetIndex`` and ``TimeIndex`` (entries, their order, and what they point to).
 """
@@ -23,14 +23,14 @@ TIMES: Final = (".timeindex", struct.Struct(">qi"))
 
 
 class IndexesAreOfTheirLogs(Invariant):
-    """Each entry of an index is of a batch that stands where it says, ends where it says, and is as old as it says."""
+    """Each index entry matches a batch in position, last offset and timestamp."""
 
     def started(self, node: Node) -> None:
-        """Recovery has written them anew."""
+        """Recovery has rewritten the indexes."""
         self._look(node)
 
     def ended(self) -> None:
-        """Look at what is there at the end; who has jobs to do is in the midst of it."""
+        """Check all indexes at the end, except on nodes in the middle of storage jobs."""
         for node in self.facts.nodes.values():
             if node.process is not None and node.process.is_lane_idle:
                 self._look(node)
@@ -44,7 +44,7 @@ class IndexesAreOfTheirLogs(Invariant):
                 self._compare(node, directory, name.removesuffix(LOG))
 
     def _compare(self, node: Node, directory: Directory, stem: str) -> None:
-        """One segment."""
+        """Check one segment."""
         positions: dict[int, int] = {}
         times: set[tuple[int, int]] = set()
         for position, header in scan(bytes(directory.cached[stem + LOG].cached), verify_crc=False):
@@ -61,7 +61,7 @@ class IndexesAreOfTheirLogs(Invariant):
 
 
 def _entries(directory: Directory, stem: str, suffix: str, layout: struct.Struct) -> Iterator[tuple[int, int]]:
-    """Up to the zeros that a file ends with that still grows."""
+    """The entries of an index; a file that still grows ends with zeros."""
     inode = directory.cached.get(stem + suffix)
     content = bytes(inode.cached) if inode is not None else b""
     whole = content[: len(content) - len(content) % layout.size]

@@ -1,6 +1,6 @@
-"""What a node knows to be damaged stays known until its quarantine is over.
+"""A node remembers the damaged places until its quarantine is over.
 
-Its operator is told where at each start, and a disk that is dying shows it there.
+Each start reports them to the operator, who can see there that a disk is dying.
 
 Source: ours (ADR 012); `pykraft.core.quarantine`.
 """
@@ -16,27 +16,27 @@ from pykraft.sim.machine.node import Node
 from pykraft.types import Offset
 
 OVER: Final = "out of quarantine"
-"""How a host tells that."""
+"""How a host reports that."""
 
 
 class DamageStaysKnown(Invariant):
-    """No damaged place is forgotten before the quarantine is over, except that a list of them has an end."""
+    """No damaged place is forgotten before the quarantine is over, unless the list of them is full."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._known: dict[int, tuple[tuple[str, Offset], ...]] = {}
 
     def wiped(self, node: Node) -> None:
-        """It has nothing any more that could be damaged."""
+        """The new disk has no damage."""
         self._known.pop(int(node.node_id), None)
 
     def reported(self, node: Node, text: str) -> None:
-        """A quarantine is over; the next one may begin before the lane of the disk has rested."""
+        """A quarantine is over; the next one may begin before the ordered lane is idle."""
         if text.startswith(OVER):
             self._known.pop(int(node.node_id), None)
 
     def persisted(self, node: Node) -> None:
-        """Compare what is on the disk now with what was there before."""
+        """Compare the recorded damage with what was recorded before."""
         node_id, quarantine = int(node.node_id), node.host.quarantine if node.host is not None else None
         if quarantine is None:
             self._known.pop(node_id, None)

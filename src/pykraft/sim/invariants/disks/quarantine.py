@@ -1,7 +1,7 @@
 """A node that knows that part of its log is lost takes no part in elections.
 
-It may have acknowledged what it lost, and a majority that counts it could elect a leader without a committed record.
-It neither grants votes and pre-votes, nor campaigns, nor leads.
+It may have acknowledged what it lost, and a majority that counts it could elect a leader without a committed record. So
+it grants no votes or pre-votes, does not campaign, and does not lead.
 
 Source: ours; Protocol-Aware Recovery for Consensus-Based Storage (FAST 2018): safe and unsafe reactions to corruption.
 """
@@ -15,10 +15,10 @@ from pykraft.sim.machine.spoken import Spoken
 
 
 class DamagedTakesNoPart(Invariant):
-    """Whoever is in quarantine grants nothing, is no candidate and no leader."""
+    """A node in quarantine grants nothing, and is neither a candidate nor a leader."""
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
-        """Look at what was granted, by the state in which it was asked for."""
+        """Check a granted vote against the node's state when the request came."""
         asked = spoken.granted
         if asked is not None and asked.is_voter_damaged:
             what = "pre-vote" if asked.is_pre_vote else "vote"
@@ -26,7 +26,7 @@ class DamagedTakesNoPart(Invariant):
             raise self.violated(f"{seen}, and part of its log is lost")
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """Look at what the node is."""
+        """Check the role of the node."""
         del was
         if node.is_damaged and (now.leads or now.is_prospective or now.role == "candidate"):
             raise self.violated(f"node {node.node_id} is {now.role} in epoch {now.epoch}, and part of its log is lost")

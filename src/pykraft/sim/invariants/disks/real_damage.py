@@ -1,7 +1,7 @@
-"""A node calls its log damaged only when its disk has lied.
+"""A node reports its log as damaged only when its disk has lied.
 
-What a crash leaves half written is a torn tail, and no damage: a node that takes one for the other leaves elections to
-others for nothing, and a cluster whose power failed would elect nobody.
+A crash leaves a torn tail, which is not damage. A node that took a torn tail for damage would needlessly stay out of
+elections, and a cluster that lost power would elect nobody.
 
 Source: Protocol-Aware Recovery for Consensus-Based Storage (FAST 2018); the recovery point is ours.
 """
@@ -15,29 +15,29 @@ from pykraft.sim.machine.node import Node
 
 
 class DamageIsReal(Invariant):
-    """Nobody goes into quarantine whose platter holds what was written to it."""
+    """No node is in quarantine whose platter holds what was written to it."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._damaged: set[int] = set()
 
     def started(self, node: Node) -> None:
-        """Look at what recovery says."""
+        """Check what recovery reports."""
         if node.is_damaged:
             self._look(node)
 
     def submitted(self, node: Node, job: Job) -> None:
-        """Look at what is found while the node runs."""
+        """Check damage that the running node found."""
         if isinstance(job, WriteQuarantine):
             self._look(node)
 
     def persisted(self, node: Node) -> None:
-        """A quarantine is over when its note is gone for good; a node that ends before finds it again."""
+        """The quarantine is over once its file is durably removed; a node that ends earlier finds the file again."""
         if not node.is_damaged:
             self._damaged.discard(int(node.node_id))
 
     def _look(self, node: Node) -> None:
-        """Once damaged, a node stays so until it is mended, also when the rot is cut off."""
+        """A damaged node stays in quarantine until it is repaired, even when the rot has been cut off."""
         node_id = int(node.node_id)
         if node_id not in self._damaged and not node.disk.is_rotten:
             raise self.violated(f"node {node_id} calls its log damaged, its disk holds what was written")

@@ -1,10 +1,10 @@
-"""Whoever lost a part of its log votes again only with what is committed of it.
+"""A voter that lost a part of its log votes again only when it holds every committed record of that part.
 
-A record is committed because of the copies that voters told to hold. One that lost its copy and votes as if it had
-never had it can elect, together with a voter that never had it, a leader without that record. So what was durable
-behind the damage is owed: noted when the damage is found, whoever notes it, and looked for when the node is back,
-by leaving quarantine or by starting without one. What of it was never committed, a leader may have replaced;
-and a snapshot stands for all that it holds.
+A record is committed because voters acknowledged their copies. If a voter lost its copy and voted as if it had never
+had it, it could elect, together with a voter that never had it, a leader without that record. So the oracle remembers
+the durable batches behind the damage when the damage is found, and looks for them when the node is back, either after
+its quarantine or by starting without one. A leader may have replaced those that were never committed, and a snapshot
+counts for everything that it holds.
 
 Source: ours; Raft paper §5.4.3 (Leader Completeness); Protocol-Aware Recovery for Consensus-Based Storage (FAST 2018).
 """
@@ -19,27 +19,27 @@ from pykraft.sim.machine.node import Node
 
 
 class DamagedReturnsWhole(Invariant):
-    """Nobody that lost a part of its log is out of quarantine without all that is committed of that part."""
+    """No node leaves quarantine while it lacks committed records of the part of its log that it lost."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._owed: dict[int, dict[int, Entry]] = {}
-        """By node: the batches that it held on disk behind the damage, by their base offsets."""
+        """By node: the batches that its disk held behind the damage, by base offset."""
         self._noted: set[int] = set()
-        """Nodes whose disk knows of the damage, or should."""
+        """Nodes whose disk records the damage, or should."""
 
     def lost(self, node: Node) -> None:
-        """What its disk had lied about it cannot know; but a note of damage lasts."""
+        """The node cannot know that its disk lied; but damage that is recorded stays recorded."""
         if int(node.node_id) not in self._noted:
             self._owed.pop(int(node.node_id), None)
 
     def wiped(self, node: Node) -> None:
-        """It may come back when its former copies count for nothing any more."""
+        """A wiped node returns only when its former copies no longer count."""
         self._owed.pop(int(node.node_id), None)
         self._noted.discard(int(node.node_id))
 
     def started(self, node: Node) -> None:
-        """Recovery found damage, and noted it, or found a note; or neither."""
+        """Recovery found damage and recorded it, or found a record of it, or neither."""
         if node.is_damaged:
             self._owes(node)
             self._noted.add(int(node.node_id))
@@ -47,26 +47,26 @@ class DamagedReturnsWhole(Invariant):
             self._is_back(node)
 
     def submitted(self, node: Node, job: Job) -> None:
-        """Damage is found while the node runs; or its quarantine is over."""
+        """The running node found damage, or its quarantine is over."""
         if isinstance(job, WriteQuarantine):
             self._owes(node)
         elif isinstance(job, RemoveQuarantine):
             self._is_back(node)
 
     def persisted(self, node: Node) -> None:
-        """What was found while the node runs is noted by now."""
+        """Damage that the running node found is recorded by now."""
         if node.is_damaged:
             self._noted.add(int(node.node_id))
 
     def _owes(self, node: Node) -> None:
-        """Note what the platter holds behind the end of the log; nothing of it is cut yet."""
+        """Remember what the platter holds beyond the end of the log; nothing of it has been cut off yet."""
         assert node.host is not None
         owed = self._owed.setdefault(int(node.node_id), {})
         offset, end_offset = int(node.host.log_end_offset), self.facts.platters.end_offset(node)
         while offset < end_offset:
             entry = self.facts.platters.entry_at(node, offset)
             if entry is None:
-                return  # a snapshot takes the place of the rest
+                return  # A snapshot replaces the rest.
             owed[entry.base_offset] = entry
             offset = entry.end_offset
 

@@ -1,7 +1,7 @@
-"""What a node hands on from its log is what was written there, also when its disk has lied.
+"""A node serves only records that are as they were written, even when its disk has lied.
 
-The one who fetches would notice a wrong checksum, and ask again, and get the same again; a wrong epoch or offset it
-could not tell from a right one, since no checksum covers them.
+A replica that fetches would notice a wrong checksum, fetch again, and get the same bytes again. A wrong epoch or offset
+it could not notice, because no checksum covers them.
 
 Source: ours; Protocol-Aware Recovery for Consensus-Based Storage (FAST 2018): a copy that is damaged is no copy.
 """
@@ -17,10 +17,10 @@ from pykraft.sim.machine.spoken import Spoken
 
 
 class ServedIsSound(Invariant):
-    """A node whose disk has lied answers a Fetch with nothing but batches that are as they were written."""
+    """A node whose disk has lied answers a Fetch only with batches that are as they were written."""
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
-        """Look at the records of an answer."""
+        """Check the records in an answer."""
         if not spoken.served:
             return
         ledger = self.facts.ledger(node)

@@ -1,6 +1,7 @@
-"""A leader goes on telling voters that are silent that it leads, for as long as it does.
+"""A leader keeps telling silent voters that it leads, as long as it does.
 
-Whoever was down or cut off when it was elected may know no other way to find it, and does not vote meanwhile.
+A voter that was down or cut off during the election may have no other way to find the leader, and does not vote
+meanwhile.
 
 Source: KIP-595 §BeginQuorumEpoch (sent again to voters that have not fetched); KIP-853.
 """
@@ -17,13 +18,13 @@ from pykraft.sim.machine.node import Node
 from pykraft.sim.machine.spoken import Spoken
 
 FETCH_TIMEOUTS: Final = 4
-"""Half of one is the period; a request that nobody answers, and the pause after it, take more."""
+"""Half a fetch timeout is the period; a request without an answer, and the pause after it, add to that."""
 LOOK_US: Final = 50_000
 US_PER_MS: Final = 1_000
 
 
 class SilentVotersAreTold(Invariant):
-    """Within some fetch timeouts a leader has tried to reach each voter that does not fetch from it."""
+    """Within a few fetch timeouts a leader tries to reach each voter that does not fetch from it."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
@@ -32,21 +33,21 @@ class SilentVotersAreTold(Invariant):
         self._next_us: dict[int, int] = {}
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """Note when a leadership begins, and when other voters come."""
+        """Remember when a leadership begins, and when the voters change."""
         if now.leads and (not was.leads or was.epoch != now.epoch or was.voters != now.voters):
             self._led_since_us[int(node.node_id)] = self.facts.clock.now_us
 
     def dialed(self, node: Node, target_id: int) -> None:
-        """It tries to reach another one."""
+        """The node tries to reach another one."""
         self._tried_us[int(node.node_id), target_id] = self.facts.clock.now_us
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
-        """It asks another one."""
+        """The node sends another one a request."""
         if spoken.target_id is not None:
             self._tried_us[int(node.node_id), spoken.target_id] = self.facts.clock.now_us
 
     def after_event(self, node: Node, now: View) -> None:
-        """Look at the voters that do not fetch."""
+        """Check the voters that do not fetch."""
         now_us, node_id = self.facts.clock.now_us, int(node.node_id)
         if not now.leads or now_us < self._next_us.get(node_id, 0):
             return

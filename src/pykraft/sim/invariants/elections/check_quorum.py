@@ -1,9 +1,9 @@
-"""A leader that a majority does not fetch from gives up its leadership.
+"""A leader gives up its leadership when a majority does not fetch from it.
 
-Clients of a leader that is cut off would wait for ever, and it would call itself the leader of a cluster that has
-another one. Observers do not help it: their fetches commit nothing. A leader that is no voter any more needs a majority
-without itself. A voter that still receives an answer cannot fetch before it has all of it: as long as enough of that
-moves, it counts.
+Otherwise clients of a leader that is cut off would wait for ever, and it would still claim to lead a cluster that has
+another leader. Fetches of observers do not count, because they commit nothing. A leader that is no longer a voter needs
+a majority without itself. A voter that is still receiving an answer cannot fetch before it has all of it: it counts as
+long as enough of the answer moves.
 
 Source: KIP-595 §Leader progress timeout; KIP-853; KAFKA-15489; Kafka ``LeaderState.timeUntilCheckQuorumExpiration``.
 """
@@ -19,31 +19,31 @@ from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Node
 
 FETCH_TIMEOUTS = 3
-"""Two windows of 1.5 fetch timeouts: the last one that a majority filled, and the one that it did not."""
+"""Two windows of 1.5 fetch timeouts: the last one in which a majority fetched, and the one in which it did not."""
 SLACK_MS = 50
 LOOK_US = 10_000
-"""Looking at a leader costs something, and nothing is lost when it is done a little later."""
+"""Interval between two checks of a leader, which cost time; a little later is soon enough."""
 PAUSE_US = 100_000
-"""After a pause a process has so much time to take notice of it."""
+"""Time that a process has after a pause to notice it."""
 
 
 class LeaderWithoutMajorityResigns(Invariant):
-    """No leader leads on when a majority of the voters has not fetched from it for three fetch timeouts."""
+    """No leader stays leader when a majority of the voters has not fetched from it for three fetch timeouts."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._began_ms: dict[int, int] = {}
         self._next_us: dict[int, int] = {}
         self._unsent: dict[tuple[int, int], tuple[int, int]] = {}
-        """From one node to another: what was not there yet, and when enough of it was the last time (mono ms)."""
+        """By sender and receiver: bytes that had not arrived, and when enough of them last did (mono ms)."""
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """Note when a leadership begins, and when it goes on with other voters."""
+        """Remember when a leadership begins, and when it continues with other voters."""
         if now.leads and (not was.leads or was.epoch != now.epoch or was.voters != now.voters):
             self._began_ms[int(node.node_id)] = node.clock.instant.mono_ms
 
     def after_event(self, node: Node, now: View) -> None:
-        """Look when the voters of a leader fetched last."""
+        """Check when the voters of a leader last fetched."""
         now_us = self.facts.clock.now_us
         node_id = int(node.node_id)
         is_only = now.voters.ids == (node_id,)
@@ -72,7 +72,7 @@ class LeaderWithoutMajorityResigns(Invariant):
             raise self.violated(f"{seen}, no majority has fetched from it for {silent_ms} ms")
 
     def _sent_ms(self, node: Node, voter_id: int) -> int:
-        """When a floor of bytes had come from this leader to that voter for the last time; looks at it anew."""
+        """When enough bytes from this leader last arrived at that voter; updates it."""
         key = int(node.node_id), voter_id
         unsent_bytes = self.facts.network.unsent_between(*key)
         was_bytes, moved_ms = self._unsent.get(key, (0, 0))

@@ -1,6 +1,6 @@
-"""A leader has the votes of a majority of the voters: of those that its own log names, and of the disks that it names.
+"""A leader has the votes of a majority of the voters in its own log, from the disks that those entries name.
 
-Its own vote counts when it is one of them.
+Its own vote counts if it is one of them.
 
 Source: Raft paper §5.2; KIP-853 (voter keys, the set in force); Kafka ``CandidateState.isVoteGranted``.
 """
@@ -19,7 +19,7 @@ from pykraft.types import ReplicaKey
 
 
 class LeaderHasItsVotes(Invariant):
-    """Whoever begins to lead was given the votes of a majority of its voter set."""
+    """A new leader has the votes of a majority of its voter set."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
@@ -27,7 +27,7 @@ class LeaderHasItsVotes(Invariant):
         """By epoch and candidate."""
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
-        """Remember who has voted for whom; candidates vote for themselves."""
+        """Remember who voted for whom; candidates vote for themselves."""
         if spoken.candidate_id is not None:
             self._votes[spoken.epoch, spoken.candidate_id].add(node.key)
 

@@ -1,7 +1,7 @@
-"""Epochs grow by elections, and by what strangers name no faster than each node's budget allows.
+"""Epochs grow by elections; epochs that strangers name make them grow no faster than each node's budget allows.
 
-An epoch is a number of 31 bits that never falls: a quorum that reaches the last one elects nobody any more. Each
-process has the budget of a day in hand when it starts; elections need hardly any.
+An epoch has 31 bits and never falls: a quorum that reaches the last one can elect nobody. Each process starts with the
+budget of a day; elections need very little of it.
 
 Source: ADR 029; Raft dissertation §6.2 (disruptive servers).
 """
@@ -15,23 +15,23 @@ from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Node
 
 ELECTIONS_MAX = 2**16
-"""Far more than a world has, with what a budget gains in its time."""
+"""Far more elections than a world has, including what a budget gains in that time."""
 
 
 class EpochsGrowWithinBudget(Invariant):
-    """No epoch is above the elections of a world and a day's budget of each process that ever started."""
+    """No epoch is above the elections of a world plus a day's budget of each process that ever started."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._starts = 0
 
     def started(self, node: Node) -> None:
-        """Another budget."""
+        """A new process adds a budget."""
         del node
         self._starts += 1
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """Compare the epoch of a node with what all of them may have spent."""
+        """Compare a node's epoch with the elections and budgets of all."""
         bound = ELECTIONS_MAX + self._starts * EPOCHS_PER_DAY
         if now.epoch > bound:
             seen = f"node {node.node_id} is in epoch {now.epoch}, it was in {was.epoch}"

@@ -1,7 +1,7 @@
-"""A follower whose leader leaves without naming anybody campaigns at once.
+"""A follower whose leader resigns without naming successors campaigns at once.
 
-A leader that restarted knows nobody's log, so it names no successors. Nobody else is going to campaign earlier, so each
-moment that a follower waits is one without a leader.
+A leader that was restarted knows nobody's log, so it names no successors. No other voter would campaign earlier, so
+while this one waits there is no leader.
 
 Source: KIP-595 §EndQuorumEpoch; Kafka ``KafkaRaftClient.endEpochElectionBackoff`` (no successors: no back-off).
 """
@@ -15,18 +15,18 @@ from pykraft.sim.machine.node import Node
 
 
 class GoodbyesAreHeeded(Invariant):
-    """No voter that may campaign still follows a leader when it has taken its EndQuorumEpoch without successors."""
+    """No voter that may campaign still follows a leader after its EndQuorumEpoch without successors."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._departures: dict[int, int] = {}
 
     def started(self, node: Node) -> None:
-        """A new process was told nothing yet."""
+        """A new process has received nothing yet."""
         self._departures.pop(int(node.node_id), None)
 
     def after_event(self, node: Node, now: View) -> None:
-        """Look what became of one that was told just now."""
+        """Check what a node does that has just received such a request."""
         process, node_id = node.process, int(node.node_id)
         departures = process.wiretap.departures if process is not None else []
         known, self._departures[node_id] = self._departures.get(node_id, 0), len(departures)

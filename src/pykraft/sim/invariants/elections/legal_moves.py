@@ -1,9 +1,9 @@
-"""Every state is one that this kind of node may be in, and comes after one that it may come after.
+"""Every state of a node is legal for it, and follows a state that may precede it.
 
-The moves are told anew here, as what is seen from outside between two events: whoever wants to be a candidate asked
-for pre-votes before, a leader was a candidate of the same epoch, and who resigned led. An observer only observes; but a
-leader goes on when it has removed itself, and may resign then. Who was a voter before the newest set in its log may be
-needed once more, since that set need not be committed.
+The oracle has rules of its own for what is visible from outside between two events. A candidate asked for pre-votes
+before, a leader was a candidate of the same epoch, and a node that resigned has led. An observer only observes; but a
+leader continues after it has removed itself, and may resign then. A voter of the set before the newest one in its log
+may still act as a voter, because the newest set need not be committed.
 
 Source: Kafka ``QuorumState`` (transitions); KIP-996; Raft dissertation §4.2.2; NoIllegalState and ValidRolesAndStates
 of Vanlightly's specification of KRaft.
@@ -18,18 +18,18 @@ from pykraft.sim.machine.node import Node
 OBSERVER_ROLES = frozenset({"unattached", "unattached-voted", "observer"})
 LEAVING_ROLES = frozenset({"leader", "resigned"})
 FIRST_ROLES = frozenset({"unattached", "unattached-voted", "follower", "observer", "candidate", "resigned"})
-"""What a process may be when it begins, from what its disk remembers."""
+"""States in which a process may begin, depending on what its disk holds."""
 
 
 MAY_RESIGN = frozenset({"leader", "candidate"})
-"""A node that is asked to leave while it campaigns resigns in the event in which it wins."""
+"""A node that is asked to leave while it campaigns resigns in the same event in which it wins."""
 
 
 class LegalMoves(Invariant):
-    """Nobody is a candidate without pre-votes, a leader without a candidacy, or resigned without having led."""
+    """No node is a candidate without pre-votes, a leader without a candidacy, or resigned without having led."""
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """Compare the role with the one before."""
+        """Compare the role with the former one."""
         if not now.is_up:
             return
         who = f"node {node.node_id}, which was {was.role} in epoch {was.epoch}, is {now.role} in epoch {now.epoch}"
@@ -45,7 +45,7 @@ class LegalMoves(Invariant):
             raise self.violated(who)
 
     def _is_leaving(self, node: Node, was: View, now: View) -> bool:
-        """True for one that is only about to be an observer."""
+        """True for a node that will be an observer soon, but may still act as a voter or leader."""
         begins = now.leads and (was.role, was.epoch) != (now.role, now.epoch)
         has_led = now.role in LEAVING_ROLES and not begins
         return has_led or self.facts.members.former_voters_of(node).is_voter(node.key)

@@ -1,8 +1,7 @@
-"""A voter does not campaign within a fetch timeout after it took something from its leader.
+"""A voter does not campaign within a fetch timeout after it got records or a snapshot slice from its leader.
 
-Records and slices of a snapshot are the surest signs of life that there are. A follower that forgets one campaigns too
-early: the others deny it their pre-votes, and it has lost its leader for nothing, perhaps in the middle of a long
-download.
+These are the surest signs that the leader is alive. A follower that ignores one campaigns too early: the others deny
+its pre-votes, and it has lost its leader for nothing, perhaps in the middle of a long download.
 
 Source: KIP-595 §Leader progress timeout; KIP-630 §FetchSnapshot (a valid response resets the fetch timer).
 """
@@ -22,33 +21,33 @@ GIVEN_UP: Final = "is given up as the leader"
 
 
 class _Following(NamedTuple):
-    """A leader, and what a follower has taken from it."""
+    """A leader, and what a follower has got from it."""
 
     epoch: int
     leader_id: int
     departures: int
-    """EndQuorumEpoch requests that its process was sent until then."""
+    """EndQuorumEpoch requests that its process had received by then."""
     end_offset: int
     downloads: bool
     awaits_slice: bool
     heard_ms: int | None = None
-    """When it took something for the last time, on its own clock."""
+    """When it last got something, by its own clock."""
 
 
 class LivingLeaderIsFollowed(Invariant):
-    """No voter campaigns within a fetch timeout after records or a slice came from its leader, which did not resign."""
+    """No voter campaigns within a fetch timeout after records or a slice from its leader, unless that resigned."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._following: dict[int, _Following] = {}
 
     def reported(self, node: Node, text: str) -> None:
-        """A leader that contradicts itself is not followed on."""
+        """A follower leaves a leader that contradicts itself."""
         if GIVEN_UP in text:
             self._following.pop(int(node.node_id), None)
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """Look when a follower gave up its leader, and whether it was told to."""
+        """Check whether a follower that left its leader had a reason to."""
         following = self._following.get(int(node.node_id))
         is_campaign = was.role == "follower" and now.is_prospective and was.epoch == now.epoch
         if following is None or not is_campaign or node.process is None or following.heard_ms is None:
@@ -60,7 +59,7 @@ class LivingLeaderIsFollowed(Invariant):
             raise self.violated(f"{seen}, its leader of epoch {following.epoch}")
 
     def after_event(self, node: Node, now: View) -> None:
-        """Note what a follower took."""
+        """Remember what a follower got."""
         node_id, process = int(node.node_id), node.process
         raft = process.host.raft if process is not None else None
         if now.role != "follower" or process is None or raft is None or not isinstance(raft.state, Follower):
@@ -72,7 +71,7 @@ class LivingLeaderIsFollowed(Invariant):
         if was is None or (was.epoch, was.leader_id) != (state.epoch, state.leader_id):
             departures = len(process.wiretap.departures)
             was = _Following(state.epoch, state.leader_id, departures, end_offset, download is not None, awaits_slice)
-        # A snapshot that takes the place of the log moves its end, too, when nothing came from the leader.
+        # A snapshot that replaces the log moves its end, too, although nothing came from the leader.
         has_records = download is None and not was.downloads and end_offset > was.end_offset
         has_slice = was.awaits_slice and download is not None and not awaits_slice
         heard_ms = node.clock.instant.mono_ms if has_records or has_slice else was.heard_ms

@@ -1,7 +1,6 @@
 """Epochs only rise, on disk and in memory.
 
-The epoch in a file never decreases, and the one in memory is never below it; they are equal when no write is under
-way.
+The durable epoch never decreases, and the epoch in memory is never below it; they are equal when no write is under way.
 
 Source: Kafka ``RaftEventSimulationTest.MonotonicEpoch``, made stricter for writes that are under way; Raft paper §5.1.
 """
@@ -26,11 +25,11 @@ class MonotonicEpoch(Invariant):
         self._durable.pop(node.node_id, None)
 
     def forgot_votes(self, node: Node) -> None:
-        """Its epoch is an earlier one."""
+        """Its durable epoch is an earlier one."""
         self.wiped(node)
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """Compare the disk with what it was, and memory with the disk."""
+        """Compare the disk with its former state, and memory with the disk."""
         del was
         durable, known = now.disk.epoch, self._durable.get(node.node_id, 0)
         if durable < known:

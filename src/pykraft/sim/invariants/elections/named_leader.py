@@ -1,7 +1,7 @@
-"""No node calls itself the leader of an epoch before its disk knows.
+"""No node names itself as the leader of an epoch before that is durable.
 
-A leader that loses its power before its election is durable is a candidate of the same epoch again, and may win it
-again: whoever heard of it and follows it then follows two leaders of one epoch.
+A leader that loses power before its election is durable becomes a candidate of the same epoch again, and may win again.
+A node that had heard of it before would then follow two leaders of one epoch.
 
 Source: Raft paper §5.1 (stable storage before responding); KIP-595 §Vote (the answer names the leader).
 """
@@ -17,7 +17,7 @@ class LeaderIsDurableFirst(Invariant):
     """No answer to a Vote names its sender as the leader of an epoch that a power loss now would not leave it."""
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
-        """Compare what a node says of itself with its platter."""
+        """Compare the answer with the node's platter."""
         if spoken.leader_id != int(node.node_id):
             return
         durable = self.facts.platters.election(node)

@@ -1,7 +1,7 @@
-"""An epoch begins with a candidate, or with a leader that resigned from the one before; never with a question.
+"""An epoch begins with a candidate, or with a leader that resigned from the one before; never with a pre-vote.
 
-Whoever asks for pre-votes stays in its epoch, in memory and on disk, however often it asks: a node that is cut off
-would otherwise come back with an epoch that unseats a healthy leader.
+A node that asks for pre-votes stays in its epoch, in memory and on disk, however often it asks. Otherwise a node that
+was cut off would return with an epoch that unseats a healthy leader.
 
 Source: KIP-996 (a prospective replica raises no epoch and persists nothing); Raft dissertation §9.6.
 """
@@ -15,14 +15,14 @@ from pykraft.sim.machine.node import Node
 
 
 class EpochBeginsWithCandidate(Invariant):
-    """Whoever is the first to be in an epoch is a candidate in it, or led the epoch before, or a stranger named it."""
+    """The first node in an epoch is a candidate in it or led the epoch before, unless a stranger named the epoch."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._highest = 0
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """Look at epochs that nobody was in before."""
+        """Check epochs that no node was in before."""
         if not now.is_up or now.epoch <= self._highest:
             return
         self._highest = now.epoch

@@ -1,7 +1,7 @@
-"""Requests of an epoch that is over are refused.
+"""Requests of an older epoch are rejected.
 
-A Vote, BeginQuorumEpoch or EndQuorumEpoch of an older epoch is FENCED_LEADER_EPOCH: whoever sent it learns of the newer
-epoch from the error. A replica that acts on such a request campaigns, or follows a leader, without a reason.
+A Vote, BeginQuorumEpoch or EndQuorumEpoch of an older epoch gets FENCED_LEADER_EPOCH, and its sender learns the newer
+epoch from the answer. A replica that acted on such a request would campaign, or follow a leader, without a reason.
 
 Source: KIP-595 §Vote, §BeginQuorumEpoch, §EndQuorumEpoch (FENCED_LEADER_EPOCH); Raft paper §5.1.
 """

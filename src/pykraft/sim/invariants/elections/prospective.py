@@ -1,7 +1,7 @@
-"""Nobody goes on asking for pre-votes for ever.
+"""No node asks for pre-votes for ever.
 
-When the network is whole, a round of pre-votes ends with a candidate, or with a leader that is heard of. Two nodes that
-deny each other and both wait are a deadlock that no timer ends.
+When the network works, pre-votes end with a candidate, or with news of a leader. Two nodes that deny each other and
+both wait are in a deadlock that no timer ends.
 
 Source: NotStuckInProspective of Vanlightly's specification of KIP-996; KIP-996.
 """
@@ -14,11 +14,11 @@ from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Node
 
 ELECTION_TIMEOUTS = 25
-"""So many rounds of pre-votes may be lost to chance, and to nodes that catch up."""
+"""Chance, and nodes that catch up, may cost this many rounds of pre-votes."""
 
 
 class NoLastingProspective(Invariant):
-    """After the faults no voter goes without a leader, and without a candidacy, for long."""
+    """After the faults no voter stays without a leader and without a candidacy for long."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
@@ -30,13 +30,13 @@ class NoLastingProspective(Invariant):
         self._is_quiet = True
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """Whoever hears a leader, leads, or is a candidate, is not stuck."""
+        """A node that has a leader, leads, or is a candidate is not stuck."""
         del was
         if not now.is_up or not (now.is_prospective or now.role.startswith("unattached")):
             self._since_us.pop(int(node.node_id), None)
 
     def after_event(self, node: Node, now: View) -> None:
-        """See how long it has been."""
+        """Check how long the node has been without a leader."""
         node_id = int(node.node_id)
         if not self._is_quiet or not now.is_prospective or node_id not in now.voters.ids:
             return

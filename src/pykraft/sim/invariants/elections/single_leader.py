@@ -1,4 +1,4 @@
-"""At most one leader per epoch, for ever.
+"""An epoch never has more than one leader.
 
 Source: Raft paper §5.2 (Election Safety); Kafka ``RaftEventSimulationTest.SingleLeader``; ElectionSafety of
 Vanlightly's specification of KRaft.
@@ -13,7 +13,7 @@ from pykraft.sim.machine.node import Node
 
 
 class SingleLeader(Invariant):
-    """Who was seen leading each epoch, by any node's memory or disk; two nodes never for the same."""
+    """No two nodes are leader of the same epoch, in the memory or on the disk of any node."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)

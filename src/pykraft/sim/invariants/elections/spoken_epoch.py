@@ -1,6 +1,6 @@
-"""No epoch is spoken before it is durable.
+"""A node sends no epoch before that epoch is durable.
 
-A node that speaks of an epoch and forgets it with the power may later do in that epoch what it had promised not to.
+If it lost the epoch with the power, it could later do in that epoch what it had promised not to do.
 
 Source: Raft paper §5.1 (currentTerm is updated on stable storage before responding to RPCs); etcd ``raft/doc.go``.
 """
@@ -13,7 +13,7 @@ from pykraft.sim.machine.spoken import Spoken
 
 
 class EpochIsDurableFirst(Invariant):
-    """No frame leaves with an epoch above the one that a power loss now would leave behind."""
+    """No frame leaves with an epoch above the one that a power loss now would leave."""
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
         """Compare the frame with the platter."""

@@ -1,7 +1,7 @@
 """A leader that a majority hears is not replaced, whatever the rest of the network does.
 
-The nodes that have fetched from the leader of an epoch, and the leader itself, deny pre-votes; while they are a
-majority of whom somebody asks, nobody can win one, so nobody campaigns. What counts is the time since the candidate
+The leader of an epoch, and the nodes that have fetched from it, deny pre-votes. While they are a majority of the voters
+that a node asks, it cannot win the pre-vote, so it must not become a candidate. What counts is the time since the node
 began to ask, and the voters that it knew then.
 
 Source: KIP-996; Kafka ``RaftEventSimulationTest.StableLeadership`` (star partitions), made general as KAFKA-18439 asks.
@@ -18,7 +18,7 @@ from pykraft.types import VoterSet
 
 
 class StableLeadership(Invariant):
-    """Nobody becomes a candidate while a majority heard its leader all the time since the asking began."""
+    """No node becomes a candidate if a majority has heard the leader since the node began to ask for pre-votes."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
@@ -26,10 +26,10 @@ class StableLeadership(Invariant):
         self._hearing: dict[int, tuple[int, int]] = {}
         """Nodes that would deny pre-votes: their epoch, and since which change."""
         self._asking: dict[int, tuple[int, VoterSet]] = {}
-        """Who asks for pre-votes: since which change, and whom."""
+        """Nodes that ask for pre-votes: since which change, and which voters."""
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """Note who hears and who asks; then look at candidates."""
+        """Remember who hears a leader and who asks for pre-votes; then check candidates."""
         self._news += 1
         node_id = int(node.node_id)
         if not (now.leads or now.has_fetched):

@@ -1,7 +1,7 @@
-"""A leader resigns in favor of another voter only when that one has its whole log, and all of it is committed.
+"""A leader resigns in favor of another voter only when that voter has its whole log, and all of it is committed.
 
-Then the other one wins any election, and nobody who proposed something is left in doubt by the transfer. A leader says
-for whom it resigns; what the other one has is what it has asked for behind.
+Then the other voter wins any election, and no client is left with an unknown outcome by the transfer. The leader
+reports the voter it resigns for; the offset of that voter's last Fetch tells what it has.
 
 Source: Raft dissertation §3.10 (leadership transfer extension).
 """
@@ -21,7 +21,7 @@ SAID: Final = re.compile(r"resigning from epoch (\d+): node (\d+) is to lead")
 
 
 class TransferLeavesNothing(Invariant):
-    """Whoever resigns for another one has asked for nothing that is in doubt, and the other one lacks nothing."""
+    """A leader that resigns for another voter has nothing uncommitted, and the other voter lacks nothing."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
@@ -29,12 +29,12 @@ class TransferLeavesNothing(Invariant):
         """Epoch and offset of the last Fetch of each disk."""
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
-        """Remember how far each one is."""
+        """Remember how far each replica is."""
         if spoken.fetched is not None:
             self._asked[node.key] = (spoken.epoch, spoken.fetched.offset)
 
     def reported(self, node: Node, text: str) -> None:
-        """Look at the target's last Fetch, and at what is committed."""
+        """Check the target's last Fetch, and what is committed."""
         said = SAID.match(text)
         if said is None or node.host is None or node.host.raft is None:
             return

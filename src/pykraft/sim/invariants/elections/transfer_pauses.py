@@ -1,8 +1,8 @@
-"""A leader does not stand still for transfers that cannot succeed.
+"""A leader does not pause for transfers that cannot succeed.
 
-It accepts no proposals while it transfers its leadership. So it refuses a target that has been down for long, and after
-a transfer that failed it accepts proposals for nine times as long as that one took: whoever asks again and again takes
-at most a tenth of its time.
+It accepts no proposals while it transfers its leadership. So it rejects a target that has been silent for long, and
+after a failed transfer it accepts proposals for nine times as long as that one took: repeated requests take at most a
+tenth of its time.
 
 Source: ours (ADR 030); Raft dissertation §3.10 (a transfer is given up after an election timeout).
 """
@@ -52,7 +52,7 @@ class TransferPausesAreShort(Invariant):
         leader = node.host.raft.state if node.host is not None and node.host.raft is not None else None
         if not isinstance(leader, Leader):
             return
-        # A request of a node that is down may have arrived late, so what counts is what the leader has heard.
+        # A request of a node that is down may arrive late, so only what the leader has heard counts.
         fetched_ms = leader.progress.voters[NodeId(target_id)].fetched_mono_ms
         silent_ms = now_ms - max(leader.begun_ms, leader.begun_ms if fetched_ms is None else fetched_ms)
         if silent_ms >= node.config.raft.fetch_timeout_ms:

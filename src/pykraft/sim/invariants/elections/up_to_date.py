@@ -1,9 +1,10 @@
-"""Votes and pre-votes go only to a log that is at least as long as the voter's own.
+"""A voter grants votes and pre-votes only to a candidate whose log is at least as long as its own.
 
-Every committed record is in the log of some voter of each majority; so whoever wins holds all of them.
+Every committed record is in the log of some voter of each majority, so the winner holds all of them.
 
-A vote that was given is given again to whoever asks again in that epoch. By then the voter may have followed the one
-that was elected, and have records of the epoch: its log is longer than when it voted, and the vote is no other one.
+A voter repeats its vote when the same candidate asks again in that epoch. By then the voter may have followed the
+elected leader and have records of the epoch, so its log may be longer than at its first vote; that is still the same
+vote.
 
 Source: Raft paper §5.4.1 (the later last term wins, then the longer log); KIP-996 for pre-votes.
 """
@@ -18,23 +19,23 @@ from pykraft.sim.machine.spoken import LogEnd, Spoken
 
 
 class CandidateIsUpToDate(Invariant):
-    """Nobody grants a vote or a pre-vote to a candidate whose log is shorter than its own."""
+    """No node grants a vote or a pre-vote to a candidate whose log is shorter than its own."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._votes: dict[int, tuple[int, int]] = {}
-        """Of each node epoch and candidate of its newest vote, if it was given before any record of that epoch."""
+        """By node: epoch and candidate of its newest vote, if it had no record of that epoch then."""
 
     def wiped(self, node: Node) -> None:
-        """It knows of no vote."""
+        """The node knows of no vote."""
         self._votes.pop(int(node.node_id), None)
 
     def forgot_votes(self, node: Node) -> None:
-        """It knows of no vote."""
+        """The node knows of no vote."""
         self.wiped(node)
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """Remember a vote that is new on the disk."""
+        """Remember a new vote on the disk."""
         epoch, voted_id = now.disk.epoch, now.disk.voted_id
         if was.disk == now.disk or voted_id is None:
             return
@@ -42,7 +43,7 @@ class CandidateIsUpToDate(Invariant):
             self._votes[int(node.node_id)] = (epoch, voted_id)
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
-        """Compare the logs as they were when the question came."""
+        """Compare the logs as they were when the request came."""
         asked = spoken.granted
         if asked is None or asked.voter_log is None or asked.candidate_log.is_at_least(asked.voter_log):
             return

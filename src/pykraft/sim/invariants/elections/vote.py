@@ -1,6 +1,6 @@
-"""A vote is on disk before it is spoken of, and none is cast twice in an epoch: not even across restarts.
+"""A vote is durable before the node sends it, and a node votes once per epoch, even across restarts.
 
-Votes for oneself count: asking for votes is a promise, too.
+A candidate's vote for itself counts: its Vote requests are a promise, too.
 
 Source: Raft paper §5.2 (each server votes for at most one candidate in a term) and §5.1 (votedFor is persistent).
 """
@@ -14,14 +14,14 @@ from pykraft.sim.machine.spoken import Spoken
 
 
 class OneVote(Invariant):
-    """Each node votes for one candidate in an epoch, and its disk knows before anybody else."""
+    """Each node votes for one candidate in an epoch, and the vote is durable before anybody else learns of it."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._votes: dict[tuple[int, int], int] = {}
 
     def wiped(self, node: Node) -> None:
-        """It does not know how it voted; none of those votes counts any more when it is back."""
+        """The node has forgotten its votes, but none of them counts any more when it returns."""
         self._votes = {key: candidate_id for key, candidate_id in self._votes.items() if key[0] != node.node_id}
 
     def forgot_votes(self, node: Node) -> None:
@@ -29,10 +29,10 @@ class OneVote(Invariant):
         self.wiped(node)
 
     def emptied(self, node: Node) -> None:
-        """Its votes may still count: it must not give another one in any of those epochs."""
+        """Its votes may still count, so it must not vote otherwise in any of those epochs."""
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
-        """Compare a vote with the platter and with what was said before."""
+        """Compare a vote with the platter and with former votes."""
         if spoken.candidate_id is None:
             return
         election = self.facts.platters.election(node)

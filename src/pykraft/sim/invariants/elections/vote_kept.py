@@ -1,7 +1,6 @@
-"""A disk remembers a vote only for somebody who was a candidate in that epoch.
+"""A disk holds a vote only for a node that was a candidate in that epoch.
 
-A pre-vote is a forecast and no vote: whoever stores one has given its vote away, and may refuse the candidate that
-comes of it.
+A pre-vote is not a vote. A node that stored it as one could not vote for another candidate any more.
 
 Source: KIP-996 (nothing of a pre-vote is persisted); Raft dissertation §9.6.
 """
@@ -15,14 +14,14 @@ from pykraft.sim.machine.node import Node
 
 
 class VotesAreForCandidates(Invariant):
-    """Who is voted for on disk was seen as a candidate of that epoch before."""
+    """A node with a vote on some disk was seen as a candidate of that epoch before."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._candidates: set[tuple[int, int]] = set()
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """Note candidates; look at votes."""
+        """Remember candidates; check votes."""
         if now.role in {"candidate", "leader"}:
             self._candidates.add((now.epoch, int(node.node_id)))
         voted_id = now.disk.voted_id

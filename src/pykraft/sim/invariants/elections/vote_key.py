@@ -1,7 +1,7 @@
-"""Nobody grants a vote, or a pre-vote, that was asked of another disk than its own.
+"""A node grants a vote or a pre-vote only when the request names its own disk or none.
 
-A voter with a new disk has forgotten how it voted, and what it held: it is another replica, and no voter until the
-leader has made it one.
+A voter with a new disk has forgotten its votes and its log: it is another replica, and not a voter until the leader
+adds it.
 
 Source: KIP-853 §Directory id; KAFKA-14077; Kafka ``KafkaRaftClient.handleVoteRequest`` (INVALID_VOTER_KEY).
 """
@@ -14,10 +14,10 @@ from pykraft.sim.machine.spoken import Spoken
 
 
 class VotesAreOfTheDisk(Invariant):
-    """Whoever grants has the directory id that was asked."""
+    """A node that grants a vote has the directory id that the request names."""
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
-        """Compare the directory id that was asked with that of the node."""
+        """Compare the directory id in the request with the node's."""
         asked = spoken.granted
         if asked is not None and asked.voter_directory_id not in (None, node.key.directory_id):
             what = "pre-vote" if asked.is_pre_vote else "vote"

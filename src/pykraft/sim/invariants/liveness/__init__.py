@@ -1,1 +1,1 @@
-"""Oracles of progress: what must go on, come back, or stop in time."""
+"""Oracles of progress: what must continue, come back, or stop in time."""

@@ -1,13 +1,14 @@
-"""Replicas that keep the rules never find each other to break them.
+"""Replicas that keep the protocol never accuse each other of breaking it.
 
-A replica closes the connection of a peer whose request or answer no correct one can have sent: two leaders of one
-epoch, a snapshot with nothing new, a high watermark that went back. Between replicas of this very code it never has
-to; where it does, one of the two is wrong, and often they would go on like that for ever. Nor does it give up a leader
-that keeps the rules (ADR 028).
+A replica closes the connection of a peer whose request or answer no correct peer can have sent: two leaders of one
+epoch, a snapshot with nothing new, a high watermark that went back. Between replicas of this code that never has to
+happen. If it does, one of the two is wrong, and often they would go on like that for ever. A replica does not give up a
+leader that keeps the protocol either (ADR 028).
 
-Who lost a disk that an operator then formatted does not know any more what it said, and may wonder at being called a
-leader; so may one whose ``quorum-state`` became older. One whose disk was emptied knows that it has forgotten. While
-some disk lies, or once a stranger has spoken, nobody is asked: it may lead to anything.
+There are exceptions. A node whose disk was lost and formatted by an operator does not know what it said before, and may
+object when it is taken for a leader; so may one whose ``quorum-state`` was replaced by an older copy. A node whose disk
+was emptied knows that it has forgotten. While some disk lies, or once a stranger has sent anything, the rule is not
+checked.
 
 Source: ours; what Kafka's ``KafkaRaftClient`` throws an ``IllegalStateException`` for.
 """
@@ -25,29 +26,29 @@ GIVEN_UP: Final = " is given up as the leader "
 
 
 class NobodyIsBlamed(Invariant):
-    """No connection is closed for what was said on it, and no leader given up, but by a node that lost its disk."""
+    """Only a node that lost its disk closes a connection for what was said on it, or gives up a leader."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._forgetful: set[int] = set()
 
     def wiped(self, node: Node) -> None:
-        """It has forgotten what it said."""
+        """The node has forgotten what it said."""
         self._forgetful.add(int(node.node_id))
 
     def emptied(self, node: Node) -> None:
-        """It knows that it has forgotten, so it blames nobody."""
+        """The node knows that it has forgotten, so it must not accuse anybody."""
 
     def forgot_votes(self, node: Node) -> None:
-        """It has forgotten that it led, perhaps."""
+        """The node may have forgotten that it led."""
         self._forgetful.add(int(node.node_id))
 
     def lost(self, node: Node) -> None:
-        """It may have."""
+        """The node may have forgotten what it said."""
         self._forgetful.add(int(node.node_id))
 
     def reported(self, node: Node, text: str) -> None:
-        """Look whether it blames somebody."""
+        """Check whether the node accuses another one."""
         blames = text.startswith(CLOSING) or GIVEN_UP in text
         if not blames or self.facts.claims.is_any or int(node.node_id) in self._forgetful:
             return

@@ -1,8 +1,8 @@
-"""A majority that nothing disturbs has a leader in time, and goes on to commit, as fast as its links allow.
+"""An undisturbed majority has a leader in time, and keeps committing as fast as its links allow.
 
-Safety alone is kept by a quorum that elects for ever. Elections end within some timeouts when a majority is connected;
-and whatever is proposed, the high watermark moves as long as the size of a batch over the bandwidth of the links is
-finite: an answer that takes longer than a timeout must arrive all the same.
+A quorum that elects for ever is safe but useless. When a majority is connected, elections end within a few timeouts.
+Whatever clients propose, the high watermark then moves as fast as the links transfer a batch: an answer that takes
+longer than a timeout must arrive all the same.
 
 Source: KIP-595 §Leader election (randomized timeouts); EventuallyLeaderElected of Vanlightly's specification of KRaft;
 the bounds are ours (ADR 036).
@@ -17,9 +17,9 @@ from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Node
 
 ELECTION_TIMEOUTS = 25
-"""Within so many election timeouts a calm majority has elected a leader, with all that chance does to votes."""
+"""A calm majority elects a leader within this many election timeouts, even when votes are split repeatedly."""
 FETCH_TIMEOUTS = 6
-"""And so many fetch timeouts for noticing that the former leader is gone, and for the first Fetches."""
+"""Fetch timeouts to add for noticing that the former leader is gone, and for the first Fetches."""
 US_PER_MS = 1_000
 
 
@@ -38,7 +38,7 @@ class CalmQuorumCommits(Invariant):
         )
 
     def after_event(self, node: Node, now: View) -> None:
-        """Look whether anything was committed lately."""
+        """Check whether anything was committed recently."""
         del node, now
         if not self._calm.is_due():
             return
@@ -50,7 +50,7 @@ class CalmQuorumCommits(Invariant):
         if still_us > self.bound_us:
             leader = self.facts.newest_leader()
             if leader is not None and leader.host.log_end_offset <= end_offset:
-                self._moved_us = now_us  # there is nothing to commit
+                self._moved_us = now_us  # Nothing waits to be committed.
                 return
             who = "nobody leads" if leader is None else f"node {leader.node_id} leads epoch {leader.host.epoch}"
             seen = (

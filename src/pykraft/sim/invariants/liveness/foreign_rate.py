@@ -1,7 +1,7 @@
-"""Somebody who answers at once and brings nothing is not asked again and again without a pause.
+"""A replica does not keep asking, without a pause, a peer that answers at once and brings nothing.
 
-Whether it refuses, says nothing new, or breaks the protocol: a replica waits for its retry back-off before it asks
-once more. Else one false leader could keep it, its disk and its network busy.
+Whether the peer rejects the request, has nothing new, or breaks the protocol: a replica waits for its retry back-off
+before it asks again. Otherwise one false leader could keep it, its disk and its network busy.
 
 Source: ADR 028; Kafka's ``RequestManager`` (retry back-off).
 """
@@ -18,7 +18,7 @@ from pykraft.sim.machine.spoken import Spoken
 
 SECOND_US = 1_000_000
 REQUESTS_MAX = 120
-"""In a second; a retry back-off is 20 ms, and some are asked without one when an epoch or a leader is new."""
+"""Requests per second. A retry back-off is 20 ms; a new epoch or leader allows some requests without one."""
 
 
 class StrangersAreAskedSeldom(Invariant):
@@ -29,7 +29,7 @@ class StrangersAreAskedSeldom(Invariant):
         self._asked: dict[int, deque[int]] = {}
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
-        """Count what was asked in the last second."""
+        """Count the requests of the last second."""
         if spoken.target_id != STRANGER_ID:
             return
         now_us = self.facts.clock.now_us

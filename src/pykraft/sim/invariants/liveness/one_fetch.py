@@ -1,9 +1,9 @@
-"""One Fetch of a replica is in flight at a time, since its offset is the acknowledgment.
+"""A replica has one Fetch in flight at a time, because its offset is the acknowledgment.
 
-With two of them an older one could arrive last, and speak of a log that its sender has cut since. A Fetch that was sent
-in another state, or before damage was found, is forgotten, and its answer is not applied. So is one that timed out; but
-the time counts from when it was asked for, and it may have waited for the disk or a connection until shortly before.
-What is certain is the pause after a failure.
+With two of them the older one could arrive last, and acknowledge records that its sender has truncated since. A replica
+forgets a Fetch that it sent in another state, or before it found damage, and does not apply its answer. It also forgets
+one that timed out; but that time counts from when the Fetch was created, and it may have waited for the disk or a
+connection. So the oracle relies only on the pause after a failure.
 
 Source: ours; Kafka's ``RequestManager`` (one request in flight to a node).
 """
@@ -24,7 +24,7 @@ HALF_MS_US = 500
 
 
 class OneFetchInFlight(Invariant):
-    """No Fetch leaves for the leader while another one of the same process, in the same state, waits for its answer."""
+    """A process sends its leader no Fetch while another one, sent in the same state, waits for its answer."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
@@ -32,17 +32,17 @@ class OneFetchInFlight(Invariant):
         self._sent: dict[int, tuple[object, int]] = {}
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """Count what makes a process forget its questions."""
+        """Count the changes of state that make a process forget its requests."""
         if (was.role, was.epoch, was.leader_id) != (now.role, now.epoch, now.leader_id):
             self._news[int(node.node_id)] += 1
 
     def submitted(self, node: Node, job: Job) -> None:
-        """Who finds its log damaged, or replaces it, forgets its questions: they spoke of a log that is gone."""
+        """A process that finds its log damaged, or replaces it, forgets its requests about the former log."""
         if isinstance(job, WriteQuarantine | BeginAnew):
             self._news[int(node.node_id)] += 1
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
-        """Look whether the one before is still open."""
+        """Check whether the former Fetch is still open."""
         process, host, node_id = node.process, node.host, int(node.node_id)
         if spoken.fetched is None or process is None or host is None or spoken.target_id != host.leader_id:
             return

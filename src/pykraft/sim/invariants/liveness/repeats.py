@@ -1,6 +1,6 @@
-"""Nobody says the same to its operator again and again.
+"""A process does not repeat the same report to its operator many times a second.
 
-Lines about one thing in many words a second hide all others, and fill the disk.
+Such lines hide all others and fill the disk.
 
 Source: ours; Kafka's ``KafkaRaftClient`` logs a change of state once.
 """
@@ -17,25 +17,25 @@ from pykraft.sim.machine.node import Node
 WINDOW_US: Final = 1_000_000
 CLOSING: Final = "closing the connection"
 TIMES_MAX: Final = 12
-"""Of one line of one process within the window."""
+"""Limit for one line of one process within the window."""
 
 
 class NobodyRepeatsItself(Invariant):
-    """No process reports the same line more than some times a second."""
+    """No process reports the same line more than a few times a second."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._said: dict[tuple[int, str], deque[int]] = {}
 
     def started(self, node: Node) -> None:
-        """A new process may say it again."""
+        """A new process may report it again."""
         for key in [key for key in self._said if key[0] == int(node.node_id)]:
             del self._said[key]
 
     def reported(self, node: Node, text: str) -> None:
-        """Count it; whoever closes a connection says so each time, and is paced by what it waits before the next."""
+        """Count the line. Lines about closed connections do not count: each has its reason, and a back-off follows."""
         if text.startswith(CLOSING) or self.facts.claims.is_any:
-            return  # what strangers make nodes say has a bound of its own
+            return  # Another bound applies to what strangers make nodes report.
         now_us = self.facts.clock.now_us
         times = self._said.setdefault((int(node.node_id), text), deque())
         times.append(now_us)

@@ -15,13 +15,13 @@ from pykraft.snapshot.files import parse_snapshot_file
 
 
 class NodesStayUp(Invariant):
-    """No host gives up that was not asked to leave, unless its disk failed.
+    """No host stops without being asked to, unless its disk failed.
 
-    A lost sector keeps no node down, and a damaged snapshot ends none that has a newer one.
+    A lost sector must not keep a node down, and a damaged snapshot must not end one that has a newer snapshot.
     """
 
     def stopped(self, node: Node, error: Exception | None) -> None:
-        """Look why; a disk that lies may lead to anything."""
+        """Check why it stopped; a disk that lies may cause anything."""
         is_start = node.process is None
         if is_start and isinstance(error, ReadError) and str(error.path).endswith(LOG):
             raise self.violated(f"node {node.node_id} does not start: {error}")
@@ -31,7 +31,7 @@ class NodesStayUp(Invariant):
             raise self.violated(f"node {node.node_id} stopped: {error}")
 
     def _is_of_no_use(self, node: Node, path: object) -> bool:
-        """True for a snapshot older than the newest one that a running process knows: nobody there needs it."""
+        """True for a snapshot older than the newest one that the running process knows: it is not needed."""
         found = parse_snapshot_file(Path(str(path)).name)
         raft = node.host.raft if node.host is not None else None
         return (

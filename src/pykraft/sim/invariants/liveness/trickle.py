@@ -1,7 +1,7 @@
-"""A voter does not wait for long for a leader whose answer hardly moves.
+"""A voter does not wait long for a leader whose answer hardly moves.
 
-An answer that moves is waited for beyond the timeout; one of which a few bytes a second come would hold a voter back
-for as long as that lasts, and with it the election of a leader that works.
+A voter waits beyond the timeout for an answer that moves. An answer of a few bytes per second would hold it back for as
+long as that lasts, and with it the election of a leader that works.
 
 Source: ours (ADR 036); KIP-595 §Leader progress timeout.
 """
@@ -18,13 +18,13 @@ from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Node
 
 FETCH_TIMEOUTS = 3
-"""The window in which enough came for the last time, the one in which not enough comes, and one for slow clocks."""
+"""The window in which enough came for the last time, the one in which too little comes, and one for slow clocks."""
 LOOK_US = 50_000
 US_PER_MS = 1_000
 
 
 class _Waiting(NamedTuple):
-    """Since when a follower waits for one answer, and what of it had come then."""
+    """Since when a follower waits for one answer, and how much of it had come then."""
 
     answered: int
     asked_us: int
@@ -33,7 +33,7 @@ class _Waiting(NamedTuple):
 
 
 class NobodyWaitsForATrickle(Invariant):
-    """No voter follows a leader of whose answer next to nothing has come for three fetch timeouts."""
+    """No voter follows a leader whose answer has hardly moved for three fetch timeouts."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
@@ -41,12 +41,12 @@ class NobodyWaitsForATrickle(Invariant):
         self._next_us: dict[int, int] = {}
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """A campaign in between, however short, was no waiting."""
+        """A change of role or epoch, however short, interrupts the wait."""
         if (was.role, was.epoch) != (now.role, now.epoch):
             self._waiting.pop(int(node.node_id), None)
 
     def after_event(self, node: Node, now: View) -> None:
-        """Look at what has come of the answer that a follower waits for."""
+        """Check how much has come of the answer that a follower waits for."""
         node_id, now_us = int(node.node_id), self.facts.clock.now_us
         if now_us < self._next_us.get(node_id, 0):
             return

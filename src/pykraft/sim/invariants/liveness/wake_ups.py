@@ -1,7 +1,7 @@
 """A node that has nothing to do sleeps.
 
-A deadline that has passed and is not moved on wakes its node at once, again and again: a core is busy with nothing, and
-nobody sees it, since all that should happen does.
+A deadline that has passed and is not moved wakes its node again at once, for ever: a core is busy for nothing, and
+nobody notices, because everything else works.
 
 Source: ours; Kafka's ``KafkaRaftClient.poll`` (it waits on its queue until the next deadline).
 """
@@ -17,7 +17,7 @@ from pykraft.sim.machine.node import Node
 
 WINDOW_MS: Final = 1_000
 WAKE_UPS_MAX: Final = 600
-"""Within the window. The busiest nodes of a world reach about 200; one that spins reaches a thousand at once."""
+"""Limit within the window. The busiest nodes of a world reach about 200; one that spins reaches a thousand at once."""
 
 
 class NobodyWakesForNothing(Invariant):
@@ -32,7 +32,7 @@ class NobodyWakesForNothing(Invariant):
         self._rang_ms[int(node.node_id)] = deque()
 
     def woken(self, node: Node) -> None:
-        """Count it."""
+        """Count the wake-up."""
         now_ms = node.clock.instant.mono_ms
         rang_ms = self._rang_ms.setdefault(int(node.node_id), deque())
         rang_ms.append(now_ms)

@@ -1,7 +1,7 @@
-"""A replica appends no batch of an epoch that it has not reached; a leader only batches of its own epoch.
+"""A replica appends no batch of an epoch that it has not reached; a leader appends only batches of its own epoch.
 
-A batch of a higher epoch comes from a leader that lost its place between the question and the answer: its answer
-speaks for an epoch whose log it is not.
+A batch of a higher epoch comes from a node that lost its leadership between the request and the answer, and has records
+of the new leader in its log: the answer still names the old epoch.
 
 Source: KAFKA-18723 (batches of a higher partition leader epoch were appended); Raft paper §5.3.
 """
@@ -14,7 +14,7 @@ from pykraft.sim.machine.node import Node
 
 
 class AppendedEpochIsKnown(Invariant):
-    """The epoch of an appended batch is at most the node's own, and that one for a leader."""
+    """The epoch of an appended batch is at most the node's own, and equal to it for a leader."""
 
     def submitted(self, node: Node, job: Job) -> None:
         """Compare the batches with the node's epoch."""

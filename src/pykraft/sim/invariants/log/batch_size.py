@@ -1,7 +1,7 @@
-"""A batch is filled up to what one Fetch answer brings, and no further.
+"""A batch is not larger than what one Fetch answer returns.
 
-A larger one takes longer to arrive than a follower has planned for. Only a single proposal may be larger: its records
-are one batch, whatever they take.
+A larger one would take longer to arrive than a follower expects. Only a single proposal may be larger, because its
+records form one batch whatever their size.
 
 Source: ours (ADR 036); Kafka fills batches up to its largest batch (``BatchAccumulator``).
 """
@@ -13,14 +13,14 @@ from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Node
 
 OPERATIONS_LOOKED_AT = 2_000
-"""The newest calls of clients; what a leader appends was asked for lately."""
+"""The newest calls of clients; a leader appends only what was proposed recently."""
 
 
 class BatchesFitAnswers(Invariant):
     """No leader appends a batch of several proposals that is larger than what a Fetch asks for."""
 
     def submitted(self, node: Node, job: Job) -> None:
-        """Look at what a leader appends."""
+        """Check what a leader appends."""
         if not isinstance(job, AppendBatches) or node.host is None or node.host.role != "leader":
             return
         most = node.config.raft.fetch_size_bytes_max

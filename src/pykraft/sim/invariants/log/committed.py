@@ -1,4 +1,4 @@
-"""Every listener of every node is given the same committed batches.
+"""Every listener of every node gets the same committed batches.
 
 Source: Raft paper §5.4.3 (State Machine Safety); Kafka ``RaftEventSimulationTest`` (ConsistentCommittedData).
 """
@@ -21,7 +21,7 @@ class CommittedAlike(Invariant):
         self._batches: dict[int, tuple[int, int, bytes]] = {}
 
     def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
-        """Compare with the first delivery of each batch."""
+        """Compare each batch with its first delivery."""
         for batch in batches:
             found = (batch.end_offset, batch.epoch, bytes(batch.data))
             known = self._batches.setdefault(batch.base_offset, found)

@@ -1,7 +1,7 @@
-"""Nobody cuts off a record that it holds and that is committed.
+"""No node removes a committed record that it holds.
 
-A follower truncates only what no majority holds; what it is told otherwise is a bug of the leader or its own, and
-going on would lose what was acknowledged. A snapshot takes the place of committed records only where it holds them.
+A follower truncates only what no majority holds. If it is told otherwise, it or its leader has a bug, and the
+truncation would lose acknowledged records. A snapshot replaces committed records only if it contains them.
 
 Source: Raft paper §5.3–5.4; Kafka ``KafkaRaftLog.truncateToEndOffset`` (refuses below the high watermark).
 """
@@ -14,10 +14,10 @@ from pykraft.sim.machine.node import Node
 
 
 class CommittedIsNeverCut(Invariant):
-    """No truncation, and no snapshot that ends before it, takes away a batch that some leader counted as committed."""
+    """No truncation, and no snapshot that ends before it, removes a batch that some leader counted as committed."""
 
     def submitted(self, node: Node, job: Job) -> None:
-        """Look at what a truncation, or a snapshot in the place of the log, takes away."""
+        """Check what a truncation, or a snapshot that replaces the log, removes."""
         if not isinstance(job, Truncate | BeginAnew):
             return
         committed = self.facts.committed

@@ -1,7 +1,8 @@
-"""A Fetch leaves only when what it acknowledges is durable: its offset counts for the high watermark.
+"""A Fetch leaves only when what it acknowledges is durable, because its offset counts for the high watermark.
 
-No less may be on the platter than it says, and no more: a truncation that it relies on is durable as well. A question
-to a node that does not lead acknowledges nothing, and may be out of date when its connection stands at last.
+The platter must hold neither less nor more than the Fetch says: a truncation that it relies on has to be durable, too.
+A Fetch to a node that does not lead acknowledges nothing, and may be out of date by the time its connection is
+established.
 
 Source: KIP-595 §Fetch (the fetch offset is the acknowledgment); etcd ``raft/doc.go`` (write before you send).
 """
@@ -14,7 +15,7 @@ from pykraft.sim.machine.spoken import Spoken
 
 
 class FetchIsDurableFirst(Invariant):
-    """The log on the platter, or the snapshot in its place, ends where the Fetch says, with the epoch that it says."""
+    """The log on the platter, or the snapshot that replaces it, ends at the offset and epoch in the Fetch."""
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
         """Compare the Fetch with the platter."""

@@ -1,7 +1,7 @@
-"""No replica appends what only a stranger has written, in an answer that no leader gives.
+"""No replica appends records that only a stranger has written, in an answer that no leader gives.
 
-Batches below the log end, behind a hole or of a later epoch than the leader's, and batches in an answer that names
-somebody else as the leader of the epoch, are not the log of the leader that the replica follows.
+Batches below the log end, beyond a gap or of a later epoch than the leader's, and batches in an answer that names
+another leader of the epoch, are not from the log of the leader that the replica follows.
 
 Source: KIP-595 §Fetch; KAFKA-18723; ADR 028. Kafka appends the records of an answer that names another leader.
 """
@@ -14,10 +14,10 @@ from pykraft.sim.machine.node import Node
 
 
 class StrangersAddNothing(Invariant):
-    """No batch that a stranger sent is appended to a log."""
+    """No log appends a batch that a stranger sent."""
 
     def submitted(self, node: Node, job: Job) -> None:
-        """Look for its batches among those that are to be appended."""
+        """Look for a stranger's batches in what is appended."""
         if not isinstance(job, AppendBatches) or not self.facts.claims.batches:
             return
         for header, _ in job.batches:

@@ -1,4 +1,4 @@
-"""What is committed stays committed: the high watermark never goes back.
+"""Committed records stay committed: the high watermark never goes back.
 
 Source: Raft paper §5.3–5.4; Kafka ``RaftEventSimulationTest.MonotonicHighWatermark``.
 """
@@ -20,7 +20,7 @@ class MonotonicHighWatermark(Invariant):
         self._epoch = 0
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """Look at the newest leader there ever was only: an older one may still live and not know."""
+        """Check only the newest leader so far: an older one may still run without knowing that it was replaced."""
         del was
         if not now.leads or now.epoch < self._epoch or now.high_watermark is None:
             return

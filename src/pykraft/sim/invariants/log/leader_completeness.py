@@ -1,6 +1,6 @@
-"""A leader holds every record that was committed before it was elected.
+"""A leader holds every record that was committed before its election.
 
-Also what an older leader learns to be committed later on: it was on a majority by then, so the new leader has it.
+That includes what an older leader learns to be committed later: it was on a majority by then, so the new leader has it.
 
 Source: Raft paper §5.4.3 (Leader Completeness); LeaderCompleteness of Vanlightly's specification of KRaft.
 """
@@ -21,7 +21,7 @@ class LeaderCompleteness(Invariant):
         self._newest: tuple[int, Node] | None = None
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """Look at a new leader; and at the newest one when an older one commits."""
+        """Check a new leader; and the newest one when an older one commits."""
         if not now.leads:
             return
         is_new = not was.leads or was.epoch != now.epoch

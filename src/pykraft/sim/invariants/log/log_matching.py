@@ -1,10 +1,10 @@
-"""Two logs that hold a batch of the same offset and epoch are the same up to it.
+"""Two logs with the same offset and epoch of a batch are identical up to that batch.
 
-Each batch is remembered with its checksum and the one before it, when it is first appended anywhere; whoever appends
-a batch of that offset and epoch must have the same, after the same. By induction all that is before is the same. What
-only one node ever had, and lost again before it told anybody, may come anew: a leader that lost its power before its
-first record was durable is a candidate of the same epoch again, and has told nobody that it led. Where a log begins
-at a snapshot, the batch before is the one that is committed there.
+The oracle remembers each batch, with its checksum and the batch before it, when it is first appended anywhere. A node
+that appends a batch of the same offset and epoch must have the same batch after the same one; by induction everything
+before is the same, too. A batch that only one node ever had may be replaced: a leader that lost power before its first
+record was durable, and before it told anybody, is a candidate of the same epoch again. Where a log begins at a
+snapshot, the batch before is the committed one.
 
 Source: Raft paper §5.3 (Log Matching); LogMatching of Vanlightly's specification of KRaft.
 """
@@ -19,16 +19,16 @@ from pykraft.sim.machine.node import Node
 
 
 class LogMatching(Invariant):
-    """No offset and epoch stands for two batches, or for one batch after two different ones."""
+    """An offset and an epoch identify one batch, and always the same batch before it."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._known: dict[tuple[int, int], tuple[Entry, Entry | None]] = {}
         self._only: dict[tuple[int, int], int] = {}
-        """The one node that ever appended this batch."""
+        """The only node that ever appended this batch."""
 
     def submitted(self, node: Node, job: Job) -> None:
-        """Compare what is appended with its first appearance."""
+        """Compare an appended batch with its first appearance."""
         if not isinstance(job, AppendBatches):
             return
         ledger = self.facts.ledger(node)

@@ -1,11 +1,11 @@
-"""What is below the high watermark is durable on a majority: the same records, not just as many.
+"""Everything below the high watermark is durable on a majority: the same records, not just as many.
 
-What counts is what a power loss now could not take away, on voters that run and on voters that do not, and the voter
-set that the leader's log holds at that time, whether that is committed or not: a leader that it does not name has no
-copy that counts. A voter whose disk was replaced counts, where no directory id tells the new one from the old, until it
-may come back: its word may still be on its way, and it has no vote without it. Where one does, the last word of the
-old disk counts for what it says. So does the last word of a voter that has found damage since: it takes no part before
-it holds all of that again (DamagedReturnsWhole).
+A copy counts if a power loss now could not remove it, on voters that run and on voters that do not. The voters are
+those of the leader's log at that time, committed or not: a leader that they do not include has no copy that counts.
+Some acknowledgments of a disk still count after the disk is gone. Without directory ids, a voter whose disk was wiped
+counts until it may return: its last Fetch may still be under way, and it does not vote meanwhile. With directory ids,
+the last Fetch of the old disk counts for what it says. The same holds for the last Fetch of a voter that has found
+damage since: it takes no part before it holds all of that again (DamagedReturnsWhole).
 
 Source: Raft paper §5.3 (committed entries); KIP-853; Kafka ``RaftEventSimulationTest.MajorityReachedHighWatermark``,
 made stricter: Kafka compares log ends in memory. KIP-630: a snapshot stands for the records before its end.
@@ -31,20 +31,20 @@ class MajorityHoldsHighWatermark(Invariant):
         self._told: dict[ReplicaKey, tuple[int, int]] = {}
         """Epoch and offset of the last Fetch of each disk."""
         self._former: dict[int, tuple[int, int]] = {}
-        """The same for disks that were wiped since."""
+        """By node: the same for a disk that was wiped since."""
 
     def wiped(self, node: Node) -> None:
-        """What it had told may still be counted, or be on its way."""
+        """Its last Fetch may still be counted, or be under way."""
         if node.key in self._told:
             self._former[int(node.node_id)] = self._told.pop(node.key)
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
-        """Remember what is acknowledged."""
+        """Remember the acknowledgment."""
         if spoken.fetched is not None:
             self._told[node.key] = (spoken.epoch, spoken.fetched.offset)
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """Look when a leader's high watermark moved beyond all before it."""
+        """Check when a leader's high watermark rises above all former ones."""
         del was
         high_watermark = now.high_watermark
         if not now.has_led or high_watermark is None or high_watermark <= self._checked:
@@ -70,6 +70,6 @@ class MajorityHoldsHighWatermark(Invariant):
 
     @staticmethod
     def _has_reached(told: tuple[int, int] | None, leader: View) -> bool:
-        """Whether a disk that is there no more has acknowledged as much to this leader."""
+        """Whether a disk that is gone or damaged has acknowledged as much to this leader."""
         epoch, offset = told or (0, 0)
         return epoch == leader.epoch and offset >= (leader.high_watermark or 0)

@@ -1,7 +1,7 @@
-"""A leader appends its backlog batch by batch, a step for each.
+"""A leader appends its backlog one batch per step.
 
-What one step appends is encoded before the node looks at anything else. After a stall of its disk a leader may have
-a long backlog; encoded at once it holds up the node for longer than an election takes.
+A step encodes everything it appends before the node does anything else. After a stall of its disk a leader may have a
+long backlog; encoding it at once would block the node for longer than an election takes.
 
 Source: ours (ADR 037).
 """
@@ -13,14 +13,14 @@ from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Node
 
 BATCHES_MAX = 2
-"""A voter set is appended together with what was proposed before it: one full batch, and one that lingers."""
+"""A voter set is appended together with the proposals before it: one full batch, and one that lingers."""
 
 
 class OneBatchAStep(Invariant):
     """No leader appends more than one batch of proposals in one step, and with a voter set no more than two."""
 
     def submitted(self, node: Node, job: Job) -> None:
-        """Look at what a leader appends."""
+        """Check what a leader appends."""
         if not isinstance(job, AppendBatches) or node.host is None or node.host.role != "leader":
             return
         control = sum(header.is_control for header, _ in job.batches)

@@ -1,1 +1,1 @@
-"""Oracles of voter sets and of those who change them."""
+"""Oracles of voter sets and of requests to change them."""

@@ -1,6 +1,6 @@
-"""A leader makes nobody a voter that has not had all of its log at some time.
+"""A leader adds only voters that have caught up with its log.
 
-A voter that is far behind is no help for long: nothing may be committed while it catches up, if the majority needs it.
+A voter that is far behind does not help: if the majority needs it, nothing can be committed while it catches up.
 
 Source: KIP-853 §AddRaftVoter; Raft dissertation §4.2.1 (catching up new servers); Kafka
 ``LeaderState.isReplicaCaughtUp``.
@@ -17,21 +17,21 @@ from pykraft.types import ReplicaKey
 
 
 class NewVoterHasCaughtUp(Invariant):
-    """Whoever is added has asked its leader for what comes after the first record of the epoch, at least."""
+    """A new voter has fetched from its leader at an offset beyond the first record of the epoch."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._asked: dict[tuple[ReplicaKey, int], int] = {}
-        """Highest offset of a Fetch, by replica and epoch."""
+        """Highest fetch offset, by replica and epoch."""
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
-        """Remember how far each one is."""
+        """Remember how far each replica is."""
         if spoken.fetched is not None:
             key = (node.key, spoken.epoch)
             self._asked[key] = max(self._asked.get(key, 0), spoken.fetched.offset)
 
     def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
-        """Look at who is new."""
+        """Check the new voters."""
         del committed_end
         epoch, before = record.entry.epoch, self.facts.members.voters_of(node)
         ledger = self.facts.ledger(node)

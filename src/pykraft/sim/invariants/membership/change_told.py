@@ -1,6 +1,7 @@
-"""Whoever is told that a voter was added, or removed, can rely on it: it is committed.
+"""An operator who is told that a voter was added, or removed, can rely on it: the change is committed.
 
-The only answers without that are those that were asked for before the commit (KIP-1186), which no operator does here.
+Only a request that asks for an answer before the commit (KIP-1186) gets one earlier, and no operator here sends such a
+request.
 
 Source: KIP-853 §AddRaftVoter, §RemoveRaftVoter; Kafka ``AddVoterHandler.highWatermarkUpdated``.
 """
@@ -14,10 +15,10 @@ from pykraft.sim.invariants.invariant import Invariant
 
 
 class ChangeIsCommittedWhenTold(Invariant):
-    """What an operator asked for and was told to be done is in a voter set that was committed since."""
+    """A change that an operator was told is done is in a voter set that was committed since the request."""
 
     def answered(self, asked: Asked) -> None:
-        """Look for a set that does what was asked."""
+        """Look for a voter set with the requested change."""
         if asked.answer != ErrorCode.NONE:
             return
         key, is_addition = asked.message.voter, isinstance(asked.message, AddVoterRequest)

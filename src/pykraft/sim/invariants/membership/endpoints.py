@@ -1,6 +1,6 @@
 """A voter set names only endpoints that can be dialed.
 
-Once it is committed, every node dials them at every start; an endpoint that no resolver takes would end them.
+Once it is committed, every node dials them at every start; an endpoint that no resolver accepts would end the nodes.
 
 Source: KIP-853 §UpdateVoter; ours: Kafka commits any string as a host.
 """
@@ -13,10 +13,10 @@ from pykraft.sim.machine.node import Node
 
 
 class VotersCanBeDialed(Invariant):
-    """No leader writes a voter set with a host that is no host."""
+    """No leader writes a voter set with an invalid host name."""
 
     def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
-        """Look at its hosts."""
+        """Check its hosts."""
         del committed_end
         for voter in record.voters.voters:
             for _, endpoint in voter.listeners:

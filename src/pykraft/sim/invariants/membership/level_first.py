@@ -1,6 +1,6 @@
-"""Voters are in the log at kraft.version 1 only.
+"""The log contains voters only at kraft.version 1.
 
-At level 0 some node may be too old to read them, and would count other majorities than the rest.
+At level 0 some node may be too old to read them, and would count majorities by other voters.
 
 Source: KIP-853 §kraft.version, KAFKA-16538; Kafka ``KRaftVersion.isReconfigSupported``.
 """
@@ -13,10 +13,10 @@ from pykraft.sim.machine.node import Node
 
 
 class LevelBeforeVoters(Invariant):
-    """A voter set is written into a log that says level 1, in the same batch or before."""
+    """A voter set follows level 1 in the log, in the same batch or before it."""
 
     def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
-        """The first set in a log brings the level with it."""
+        """The first voter set in a log must come with the level."""
         del committed_end
         is_first = self.facts.members.record_of(node) is None
         if is_first and not record.level:

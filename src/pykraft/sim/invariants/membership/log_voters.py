@@ -1,7 +1,7 @@
-"""The voter set in force is the newest one in the log, committed or not, and goes with it when the log is cut.
+"""The voter set in force is the newest one in the log, committed or not, and goes when the log is truncated.
 
-That a set counts from the moment it is appended is what makes a change by one voter safe; that it counts no more when
-it was cut off is what makes it one.
+A change by one voter is safe because a set counts from the moment it is appended, and because a truncated set no longer
+counts.
 
 Source: KIP-853 §Log and voter sets; Raft dissertation §4.1; Kafka ``KRaftControlRecordStateMachine``.
 """
@@ -16,33 +16,33 @@ from pykraft.sim.machine.node import Node
 
 
 class VotersAreOfTheLog(Invariant):
-    """Each node takes the voters of its own log, or without any those that it began with."""
+    """Each node uses the voters of its own log, or those that it began with when its log has none."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._unsure: set[int] = set()
 
     def started(self, node: Node) -> None:
-        """Recovery has read it."""
+        """Recovery has read the log."""
         self._unsure.add(int(node.node_id))
 
     def submitted(self, node: Node, job: Job) -> None:
-        """Look when the log may say something else afterwards."""
+        """Check after jobs that may change the voters in the log."""
         is_data = isinstance(job, AppendBatches) and not any(header.is_control for header, _ in job.batches)
         if not is_data and not isinstance(job, WriteElection):
             self._unsure.add(int(node.node_id))
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """Look when the node says something else."""
+        """Check when the node's voters change."""
         if was.voters is not now.voters:
             self._unsure.add(int(node.node_id))
 
     def after_event(self, node: Node, now: View) -> None:
-        """Compare."""
+        """Compare the node with its log."""
         if int(node.node_id) not in self._unsure:
             return
         if node.is_damaged and any(each.offset > node.ledger.end_offset for each in now.snapshots):
-            return  # what a snapshot says stands for what was lost, until that is fetched again
+            return  # The voters of a snapshot count in place of the lost records until those are fetched again.
         self._unsure.discard(int(node.node_id))
         found = self.facts.members.voters_of(node)
         if now.is_up and now.voters != found:

@@ -1,7 +1,7 @@
-"""A leader writes no voter set while the one before it is in doubt.
+"""A leader writes no voter set before the former one is committed.
 
-With two changes in doubt there are majorities of the first and the third set that have no member in common: both could
-elect a leader.
+With two uncommitted changes, a majority of the first set and a majority of the third may have no member in common, and
+both could elect a leader.
 
 Source: KIP-853 (one change at a time); Raft dissertation §4.1; Kafka ``AddVoterHandler`` and its siblings.
 """
@@ -14,10 +14,10 @@ from pykraft.sim.machine.node import Node
 
 
 class OneChangeInDoubt(Invariant):
-    """Whoever writes a voter set knows the newest one in its log to be committed."""
+    """A leader that writes a voter set knows that the newest one in its log is committed."""
 
     def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
-        """Look at the newest set before this one; what a leader opens its epoch with names nobody else."""
+        """Check the newest set before this one; the first batch of a leader changes no voters."""
         before = self.facts.members.record_of(node)
         if before is not None and before.offset >= committed_end and not record.is_opening:
             seen = f"leader {node.node_id} of epoch {record.entry.epoch} writes a voter set at {record.offset}"

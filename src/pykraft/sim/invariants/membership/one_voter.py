@@ -1,8 +1,8 @@
-"""Two voter sets that follow each other differ by one voter at most.
+"""Two consecutive voter sets differ by one voter at most.
 
-Then any majority of the one and any majority of the other have a member in common. An upgrade of kraft.version changes
-nobody: it gives the configured voters their directory ids, all of them. The first batch of a leader repeats what the
-checkpoint of a formatted quorum says, or tells where the leader is by now.
+Then any majority of one and any majority of the other have a member in common. An upgrade of kraft.version changes no
+voters: it adds the directory ids of all configured voters. The first batch of a leader repeats the checkpoint of a
+formatted quorum, or updates the leader's endpoints.
 
 Source: KIP-853; Raft dissertation §4.1; Kafka ``VoterSet.hasOverlappingMajority``.
 """
@@ -16,7 +16,7 @@ from pykraft.types import VoterSet
 
 
 class VotersChangeByOne(Invariant):
-    """A new voter set adds one voter, or lacks one, or tells something else of the same ones."""
+    """A new voter set adds one voter, removes one, or changes the entries of the same voters."""
 
     def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
         """Compare it with the set in force."""

@@ -1,6 +1,7 @@
-"""An operator who asks for another voter set gets an answer, as long as the leader lives that was asked.
+"""An operator's request to change the voters gets an answer as long as the leader that received it runs.
 
-A change that is not made in time is refused, and one that is made is told. Who hears nothing asks again, or waits.
+A change that is not committed in time is rejected, and one that is committed is confirmed. An operator without an
+answer would ask again, or wait.
 
 Source: KIP-853 §AddRaftVoter (``TimeoutMs``); Kafka ``AddVoterHandler.highWatermarkUpdated``.
 """
@@ -16,27 +17,27 @@ from pykraft.sim.invariants.invariant import Invariant
 from pykraft.sim.machine.node import Node
 
 REQUEST_TIMEOUTS: Final = 5
-"""A leader gives a change one of them; the rest is for slow clocks and disks."""
+"""A leader allows a change one of them; the rest is for slow clocks and disks."""
 US_PER_MS: Final = 1_000
 
 
 class OperatorsAreAnswered(Invariant):
-    """Whoever asked a leader for another voter set has its answer within some request timeouts."""
+    """A request to a leader to change the voters is answered within some request timeouts."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._asked: dict[Asked, int] = {}
 
     def asked(self, asked: Asked) -> None:
-        """It is on its way."""
+        """The request is on its way."""
         self._asked[asked] = self.facts.clock.now_us
 
     def answered(self, asked: Asked) -> None:
-        """It is answered."""
+        """The request is answered."""
         self._asked.pop(asked, None)
 
     def after_event(self, node: Node, now: View) -> None:
-        """Look for one that waits too long for this node."""
+        """Look for a request to this node that has waited too long."""
         del now
         if not self._asked:
             return

@@ -1,7 +1,7 @@
 """A leader writes no voter set before a record of its own epoch is committed.
 
-A former leader may have written another one, which is in fewer logs than a majority and may still be committed: two
-sets would follow the same one, and differ by two voters (the flaw that was found in the dissertation's rule).
+A former leader may have written another set that is on less than a majority and may still be committed. Then two sets
+would follow the same one, and differ by two voters (the flaw that was found in the dissertation's rule).
 
 Source: Diego Ongaro, "bug in single-server membership changes" (raft-dev, July 2015); KIP-853; Kafka
 ``AddVoterHandler`` (the high watermark must be known).
@@ -15,10 +15,10 @@ from pykraft.sim.machine.node import Node
 
 
 class OwnEpochBeforeVoters(Invariant):
-    """What is committed when a leader writes a voter set ends with a record of its epoch."""
+    """When a leader writes a voter set, the last committed record is of its own epoch."""
 
     def voters_written(self, node: Node, record: VoterRecord, committed_end: int) -> None:
-        """Look at the last committed record, perhaps in a snapshot; the first batch of a leader says nothing new."""
+        """Check the last committed record, perhaps in a snapshot; the first batch of a leader changes no voters."""
         ledger = self.facts.ledger(node)
         last = ledger.at(committed_end - 1)
         last_epoch = last.epoch if last is not None else ledger.begin.epoch

@@ -1,7 +1,7 @@
-"""A leader that has removed itself goes when that is committed.
+"""A leader that has removed itself resigns when that is committed.
 
-Until then it has to lead, for somebody must commit it; from then on the others would have a leader that no vote of
-theirs can take away, and that cannot count its own log.
+Until then it has to lead, because somebody must commit the change. After that the others would have a leader that is
+not a voter and cannot count its own log.
 
 Source: Raft dissertation §4.2.2; KIP-853 §RemoveRaftVoter; Kafka ``KafkaRaftClient.maybeResignLeadershipAfterRemoval``.
 """
@@ -14,10 +14,10 @@ from pykraft.sim.machine.node import Node
 
 
 class RemovedLeaderResigns(Invariant):
-    """Nobody leads on when a voter set without it is committed."""
+    """No node stays leader when a voter set without it is committed."""
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """Look at the newest set in the log of a leader."""
+        """Check the newest set in the log of a leader."""
         del was
         if not now.leads or now.high_watermark is None:
             return

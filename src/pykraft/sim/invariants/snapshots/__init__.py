@@ -1,1 +1,1 @@
-"""Oracles of snapshots: when they are taken, what they hold, and what is cleaned behind them."""
+"""Oracles of snapshots: when they are taken, what they hold, and what the cleaner removes."""

@@ -1,8 +1,8 @@
-"""An application that is asked for its state is asked as soon as enough has been given to it.
+"""The host asks the application for a snapshot as soon as it has delivered enough records.
 
-A log that grows beyond what its operator allowed fills the disk, and a restart reads all of it.
+A log that grows beyond its configured size fills the disk, and a restart reads all of it.
 
-Source: KIP-630 self.factshen to Snapshot (``metadata.log.max.record.bytes.between.snapshots``).
+Source: KIP-630 §When to Snapshot (``metadata.log.max.record.bytes.between.snapshots``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LATE_US: Final = 100_000
 
 @dataclass(slots=True)
 class _Given:
-    """What one application was given since it was asked last; ``due`` once that is enough: up to where, since when."""
+    """What an application got since its last snapshot; ``due`` once that is enough: up to which offset, since when."""
 
     size_bytes: int = 0
     end_offset: int = 0
@@ -33,28 +33,28 @@ class _Given:
 
 
 class SaveIsAskedInTime(Invariant):
-    """Who was given enough since its last snapshot, and all that was committed then, is asked for its state at once."""
+    """An application that got enough, and all that was committed by then, is asked for a snapshot at once."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._given: defaultdict[int, _Given] = defaultdict(_Given)
 
     def started(self, node: Node) -> None:
-        """A new application."""
+        """A new process has a new application."""
         self._given[int(node.node_id)] = _Given()
 
     def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
-        """It has a snapshot now."""
+        """The application has loaded a snapshot."""
         del snapshot_id
         self._given[int(node.node_id)] = _Given()
 
     def reported(self, node: Node, text: str) -> None:
-        """It is asked."""
+        """The host asks for a snapshot."""
         if text.startswith(ASKED):
             self._given[int(node.node_id)] = _Given()
 
     def delivered(self, node: Node, batches: Sequence[CommittedBatch]) -> None:
-        """Count what it is given."""
+        """Count the delivered bytes."""
         given = self._given[int(node.node_id)]
         given.size_bytes += sum(len(batch.data) for batch in batches)
         given.end_offset = batches[-1].end_offset
@@ -68,7 +68,7 @@ class SaveIsAskedInTime(Invariant):
             given.due = (max(given.end_offset, node.host.high_watermark or 0), self.facts.clock.now_us)
 
     def after_event(self, node: Node, now: View) -> None:
-        """Look whether the time is over."""
+        """Check whether the host is late."""
         del now
         given = self._given[int(node.node_id)]
         if given.due is None or node.process is None:

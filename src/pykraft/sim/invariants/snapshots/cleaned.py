@@ -1,10 +1,10 @@
-"""Nothing of a log goes before a snapshot that is durable stands for it.
+"""A node removes no part of its log before a durable snapshot covers it.
 
-Cleaning lets the log begin where a snapshot ends, and an install puts one in the place of all of it. What lies before
-is in that snapshot and nowhere else on this node, so it must be on the platter when the order to remove the rest is
-given. A leader never installs one: it was elected with all that is committed.
+Cleaning lets the log begin where a snapshot ends; an installed snapshot replaces the whole log. The removed records are
+then in that snapshot and nowhere else on this node, so the snapshot must be on the platter when the job to remove them
+is submitted. A leader never installs one: it was elected with everything that is committed.
 
-Source: KIP-630 self.factshen to Delete Snapshots; Kafka's ``KafkaRaftLog.deleteBeforeSnapshot`` and
+Source: KIP-630 §When to Delete Snapshots; Kafka's ``KafkaRaftLog.deleteBeforeSnapshot`` and
 ``truncateToLatestSnapshot``.
 """
 
@@ -19,7 +19,7 @@ class CleanedIsInSnapshot(Invariant):
     """A log is cleaned, or replaced, up to the end of a snapshot on the platter; and a leader's is never replaced."""
 
     def submitted(self, node: Node, job: Job) -> None:
-        """Look whether there is a snapshot that ends where the log is to begin."""
+        """Check that a snapshot ends where the log is to begin."""
         if not isinstance(job, BeginAnew | DeleteBefore):
             return
         durable = self.facts.platters.snapshots(node)

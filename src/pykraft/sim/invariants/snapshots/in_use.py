@@ -1,4 +1,4 @@
-"""A snapshot that somebody is fetching stays until that is done, however long it takes.
+"""A snapshot that a replica is fetching stays until the download is done, however long it takes.
 
 Source: ours; Kafka deletes a snapshot that is being fetched (``KafkaRaftLog.maybeClean``); the follower begins anew.
 """
@@ -16,12 +16,12 @@ from pykraft.types import OffsetAndEpoch
 
 PERIODS = 2
 LAG_US = 300_000
-"""From the look for old snapshots to the job that removes one."""
+"""Time from the search for old snapshots to the job that removes one."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Download:
-    """Slices of one snapshot that one node asks another for, one after the other."""
+    """Consecutive requests of one node for slices of one snapshot."""
 
     began_us: int
     asked_us: int
@@ -29,14 +29,14 @@ class _Download:
 
 
 class SnapshotInUseStays(Invariant):
-    """No node lets go of a snapshot that another one has been fetching from it, without a break, for some periods."""
+    """No node removes a snapshot that another one has been fetching from it, without a break, for some periods."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._downloads: dict[tuple[int, int, OffsetAndEpoch], _Download] = {}
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
-        """Note a slice that is asked for: it follows the one before, or a download begins."""
+        """Remember the request for a slice: it continues a download, or begins one."""
         asked, target_id = spoken.sliced, spoken.target_id
         if asked is None or target_id is None:
             return
@@ -49,7 +49,7 @@ class SnapshotInUseStays(Invariant):
             known.asked_us, known.position = now_us, asked.position
 
     def submitted(self, node: Node, job: Job) -> None:
-        """Look at what is in use when the log is to begin later."""
+        """Check the downloads when the log is to begin later."""
         if not isinstance(job, DeleteBefore):
             return
         now_us, period_us = self.facts.clock.now_us, node.config.log.clean_interval_ms * 1_000

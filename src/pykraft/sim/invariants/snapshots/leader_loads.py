@@ -1,4 +1,4 @@
-"""Whoever leads never loads a snapshot: its state holds everything already.
+"""A leader never loads a snapshot: its state holds everything already.
 
 Source: Kafka ``RaftEventSimulationTest.LeaderNeverLoadSnapshot``.
 """
@@ -12,7 +12,7 @@ from pykraft.types import OffsetAndEpoch
 
 
 class LeaderNeverLoadsSnapshot(Invariant):
-    """A listener that was told that its node leads is given no snapshot as long as it leads."""
+    """A listener that was told that its node leads gets no snapshot as long as the node leads."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
@@ -23,13 +23,13 @@ class LeaderNeverLoadsSnapshot(Invariant):
         self._leads.pop(int(node.node_id), None)
 
     def told_leader(self, node: Node, epoch: int, leader_id: int | None) -> None:
-        """Remember the news."""
+        """Remember the leader that the listener was told."""
         self._leads.pop(int(node.node_id), None)
         if leader_id == node.node_id:
             self._leads[int(node.node_id)] = epoch
 
     def loaded(self, node: Node, snapshot_id: OffsetAndEpoch) -> None:
-        """Look what the listener was told last, and whether it is still so."""
+        """Check what the listener was told last, and whether that still holds."""
         epoch, host = self._leads.get(int(node.node_id)), node.host
         if epoch is not None and host is not None and (host.role, host.epoch) == ("leader", epoch):
             raise self.violated(f"node {node.node_id} leads epoch {epoch}, and is given the snapshot {snapshot_id}")

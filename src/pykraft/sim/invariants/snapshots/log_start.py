@@ -1,6 +1,6 @@
 """A log that does not start at 0 starts at a snapshot.
 
-Source: Kafka ``RaftEventSimulationTest.SnapshotAtLogStart``; KIP-630 self.factshen to Delete Snapshots.
+Source: Kafka ``RaftEventSimulationTest.SnapshotAtLogStart``; KIP-630 §When to Delete Snapshots.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pykraft.sim.machine.node import Node
 class LogStartIsSnapshot(Invariant):
     """A log that does not start at 0 starts where the oldest snapshot ends; after a start perhaps a little before.
 
-    Segments are removed as a whole, so a node that starts finds records that it had cleaned away.
+    Segments are removed as a whole, so a starting node finds records that it had cleaned away.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -22,14 +22,14 @@ class LogStartIsSnapshot(Invariant):
         self._found: dict[int, int] = {}
 
     def started(self, node: Node) -> None:
-        """Look at what recovery found."""
+        """Check what recovery found."""
         assert node.host is not None
         start_offset = self._found[int(node.node_id)] = node.host.log_start_offset
         if start_offset and not any(each.offset >= start_offset for each in self.facts.platters.snapshots(node)):
             raise self.violated(f"the log of node {node.node_id} starts at {start_offset}, without a snapshot")
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """Look at a log start or snapshots that are not as before."""
+        """Check a changed log start or snapshot list."""
         start_offset, snapshots = now.log_start_offset, now.snapshots
         if not start_offset or (start_offset, snapshots) == (was.log_start_offset, was.snapshots):
             return

@@ -1,4 +1,4 @@
-"""Oracles that judge each snapshot once, when a node begins to count on it."""
+"""Base of oracles that check each snapshot once, when a node begins to rely on it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pykraft.types import OffsetAndEpoch
 
 
 class NewSnapshotInvariant(Invariant):
-    """Calls ``judge`` with each snapshot that a node has now and had not before."""
+    """Calls ``judge`` for each new snapshot of a node."""
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """Judge the snapshots that are new on this node."""
+        """Check the new snapshots of this node."""
         if now.snapshots == was.snapshots:
             return
         for snapshot_id in now.snapshots:
@@ -20,4 +20,4 @@ class NewSnapshotInvariant(Invariant):
                 self.judge(node, snapshot_id, self.facts.platters.snapshot(node, snapshot_id))
 
     def judge(self, node: Node, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
-        """Look at one new snapshot; ``content`` is what a power loss would leave of it, None if nothing."""
+        """Check one new snapshot; ``content`` is what a power loss would leave of it, None if nothing."""

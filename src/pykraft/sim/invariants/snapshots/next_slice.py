@@ -1,7 +1,7 @@
-"""A download goes on where its bytes end: none is left out, and none comes twice.
+"""A download continues where its bytes end: it skips none and fetches none twice.
 
-The part of a snapshot is on the disk, or at least in the page cache; who asks for its next bytes asks for those behind
-it. A position that was read before a crash, or belongs to another download, would put a hole into the file.
+The partial snapshot is on the disk, or at least in the page cache, and the next request asks for the byte after its
+end. A position from before a crash, or from another download, would leave a gap in the file.
 
 Source: KIP-630 §FetchSnapshot (Position is the size of what was fetched); Kafka's ``RawSnapshotWriter.sizeInBytes``.
 """
@@ -16,10 +16,10 @@ from pykraft.types import Epoch
 
 
 class NextSliceFollows(Invariant):
-    """A FetchSnapshot asks its leader for the byte behind those that its node has of this leader's snapshot."""
+    """A FetchSnapshot asks its leader for the byte after those that its node has of this leader's snapshot."""
 
     def before_send(self, node: Node, spoken: Spoken) -> None:
-        """Compare the position with the size of the part; of a state that is over nothing is asked."""
+        """Compare the position with the size of the partial snapshot; requests to a former leader do not count."""
         asked, host = spoken.sliced, node.host
         if asked is None or host is None or (spoken.epoch, spoken.target_id) != (host.epoch, host.leader_id):
             return

@@ -1,7 +1,7 @@
-"""Two replicas that have a snapshot of one id have the same bytes, whoever took it and however it came.
+"""Snapshots with the same id have the same bytes on all replicas, no matter who took them or how they arrived.
 
 Applications of a world write the same records in the same order, and all batches carry the time of the last record of
-the log; so a difference is a mistake of somebody: of another state, of a time of day, of bytes that were mixed.
+the log. So a difference is a mistake: a wrong state, the present time, or mixed-up bytes.
 
 Source: ours; KIP-630 promises the same records and not the same bytes.
 """
@@ -22,7 +22,7 @@ class SnapshotsAlike(NewSnapshotInvariant):
         self._known: dict[OffsetAndEpoch, bytes] = {}
 
     def judge(self, node: Node, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
-        """Compare it with the first of its id."""
+        """Compare the snapshot with the first one of its id."""
         if content is not None and self._known.setdefault(snapshot_id, content) != content:
             seen = f"node {node.node_id} has another snapshot up to {snapshot_id.offset}"
             raise self.violated(f"{seen} of epoch {snapshot_id.epoch} than was seen before")

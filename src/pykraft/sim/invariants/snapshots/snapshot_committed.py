@@ -1,7 +1,7 @@
-"""A snapshot is of the committed log up to its end, and of nothing else.
+"""A snapshot contains the committed log up to its end, and nothing else.
 
-Its records name every batch that led to it; so one that was taken too early, too late, of another history, or under
-another place's name is told from what is committed.
+Its records name every batch that led to it. So the oracle notices a snapshot that was taken too early, too late or of
+another history, or that has a wrong id.
 
 Source: KIP-630 §Design (a snapshot holds committed records only, and its id is the end offset and epoch of the last of
 them); Kafka ``RaftEventSimulationTest`` (ConsistentCommittedData).
@@ -17,14 +17,14 @@ from pykraft.types import OffsetAndEpoch
 
 
 class SnapshotIsCommitted(NewSnapshotInvariant):
-    """The batches that a snapshot stands for are the committed ones before its end, and the last has its epoch."""
+    """The batches in a snapshot are the committed ones before its end, and the last one has the snapshot's epoch."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._sound: set[tuple[OffsetAndEpoch, bytes]] = set()
 
     def judge(self, node: Node, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
-        """Compare what it stands for with what is committed."""
+        """Compare its batches with the committed ones."""
         found = None if content is None else read_snapshot(content)
         if content is None or found is None or (snapshot_id, content) in self._sound:
             return

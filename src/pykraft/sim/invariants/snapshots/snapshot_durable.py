@@ -1,7 +1,7 @@
-"""A snapshot that a node counts on is whole, and a loss of power could not take it away.
+"""A snapshot that a node relies on is whole, and survives a power loss.
 
-The log before it may be removed at any time, and other replicas are sent to it: so it must be on the platter, with its
-name, from the header to the footer, before anybody hears of it; and it is there after a start.
+The log before it may be removed at any time, and other replicas are told to fetch it. So it must be on the platter
+under its name, from header to footer, before anybody learns of it, and must still be there after a restart.
 
 Source: KIP-630 §Snapshot Format; Kafka's ``FileRawSnapshotWriter.freeze``; ALICE (OSDI 2014): rename without fsync.
 """
@@ -17,24 +17,24 @@ from pykraft.types import OffsetAndEpoch
 
 
 class SnapshotIsDurable(NewSnapshotInvariant):
-    """The platter holds each snapshot that a node knows of, whole; and after a start the newest one that it knew of."""
+    """The platter holds each snapshot that a node knows, whole; and after a start the newest one that the node knew."""
 
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._newest: dict[int, OffsetAndEpoch] = {}
 
     def changed(self, node: Node, was: View, now: View) -> None:
-        """Judge those that are new here, and note the newest."""
+        """Check the new snapshots, and remember the newest."""
         super().changed(node, was, now)
         if now.snapshots and now.snapshots != was.snapshots:
             self._newest[int(node.node_id)] = now.snapshots[-1]
 
     def wiped(self, node: Node) -> None:
-        """It has none any more."""
+        """The new disk has no snapshots."""
         self._newest.pop(int(node.node_id), None)
 
     def started(self, node: Node) -> None:
-        """Look for the newest one that it knew of before; a newer one may have taken its place, or damage it."""
+        """Look for the newest one that it knew, unless a newer one replaced it or a start set it aside as damaged."""
         known, found = self._newest.get(int(node.node_id)), self.facts.platters.snapshots(node)
         if known is None or self.facts.platters.is_set_aside(node, known):
             return
@@ -42,7 +42,7 @@ class SnapshotIsDurable(NewSnapshotInvariant):
             raise self.violated(f"node {node.node_id} had the snapshot {known}, and begins with {list(found)}")
 
     def judge(self, node: Node, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
-        """Look whether all of it is on the platter."""
+        """Check that all of it is on the platter."""
         found = None if content is None else read_snapshot(content)
         if found is None or not found.is_whole or found.epoch != snapshot_id.epoch:
             on_platter = "nothing" if content is None else f"{len(content)} bytes that are none"

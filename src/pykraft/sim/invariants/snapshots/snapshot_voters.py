@@ -1,7 +1,7 @@
-"""A snapshot names the voters that are in force at its end in the committed log.
+"""A snapshot names the voters in force at its end in the committed log.
 
-Not those of a record that stands where it ends, or behind: that one may be cut off again. And not older ones: who
-installs the snapshot has nothing else to know them from.
+A voter record at its end or beyond does not count, because it may still be truncated. Older voters would be wrong,
+because a replica that installs the snapshot has no other source for them.
 
 Source: KIP-853 §Snapshots; Kafka ``KRaftControlRecordStateMachine.voterSetAtOffset``.
 """
@@ -18,7 +18,7 @@ class SnapshotNamesItsVoters(NewSnapshotInvariant):
     """The voters in a frozen snapshot are those of the newest committed record before its end."""
 
     def judge(self, node: Node, snapshot_id: OffsetAndEpoch, content: bytes | None) -> None:
-        """Compare its voters with those that are committed."""
+        """Compare its voters with the committed ones."""
         found = None if content is None else read_snapshot(content)
         if found is None:
             return
