@@ -1,12 +1,12 @@
-"""How many records an embedded node commits and hands to its listener, by the records of one append.
+"""How many records an embedded node commits and delivers to its listener, by the number of records in one append.
 
     python bench/client.py [--seconds S] [--directory DIR] [--own-thread]
 
-A quorum of one and one of three, all nodes and the client in this one process and on this one loop (or each node in a
-thread of its own: --own-thread); records of 100 bytes, in lists of 1, 100 and 1000, from 1000, 64 and 16 proposers,
-each with one append under way. Prints committed records a second as the leader's listener was given them, and the
-median time of an append. The nodes share the interpreter and the disk. Cores and disks swing by a factor of two within
-minutes: compare only what ran in one call.
+Quorums of one node and of three, with all nodes and the client in this process on one event loop (or each node in a
+thread of its own: --own-thread). Records have 100 bytes and come in lists of 1, 100 and 1000, from 1000, 64 and 16
+proposers, each with one append under way. Prints the committed records per second that the leader's listener got, and
+the median time of an append. The nodes share the interpreter and the disk. The speed of cores and disks varies by a
+factor of two within minutes: compare only results of one call.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ PROPOSERS = {1: 1_000, 100: 64, 1_000: 16}
 
 
 class Count:
-    """A listener that decodes and counts."""
+    """A listener that decodes and counts the records."""
 
     def __init__(self) -> None:
         self.records = 0
 
     def handle_commit(self, reader: Reader[bytes]) -> None:
-        """Look at every record."""
+        """Decode every record."""
         self.records += sum(len(batch.records) for batch in reader)
 
     def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch) -> None:
-        """Not of interest."""
+        """Ignored."""
 
 
 async def propose(node: Node[bytes], size: int, end_s: float, latencies_ms: list[float]) -> None:

@@ -3,8 +3,8 @@
     python bench/log.py [--directory DIR] [--megabytes N] [--groups N]
 
 Prints median and p99 of one lane pass by group size, and MB/s for recovery and reads by batch size. The directory
-should be on the disk in question (not tmpfs); everything is removed again. Cores and disks swing by a factor of two
-within minutes: compare only what ran in one call.
+should be on the disk in question (not tmpfs); everything is removed again. The speed of cores and disks varies by a
+factor of two within minutes: compare only results of one call.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def batch_of(base_offset: int, size_bytes: int) -> Batch:
 
 
 def batches_of(base_offset: int, count: int, size_bytes: int) -> list[Batch]:
-    """Batches that follow each other; the CRC leaves the offset out, so one encoding serves all."""
+    """Consecutive batches; the CRC does not cover the offset, so one encoding serves all."""
     _, data = batch_of(0, size_bytes)
     batches: list[Batch] = []
     for offset in range(base_offset, base_offset + count):
@@ -57,7 +57,7 @@ def open_log(directory: Path) -> Log:
 
 
 def bench_groups(directory: Path, group_bytes: int, groups: int, *, settles: bool) -> str:
-    """One job a pass, each a batch of the group's size; with or without an idle moment between."""
+    """One job per pass, each a batch of the group's size; with or without an idle moment between."""
     log = open_log(directory)
     notes = QuarantineFile(OsFs(), directory), ProofFile(OsFs(), directory)
     lane = OrderedLane(log, ElectionStore(OsFs(), directory), *notes)
@@ -96,13 +96,13 @@ def bench_whole_log(directory: Path, batch_bytes: int, megabytes: int) -> str:
 
 
 def append_all(log: Log, batches: list[Batch]) -> None:
-    """In groups of 64."""
+    """Append in groups of 64."""
     for at in range(0, len(batches), 64):
         log.append(batches[at : at + 64])
 
 
 def read_all(log: Log) -> None:
-    """Every batch, through the checked reader."""
+    """Read every batch, through the checked reader."""
     offset = log.start_offset
     while offset < log.end_offset:
         data = log.read(offset, 1024 * 1024)
@@ -118,7 +118,7 @@ def timed(call: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """Run all of it."""
+    """Run all measurements."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--directory", type=Path, default=Path())
     parser.add_argument("--megabytes", type=int, default=256)

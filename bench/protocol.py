@@ -1,8 +1,8 @@
 """What one message costs: ``python bench/protocol.py [--json]``.
 
 Microseconds for a whole request or response, header included: dict to bytes and bytes to dict, and for Vote and Fetch
-also from and to the core's messages. Rounds of all cases are interleaved, so that a noisy minute hits every case
-alike; each line gives minimum, median and maximum over the rounds. The bodies are those of a follower in a quorum.
+also from and to the core's messages. Rounds of all cases are interleaved, so a noisy minute affects all cases alike;
+each line gives minimum, median and maximum over the rounds. The bodies are those of a follower in a quorum.
 """
 
 from __future__ import annotations
@@ -80,14 +80,14 @@ FETCH: tuple[ApiKey, int, Request, Response] = (
 
 @dataclass
 class Case:
-    """One thing to measure."""
+    """One measurement."""
 
     name: str
     run: Callable[[], object]
     costs_us: list[float] = field(default_factory=list)
 
     def measure(self, seconds: float) -> None:
-        """Call it for about this long and keep the cost of one call."""
+        """Call it for about this long; records the cost of one call."""
         calls = 0
         start = time.perf_counter()
         while (elapsed := time.perf_counter() - start) < seconds:

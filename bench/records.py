@@ -1,7 +1,7 @@
-"""How many records a second become batches and come back: ``python bench/records.py [--json]``.
+"""How many records per second are encoded to batches and decoded again: ``python bench/records.py [--json]``.
 
-Rounds of all cases are interleaved, so that a noisy minute hits every case alike; each line gives minimum, median and
-maximum over the rounds, in thousand records a second, CRC included. Nothing is written anywhere.
+Rounds of all cases are interleaved, so a noisy minute affects all cases alike; each line gives minimum, median and
+maximum over the rounds, in thousand records per second, CRC included. Nothing is written to disk.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROUND_SECONDS = 0.15
 
 @dataclass
 class Case:
-    """One thing to measure: ``run`` handles ``count`` records a call."""
+    """One measurement: ``run`` handles ``count`` records per call."""
 
     name: str
     count: int
@@ -40,7 +40,7 @@ class Case:
     rates: list[float] = field(default_factory=list)
 
     def measure(self, seconds: float) -> None:
-        """Call it for about this long and keep the rate."""
+        """Call it for about this long; records the rate."""
         calls = 0
         start = time.perf_counter()
         while (elapsed := time.perf_counter() - start) < seconds:
@@ -50,7 +50,7 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """Encode and decode over sizes and counts; the last ones are the paths that are not hot."""
+    """Encode and decode over sizes and counts; the last cases are paths that are not hot."""
     chance = random.Random(7)
     shapes = [(10, 10_000), (100, 10), (100, 1_000), (100, 10_000), (256, 4_000), (1_024, 1_000)]
     for size_bytes, count in shapes:
@@ -76,7 +76,7 @@ def pair(name: str, values: list[bytes]) -> Iterator[Case]:
 
 
 def encode(values: list[bytes]) -> bytes:
-    """One batch of these values; offset, epoch and time do not matter here."""
+    """Encode one batch of these values; offset, epoch and time do not matter here."""
     return encode_batch(values, base_offset=Offset(1_000_000), epoch=Epoch(3), timestamp_ms=1_795_228_030_532)
 
 

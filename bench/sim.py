@@ -2,8 +2,8 @@
 
     python bench/sim.py [SCENARIO…]
 
-lives through a few worlds of each scenario in one process (quiet and all, if none is named), oracles included, and
-tells virtual seconds for each second of the processor, the best and the median, and frames that arrived.
+runs a few worlds of each scenario in one process (quiet and all, if none is named), oracles included, and prints
+virtual seconds per second of processor time, best and median, and the number of frames that arrived.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SEEDS = range(5)
 
 
 def speed(seed: int, scenario: Scenario) -> float:
-    """Virtual seconds a second of one world."""
+    """Virtual seconds per second of processor time for one world."""
     start_s = time.process_time()
     outcome = simulate(seed, scenario=scenario)
     took_s = time.process_time() - start_s
@@ -30,7 +30,7 @@ def speed(seed: int, scenario: Scenario) -> float:
 
 
 def frames_a_second(seed: int, scenario: Scenario) -> float:
-    """Frames that arrive in a virtual second."""
+    """Frames that arrive per virtual second."""
     recorder = Recorder(events_max=10**7)
     simulate(seed, scenario=scenario, recorder=recorder)
     arrived = sum(isinstance(event, Arrived) for event in recorder.events)

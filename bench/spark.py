@@ -1,11 +1,12 @@
-"""Records a second through ``format("pykraft")`` over files, on local Spark: every column decoded, CRC checked.
+"""Records per second through ``format("pykraft")`` over files, on local Spark: every column decoded, CRC checked.
 
     python bench/spark.py [--records N] [--record-size N] [--batch N] [--cores N] [--runs N] [--dir DIR]
 
-Writes a log of that many records, a fixed number a batch, then reads it: to nowhere (every column of every row reaches
-Spark), batches instead of records, and into Parquet. One line a case: minimum, median and maximum of the runs, after
-one that is not counted. Also the memory of Spark's Python processes: those of the executors, which read, the largest
-and all together (exit status 1 when that is not below 512 MiB), and those with which the driver plans.
+Writes a log of this many records, with a fixed number per batch, then reads it: to nowhere (every column of every row
+reaches Spark), batches instead of records, and into Parquet. Prints one line per case: minimum, median and maximum of
+the runs, after one that is not counted. Also prints the memory of Spark's Python processes: of the executors, which
+read, the largest and all together (exit status 1 unless that is below 512 MiB), and of those that the driver plans
+with.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ SPARKS, READER = b"-m\0pyspark.", b"-m\0pyspark.daemon\0pyspark.worker\0"
 
 
 def write_log(folder: Path, records: int, size_bytes: int, per_batch: int) -> int:
-    """A partition directory with these records; returns its bytes."""
+    """Write a partition directory with these records; returns its size in bytes."""
     pool = os.urandom(MIB) + bytes(size_bytes)
     written = 0
     segment = None
@@ -59,9 +60,9 @@ def write_log(folder: Path, records: int, size_bytes: int, per_batch: int) -> in
 
 
 class PythonMemory:
-    """Watches Spark's Python processes below this one; the most at one time, in MiB.
+    """Watches Spark's Python processes below this one; keeps the largest memory at any time, in MiB.
 
-    Forked processes share pages; of all together each page counts once (proportional set size).
+    Forked processes share pages; in the total each page counts once (proportional set size).
     """
 
     def __init__(self) -> None:
@@ -73,7 +74,7 @@ class PythonMemory:
         self._thread.start()
 
     def stop(self) -> None:
-        """No more; the figures are final."""
+        """Stop watching; the figures are final."""
         self._is_over.set()
         self._thread.join()
 
@@ -106,7 +107,7 @@ def python_below(pid: int) -> tuple[list[int], list[int]]:
 
 
 def content(pid: int, name: str) -> bytes:
-    """What a file of a process says; nothing when it has ended."""
+    """The content of a process's file; empty when the process has ended."""
     try:
         return Path(f"/proc/{pid}/{name}").read_bytes()
     except OSError:
@@ -114,18 +115,18 @@ def content(pid: int, name: str) -> bytes:
 
 
 def memory_mib(pid: int, file: str, name: str) -> int:
-    """One of the figures that the kernel keeps of a process, in MiB."""
+    """One of the kernel's figures for a process, in MiB."""
     found = re.search(rf"^{name}:\s+(\d+) kB", content(pid, file).decode(), re.MULTILINE)
     return int(found[1]) // 1024 if found else 0
 
 
 def together_mib(pids: list[int]) -> int:
-    """What these processes hold now."""
+    """What these processes use together now."""
     return sum(memory_mib(pid, "smaps_rollup", "Pss") for pid in pids)
 
 
 def timed(name: str, records: int, size_bytes: int, runs: int, act: Callable[[], object]) -> None:
-    """Run it once for warmth, then so many times."""
+    """Run it once for warmth, then this many times."""
     act()
     took_s = []
     for _ in range(runs):
@@ -139,7 +140,7 @@ def timed(name: str, records: int, size_bytes: int, runs: int, act: Callable[[],
 
 
 def measure(spark: SparkSession, folder: Path, size_bytes: int, options: argparse.Namespace) -> None:
-    """All cases."""
+    """Run all cases."""
     log, table = str(folder / "log"), str(folder / "table")
 
     def read(**given: str) -> DataFrame:

@@ -1,8 +1,8 @@
-"""How fast `pykraft verify` reads a log of 1 GiB, beside a loop that only reads it and takes the CRC.
+"""How fast `pykraft verify` reads a log of 1 GiB, compared with a loop that only reads it and computes the CRC.
 
     python bench/verify.py FOLDER
 
-writes the log to an empty FOLDER (once; it is used again) and times both three times, in turn.
+writes the log to an empty FOLDER (once; later calls use it again) and times both three times, in turn.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RUNS = 3
 
 
 def write_log(directory: Path) -> None:
-    """Batches of 64 records of 256 bytes, up to SIZE_BYTES."""
+    """Write batches of 64 records of 256 bytes, up to SIZE_BYTES."""
     log, _ = Log.open(OsFs(), directory, config=LogConfig(), topic_id=Uuid(bytes(15) + b"\2"))
     size_bytes = 0
     while size_bytes < SIZE_BYTES:
@@ -40,7 +40,7 @@ def write_log(directory: Path) -> None:
 
 
 def read_only(directory: Path) -> None:
-    """What no check can do without."""
+    """The minimum that any check has to do."""
     for path in directory.glob("*.log"):
         file = OsFs().open(path)
         for position in range(0, file.size(), CHUNK_SIZE_BYTES):
@@ -49,7 +49,7 @@ def read_only(directory: Path) -> None:
 
 
 def check(directory: Path) -> None:
-    """The whole check; the log has no quorum-state, which is told and costs nothing."""
+    """The whole check; the log has no quorum-state, which is reported and costs nothing."""
     seen: list[int] = []
     report = verify(OsFs(), directory, on_progress=seen.append)
     assert report.partitions[0].log.end_offset > Offset(0)

@@ -1,12 +1,12 @@
 """A real browser for tests of pages: the machine's Chromium, without a window, driven by Playwright.
 
-Owns the browser and its end. Invariant: every page that a test opens is watched, and the test fails at its end when a
-page wrote an error or a warning to its console, raised one, or asked for anything but its own file: a page of ours is
-one file and works without a network. It refuses to know what is on the pages.
+Every page that a test opens is watched. The test fails at its end if a page wrote an error or a warning to its console,
+raised an error, or requested anything but its own file: each of our pages is one file and works without a network.
+Tests check the content of the pages.
 
-A test that uses `open_page` has the marker ``browser``. Playwright keeps a loop running in its thread while a browser
-is up, so that nothing else may run one there: a browser lives as long as its test module, and a module that looks at
-pages does nothing with asyncio.
+A test that uses `open_page` has the marker ``browser``. Playwright keeps an event loop running in its thread while a
+browser is up, and nothing else may run one there. So a browser lives as long as its test module, and a module that
+looks at pages does nothing with asyncio.
 """
 
 from __future__ import annotations

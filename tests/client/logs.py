@@ -1,7 +1,7 @@
-"""One log that scripted nodes serve by Fetch; a test says who leads, what is committed and what goes wrong.
+"""One log that scripted nodes serve by Fetch; the test decides who leads, what is committed and what goes wrong.
 
-Owns a list of batches, and answers as a leader or a follower would. It refuses to check who asks: tests read what was
-asked from the nodes.
+It keeps a list of batches and answers as a leader or a follower would. It does not check the requests: tests read those
+from the nodes.
 """
 
 from __future__ import annotations

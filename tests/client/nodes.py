@@ -1,7 +1,4 @@
-"""Embedded nodes for tests: configurations with short timeouts, and a listener to wait on.
-
-Owns names and timeouts. It refuses to know how a node works.
-"""
+"""Embedded nodes for tests: configurations with short timeouts, and a listener to wait on."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What nodes of a quorum answer when they are asked about it, for scripted nodes.
-
-Owns bodies of DescribeCluster and DescribeQuorum. It refuses to know who asks.
-"""
+"""Bodies of DescribeCluster and DescribeQuorum answers, for scripted nodes."""
 
 from __future__ import annotations
 

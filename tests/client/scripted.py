@@ -1,7 +1,7 @@
 """Nodes that answer as a test tells them to, over real sockets on the loopback interface.
 
-Owns the sockets and what was asked. It refuses to know what is right: a script may answer with any body, any bytes,
-silence or the end of the connection.
+They record the requests and check nothing: a script may answer with any body, any bytes, no answer, or the end of the
+connection.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pykraft.types import Endpoint
 
 SILENCE: Final = None
 HANG_UP: Final = b""
-"""An answer that is none: the connection ends."""
+"""Instead of an answer: close the connection."""
 Answer = Body | bytes | None
 """A body, whole bytes as they are (with their size), or silence."""
 Script = Callable[[Body], Answer]

@@ -1,11 +1,10 @@
-"""Kafka nodes: a KRaft quorum of one that is broker and controller, with all that Kafka serves; controllers that join.
+"""Kafka nodes: a KRaft quorum of one that is broker and controller, and further controllers that join it.
 
-Owns its properties, the formatting of its folder by StorageTool, and its process, which is one of the test's
-`Children`. Invariant: its ports and folder are the test's alone, its cluster id is its own. It refuses to know what is
-asked of it.
+This module writes their properties, formats their folders with StorageTool, and starts their processes, which belong to
+the test's `Children`. Invariant: ports, folder and cluster id are the test's own.
 
-The quorum is dynamic (kraft.version 1), so that the voter has a directory id and endpoints, unless it is to be static.
-One that joins is a controller only, and observes until somebody makes it a voter. The log directory is
+The quorum is dynamic (kraft.version 1), so the voter has a directory id and endpoints, unless a test asks for a static
+one. A node that joins is only a controller, and observes until it is added as a voter. The log directory is
 ``<home>/data/__cluster_metadata-0``.
 """
 

@@ -1,8 +1,7 @@
 """A dynamic quorum of `pykraft server` nodes, formatted by ``pykraft storage``, and what its leader says of it.
 
-Owns folders, properties and identities. Node 1 is formatted as the only voter, the others join as observers.
-Invariant: cluster id and ports are the test's alone. The properties files are those that an operator would write: both
-tools are given them as they are. It refuses to know who is made a voter, and by whom.
+Node 1 is formatted as the only voter, the others join as observers; tests add voters. Invariant: cluster id and ports
+are the test's own. Both tools get the same properties files, written as an operator would write them.
 """
 
 from __future__ import annotations

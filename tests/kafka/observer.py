@@ -1,6 +1,6 @@
-"""A `pykraft server` that observes Kafka's controllers, formatted as an operator would.
+"""A `pykraft server` that observes Kafka's controllers, formatted as an operator would do it.
 
-Owns its folder, properties and process. It refuses to know what it fetched.
+This module creates its folder and properties and runs its process. Tests check what it fetched.
 """
 
 from __future__ import annotations

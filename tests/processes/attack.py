@@ -1,6 +1,6 @@
-"""What a stranger who reaches a node's port can send it, and how the node's memory takes it.
+"""What a stranger who reaches a node's port can send it, and how much memory that costs the node.
 
-Owns sockets that send and do not read, or read much later. It refuses to know what a node should do about them.
+The sockets here send and never read, or read much later. Tests decide what a node should do about them.
 """
 
 from __future__ import annotations

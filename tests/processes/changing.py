@@ -1,11 +1,11 @@
 """A quorum under load whose voters change, while nodes are killed with -9.
 
-Owns the changes as an operator makes them: asked again until the quorum says that it is done. Invariant: what every
-node acknowledged is outside of all nodes, in the cluster's journal. It refuses to know in which order changes come.
+The changes are made as an operator makes them: repeated until the quorum says that they are done. Tests choose their
+order. Invariant: the cluster's journal, outside of all nodes, holds everything that any node acknowledged.
 
-A change that is asked for while a node dies has an unknown outcome (OutcomeUnknownError). It is asked for once more,
-and then it is either done, or the answer is that it was done before: DUPLICATE_VOTER or VOTER_NOT_FOUND, which leaders
-give only when no change is under way.
+When a node dies during a change, the outcome is unknown (OutcomeUnknownError). The request is repeated. Then it either
+succeeds, or the answer says that it was done before: DUPLICATE_VOTER or VOTER_NOT_FOUND, which leaders give only when
+no change is under way.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Who leads, as a node wrote it to its ``quorum-state``; read while the node runs.
+"""Reads from a running node's ``quorum-state`` who leads.
 
-Owns that one look at the file, which Kafka and pykraft write alike and replace as a whole. It refuses to know logs.
+Kafka and pykraft write this file in the same format and replace it as a whole.
 """
 
 from __future__ import annotations

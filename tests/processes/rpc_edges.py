@@ -1,13 +1,13 @@
-"""Sends every RPC with every string, number and array at its edges to a live node, and looks whether it lives well.
+"""Sends every RPC, with edge cases of every string, number and array, to a live node and checks that the node survives.
 
-Owns the requests, which come from the schema tables: a field that is added is tried from then on. Invariant: one seed
-is one sequence. Each request begins as one of our own partition, then one field takes an edge, and in later rounds
-several do. It refuses to know what is right to answer.
+The schema tables generate the requests, so a new field is covered at once. One seed gives one sequence. Each request
+starts as one for our own partition; then one field takes an edge value, and in later rounds several do. No answer is
+judged to be right or wrong.
 
     python -m tests.processes.rpc_edges --seconds 600 --loop asyncio --seed 7
 
-Oracles: the process lives and answers ApiVersions; its memory stays below a bound; and its loop is not held up for
-longer than a quarter of the fetch timeout, beyond what this process itself was held up in the same time.
+Oracles: the process runs and answers ApiVersions; its memory stays below a bound; and its event loop is never blocked
+for longer than a quarter of the fetch timeout, not counting the time that this process itself was held up.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What programs with a node in them told on their pipes: one tale for each life of each program, kept outside of it.
+"""What programs with an embedded node wrote to their pipes: one tale for each process of each program.
 
-Owns the reading ends. Invariant: a line that was written before its program was killed is in its tale, and half a line
-is not. Whoever needs something waits for the tale, not on the clock.
+Invariant: a tale holds every line that was written before the program was killed, and no partial line. Tests wait for
+the tale, not for the clock.
 """
 
 from __future__ import annotations

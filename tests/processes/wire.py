@@ -1,6 +1,6 @@
-"""A blocking client for tests: bytes as they are, or a request and its answer.
+"""A blocking client for tests: sends bytes as they are, or a request, and reads the answer.
 
-Owns one TCP connection. It refuses to know what is right: tests send it all kinds of wrong bytes.
+It uses one TCP connection and checks nothing, so tests can send it any wrong bytes.
 """
 
 from __future__ import annotations

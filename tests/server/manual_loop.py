@@ -1,6 +1,6 @@
-"""A loop without a clock of its own: a test says what time it is, and what is due happens then.
+"""An event loop without a clock of its own: a test sets the time, and whatever is due by then runs.
 
-Owns the order of what was asked for. It can do what callbacks and timers need, and nothing with sockets.
+It keeps callbacks and timers in their order. It does not support sockets.
 """
 
 from __future__ import annotations

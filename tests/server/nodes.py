@@ -1,6 +1,6 @@
-"""Nodes on the loopback interface within the test's own process: their configurations, and a listener to wait on.
+"""Nodes on the loopback interface within the test's own process: configurations with short timeouts, and a listener.
 
-Owns names and short timeouts. It refuses to know how a node is run.
+Tests decide how to run the nodes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The real file system, but every sync passes a gate: a disk that stalls, or fails when it is told to.
+"""The real file system with a gate before every sync: a disk that stalls, or fails when it is told to.
 
-Owns the gate. Everything else is `pykraft.log.os_fs.OsFs`.
+Everything else is `pykraft.log.os_fs.OsFs`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Links that listen on the loopback interface, a user that notes what it hears of them, and clients with streams.
+"""Links that listen on the loopback interface, a user that records what it hears of them, and clients with streams.
 
-Owns what a test of links opens. Invariant: when `on_station` returns, all of it is closed, and the loop complained of
-nothing.
+Invariant: when `on_station` returns, everything is closed, and the loop has reported no error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The processes below one of ours, to end some of them by their pid: Spark's Java process, and Python's below that.
+"""The processes below one of ours, to kill some by pid: Spark's Java process, and the Python processes below it.
 
-Owns nothing. Invariant: what is killed is the very process that was seen, since a pid and the time of its start belong
-to one process only. Linux only, as it reads ``/proc``.
+Invariant: only the very process that was seen is killed, because pid and start time together identify one process.
+Linux only, because it reads ``/proc``.
 """
 
 from __future__ import annotations

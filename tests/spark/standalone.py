@@ -1,8 +1,8 @@
 """Spark's standalone cluster as processes on this machine: a master, and workers of one core each.
 
-Owns the processes. Invariant: when the block ends, in whatever way, they and the executors that they started are dead,
-each killed by its own pid. All listen on the loopback interface only, and each worker has an address of its own: Spark
-runs the copy of a slow task on another host only.
+Invariant: when the block ends, for whatever reason, these processes and the executors that they started are dead, each
+killed by its own pid. All listen on the loopback interface only. Each worker has an address of its own, because Spark
+runs the copy of a slow task only on another host.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Do the four tables of a pipeline agree, and hold what was acknowledged once and in order? Asked without Spark.
+"""Checks without Spark that the four tables of a pipeline agree, and hold every acknowledged record once and in order.
 
-Owns nothing; it reads Delta tables with ``deltalake`` and Parquet tables with pyarrow, which takes every file that is
-not hidden, so that what wrote them cannot hide its own faults.
+It reads Delta tables with ``deltalake`` and Parquet tables with pyarrow. Pyarrow takes every file that is not hidden,
+so the program that wrote them cannot hide its own faults.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The files of the repository as the rules see them: a path, the text, and for Python the syntax tree.
+"""The files of the repository as the rules see them: path, text and, for Python, the syntax tree.
 
-Owns the reading. Invariant: what git tracks or would add is what is judged, so that a file is judged before it is
-committed and nothing that tools leave behind ever is. Recorded bytes (``tests/golden``) are nobody's prose and are
-left out. It refuses to know the rules.
+Invariant: the rules judge the files that git tracks or would add, so a file is judged before it is committed, and files
+that tools leave behind never are. Recorded bytes (``tests/golden``) are not prose and are left out.
 """
 
 from __future__ import annotations

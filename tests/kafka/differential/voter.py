@@ -1,7 +1,7 @@
-"""A voter that is played: it holds what the node under test asks of it until somebody says what to answer.
+"""A voter that a test plays: it holds each request of the node under test until the test says what to answer.
 
-Owns a listening socket and a thread for each connection. Invariant: every request is held in the order in which it
-came, and answered at most once; ApiVersions alone is answered at once. It refuses to know what a right answer is.
+It has a listening socket and a thread for each connection. Invariant: it holds requests in the order in which they
+came, and answers each at most once. It answers only ApiVersions by itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""One node under test, real, among two voters that are played; and what can be seen of it from outside.
+"""One real node under test among two voters that the test plays, and what is visible of it from outside.
 
-Owns the node's process, folder and ports. What is seen is put into words that are the same for Kafka and for us: ports
-become names, times and random ids go. Invariant: a look changes nothing in the node.
+This module runs the node and owns its folder and ports. It describes what is visible in words that are the same for
+Kafka and for us: ports become names, and times and random ids are left out. Invariant: looking changes nothing in the
+node.
 """
 
 from __future__ import annotations
