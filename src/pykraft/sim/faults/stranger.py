@@ -3,10 +3,10 @@
 The stranger names epochs that would end elections for good, raises the epoch again and again, claims to lead and
 answers Fetches as no leader does, sends Fetches in a voter's name, and names endpoints that do not exist.
 
-It spares what a protocol without authentication cannot prevent and what would break the promises (docs/trust.md).
-`pykraft.sim.faults.false_leader` decides what a false leader answers. The stranger sends nothing to observers: one in a
-later epoch than the voters cannot ask for an election. No replica is ever a candidate in the epoch of a false leader,
-which is far above all real epochs.
+It does not do what a protocol without authentication cannot withstand, because that would break the promises
+(docs/trust.md). `pykraft.sim.faults.false_leader` decides what a false leader answers. The stranger sends nothing to
+observers: one in a later epoch than the voters cannot ask for an election. No replica is ever a candidate in the epoch
+of a false leader, which is far above all real epochs.
 
 Source: ours; KIP-595, KIP-853; ADR 028, ADR 029.
 """
@@ -121,7 +121,7 @@ class StrangerFaults:
         return True
 
     def _rise(self, sender: ReplicaKey, rng: Random, rises: int, period_us: int) -> None:
-        # Whoever granted a forged vote for a voter would grant it again to the real one, despite its shorter log.
+        # In a voter's name, an epoch that it never reaches: there it would get the forged votes, despite a shorter log.
         epoch = Epoch(self._highest_epoch() + 1) if sender.id == STRANGER_ID else self._fresh_epoch()
         for node in self._harm.facts.voters():
             if rng.random() < 0.7:

@@ -1,4 +1,4 @@
-"""Passes what nodes and clients report on to the oracles, the faults and whoever keeps counts.
+"""Passes on what nodes and clients report: to the oracles, to the faults, and to all that keeps counts.
 
 It is the observer of all nodes and the witness of all clients. Nodes need their observer when they are created, so the
 reporter comes first, and the world sets `facts`, `faults`, `watch` and `workload` before anything runs. When a process
