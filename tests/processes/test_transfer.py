@@ -92,7 +92,7 @@ def test_a_target_that_is_slow_is_waited_for_and_one_that_is_down_costs_nothing(
         target.process.resume()
         out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
-    assert out.startswith(f"Node {target.node_id} leads epoch {epoch + 1}, after ")
+    assert out.startswith(f"Node {target.node_id} leads epoch {epoch + 1} after ")
     cluster.journal.wait_for_acknowledged(RECORDS, since=mark, except_by=leader_id)
 
     # A transfer that fails is followed by a rest (ADR 030), so this comes last.

@@ -34,6 +34,8 @@ from pykraft.local.ports import HOST
 OUTSIDER: Final = -1
 CHUNK_SIZE_BYTES: Final = 16_384
 CHUNKS_ON_THE_WAY_MAX: Final = 32
+KERNEL_SIZE_BYTES: Final = 65_536
+"""Receive buffer of the proxy's sockets."""
 CUT_POLL_S: Final = 0.01
 ACCEPT_TURNS: Final = 3
 """Turns of the event loop between the accept of a connection and our callback for it."""
@@ -73,6 +75,7 @@ class Network:
         self._wires: defaultdict[tuple[int, int], Wire] = defaultdict(Wire)
         self._fronts = fronts
         self._rng = rng
+        self._servers: list[asyncio.Server] = []
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
@@ -114,10 +117,10 @@ class Network:
         self._loop.run_forever()
 
     async def _listen(self) -> None:
-        self._servers = [
-            await asyncio.start_server(partial(self._accept, node_id), HOST, port)
-            for node_id, (port, _) in self._fronts.items()
-        ]
+        for node_id, (port, _) in self._fronts.items():
+            listening = socket.create_server((HOST, port))
+            _bound_kernel(listening)
+            self._servers.append(await asyncio.start_server(partial(self._accept, node_id), sock=listening))
 
     def _accept(self, node_id: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Not a coroutine, so that an accepted connection is registered at once, even while the network is closing."""
@@ -130,7 +133,7 @@ class Network:
         """Run one connection until one side closes it or a reset ends it."""
         try:
             _, port = self._fronts[node_id]
-            node_reader, node_writer = await asyncio.open_connection(HOST, port)
+            node_reader, node_writer = await self._dial(port)
             self._writers.add(node_writer)
             try:
                 begin, dialer = await _first_request(reader)
@@ -146,6 +149,17 @@ class Network:
             pass  # the node is down, or one side broke the connection: `_reset` shows it to both
         finally:
             self._reset(writer)
+
+    async def _dial(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        dialed = socket.socket()
+        try:
+            dialed.settimeout(0)
+            _bound_kernel(dialed)
+            await self._loop.sock_connect(dialed, (HOST, port))
+            return await asyncio.open_connection(sock=dialed)
+        except BaseException:
+            dialed.close()
+            raise
 
     async def _flow(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, wire: Wire, begin: bytes) -> None:
         """Copy one direction to its end. Errors: OSError, ConnectionResetError after a reset."""
@@ -193,6 +207,14 @@ class Network:
         for writer in list(self._writers):
             self._reset(writer)
         await asyncio.sleep(0)  # the loop closes the sockets of aborted transports in its next turn
+
+
+def _bound_kernel(own: socket.socket) -> None:
+    """Let a sender see how slow its wire is, as on a real link: what the kernel holds for the proxy looks delivered.
+
+    Linux lets a receive buffer grow to many MiB otherwise, so that a leader's whole answer is gone at once.
+    """
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_SIZE_BYTES)
 
 
 async def _arrival(wire: Wire, due_s: float) -> None:
