@@ -48,7 +48,7 @@ def test_a_file_that_is_not_as_expected_stops_the_pipeline(text: str, tmp_path: 
     assert end_offset(folder, 1) is None
     with pytest.raises(StorageError, match="does not contain the end of the micro-batch"):
         commit_of(folder, "s", 1)
-    with pytest.raises(StorageError, match="does not tell"):
+    with pytest.raises(StorageError, match="does not contain"):
         commit_of(folder, "s", 7)
 
 

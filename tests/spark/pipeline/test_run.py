@@ -146,7 +146,7 @@ def test_an_older_checkpoint_that_was_restored_is_refused(
         run(spark, given)
     told = told_by(str(caught.value))
     assert isinstance(told, UsageError)
-    assert "the checkpoint is too old. To go on, restore the checkpoint" in str(told)
+    assert "the checkpoint is too old. To continue, restore the checkpoint" in str(told)
     assert offsets(spark, given, RECORDS) == list(range(6))
 
 
