@@ -18,7 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.planted.bugs import BORDERS, PASSED, Bug, Verdict, judge, play, read
+from tests.planted.bugs import BORDERS, PASSED, Bug, Verdict, judge, play
+from tests.sim.strength import read
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,10 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         verb.add_argument("--edits", type=Path, default=BORDERS, help="another file of bugs")
     options = parser.parse_args(arguments)
     try:
-        bugs = read(options.edits)
+        bugs = read(options.edits, Bug)
         if options.verb == "list":
             for bug in bugs:
-                print(f"{bug.edit.name}: {bug.edit.story}\n    {bug.test}")
+                print(f"{bug.name}: {bug.story}\n    {bug.test}")
             return 0
         verdicts = list(_judged(_chosen(bugs, options.name), as_json=options.json))
     except (OSError, ValueError, SyntaxError) as error:
@@ -50,10 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _chosen(bugs: Sequence[Bug], names: Sequence[str] | None) -> list[Bug]:
     """Errors: ValueError for a name that no bug has."""
-    unknown = sorted({*(names or ())} - {bug.edit.name for bug in bugs})
+    unknown = sorted({*(names or ())} - {bug.name for bug in bugs})
     if unknown:
         raise ValueError(f"there is no bug {', '.join(unknown)}")
-    return [bug for bug in bugs if names is None or bug.edit.name in names]
+    return [bug for bug in bugs if names is None or bug.name in names]
 
 
 def _judged(bugs: Sequence[Bug], *, as_json: bool) -> Iterator[Verdict]:
@@ -69,7 +70,7 @@ def _judged(bugs: Sequence[Bug], *, as_json: bool) -> Iterator[Verdict]:
 
 def _unproven(bug: Bug) -> Verdict:
     reason = "the test does not pass without the bug"
-    return Verdict(name=bug.edit.name, test=bug.test, is_caught=False, reason=reason)
+    return Verdict(name=bug.name, test=bug.test, is_caught=False, reason=reason)
 
 
 if __name__ == "__main__":

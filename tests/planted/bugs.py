@@ -19,7 +19,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,10 +41,9 @@ _REASONS: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bug:
+class Bug(Edit):
     """An edit, and the pytest node id of the test that must fail with it."""
 
-    edit: Edit
     test: str
 
 
@@ -59,24 +57,12 @@ class Verdict:
     reason: str
 
 
-def read(path: Path = BORDERS) -> list[Bug]:
-    """The bugs in a file. Errors: OSError; ValueError for a file that is not as the module says."""
-    bugs = []
-    for name, table in tomllib.loads(path.read_text()).items():
-        try:
-            test = table.pop("test")
-            bugs.append(Bug(edit=Edit(name=name, **table), test=test))
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"{path}: [{name}]: {error}") from None
-    return bugs
-
-
 def judge(bug: Bug) -> Verdict:
     """Run a bug's test on a copy with the bug. Errors: ValueError when the bug cannot be planted."""
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
-        planted_copy(bug.edit, Path(folder))
+        planted_copy(bug, Path(folder))
         status, output = play(bug.test, sources=Path(folder))
-    return Verdict(name=bug.edit.name, test=bug.test, is_caught=status == FAILED, reason=_reason(output))
+    return Verdict(name=bug.name, test=bug.test, is_caught=status == FAILED, reason=_reason(output))
 
 
 def play(*tests: str, sources: Path = PACKAGE.parent) -> tuple[int, str]:

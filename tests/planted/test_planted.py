@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.planted.__main__ import main
-from tests.planted.bugs import Bug, judge, read
-from tests.sim.strength import PACKAGE, plant
+from tests.planted.bugs import BORDERS, Bug, judge
+from tests.sim.strength import PACKAGE, plant, read
 from tests.tidy.repository import ROOT
 
-BUGS = {bug.edit.name: bug for bug in read()}
+BUGS = {bug.name: bug for bug in read(BORDERS, Bug)}
 CHEAPEST = (
     "parked_fetch_outlives_its_connection",
     "fetch_may_wait_for_weeks",
@@ -41,11 +41,11 @@ test = "tests/core/test_quorum.py::{test}"
 
 @pytest.mark.parametrize("bug", BUGS.values(), ids=BUGS)
 def test_a_bug_applies_and_its_test_is_there(bug: Bug, tmp_path: Path) -> None:
-    target = tmp_path / bug.edit.path
+    target = tmp_path / bug.path
     target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy(PACKAGE / bug.edit.path, target)
-    plant(bug.edit, tmp_path)
-    assert target.read_text() != (PACKAGE / bug.edit.path).read_text()
+    shutil.copy(PACKAGE / bug.path, target)
+    plant(bug, tmp_path)
+    assert target.read_text() != (PACKAGE / bug.path).read_text()
     path, _, test = bug.test.partition("::")
     assert f"def {test.partition('[')[0]}(" in (ROOT / path).read_text()
 
@@ -89,4 +89,4 @@ def test_what_cannot_be_planted_is_a_wrong_file(tmp_path: Path, capsys: pytest.C
 def test_bugs_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list"]) == 0
     listed = capsys.readouterr().out
-    assert all(f"{name}: {bug.edit.story}\n    {bug.test}\n" in listed for name, bug in BUGS.items())
+    assert all(f"{name}: {bug.story}\n    {bug.test}\n" in listed for name, bug in BUGS.items())

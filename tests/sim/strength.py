@@ -32,6 +32,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "pykraft"
 DRAWN_FROM = ("core", "log", "snapshot", "host")
@@ -52,6 +53,9 @@ class Edit:
     before: str
     after: str
     story: str
+
+
+E = TypeVar("E", bound=Edit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +95,12 @@ def _functions(package: Path) -> Iterator[tuple[str, int]]:
                     yield f"{path.relative_to(package)}:{node.lineno} {node.name}", lines
 
 
-def read(path: Path) -> list[Edit]:
-    """The bugs in a TOML file. Errors: OSError; ValueError for a file that is not as the module says."""
+def read(path: Path, kind: type[E]) -> list[E]:
+    """The bugs in a TOML file. Errors: OSError; ValueError for a file that is not as the module of ``kind`` says."""
     edits = []
     for name, table in tomllib.loads(path.read_text()).items():
         try:
-            edits.append(Edit(name=name, **table))
+            edits.append(kind(name=name, **table))
         except TypeError as error:
             raise ValueError(f"{path}: [{name}]: {error}") from None
     return edits
@@ -164,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\n".join(draw(options.seed, options.count)))
         return 0
     try:
-        edits = [edit for edit in read(options.edits) if options.name is None or edit.name in options.name]
+        edits = [edit for edit in read(options.edits, Edit) if options.name is None or edit.name in options.name]
         verdicts = list(_judged(edits, options))
     except (OSError, ValueError, SyntaxError) as error:
         print(error, file=sys.stderr)

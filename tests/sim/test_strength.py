@@ -47,7 +47,7 @@ def test_a_bug_whose_text_is_not_there_once_is_refused(tmp_path: Path, before: s
 def test_a_file_of_bugs_is_read_strictly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "edits.toml"
     path.write_text('[half]\npath = "a.py"\nbefore = "x"\nafter = "y"\nstory = "z"\n')
-    assert read(path) == [Edit(name="half", path="a.py", before="x", after="y", story="z")]
+    assert read(path, Edit) == [Edit(name="half", path="a.py", before="x", after="y", story="z")]
     path.write_text('[half]\npath = "a.py"\n')
     assert main(["run", str(path)]) == 2
     assert "[half]" in capsys.readouterr().err
