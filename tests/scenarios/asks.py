@@ -1,6 +1,19 @@
 """Requests that no node of a scenario sends: an operator's, a Java voter's, an impostor's.
 
 Each takes its numbers by name; what is not named has the value that a correct sender would use.
+
+    vote            epoch id disk end last    the candidate is ``id``, its log ends at ``end``, in epoch ``last``
+    pre-vote        epoch id disk end last
+    begin           epoch leader              BeginQuorumEpoch
+    fetch           epoch id disk end last wait hw
+    fetch-snapshot  epoch id disk end last    of the snapshot ``end``/``last``, from its first byte
+    describe                                  DescribeQuorum
+    add-voter       id disk ack               ``ack=0``: answered before the record is committed
+    remove-voter    id disk
+    update-voter    epoch id disk
+    transfer        id timeout
+
+``disk=1`` is another directory id than the voter ``id`` has. A Fetch without ``id`` is that of an observer without one.
 """
 
 from __future__ import annotations
