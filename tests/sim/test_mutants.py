@@ -1,8 +1,8 @@
 """The simulator notices bugs: each one planted in production code makes the world of its recorded seed fail.
 
-The same world passes without the bug, so it is the bug that is noticed. Each oracle notices at least one bug when it
-watches alone. When a change of the code moves the worlds, ``pykraft sim mutants --seeds 0:500 --rewrite`` finds new
-seeds, and ``pytest --rewrite`` draws the tables of the documentation.
+The same world passes without the bug, so the bug is the cause. Each oracle notices at least one bug alone. When a code
+change moves the worlds, ``pykraft sim mutants --seeds 0:500 --rewrite`` finds new seeds, and ``pytest --rewrite``
+regenerates the tables of the documentation.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Bugs to plant: each takes one rule out of production code, and has a seed whose world notices.
 
-Nothing of this is in the package. A mutant patches what the host runs; the world, its disk and its oracles stay as they
-are. One file holds one family; each bug has its story and where the story is from. The seeds are in ``seeds.json``,
-which ``pykraft sim mutants --rewrite`` finds anew.
+The package itself contains none of this. A mutant patches what the host runs; the world, its disk and its oracles stay
+as they are. One file holds one family; each bug has its story and where the story is from. The seeds are in
+``seeds.json``; ``pykraft sim mutants --rewrite`` searches for new ones.
 """
 
 from __future__ import annotations

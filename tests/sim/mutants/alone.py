@@ -1,4 +1,4 @@
-"""Of each oracle a bug that it notices when it watches alone."""
+"""For each oracle, a bug that it notices without the other oracles."""
 
 from __future__ import annotations
 

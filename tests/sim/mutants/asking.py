@@ -1,4 +1,4 @@
-"""Bugs of asking an application for its state: what is in a snapshot is not what its name says."""
+"""Bugs in asking an application for its state: a snapshot's content does not match its id."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.sim.mutants.patch import Patch
 
 
 def state_has_the_name_of_the_piece_before(patch: Patch) -> None:
-    """A listener is asked for its state as of the end of the piece before the last that it was given."""
+    """A listener is asked for its state as of the delivery before its last one."""
     given, take = Saving.given, Saving.take
     before: dict[int, tuple[OffsetAndEpoch | None, OffsetAndEpoch]] = {}
 
@@ -30,7 +30,7 @@ def state_has_the_name_of_the_piece_before(patch: Patch) -> None:
 
 
 def who_works_on_what_it_was_given_is_given_more(patch: Patch) -> None:
-    """A listener that holds its registration, to write its state or to read another one, is called all the same."""
+    """A listener that holds its registration, to write or load a snapshot, is called all the same."""
 
     def hold(self: Registration) -> None:
         del self

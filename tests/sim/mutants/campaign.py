@@ -1,4 +1,4 @@
-"""Bugs around elections: pre-votes that disturb a healthy leader, and leaders that lead on when nobody follows."""
+"""Bugs around elections: pre-votes that disturb a healthy leader, and leaders that stay although nobody fetches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.sim.mutants.patch import Patch
 
 
 def pre_vote_raises_the_epoch(patch: Patch) -> None:
-    """Whoever asks for pre-votes opens an epoch first, on its disk as well, as candidates did before pre-votes."""
+    """A node that asks for pre-votes first increases its epoch, also on disk, as candidates did before pre-votes."""
 
     def to_prospective(replica: Replica, now: Instant) -> None:
         if len(replica.voters) > 1:
@@ -32,7 +32,7 @@ def pre_vote_raises_the_epoch(patch: Patch) -> None:
 
 
 def goodbye_without_successors_waits_longest(patch: Patch) -> None:
-    """A follower whose leader names nobody to follow it waits as long as one that is not in the list."""
+    """A leader resigns without naming successors; its followers then wait as long as voters missing from the list."""
 
     def backoff_ms(local: ReplicaKey, successors: tuple[ReplicaKey, ...], backoff_ms_max: int) -> int:
         return election.successor_backoff_ms(local, successors, backoff_ms_max) if successors else backoff_ms_max
@@ -41,7 +41,7 @@ def goodbye_without_successors_waits_longest(patch: Patch) -> None:
 
 
 def requests_of_the_epoch_before_are_served(patch: Patch) -> None:
-    """A request of the epoch before the present one is not fenced off."""
+    """A node answers a request of the epoch before its own instead of fencing it."""
     check = requests.voter_only_error
 
     def forgiving(replica: Replica, sender_id: NodeId, epoch: Epoch) -> ErrorCode:
@@ -51,7 +51,7 @@ def requests_of_the_epoch_before_are_served(patch: Patch) -> None:
 
 
 def pre_vote_is_kept_as_a_vote(patch: Patch) -> None:
-    """A voter that grants a pre-vote stores it like a vote."""
+    """A voter that grants a pre-vote persists it like a vote."""
     on_vote_request = vote.on_vote_request
 
     def on_request(replica: Replica, event: RequestReceived, message: VoteRequest, now: Instant) -> None:
@@ -75,7 +75,7 @@ def pre_vote_from_a_leader(patch: Patch) -> None:
 
 
 def candidate_without_pre_votes(patch: Patch) -> None:
-    """Whoever waits without a leader becomes a candidate at once, and asks nobody whether it could win."""
+    """A voter without a leader becomes a candidate at once, without asking for pre-votes."""
 
     def to_prospective(replica: Replica, now: Instant) -> None:
         if isinstance(replica.state, Unattached):
@@ -88,12 +88,12 @@ def candidate_without_pre_votes(patch: Patch) -> None:
 
 
 def check_quorum_never_fires(patch: Patch) -> None:
-    """A leader that nobody fetches from leads on for ever."""
+    """A leader from which nobody fetches stays leader for ever."""
     patch.everywhere(moves.check_quorum_deadline_ms, lambda replica, now: NEVER_MS)
 
 
 def check_quorum_counts_observers(patch: Patch) -> None:
-    """A leader that only observers fetch from takes them for its majority."""
+    """A leader counts the fetches of observers towards the majority that keeps it leader."""
 
     def note(replica: Replica, leader: Leader, key: ReplicaKey, now: Instant) -> None:
         leader.fetched_voters.add(key.id)
@@ -106,7 +106,7 @@ def check_quorum_counts_observers(patch: Patch) -> None:
 
 
 def pre_vote_is_never_given_up(patch: Patch) -> None:
-    """A campaign for pre-votes that is lost is never begun anew, and goes on for ever."""
+    """A node whose campaign for pre-votes failed never starts a new one, and stays prospective for ever."""
 
     def give_up(replica: Replica, now: Instant) -> None:
         state = replica.state
@@ -118,7 +118,7 @@ def pre_vote_is_never_given_up(patch: Patch) -> None:
 
 
 def observers_campaign(patch: Patch) -> None:
-    """A node that is not in the voter set asks for votes when its leader is silent."""
+    """A node that is not in the voter set campaigns when its leader is silent."""
     patch.setattr(Replica, "is_voter", property(lambda self: self.local.key is not None))
     begin = Tally.begin
 
@@ -129,12 +129,12 @@ def observers_campaign(patch: Patch) -> None:
 
 
 def transfer_does_not_wait_for_the_log(patch: Patch) -> None:
-    """A leader that is to let another one lead resigns as soon as that one fetches, however far behind it is."""
+    """A leader resigns in favor of the target of a transfer at its next Fetch, however far behind the target is."""
     patch.setattr(timer, "is_due", lambda replica, leader: replica.transfer is not None and replica.transfer.is_heard)
 
 
 def _grants(patch: Patch, kind: type[Any]) -> None:
-    """States of this kind grant pre-votes to any log that is as long as their own."""
+    """In this state a node grants pre-votes to any log that is at least as long as its own."""
     rule = vote.would_grant_pre_vote
 
     def would_grant(replica: Replica, message: VoteRequest) -> bool:
@@ -146,7 +146,7 @@ def _grants(patch: Patch, kind: type[Any]) -> None:
 
 
 MUTANTS = (
-    Mutant(plant=pre_vote_raises_the_epoch, source="KIP-996: what it was made against"),
+    Mutant(plant=pre_vote_raises_the_epoch, source="KIP-996 (the problem that it solves)"),
     Mutant(plant=pre_vote_is_kept_as_a_vote, source="KIP-996 (nothing of a pre-vote is persisted)"),
     Mutant(
         plant=pre_vote_from_a_follower,
@@ -156,7 +156,7 @@ MUTANTS = (
     Mutant(plant=pre_vote_from_a_leader, source="KIP-996 (a leader denies)", scenario="returns"),
     Mutant(
         plant=goodbye_without_successors_waits_longest,
-        source="Kafka KafkaRaftClient.endEpochElectionBackoff; ours until it was compared",
+        source="Kafka KafkaRaftClient.endEpochElectionBackoff; ours, until it was compared with Kafka",
     ),
     Mutant(plant=requests_of_the_epoch_before_are_served, source="KIP-595 (FENCED_LEADER_EPOCH)", scenario="elections"),
     Mutant(plant=candidate_without_pre_votes, source="Kafka before 4.0"),

@@ -1,4 +1,4 @@
-"""Bugs of damaged logs: what a node that lost part of its log must not do, and must not believe."""
+"""Bugs of damaged logs: a node that lost part of its log votes, leads, or forgets what it lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.sim.mutants.patch import Patch
 
 
 def damaged_nodes_vote(patch: Patch) -> None:
-    """A node that lost part of its log grants votes by what is left of it."""
+    """A node that lost part of its log grants votes, and compares candidates with what is left of its log."""
     for name in ("would_grant_vote", "would_grant_pre_vote"):
         rule = vars(vote)[name]
 
@@ -31,12 +31,12 @@ def damaged_nodes_vote(patch: Patch) -> None:
 
 
 def damaged_leader_leads_on(patch: Patch) -> None:
-    """A leader that finds damage in its log goes on leading."""
+    """A leader that finds damage in its log stays leader."""
     patch.setattr(corruption, "_stand_down", lambda replica, now: None)
 
 
 def damaged_node_comes_back_at_once(patch: Patch) -> None:
-    """A node that lost part of its log counts as whole with the first answer of a leader."""
+    """A node that lost part of its log leaves quarantine at the first answer of a leader."""
 
     def leave(replica: Replica, answer: FetchResponse) -> None:
         del answer
@@ -49,13 +49,13 @@ def damaged_node_comes_back_at_once(patch: Patch) -> None:
 
 
 def damage_is_not_noted(patch: Patch) -> None:
-    """The file ``quarantine`` is not written: a node that restarts before it is mended does not know what it lost."""
+    """A node does not write the file ``quarantine``: if it restarts before it is whole, it has forgotten the damage."""
     patch.setattr(QuarantineFile, "write", lambda file, quarantine: None)
     patch.setattr(QuarantineFile, "remove", lambda file: None)
 
 
 def damage_is_served(patch: Patch) -> None:
-    """What is read from a file goes to followers and listeners as it stands there, no checksum is looked at."""
+    """A node sends what it reads from a file to followers and listeners without verifying checksums."""
 
     def blind(buffer: Buffer) -> Any:
         return scan(buffer, verify_crc=False)
@@ -77,7 +77,7 @@ MUTANTS = (
     ),
     Mutant(
         plant=damage_is_not_noted,
-        source="ours, nearly: the epoch of the damage was first kept in memory only",
+        source="ours, almost: the epoch of the damage was first in memory only",
         scenario="silent",
     ),
     Mutant(

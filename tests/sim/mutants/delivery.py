@@ -1,4 +1,4 @@
-"""Bugs of delivery: what listeners are given too early, twice, from the wrong log, or in the wrong order."""
+"""Bugs of delivery: listeners get records too early, twice, from the wrong log, or in the wrong order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.sim.mutants.patch import Patch
 
 
 def leader_is_told_too_early(patch: Patch) -> None:
-    """A listener hears that its node leads before it was given what was committed before."""
+    """A listener hears that its node leads before it got everything that was committed before."""
 
     def tell(self: Registration) -> bool:
         news = self.news
@@ -27,7 +27,7 @@ def leader_is_told_too_early(patch: Patch) -> None:
 
 
 def listener_is_given_all_that_is_appended(patch: Patch) -> None:
-    """A listener is given the log up to its end, and not up to the high watermark."""
+    """A listener gets the log up to its end instead of up to the high watermark."""
 
     def feed(self: Registration) -> bool:
         recent = self._delivery.recent
@@ -40,7 +40,7 @@ def listener_is_given_all_that_is_appended(patch: Patch) -> None:
 
 
 def listener_begins_anew_with_each_leader(patch: Patch) -> None:
-    """At a change of leaders a listener is fed from the beginning once more."""
+    """When the leader changes, a listener gets the log from the beginning again."""
     leader_changed = Delivery.leader_changed
 
     def again(self: Delivery, news: NotifyLeaderChange) -> None:
@@ -53,12 +53,12 @@ def listener_begins_anew_with_each_leader(patch: Patch) -> None:
 
 
 def plain_listener_waits_below_the_log_start(patch: Patch) -> None:
-    """A listener that loads no snapshots waits for records that were cleaned away."""
+    """A listener that loads no snapshots waits for records that log cleaning has removed."""
     patch.setattr(Registration, "_skip", lambda self: False)
 
 
 def plain_listener_goes_on_at_the_high_watermark(patch: Patch) -> None:
-    """A listener that fell behind the log start goes on with what is committed from now on."""
+    """A listener that fell behind the log start continues at the high watermark instead of at the log start."""
 
     def skip(self: Registration) -> bool:
         if self._loading.loader is not None or self._next_offset >= self._delivery.start_offset:
@@ -72,7 +72,7 @@ def plain_listener_goes_on_at_the_high_watermark(patch: Patch) -> None:
 
 
 def plain_listener_is_not_told_of_a_gap(patch: Patch) -> None:
-    """A listener that fell behind the log start goes on there, and nobody tells it what it misses."""
+    """A listener that fell behind the log start continues there, but is not told which records it missed."""
     patch.setattr(Loading, "skipped", lambda self, next_offset, start_offset: None)
 
 

@@ -1,4 +1,4 @@
-"""Bugs of snapshots on their way: from another node, and to the listener."""
+"""Bugs of snapshots in transit: from another node, or to the listener."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.sim.mutants.patch import Patch
 
 
 def part_of_a_download_counts_as_all(patch: Patch) -> None:
-    """The first answer of the leader is taken for the whole snapshot."""
+    """A follower takes the leader's first answer for the whole snapshot."""
 
     def all_of_it(**fields: Any) -> AppendDownload:
         return AppendDownload(**{**fields, "is_last": True})
@@ -32,12 +32,12 @@ def part_of_a_download_counts_as_all(patch: Patch) -> None:
 
 
 def download_goes_on_at_the_last_whole_batch(patch: Patch) -> None:
-    """The next bytes that are asked for are those behind the last whole batch; what was cut off there comes twice."""
+    """A follower asks for the bytes after the last whole batch, so it gets the partial batch there twice."""
     patch.setattr(Download, "position", property(lambda self: self._stream.position))
 
 
 def cut_of_a_resumed_download_is_forgotten(patch: Patch) -> None:
-    """A download goes on behind what was there when it was opened, though the end was damaged and cut off."""
+    """A resumed download continues at the size its file had when it was opened, although a damaged end was cut off."""
     begin = Download.__init__
 
     def measured(self: Any, *args: Any, **more: Any) -> None:
@@ -49,18 +49,18 @@ def cut_of_a_resumed_download_is_forgotten(patch: Patch) -> None:
 
 
 def resumed_part_is_not_written_again(patch: Patch) -> None:
-    """A download goes on with what the page cache shows, though a sync of it has failed and no later one writes it."""
+    """A download continues after a failed sync with pages that only the page cache has; no later sync writes them."""
     patch.setattr(RawWriter, "write_again", lambda self, data, position: None)
 
 
 def listener_is_not_given_the_snapshot(patch: Patch) -> None:
-    """A listener goes on behind a snapshot that nobody gave it."""
+    """A listener continues after the end of a snapshot that it never got."""
     given = Registration._load
     patch.setattr(Registration, "_load", lambda self, reader, load: given(self, reader, lambda reader: reader.close()))
 
 
 def leader_is_told_while_it_loads(patch: Patch) -> None:
-    """A listener hears that its node leads while the snapshot is still on its way to it."""
+    """A listener hears that its node leads while it still loads a snapshot."""
     leader_changed = Delivery.leader_changed
 
     def at_once(self: Delivery, news: NotifyLeaderChange) -> None:
@@ -73,7 +73,7 @@ def leader_is_told_while_it_loads(patch: Patch) -> None:
 
 
 def snapshot_is_in_use_for_one_period(patch: Patch) -> None:
-    """A snapshot is in use for one period after it was asked for the first time, however long it is fetched."""
+    """A snapshot counts as in use for one period after its first FetchSnapshot, however long the download takes."""
     read = Catalog.read
 
     def read_once(
@@ -87,12 +87,12 @@ def snapshot_is_in_use_for_one_period(patch: Patch) -> None:
 
 
 def slices_are_no_sign_of_life(patch: Patch) -> None:
-    """A follower that fetches a snapshot takes no slice of it for a sign of life of its leader."""
+    """A follower that downloads a snapshot does not extend its fetch timeout when a slice arrives."""
     patch.setattr(download, "hear", lambda replica, now, *, has_progress: None)
 
 
 def damaged_old_snapshot_ends_its_node(patch: Patch) -> None:
-    """A node that looks which snapshots to keep ends when it cannot read one of them, though it needs a newer one."""
+    """A node that looks for obsolete snapshots stops when it cannot read one of them, although it needs a newer one."""
 
     def read_fact(self: Catalog, snapshot_id: OffsetAndEpoch) -> KeptSnapshot:
         size_bytes, head = read_head(self._fs, self._directory, snapshot_id)
@@ -106,7 +106,7 @@ def damaged_old_snapshot_ends_its_node(patch: Patch) -> None:
 
 
 def own_snapshot_keeps_the_fetch_under_way(patch: Patch) -> None:
-    """A snapshot that takes the place of a damaged log leaves the Fetch under way that asked from the damage on."""
+    """A snapshot replaces a damaged log, but the Fetch that asked for records after the damage stays outstanding."""
     install = snapshot._install
 
     def forgetful(replica: Replica, event: SnapshotFrozen) -> None:
@@ -118,16 +118,16 @@ def own_snapshot_keeps_the_fetch_under_way(patch: Patch) -> None:
 
 
 MUTANTS = (
-    Mutant(plant=slices_are_no_sign_of_life, source="KIP-630; a bug drawn by chance", scenario="slow_downloads"),
-    Mutant(plant=damaged_old_snapshot_ends_its_node, source="a bug drawn by chance", scenario="old_heads"),
+    Mutant(plant=slices_are_no_sign_of_life, source="KIP-630; a randomly drawn bug", scenario="slow_downloads"),
+    Mutant(plant=damaged_old_snapshot_ends_its_node, source="a randomly drawn bug", scenario="old_heads"),
     Mutant(
         plant=own_snapshot_keeps_the_fetch_under_way,
-        source="pykraft until its simulator met it",
+        source="ours, until the simulator found it",
         scenario="damaged_while_saving",
     ),
     Mutant(
         plant=snapshot_is_in_use_for_one_period,
-        source="ours, nearly: planted from outside, and alive for five minutes of downloads",
+        source="an outside review planted it, and five minutes of downloads did not notice it",
         scenario="patience",
     ),
     Mutant(
@@ -142,7 +142,7 @@ MUTANTS = (
     ),
     Mutant(
         plant=cut_of_a_resumed_download_is_forgotten,
-        source="ours, nearly: a part outlives a loss of power",
+        source="ours, almost: a partial download survives a power loss",
         scenario="hollow",
     ),
     Mutant(

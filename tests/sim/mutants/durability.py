@@ -1,4 +1,4 @@
-"""Bugs of durability: what is told, counted or cut before the disk has it."""
+"""Bugs of durability: a node acknowledges, counts or cuts records before the disk has them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.sim.mutants.patch import Patch
 
 
 def fetch_does_not_wait_for_its_append(patch: Patch) -> None:
-    """A follower acknowledges what it has not flushed."""
+    """A follower's Fetch acknowledges records that it has not flushed."""
     after = Outbox._after
     patch.setattr(
         Outbox, "_after", lambda self, relies: after(self, Relies.ELECTION if relies is Relies.LOG else relies)
@@ -26,7 +26,7 @@ def fetch_does_not_wait_for_its_append(patch: Patch) -> None:
 
 
 def append_is_not_flushed(patch: Patch) -> None:
-    """The lane calls an append durable that is in the page cache."""
+    """The storage lane reports an append as durable when it is only in the page cache."""
 
     def append(self: OrderedLane, appends: list[Any]) -> None:
         if appends:
@@ -37,12 +37,12 @@ def append_is_not_flushed(patch: Patch) -> None:
 
 
 def truncation_is_not_synced(patch: Patch) -> None:
-    """What was cut off may come back after a power loss."""
+    """A truncation is not synced: after a power loss the removed records may be back."""
     patch.setattr(Log, "truncate_to", without_sync(Log.truncate_to))
 
 
 def new_segment_has_no_durable_name(patch: Patch) -> None:
-    """The directory is not synced after a new segment was made."""
+    """A node creates a segment and does not sync the directory."""
     flush = Log.flush
 
     def forgetful(self: Log) -> None:
@@ -53,7 +53,7 @@ def new_segment_has_no_durable_name(patch: Patch) -> None:
 
 
 def completion_counts_for_everything(patch: Patch) -> None:
-    """The end of any write makes the whole log count as flushed."""
+    """When any write completes, the whole log counts as flushed."""
 
     def persist(self: LogView, io: Io) -> None:
         while self._unflushed and self._unflushed[0].io <= io:
@@ -64,7 +64,7 @@ def completion_counts_for_everything(patch: Patch) -> None:
 
 
 def failed_sync_is_tried_again(patch: Patch) -> None:
-    """A sync that failed is repeated; it succeeds, since the kernel holds the lost pages for clean."""
+    """A node repeats a failed sync. The second one succeeds, because the kernel takes the lost pages for clean."""
     sync = Segment.sync
 
     def stubborn(self: Segment) -> None:
@@ -78,7 +78,7 @@ def failed_sync_is_tried_again(patch: Patch) -> None:
 
 
 def recovery_point_is_not_lowered(patch: Patch) -> None:
-    """A truncation does not lower the recovery point: what it cut off is missed at the next start."""
+    """A truncation leaves the recovery point where it is: the next start misses the removed records."""
     patch.setattr(RecoveryPoint, "lower_to", lambda self, offset: None)
 
 
@@ -96,7 +96,7 @@ def without_sync(act: Callable[..., Any]) -> Callable[..., Any]:
 MUTANTS = (
     Mutant(plant=fetch_does_not_wait_for_its_append, source="KAFKA-14099 (a follower must flush before it fetches)"),
     Mutant(plant=append_is_not_flushed, source="Kafka's topics by default; KRaft must not"),
-    Mutant(plant=truncation_is_not_synced, source="etcd's append ABA story, told for disks"),
+    Mutant(plant=truncation_is_not_synced, source="etcd's append ABA story, for disks"),
     Mutant(plant=new_segment_has_no_durable_name, source="ALICE (OSDI 2014): directories are not synced"),
     Mutant(plant=completion_counts_for_everything, source="etcd raft/log_unstable.go (the append ABA problem)"),
     Mutant(plant=failed_sync_is_tried_again, source="PostgreSQL's fsync failure of 2018", scenario="disk"),

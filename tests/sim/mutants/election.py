@@ -1,4 +1,4 @@
-"""Bugs of elections: votes that are forgotten, given twice or to the wrong log, and majorities that are none."""
+"""Bugs of elections: a vote is forgotten, granted twice, or granted to a shorter log; half of the voters are enough."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from tests.sim.mutants.patch import Patch
 
 
 def vote_is_not_awaited(patch: Patch) -> None:
-    """Messages do not wait for the election write: a vote is answered before it is durable."""
+    """A node does not wait for its election state to be durable: it grants a vote before the vote is on disk."""
     after = Outbox._after
     patch.setattr(Outbox, "_after", lambda self, relies: after(self, relies) if relies is Relies.LOG else NO_IO)
 
 
 def vote_is_not_synced(patch: Patch) -> None:
-    """``quorum-state`` is renamed into place without a sync of file or directory."""
+    """``quorum-state`` is renamed into place, but neither the file nor the directory is synced."""
 
     def write(fs: Fs, path: Path, content: bytes) -> None:
         temporary = path.with_name(f"{path.name}.tmp")
@@ -45,7 +45,7 @@ def vote_is_not_synced(patch: Patch) -> None:
 
 
 def grant_waits_for_the_epoch_only(patch: Patch) -> None:
-    """A granted vote leaves when the epoch is on disk, the vote itself perhaps not."""
+    """A voter sends a granted vote when the epoch is on disk, perhaps before the vote is."""
     after = Outbox._after
     patch.setattr(
         Outbox, "_after", lambda self, relies: after(self, Relies.EPOCH if relies is Relies.ELECTION else relies)
@@ -53,17 +53,17 @@ def grant_waits_for_the_epoch_only(patch: Patch) -> None:
 
 
 def votes_ignore_the_log(patch: Patch) -> None:
-    """Whoever asks first gets the vote, however short its log."""
+    """A voter grants its vote to the first candidate, however short the candidate's log is."""
     patch.setattr(OffsetAndEpoch, "is_at_least", lambda self, other: True)
 
 
 def the_longer_log_wins(patch: Patch) -> None:
-    """Logs are compared by their length alone, as if the last epoch did not count."""
+    """Voters compare logs by length only and ignore the last epoch."""
     patch.setattr(OffsetAndEpoch, "is_at_least", lambda self, other: self.offset >= other.offset)
 
 
 def votes_are_given_twice(patch: Patch) -> None:
-    """A voter that has voted grants the vote of that epoch to the next one, too."""
+    """A voter that has voted grants its vote to a second candidate of the same epoch."""
 
     def would_grant(replica: Replica, message: VoteRequest) -> bool:
         state = replica.state
@@ -74,12 +74,12 @@ def votes_are_given_twice(patch: Patch) -> None:
 
 
 def vote_is_forgotten_at_start(patch: Patch) -> None:
-    """A node reads its epoch after a restart, and forgets whom it voted for."""
+    """A restarted node reads its epoch from disk, but not the vote that it granted in it."""
     _patch_start(patch, lambda **given: initial_state(**{**given, "election": replace(given["election"], voted=None)}))
 
 
 def leader_is_named_before_it_is_durable(patch: Patch) -> None:
-    """A new leader says that it leads as soon as its epoch is durable, and its election perhaps not."""
+    """A new leader names itself in answers as soon as its epoch is durable, perhaps before its election is."""
     reply = requests.reply
 
     def too_early(replica: Replica, request_id: int, response: Any, relies: Relies) -> None:
@@ -94,7 +94,7 @@ def half_is_a_majority(patch: Patch) -> None:
 
 
 def former_leader_campaigns_in_its_old_epoch(patch: Patch) -> None:
-    """A leader that was down asks for votes in the epoch that it led, and may lead it twice."""
+    """A restarted leader asks for votes in the epoch that it led, so it may lead this epoch twice."""
 
     def begin(**given: Any) -> State:
         state = initial_state(**given)
@@ -108,7 +108,7 @@ def former_leader_campaigns_in_its_old_epoch(patch: Patch) -> None:
 
 
 def candidate_restarts_behind_a_leader(patch: Patch) -> None:
-    """Whoever voted for itself asks again after a restart, also when it followed another leader of that epoch."""
+    """A restarted node that had voted for itself campaigns again, even if it followed a leader of that epoch since."""
 
     def begin(**given: Any) -> State:
         key, election = given["local"].key, given["election"]
@@ -120,9 +120,10 @@ def candidate_restarts_behind_a_leader(patch: Patch) -> None:
 
 
 def answers_of_an_older_epoch_count(patch: Patch) -> None:
-    """Whatever comes back answers the newest question: no correlation id, no connection and no epoch says otherwise.
+    """A node takes any answer for the answer to its newest request.
 
-    Each of the three rules covers for the others; without all of them a grant of the last election counts in this one.
+    Three rules prevent this (correlation id, connection, epoch), and each covers for the others. Without all three, a
+    vote granted in the last election counts in this one.
     """
     patch.setattr(Connections, "received", _received)
     patch.setattr(Peers, "_is_spent", lambda self, link, effect, now: link.endpoint != effect.peer.endpoint)
@@ -146,13 +147,13 @@ def _patch_start(patch: Patch, begin: Callable[..., State]) -> None:
 MUTANTS = (
     Mutant(plant=vote_is_not_awaited, source="Raft paper §5.1; etcd raft/doc.go"),
     Mutant(plant=vote_is_not_synced, source="ALICE (OSDI 2014): rename without fsync, in LevelDB and others"),
-    Mutant(plant=grant_waits_for_the_epoch_only, source="ours, nearly: epochs and votes have writes of their own"),
+    Mutant(plant=grant_waits_for_the_epoch_only, source="ours, almost: epochs and votes are separate writes"),
     Mutant(plant=votes_ignore_the_log, source="Raft paper §5.4.1"),
     Mutant(plant=the_longer_log_wins, source="Raft paper §5.4.1; a common mistake in the labs of MIT 6.824"),
     Mutant(plant=votes_are_given_twice, source="Raft paper §5.2"),
     Mutant(
         plant=leader_is_named_before_it_is_durable,
-        source="ours: a denial relied on the epoch alone",
+        source="ours: a denial waited for the epoch only",
         scenario="elections",
     ),
     Mutant(

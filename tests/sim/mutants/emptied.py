@@ -1,4 +1,4 @@
-"""Bugs of emptied directories: a voter that has forgotten what it promised, and takes part too early (ADR 022)."""
+"""Bugs of emptied directories: a voter that has lost its votes and records takes part too early (ADR 022)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCENARIO = "emptied"
 
 
 def emptied_voter_takes_part_at_once(patch: Patch) -> None:
-    """An empty directory is as good as any: its node votes, campaigns and counts from the start."""
+    """A node with an emptied directory votes, campaigns and counts from its start."""
     patch.setattr(proving, "look_up_proof", lambda *_args, **_options: PROVEN)
 
 
@@ -43,7 +43,7 @@ def unproven_replica_confirms_its_leader(patch: Patch) -> None:
 
 
 def something_fetched_is_a_proof(patch: Patch) -> None:
-    """An unproven replica takes part as soon as it has fetched anything, whoever was heard."""
+    """An unproven replica takes part as soon as it has fetched anything, whichever voters it heard."""
 
     def prove(replica: Replica, answer: FetchResponse, now: Instant) -> None:
         del answer
@@ -54,17 +54,17 @@ def something_fetched_is_a_proof(patch: Patch) -> None:
 
 
 def unproven_directory_is_not_noted(patch: Patch) -> None:
-    """Nothing durable says that a directory is unproven: after a restart its meta.properties speaks for it."""
+    """No file says that a directory is unproven: after a restart its meta.properties makes it look proven."""
     patch.setattr(ProofFile, "write", lambda file, found: None)
 
 
 def emptied_leader_blames_who_names_it(patch: Patch) -> None:
-    """A leader whose disk was emptied closes the connection of each voter that still names it, and hears nothing."""
+    """A leader whose disk was emptied closes the connections of voters that still name it, so it hears from none."""
     patch.setattr(following, "_may_have_forgotten", lambda replica, epoch, leader_id: False)
 
 
 def directory_of_a_killed_start_is_not_synced(patch: Patch) -> None:
-    """A directory that is there is taken for durable, though the start that created it was killed before its sync."""
+    """A start takes an existing directory for durable, although the start that created it was killed before syncing."""
 
     def make(fs: Fs, path: Path) -> None:
         if not fs.exists(path):
@@ -76,13 +76,17 @@ def directory_of_a_killed_start_is_not_synced(patch: Patch) -> None:
 MUTANTS = (
     Mutant(
         plant=directory_of_a_killed_start_is_not_synced,
-        source="pykraft itself; ALICE (OSDI 2014)",
+        source="ours; ALICE (OSDI 2014)",
         scenario="killed_starts",
     ),
-    Mutant(plant=emptied_voter_takes_part_at_once, source="KAFKA-14077; pykraft until ADR 022", scenario=SCENARIO),
+    Mutant(plant=emptied_voter_takes_part_at_once, source="KAFKA-14077; ours, until ADR 022", scenario=SCENARIO),
     Mutant(plant=unproven_fetch_bears_the_id, source="Raft dissertation §11.2", scenario=SCENARIO),
     Mutant(plant=unproven_replica_confirms_its_leader, source="Raft dissertation §6.4", scenario=SCENARIO),
-    Mutant(plant=something_fetched_is_a_proof, source="KAFKA-14077, caught up first", scenario=SCENARIO),
-    Mutant(plant=unproven_directory_is_not_noted, source="ours, nearly", scenario=SCENARIO),
-    Mutant(plant=emptied_leader_blames_who_names_it, source="pykraft until its tests met it", scenario=SCENARIO),
+    Mutant(
+        plant=something_fetched_is_a_proof,
+        source="KAFKA-14077, with catching up as the only condition",
+        scenario=SCENARIO,
+    ),
+    Mutant(plant=unproven_directory_is_not_noted, source="ours, almost", scenario=SCENARIO),
+    Mutant(plant=emptied_leader_blames_who_names_it, source="ours, until a test found it", scenario=SCENARIO),
 )

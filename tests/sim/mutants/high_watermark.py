@@ -1,4 +1,4 @@
-"""Bugs of the high watermark: what counts as committed and is not."""
+"""Bugs of the high watermark: a leader counts records as committed that are not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.sim.mutants.patch import Patch
 
 
 def leader_counts_what_it_has_not_flushed(patch: Patch) -> None:
-    """The leader's own log end enters the high watermark at once."""
+    """The leader counts its own log end for the high watermark before it is flushed."""
 
     def advance(replica: Replica, leader: Leader) -> None:
         flushed = replica.log.flushed_end_offset
@@ -30,7 +30,7 @@ def leader_counts_what_it_has_not_flushed(patch: Patch) -> None:
 
 
 def old_epochs_commit_by_counting(patch: Patch) -> None:
-    """The high watermark does not need a record of the leader's own epoch."""
+    """The high watermark advances without a record of the leader's own epoch."""
 
     def advance(replica: Replica, leader: Leader) -> None:
         start = leader.epoch_start_offset
@@ -42,7 +42,7 @@ def old_epochs_commit_by_counting(patch: Patch) -> None:
 
 
 def observers_commit(patch: Patch) -> None:
-    """The fetch offsets of observers count like those of voters."""
+    """The leader counts the fetch offsets of observers like those of voters."""
 
     def advance(replica: Replica, leader: Leader) -> None:
         voters = dict(leader.progress.voters)
@@ -55,7 +55,7 @@ def observers_commit(patch: Patch) -> None:
 
 
 def high_watermark_follows_every_fetch(patch: Patch) -> None:
-    """The high watermark goes back when a replica fetches below it, as one does whose old Fetch comes late."""
+    """The high watermark decreases when a replica fetches below it, for example with a Fetch that arrives late."""
 
     def advance(replica: Replica, leader: Leader) -> None:
         ends = [
@@ -82,7 +82,7 @@ def follower_commits_all_that_it_has(patch: Patch) -> None:
 
 
 def one_acknowledgment_is_enough(patch: Patch) -> None:
-    """The best of all voters counts, not the majority: any voter that has a record commits it."""
+    """The leader takes the highest fetch offset of its voters, not a majority's: one voter commits a record."""
 
     def best(end_offsets: list[Offset | None]) -> Offset | None:
         return max((offset for offset in end_offsets if offset is not None), default=None)

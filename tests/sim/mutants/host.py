@@ -1,4 +1,4 @@
-"""Bugs between the core and its clients: outcomes, proposals, and timers that nobody hears."""
+"""Bugs between the core and its clients: wrong outcomes, lost proposals, and timers that wake nobody."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.sim.mutants.patch import Patch
 
 
 def linger_wakes_nobody(patch: Patch) -> None:
-    """Nobody wakes up when the linger time is over: proposals wait for whatever happens next."""
+    """No timer is set for the end of the linger time: proposals wait until something else happens."""
     patch.setattr(timer, "may_drain", lambda replica: False)
 
 
 def unknown_is_called_rejected(patch: Patch) -> None:
-    """A leader that loses its place tells its clients that what it had appended is not in the log."""
+    """A leader that resigns tells its clients that the records it had appended are not in the log."""
 
     def lost(self: Producers, leading: Any) -> None:
         while self._appended and self._appended[0].epoch != leading:
@@ -33,7 +33,7 @@ def unknown_is_called_rejected(patch: Patch) -> None:
 
 
 def append_is_called_committed(patch: Patch) -> None:
-    """Clients are told that their records are committed when the leader has appended them."""
+    """A leader tells clients that their records are committed when it has appended them."""
     encode = Producers.encode
 
     def told_at_once(self: Producers, plan: PlannedBatch) -> Batch:
@@ -45,12 +45,12 @@ def append_is_called_committed(patch: Patch) -> None:
 
 
 def outcome_is_forgotten(patch: Patch) -> None:
-    """A leader that loses its place forgets who waits for an outcome."""
+    """A leader that resigns forgets the clients that wait for an outcome."""
     patch.setattr(Producers, "lost", lambda self, leading: self._appended.clear() if leading is None else None)
 
 
 def unknown_is_proposed_again(patch: Patch) -> None:
-    """What a leader appended before it lost its place is appended once more when it leads again."""
+    """A leader that resigned appends its uncommitted records again when it is elected again."""
     take_values, lost = Producers._take_values, Producers.lost
 
     def kept(self: Any, plan: PlannedBatch) -> list[bytes]:
@@ -84,7 +84,7 @@ def unknown_is_proposed_again(patch: Patch) -> None:
 
 
 def new_leader_appends_a_value(patch: Patch) -> None:
-    """A new leader begins its epoch with an empty record of the application instead of one of Raft's own."""
+    """A new leader begins its epoch with an empty data record instead of a LeaderChange record."""
     encode = Producers.encode
 
     def no_op(self: Producers, plan: PlannedBatch) -> Batch:
@@ -98,7 +98,7 @@ def new_leader_appends_a_value(patch: Patch) -> None:
 
 
 def prepared_appends_fill_the_buffer_for_good(patch: Patch) -> None:
-    """An append that finds the buffer full of prepared ones is refused, and does not schedule them."""
+    """A leader rejects an append when prepared ones fill the buffer, and never schedules those."""
     patch.setattr(propose, "_make_room", lambda replica, leader, now: None)
 
 

@@ -1,4 +1,4 @@
-"""Bugs of slow links: answers that are thrown away half-way, and answers that are waited for without reason."""
+"""Bugs of slow links: a node gives up answers that are still arriving, or waits for answers without reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.sim.mutants.patch import Patch
 
 
 def lingering_fills_the_largest_batch(patch: Patch) -> None:
-    """What lingers fills a batch up to the largest that there may be, however little a Fetch brings."""
+    """Lingering proposals fill a batch up to the largest size allowed, although a Fetch asks for less."""
     begin = Accumulation.__init__
 
     def begin_large(self: Accumulation, **given: Any) -> None:
@@ -28,7 +28,7 @@ def lingering_fills_the_largest_batch(patch: Patch) -> None:
 
 
 def answers_that_arrive_are_thrown_away(patch: Patch) -> None:
-    """A request has one timeout for its answer, and what has come by then is thrown away and asked for again."""
+    """A request has a fixed timeout: a node discards an answer that is still arriving then, and asks for it again."""
 
     def progressed(self: Connections, *_: int) -> bool:
         del self
@@ -38,7 +38,7 @@ def answers_that_arrive_are_thrown_away(patch: Patch) -> None:
 
 
 def follower_campaigns_while_it_receives(patch: Patch) -> None:
-    """A follower waits on for an answer that arrives, and campaigns at its fetch timeout all the same."""
+    """A follower that is receiving an answer campaigns at its fetch timeout all the same."""
 
     def hears(self: Follower, now: Instant, fetch_timeout_ms: int) -> Follower:
         del now, fetch_timeout_ms
@@ -48,7 +48,7 @@ def follower_campaigns_while_it_receives(patch: Patch) -> None:
 
 
 def leader_does_not_see_its_answer_leave(patch: Patch) -> None:
-    """A leader resigns while a majority is receiving its answers, since none of them has fetched again yet."""
+    """A leader resigns while a majority is still receiving its answers, because none of them has fetched again."""
 
     def leaving(self: Inbound) -> list[AnswerLeaving]:
         del self
@@ -58,7 +58,7 @@ def leader_does_not_see_its_answer_leave(patch: Patch) -> None:
 
 
 def every_byte_is_a_sign_of_life(patch: Patch) -> None:
-    """Whoever sends a byte a second is waited for as long as somebody who sends as fast as the link carries."""
+    """A peer that sends one byte a second is waited for as long as one that uses the whole link."""
 
     def advance(self: AnswerPace, moved_bytes: int, size_bytes: int, now_ms: int) -> bool:
         del size_bytes, now_ms
@@ -69,7 +69,7 @@ def every_byte_is_a_sign_of_life(patch: Patch) -> None:
 
 
 def backlog_is_appended_at_once(patch: Patch) -> None:
-    """Once the disk is back, a leader encodes and appends all that waited for it, in one step."""
+    """After a disk stall a leader encodes and appends its whole backlog in one step."""
 
     def drain_all(replica: Replica, leader: Leader, now: Instant) -> None:
         due_ms = leader.accumulation.due_ms()
@@ -84,10 +84,16 @@ def _bug(plant: Any, source: str) -> Mutant:
 
 
 MUTANTS = (
-    _bug(lingering_fills_the_largest_batch, "Kafka's BatchAccumulator fills batches of 8 MiB; ours until it was seen"),
-    _bug(answers_that_arrive_are_thrown_away, "Kafka's RequestManager; ours until it was seen"),
+    _bug(
+        lingering_fills_the_largest_batch,
+        "Kafka's BatchAccumulator fills batches of 8 MiB; ours, until an outside review found it",
+    ),
+    _bug(answers_that_arrive_are_thrown_away, "Kafka's RequestManager; ours, until an outside review found it"),
     _bug(follower_campaigns_while_it_receives, "Kafka's FollowerState (only a whole answer counts)"),
     _bug(leader_does_not_see_its_answer_leave, "Kafka's LeaderState (only a Fetch counts)"),
     _bug(every_byte_is_a_sign_of_life, "TCP keep-alive taken for progress; the reader of slow HTTP (Slowloris)"),
-    Mutant(plant=backlog_is_appended_at_once, source="Kafka's BatchAccumulator.drain; ours until it was seen"),
+    Mutant(
+        plant=backlog_is_appended_at_once,
+        source="Kafka's BatchAccumulator.drain; ours, until an outside review found it",
+    ),
 )

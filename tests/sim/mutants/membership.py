@@ -1,4 +1,4 @@
-"""Bugs of voters that change: sets that count too early, too late or too long, and disks that are not who they say."""
+"""Bugs of voter changes: voter sets that count too early, too late or too long, and new disks that pass for old."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.sim.mutants.patch import Patch
 
 
 def two_changes_at_once(patch: Patch) -> None:
-    """A leader begins another change of the voters while the one before is not committed."""
+    """A leader begins a change of the voters while the one before is not committed."""
     patch.everywhere(voter_changes.why_in_doubt, lambda replica, leader: voter_changes.ACCEPTED)
     why_not_now = voter_changes.why_not_now
 
@@ -37,7 +37,7 @@ def two_changes_at_once(patch: Patch) -> None:
 
 
 def removed_leader_counts_itself(patch: Patch) -> None:
-    """A leader that has removed itself takes its own log for one of the majority."""
+    """A leader that has removed itself still counts its own log towards the majority."""
     advance = appending.advance_high_watermark
 
     def advance_with_itself(replica: Replica, leader: Leader) -> None:
@@ -51,7 +51,7 @@ def removed_leader_counts_itself(patch: Patch) -> None:
 
 
 def cut_voters_stay_in_force(patch: Patch) -> None:
-    """A voter set that was cut off with the end of the log counts all the same."""
+    """A voter set stays in force after the log was truncated before its record."""
 
     def truncate_to(self: Membership, end_offset: Offset) -> None:
         voters, level = self.voters, self.kraft_version
@@ -80,12 +80,12 @@ def voters_change_before_the_own_epoch_is_committed(patch: Patch) -> None:
 
 
 def a_new_disk_keeps_the_directory_id(patch: Patch) -> None:
-    """The directory id is made of what every disk of a node has in common, so a new disk is the old voter."""
+    """The directory id is the same on every disk of a node, so a node with a new disk passes for the old voter."""
     patch.setattr(directory, "_fresh_id", lambda random_uuid: Uuid(b"the node's own id"[:16]))
 
 
 def voters_count_when_they_are_committed(patch: Patch) -> None:
-    """A voter set is in force when it is committed, as any other record, and not when it is appended."""
+    """A voter set takes effect when it is committed, not when it is appended."""
 
     def voters(self: Replica) -> VoterSet:
         found = self.membership.voters_at(Offset(self.log.committed_end_offset - 1))
@@ -95,17 +95,17 @@ def voters_count_when_they_are_committed(patch: Patch) -> None:
 
 
 def votes_ignore_directory_ids(patch: Patch) -> None:
-    """A node answers for its id, whichever disk it has."""
+    """A node answers requests to its node id, whatever directory id they name."""
     patch.everywhere(requests.is_addressed_to, lambda replica, voter: voter is None or voter.id == replica.local.id)
 
 
 def nobody_waits_for_a_new_voter_to_catch_up(patch: Patch) -> None:
-    """An observer becomes a voter as soon as it has fetched something, however little."""
+    """A leader adds an observer to the voters as soon as it has fetched anything."""
     patch.setattr(add_voter, "_has_caught_up", lambda leader, key, now: leader.progress.observer(key) is not None)
 
 
 def upgrade_needs_no_directory_ids(patch: Patch) -> None:
-    """An upgrade takes the voters as they were configured, before all of them have told their directory ids."""
+    """An upgrade writes the configured voters before all of them have reported their directory ids."""
 
     def on_upgrade_requested(replica: Replica, event: UpgradeRequested, now: Instant) -> None:
         leader = replica.state
@@ -118,12 +118,12 @@ def upgrade_needs_no_directory_ids(patch: Patch) -> None:
 
 
 def removed_leader_leads_on(patch: Patch) -> None:
-    """A leader does not notice that it is removed, and leads on for ever."""
+    """A leader stays leader for ever after its own removal is committed."""
     patch.setattr(timer, "is_removed", lambda replica, leader: False)
 
 
 def a_change_is_told_when_it_is_appended(patch: Patch) -> None:
-    """An operator hears that a voter is removed before that is committed."""
+    """A leader answers RemoveRaftVoter before the removal is committed."""
     known = remove_voter.on_remove_voter_request
 
     def on_remove_voter_request(
@@ -139,7 +139,7 @@ def a_change_is_told_when_it_is_appended(patch: Patch) -> None:
 
 
 def static_voters_are_changed(patch: Patch) -> None:
-    """A leader changes voters at kraft.version 0, where nobody else looks for them in the log."""
+    """A leader changes voters at kraft.version 0, where no replica reads voters from the log."""
 
     def why_not_now(replica: Replica, leader: Leader) -> voter_changes.Refusal:
         if leader.change is not None or leader.high_watermark is None:
@@ -157,7 +157,7 @@ def static_voters_are_changed(patch: Patch) -> None:
 
 
 def silent_voters_go_with_the_removed_one(patch: Patch) -> None:
-    """A removal takes away voters, too, that have never fetched from this leader."""
+    """A removal also removes all voters that have never fetched from this leader."""
     write = voter_changes.write_voters
 
     def write_voters(replica: Replica, leader: Leader, voters: VoterSet, now: Instant) -> Offset:
@@ -170,30 +170,30 @@ def silent_voters_go_with_the_removed_one(patch: Patch) -> None:
 
 
 def removed_voters_never_campaign(patch: Patch) -> None:
-    """A node that the newest set in its log has removed only observes, though nobody else can be elected."""
+    """A node that is not in the newest voter set of its log never campaigns, although no other node can be elected."""
     patch.setattr(Replica, "may_lead", property(lambda self: self.is_voter))
 
 
 def voters_of_an_installed_snapshot_are_forgotten(patch: Patch) -> None:
-    """A node that installs a snapshot keeps the voters that it knew, whatever the snapshot says."""
+    """A node that installs a snapshot keeps its former voter set and ignores the snapshot's."""
     replace_by = Membership.replace_by
     patch.setattr(Membership, "replace_by", lambda self, snapshot_end, records: replace_by(self, snapshot_end, ()))
 
 
 def snapshot_names_the_voters_behind_its_end(patch: Patch) -> None:
-    """A snapshot names the voter set of a record that stands where it ends, and may be cut off again."""
+    """A snapshot contains the voter set of the record at its end offset, which may still be truncated."""
     voters_at = Membership.voters_at
     patch.setattr(Membership, "voters_at", lambda self, offset: voters_at(self, Offset(offset + 1)))
 
 
 def snapshot_forgets_the_voters_before_its_end(patch: Patch) -> None:
-    """With a snapshot the history begins at its end, where a change that is not committed may stand, and not before."""
+    """A snapshot discards the voter sets before its end, although the one at its end may be uncommitted."""
     forget_before = Membership.forget_before
     patch.setattr(Membership, "forget_before", lambda self, offset: forget_before(self, Offset(offset + 1)))
 
 
 def fetches_ignore_directory_ids(patch: Patch) -> None:
-    """A leader counts the Fetch of an observer that has the id of a voter, and another disk, for the voter's."""
+    """A leader counts an observer's Fetch for the voter with the same id but another directory id."""
 
     def is_voter(self: Progress, key: ReplicaKey) -> bool:
         return key.id in self.voters
@@ -207,7 +207,7 @@ def fetches_ignore_directory_ids(patch: Patch) -> None:
 
 
 def leaders_that_remove_themselves_are_strangers(patch: Patch) -> None:
-    """A follower gives up a leader that the newest voter set does not name, though that is not committed yet."""
+    """A follower rejects a leader that is not in the newest voter set, although that set is not committed yet."""
     patch.setattr(Membership, "was_voter", lambda self, node_id, committed_end: False)
 
 
@@ -228,7 +228,7 @@ MUTANTS = (
     Mutant(plant=a_new_disk_keeps_the_directory_id, source="KAFKA-14077; KIP-853 §Directory id", scenario="voters"),
     Mutant(
         plant=voters_count_when_they_are_committed,
-        source="etcd (until a majority has applied it, the old configuration counts)",
+        source="etcd (the old configuration counts until the new one is applied)",
         scenario="voters",
     ),
     Mutant(plant=votes_ignore_directory_ids, source="KIP-853 §Directory id; KAFKA-14077", scenario="voters"),
@@ -244,7 +244,7 @@ MUTANTS = (
     ),
     Mutant(
         plant=leaders_that_remove_themselves_are_strangers,
-        source="ours, nearly; Raft dissertation §4.2.2",
+        source="ours, almost; Raft dissertation §4.2.2",
         scenario="voters",
     ),
     Mutant(
@@ -254,7 +254,7 @@ MUTANTS = (
     ),
     Mutant(
         plant=snapshot_forgets_the_voters_before_its_end,
-        source="ours, planted from outside; Kafka VoterSetHistory.truncateOldEntries",
+        source="ours, planted by an outside review; Kafka VoterSetHistory.truncateOldEntries",
         scenario="voters,snapshots",
     ),
     Mutant(plant=fetches_ignore_directory_ids, source="KIP-853 §Directory id; KAFKA-14077", scenario="voters"),

@@ -1,4 +1,4 @@
-"""What a planted bug is: a change of production code, its story, where the story is from, and the world it is for."""
+"""What a planted bug is: a patch of production code, its story, the source of the story, and its scenario."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.sim.mutants.patch import Patch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """One bug. The docstring of ``plant`` tells what is wrong, ``source`` who made the mistake, or nearly."""
+    """One bug. The docstring of ``plant`` says what is wrong, ``source`` who made or nearly made the mistake."""
 
     plant: Callable[[Patch], None]
     source: str
@@ -30,7 +30,7 @@ class Mutant:
 
 @contextmanager
 def planted(mutant: Mutant) -> Iterator[None]:
-    """The bug is there while this lasts."""
+    """Plant the bug for the duration of the context."""
     with Patch() as patch:
         mutant.plant(patch)
         yield

@@ -1,6 +1,6 @@
-"""Takes a rule out of production code for a while: replaces what functions and tables say, and puts it back.
+"""Patches production code for a while, and restores it afterwards.
 
-No test framework is needed, so that the command line can plant bugs, too.
+It needs no test framework, so the command line can plant bugs, too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Self, cast
 
 
 class Patch:
-    """A context: what was replaced within it is as before when it ends."""
+    """A context manager that undoes its replacements in reverse order when it ends."""
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
@@ -31,7 +31,7 @@ class Patch:
         setattr(target, name, value)
 
     def setitem(self, table: Any, key: Any, value: Any) -> None:
-        """Replace or add an entry of a table, also of one that is read only for the type checker."""
+        """Replace or add an entry of a table, even if its type is read-only."""
         entries = cast(MutableMapping[Any, Any], table)
         if key in entries:
             known = entries[key]
@@ -41,7 +41,7 @@ class Patch:
         entries[key] = value
 
     def everywhere(self, function: Any, value: Any) -> None:
-        """Replace a function in every module of ours that imported it, and in tables of such modules."""
+        """Replace a function in every pykraft module that imported it, and in the tables of those modules."""
         for module in [module for name, module in sys.modules.items() if name.startswith("pykraft.")]:
             for name, known in list(vars(module).items()):
                 if known is function:

@@ -1,4 +1,4 @@
-"""Bugs of recovery: what a node believes of its own files after it was killed, lost its power, or was lied to."""
+"""Bugs of recovery: a node that was killed, or lost power, believes its own files too much or too little."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.sim.mutants.patch import Patch
 
 
 def recovery_does_not_sync(patch: Patch) -> None:
-    """After a kill, what was read back from the page cache is taken for durable."""
+    """After a kill, a node takes what it reads from the page cache for durable."""
     patch.setattr(recovery, "_make_durable", without_sync(recovery._make_durable))
 
 
 def recovery_ignores_checksums(patch: Patch) -> None:
-    """A torn batch passes for a sound one."""
+    """Recovery accepts a torn batch as valid."""
 
     def scan_file(path: Path, file: File, position: int, end: int) -> Iterator[tuple[int, Any]]:
         yield from scan_headers(path, file, position, end)
@@ -36,7 +36,7 @@ def recovery_ignores_checksums(patch: Patch) -> None:
 
 
 def torn_tail_is_taken_for_damage(patch: Patch) -> None:
-    """The recovery point is durable before the log is, so that a torn tail looks like corruption."""
+    """The recovery point becomes durable before the log does, so that a torn tail looks like corruption."""
     flush = Log.flush
 
     def early(self: Log) -> None:
@@ -49,7 +49,7 @@ def torn_tail_is_taken_for_damage(patch: Patch) -> None:
 
 
 def damage_is_taken_for_a_torn_tail(patch: Patch) -> None:
-    """Recovery cuts the log at the first bad batch, also where it was durable once, and says nothing."""
+    """Recovery cuts the log at the first bad batch even below the recovery point, and reports no damage."""
 
     def trusting(*given: Any, **named: Any) -> Any:
         return scan_log(*given, **{**named, "evidence": Evidence(recovery_point=Offset(0))})
@@ -58,7 +58,7 @@ def damage_is_taken_for_a_torn_tail(patch: Patch) -> None:
 
 
 def an_older_quorum_state_ends_the_log(patch: Patch) -> None:
-    """What is above the epoch of quorum-state is cut off as a torn tail, though the batch is whole."""
+    """Recovery cuts off batches above the epoch in quorum-state as a torn tail, although they are whole."""
 
     def check_epoch(self: Chain, path: Path, position: int, header: Any) -> None:
         if header.epoch > self._evidence.epoch_max:
@@ -68,7 +68,7 @@ def an_older_quorum_state_ends_the_log(patch: Patch) -> None:
 
 
 def a_lost_sector_ends_the_start(patch: Patch) -> None:
-    """A read error in the log is an error of the disk, with which no node starts."""
+    """A read error in the log counts as a disk error, so the node does not start."""
 
     def fatal(path: Path, file: File, *places: Any) -> Iterator[tuple[int, Any]]:
         try:
@@ -80,7 +80,7 @@ def a_lost_sector_ends_the_start(patch: Patch) -> None:
 
 
 def oldest_segment_is_dropped(patch: Patch) -> None:
-    """The oldest segment is deleted to save space, and no snapshot stands for what it held."""
+    """A node deletes its oldest segment to save space, although no snapshot covers it."""
     flush = Log.flush
 
     def saving(self: Log) -> None:
@@ -101,7 +101,7 @@ def oldest_segment_is_dropped(patch: Patch) -> None:
 
 
 def list_of_epochs_is_a_small_file(patch: Patch) -> None:
-    """The list of epochs is read like a small file, so that a log with too many of them cannot be opened."""
+    """The epoch checkpoint has the size limit of small files, so a log with too many epochs cannot be opened."""
     patch.setattr(epoch_checkpoint, "read_content", lambda fs, path: fs.read(path))
 
 

@@ -1,4 +1,4 @@
-"""Bugs of replication: logs that are compared or cut in the wrong place, and records that should not be there."""
+"""Bugs of replication: logs are compared or truncated at the wrong offset, and wrong records are appended."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.sim.mutants.patch import Patch
 
 
 def divergence_is_off_by_one(patch: Patch) -> None:
-    """A follower with one record too many of an old epoch passes for a prefix."""
+    """A leader takes a follower's log with one extra record of an old epoch for a prefix of its own."""
 
     def diverging_from(self: LogView, offset: Offset, last_epoch: Any) -> OffsetAndEpoch | None:
         end = self.end_of_epoch(last_epoch)
@@ -32,7 +32,7 @@ def divergence_is_off_by_one(patch: Patch) -> None:
 
 
 def committed_records_are_cut(patch: Patch) -> None:
-    """A leader sends followers too far back, and a follower cuts its log below its high watermark."""
+    """A leader sends a diverging epoch that is too low, and a follower truncates its log below its high watermark."""
     truncate = fetch_response._truncate
 
     def unguarded(replica: Replica, end_offset: Offset) -> None:
@@ -45,7 +45,7 @@ def committed_records_are_cut(patch: Patch) -> None:
 
 
 def fetch_counts_before_it_is_compared(patch: Patch) -> None:
-    """The leader counts the offset of every Fetch, also of a log that has other records there."""
+    """The leader counts the offset of every Fetch, even if the follower's log diverges from its own."""
     on_fetch_request = fetch_request.on_fetch_request
 
     def on_request(replica: Replica, event: RequestReceived, message: FetchRequest, now: Instant) -> None:
@@ -59,7 +59,7 @@ def fetch_counts_before_it_is_compared(patch: Patch) -> None:
 
 
 def followers_are_sent_too_far_back(patch: Patch) -> None:
-    """A leader answers a log that parts from its own with a place before the last common record."""
+    """A leader answers a diverging log with an offset before the last common record."""
     diverging_from = LogView.diverging_from
 
     def too_far(self: LogView, offset: Offset, last_epoch: Any) -> OffsetAndEpoch | None:
@@ -70,9 +70,9 @@ def followers_are_sent_too_far_back(patch: Patch) -> None:
 
 
 def batches_of_a_higher_epoch_are_appended(patch: Patch) -> None:
-    """A leader answers a Fetch of an older epoch in that epoch, and the follower appends records of a later one.
+    """A leader answers a Fetch of an older epoch, and the follower appends records of a later epoch than its own.
 
-    Two rules cover for each other: the leader fences the question, and the follower looks at the epochs of the answer.
+    Two rules cover for each other: the leader fences the request, and the follower checks the epochs of the batches.
     """
 
     def valid_prefix(batches: tuple[FetchedBatch, ...], end: OffsetAndEpoch, replica: Replica) -> tuple[Any, ...]:
@@ -96,7 +96,7 @@ def batches_of_a_higher_epoch_are_appended(patch: Patch) -> None:
 
 
 def two_fetches_in_flight(patch: Patch) -> None:
-    """A follower fetches again whenever something happens, though its last Fetch waits for an answer."""
+    """A follower sends another Fetch at each event, although its last one is unanswered."""
     patch.setattr(Connections, "has_in_flight", property(lambda self: False))
     patch.setattr(Connections, "is_asked", lambda self, peer_id: False)
     patch.setattr(Connections, "is_ready", lambda self, peer_id: peer_id not in self._backing_off)
@@ -107,8 +107,13 @@ MUTANTS = (
         plant=divergence_is_off_by_one, source="Raft paper §5.3 (prevLogIndex); an exclusive end taken for inclusive"
     ),
     Mutant(plant=committed_records_are_cut, source="KafkaRaftLog.truncateToEndOffset; KAFKA-18723"),
-    Mutant(plant=followers_are_sent_too_far_back, source="KIP-595 §Log reconciliation; Kafka truncates below nothing"),
+    Mutant(
+        plant=followers_are_sent_too_far_back,
+        source="KIP-595 §Log reconciliation; Kafka never truncates below the high watermark",
+    ),
     Mutant(plant=fetch_counts_before_it_is_compared, source="KIP-595 §Fetch (divergence is looked for first)"),
     Mutant(plant=batches_of_a_higher_epoch_are_appended, source="KAFKA-18723"),
-    Mutant(plant=two_fetches_in_flight, source="ours, nearly: one Fetch at a time is the acknowledgment"),
+    Mutant(
+        plant=two_fetches_in_flight, source="ours, almost: a Fetch is also the acknowledgment, so there may only be one"
+    ),
 )

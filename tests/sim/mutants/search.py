@@ -1,7 +1,7 @@
-"""Looks for the seeds: of each bug the first one whose world notices, and of each oracle one that it notices alone.
+"""Searches for seeds: for each bug the first one whose world notices it, and for each oracle one that it notices alone.
 
-What it finds is kept in ``seeds.json`` beside this file. A search tries seeds in order and stops at the first that
-fails; what the world without the bug would do is for the tests to say.
+The results are in ``seeds.json`` beside this file. A search tries seeds in order and stops at the first that fails; the
+tests check that the same world passes without the bug.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DEFAULT_SCENARIO = "default"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catch:
-    """A seed whose world notices a bug: ``noticed_by`` is an oracle, or the error of an assertion."""
+    """A seed whose world notices a bug. ``noticed_by`` is an oracle, or the class of an exception."""
 
     mutant: str
     scenario: str
@@ -41,20 +41,20 @@ class Catch:
     seen: str = ""
 
     def row(self) -> dict[str, Any]:
-        """As a command prints it."""
+        """The catch as a command prints it."""
         return asdict(self)
 
 
 @cache
 def scenario_of(names: str) -> Scenario:
-    """The scenario of these names, separated by commas: shipped ones, then those that are made for bugs."""
+    """The scenario with these names, separated by commas: shipped ones first, then those that were made for bugs."""
     shipped = [name for name in names.split(",") if name in shipped_names()]
     own = [SCENARIOS_PATH / f"{name}.toml" for name in names.split(",") if name not in shipped]
     return load([name for name in shipped if name != DEFAULT_SCENARIO], own)
 
 
 def live(mutant: Mutant | None, seed: int, scenario: str, oracle: str | None = None) -> Outcome | Failure:
-    """One world, with the bug if there is one; watched by one oracle, or by all."""
+    """Run one world, with or without the bug, watched by one oracle or by all."""
     oracles = ALL if oracle is None else tuple(kind for kind in ALL if kind.__name__ == oracle)
     if mutant is None:
         return simulate(seed, scenario=scenario_of(scenario), oracles=oracles)
@@ -63,12 +63,12 @@ def live(mutant: Mutant | None, seed: int, scenario: str, oracle: str | None = N
 
 
 def noticed_by(failure: Failure) -> str:
-    """The oracle, or the class of the error."""
+    """The oracle, or the class of the exception."""
     return failure.finding.removeprefix("ViolationError: ")
 
 
 def first_catch(name: str, seeds: Iterable[int], oracle: str | None = None) -> Catch | None:
-    """The first of these worlds that notices the bug; when an oracle watches alone, that one itself must."""
+    """The first of these worlds that notices the bug; if an oracle is given, that oracle must notice it, alone."""
     mutant = MUTANTS[name]
     for seed in seeds:
         result = live(mutant, seed, mutant.scenario, oracle)
@@ -82,7 +82,7 @@ def first_catch(name: str, seeds: Iterable[int], oracle: str | None = None) -> C
 def search_all(
     jobs: Sequence[tuple[str, str | None]], seeds: range, *, workers: int
 ) -> Iterator[tuple[str, str | None, Catch | None]]:
-    """A catch, or None, for each bug and the oracle that is to notice it (None: any)."""
+    """A catch, or None, for each pair of bug and oracle; no oracle means any."""
     if workers == 1:
         for name, oracle in jobs:
             yield name, oracle, first_catch(name, seeds, oracle)
@@ -95,14 +95,14 @@ def search_all(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """What `SEEDS_PATH` holds: a catch of every bug, and one of every oracle alone."""
+    """The content of `SEEDS_PATH`: a catch for every bug, and one for every oracle alone."""
 
     mutants: Mapping[str, Catch]
     oracles: Mapping[str, Catch]
 
 
 def recorded(path: Path = SEEDS_PATH) -> Recorded:
-    """What was found before; nothing where there is no file."""
+    """The recorded catches; none if there is no file."""
     content = json.loads(path.read_text()) if path.exists() else {"mutants": {}, "oracles": {}}
     names = {field.name for field in fields(Catch)}
 
@@ -114,7 +114,7 @@ def recorded(path: Path = SEEDS_PATH) -> Recorded:
 
 
 def record(found: Recorded, path: Path = SEEDS_PATH) -> None:
-    """Keep it, one line a catch, in the order of the tables of bugs and oracles."""
+    """Write the file, one line per catch, in the order of the tables of bugs and oracles."""
 
     def lines(catches: Iterable[Catch | None]) -> str:
         entries = [{**asdict(catch)} for catch in catches if catch is not None]
@@ -128,12 +128,12 @@ def record(found: Recorded, path: Path = SEEDS_PATH) -> None:
 
 
 def alone_jobs(names: Sequence[str]) -> list[tuple[str, str | None]]:
-    """Of each oracle the bug that it is to notice alone, if it is one of these."""
+    """Each of these bugs that an oracle must notice alone, with that oracle."""
     return [(name, oracle) for oracle, name in ALONE.items() if name in names]
 
 
 def record_found(found: Sequence[tuple[str, str | None, Catch | None]], path: Path = SEEDS_PATH) -> None:
-    """Keep what a search found, in the place of what was known before; what it missed is missing from then on."""
+    """Replace the recorded catches of these searches by the results; a search without a result removes its entry."""
     known = recorded(path)
     mutants, oracles = dict(known.mutants), dict(known.oracles)
     for name, oracle, catch in found:
@@ -145,9 +145,9 @@ def record_found(found: Sequence[tuple[str, str | None, Catch | None]], path: Pa
 
 
 def replay(name: str, oracle: str | None = None) -> dict[str, Any]:
-    """Run the world of the recorded seed with the bug and without; ``verdict`` is `CAUGHT` when both are as they must.
+    """Run the world of the recorded seed with and without the bug; ``verdict`` is `CAUGHT` if only the first fails.
 
-    With an oracle that watches alone, the seed is the one that is recorded for it, if it is for this bug.
+    With an oracle, the seed is the one recorded for that oracle alone, if it is for this bug.
     """
     known = recorded()
     catch = known.mutants.get(name)

@@ -1,4 +1,4 @@
-"""Bugs of snapshots: when one counts, what it is of, and what goes for it."""
+"""Bugs of snapshots: they count too early, have the wrong id or content, or replace too much of the log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.sim.mutants.patch import Patch
 
 
 def snapshot_is_not_synced(patch: Patch) -> None:
-    """A snapshot is renamed into place, and its bytes are in the page cache."""
+    """A snapshot is renamed into place while its bytes are only in the page cache."""
 
     def freeze(self: RawWriter) -> None:
         self._fs.rename(self.path, checkpoint_path(self.path.parent, self.snapshot_id))
@@ -38,7 +38,7 @@ def snapshot_is_not_synced(patch: Patch) -> None:
 
 
 def snapshot_is_renamed_before_it_is_synced(patch: Patch) -> None:
-    """A snapshot has its name first, and then its bytes are synced: a loss of power in between leaves a hollow one."""
+    """A snapshot is renamed into place before its bytes are synced: a power loss in between leaves a hollow file."""
 
     def freeze(self: RawWriter) -> None:
         self._fs.rename(self.path, checkpoint_path(self.path.parent, self.snapshot_id))
@@ -50,7 +50,7 @@ def snapshot_is_renamed_before_it_is_synced(patch: Patch) -> None:
 
 
 def snapshot_has_no_durable_name(patch: Patch) -> None:
-    """The directory is not synced after a snapshot was renamed into place."""
+    """A snapshot is renamed into place, and the directory is not synced."""
 
     def freeze(self: RawWriter) -> None:
         self._file.sync()
@@ -61,7 +61,7 @@ def snapshot_has_no_durable_name(patch: Patch) -> None:
 
 
 def snapshot_is_taken_above_the_high_watermark(patch: Patch) -> None:
-    """A snapshot is named after the end of the log, and not of what is committed."""
+    """A snapshot ends at the log end instead of at a committed offset."""
     begin = Taking.begin
 
     def ahead(self: Taking, raft: Raft, snapshot_id: OffsetAndEpoch, serializer: Any, then: Any) -> None:
@@ -76,7 +76,7 @@ def snapshot_is_taken_above_the_high_watermark(patch: Patch) -> None:
 
 
 def snapshot_has_the_epoch_of_the_node(patch: Patch) -> None:
-    """A snapshot is named after the present epoch, and not after that of the last record it contains."""
+    """A snapshot id has the node's current epoch instead of the epoch of the last record in the snapshot."""
     begin = Taking.begin
 
     def misnamed(self: Taking, raft: Raft, snapshot_id: OffsetAndEpoch, serializer: Any, then: Any) -> None:
@@ -88,7 +88,7 @@ def snapshot_has_the_epoch_of_the_node(patch: Patch) -> None:
 
 
 def snapshot_has_a_batch_for_each_call(patch: Patch) -> None:
-    """What is handed over in one call is a batch of its own: its bytes depend on how the records were cut."""
+    """Each append call of the application becomes a batch, so the bytes depend on how the calls split the records."""
     append = SnapshotWriter.append
 
     def append_and_write(self: SnapshotWriter[Any], records: Iterable[Any]) -> None:
@@ -99,7 +99,7 @@ def snapshot_has_a_batch_for_each_call(patch: Patch) -> None:
 
 
 def snapshot_replaces_a_longer_log(patch: Patch) -> None:
-    """A snapshot is put into the place of a log that goes on behind it."""
+    """A snapshot replaces a log that already contains its end and continues after it."""
     holds = LogView.holds
 
     def ends_here(self: LogView, snapshot_id: OffsetAndEpoch) -> bool:
@@ -110,13 +110,13 @@ def snapshot_replaces_a_longer_log(patch: Patch) -> None:
 
 
 def snapshots_are_ordered_by_offset_only(patch: Patch) -> None:
-    """A snapshot of a newer epoch counts as older than a log that is longer, and was never committed."""
+    """A snapshot of a newer epoch counts as older than a longer log that was never committed."""
     patch.setattr(LogView, "is_older_than", lambda self, snapshot_id: self.end_offset < snapshot_id.offset)
     patch.setattr(log_view, "_age", lambda snapshot_id: snapshot_id.offset)
 
 
 def installed_log_keeps_its_segments(patch: Patch) -> None:
-    """A snapshot takes the place of a log in memory, and the former segments stay in the directory."""
+    """A snapshot replaces the log in memory, but the old segments stay in the directory."""
     begin_anew_at = Log.begin_anew_at
 
     def forgetful(self: Log, offset: Offset) -> None:
@@ -128,7 +128,7 @@ def installed_log_keeps_its_segments(patch: Patch) -> None:
 
 
 def log_is_cleaned_above_the_snapshot(patch: Patch) -> None:
-    """Cleaning removes everything that is committed, also what no snapshot stands for."""
+    """Cleaning removes all committed records, even those after the end of the newest snapshot."""
 
     def clean(parts: Any, effect: effects.MoveLogStart, step: Any) -> None:
         execute._log_begins_at(parts, effect.snapshot_id, effect.io)
@@ -138,7 +138,7 @@ def log_is_cleaned_above_the_snapshot(patch: Patch) -> None:
 
 
 def cleaning_removes_a_segment_too_many(patch: Patch) -> None:
-    """Cleaning removes the segment in which the log is to begin, with the records behind the snapshot."""
+    """Cleaning removes the segment that holds the new log start, with the records after the snapshot."""
     delete_before = Log.delete_before
 
     def too_many(self: Log, offset: Offset) -> None:
@@ -149,9 +149,9 @@ def cleaning_removes_a_segment_too_many(patch: Patch) -> None:
 
 
 def cleaning_begins_with_the_newest_segment(patch: Patch) -> None:
-    """Segments are removed newest first, as in a truncation: what a crash leaves is the beginning, and a hole.
+    """Cleaning deletes segments newest first, as a truncation does: a crash in between leaves a hole in the log.
 
-    A start finishes a cleaning that left a hole, which hides the wrong order: so it does not do that either.
+    A start would finish such a cleaning and so hide the wrong order; the bug removes that step, too.
     """
     patch.setattr(recovery, "_end_of_cleaning", lambda names, scan: Offset(0))
     delete_before = Log.delete_before
@@ -166,7 +166,7 @@ def cleaning_begins_with_the_newest_segment(patch: Patch) -> None:
 
 
 def a_look_that_takes_long_wakes_its_node(patch: Patch) -> None:
-    """While a node looks for old snapshots, the time of the next look is not moved on: its timer rings all the time."""
+    """While a node checks for obsolete snapshots, its timer for the next check is in the past and rings without end."""
     poll = Snapshots.poll
 
     def poll_unless_looking(self: Snapshots, now: Instant) -> None:
@@ -179,7 +179,7 @@ def a_look_that_takes_long_wakes_its_node(patch: Patch) -> None:
 MUTANTS = (
     Mutant(
         plant=a_look_that_takes_long_wakes_its_node,
-        source="pykraft until its simulator met it (a stalled disk)",
+        source="ours, until the simulator found it (a stalled disk)",
         scenario="slow_downloads",
     ),
     Mutant(plant=snapshot_is_not_synced, source="ALICE (OSDI 2014): rename without fsync", scenario="snapshots"),
@@ -235,7 +235,7 @@ MUTANTS = (
     ),
     Mutant(
         plant=cleaning_begins_with_the_newest_segment,
-        source="ours, nearly: a truncation does it in this order",
+        source="ours, almost: a truncation uses this order",
         scenario="snapshots",
     ),
 )

@@ -1,4 +1,4 @@
-"""Bugs of trust: what somebody who reaches the port says is believed (ADR 028, ADR 029, ADR 032; docs/trust.md)."""
+"""Bugs of trust: a node believes anybody who reaches its port (ADR 028, ADR 029, ADR 032; docs/trust.md)."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from tests.sim.mutants.patch import Patch
 
 
 def epochs_have_no_budget(patch: Patch) -> None:
-    """A request may raise the epoch as far as it likes, up to the last one that there is."""
+    """A request may raise the epoch by any amount, up to the highest possible one."""
     patch.setattr(EpochBudget, "spend", lambda budget, epochs, now_ms: True)
 
 
 def leaders_may_say_anything(patch: Patch) -> None:
-    """Whoever leads is believed when it wants committed records cut, and when it contradicts what it said before."""
+    """A follower obeys a leader that truncates committed records or contradicts what it said before."""
     patch.setattr(fetch_response, "contradiction_in", lambda *_: None)
 
 
 def answers_without_news_need_no_rest(patch: Patch) -> None:
-    """A leader that answers at once, and with nothing, is asked again at once."""
+    """A follower asks a leader that answers empty at once again without a pause."""
     patch.setattr(fetch_response, "EMPTY_ANSWERS_MAX", 2**31)
 
 
 def records_of_any_leader_are_appended(patch: Patch) -> None:
-    """A follower appends the records of an answer, whomever it names as the leader of the epoch."""
+    """A follower appends the records of an answer, even if the answer names another node as the leader."""
 
     def check(replica: Replica, epoch: Epoch, leader_id: NodeId | None) -> None:
         try:
@@ -44,12 +44,12 @@ def records_of_any_leader_are_appended(patch: Patch) -> None:
 
 
 def any_text_is_a_host(patch: Patch) -> None:
-    """Where a voter says that it is, is written into the log as it is."""
+    """A leader writes a voter's host name into the log without checking it."""
     patch.setattr(Endpoint, "can_be_dialed", True)
 
 
 def votes_for_somebody_who_is_called_the_leader_are_lost(patch: Patch) -> None:
-    """A candidate takes nothing from an answer that names it as the leader of its epoch, not even the vote."""
+    """A candidate ignores an answer that names it as the leader of its epoch, and loses the vote in it."""
 
     def campaigns(replica: Any) -> bool:
         del replica

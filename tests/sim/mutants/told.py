@@ -1,4 +1,4 @@
-"""Bugs of what others are told or asked: clients, operators, silent voters, applications; and of what a file says."""
+"""Bugs in what a node tells clients, operators, voters and applications, and in what it reads from files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def observers_are_not_described(patch: Patch) -> None:
 
 
 def additions_count_as_answered(patch: Patch) -> None:
-    """The answer that waits for the commit of a new voter is never given."""
+    """A leader never answers an AddRaftVoter that waits for the commit."""
 
     def answered(changed: Any, **fields: Any) -> Any:
         return replace(changed, **{**fields, **({"is_answered": True} if "is_answered" in fields else {})})
@@ -34,13 +34,13 @@ def additions_count_as_answered(patch: Patch) -> None:
 
 
 def waiting_is_reported_each_round(patch: Patch) -> None:
-    """A replica without proof says in each round for whom it waits."""
+    """A replica without proof logs in each round for which voters it waits."""
     report = proof._report
     patch.setattr(proof, "_report", lambda replica, survey: replace(report(replica, survey), reported=survey.reported))
 
 
 def made_room_is_not_used(patch: Patch) -> None:
-    """An append that makes room in the buffer is refused all the same."""
+    """A leader rejects an append although scheduling prepared ones has just made room in the buffer."""
     add, make = propose._add, propose._make_room
     has_made = [False]
 
@@ -57,13 +57,13 @@ def made_room_is_not_used(patch: Patch) -> None:
 
 
 def note_of_damage_is_read_without_its_places(patch: Patch) -> None:
-    """After a restart a node in quarantine does not know any more where its log is damaged."""
+    """A restarted node in quarantine has forgotten where its log is damaged."""
     read = QuarantineFile.read
     patch.setattr(QuarantineFile, "read", lambda self: replace(read(self), damages=()))
 
 
 def leader_announces_itself_once(patch: Patch) -> None:
-    """A voter that was down when its leader was elected never hears from it."""
+    """A leader sends BeginQuorumEpoch once: a voter that was down then never hears from it."""
     say = asking.say_begin_quorum_epoch
 
     def once(replica: Any, leader: Leader, now: Any) -> None:
@@ -74,12 +74,12 @@ def leader_announces_itself_once(patch: Patch) -> None:
 
 
 def times_are_counted_as_offsets(patch: Patch) -> None:
-    """Entries of the time index are taken for as short as those of the offset index."""
+    """Entries of the time index are read with the size of offset index entries, which is smaller."""
     patch.setattr(segment, "TIME_ENTRY", OFFSET_ENTRY)
 
 
 def only_the_last_delivery_counts(patch: Patch) -> None:
-    """An application is asked for its state only when one delivery alone is as large as it takes."""
+    """The application is asked for a snapshot only when a single delivery reaches the size limit."""
     given = Saving.given
 
     def alone(self: Saving, end: Any, size_bytes: int, high_watermark: Any) -> None:
@@ -90,12 +90,12 @@ def only_the_last_delivery_counts(patch: Patch) -> None:
 
 
 def answers_are_limited_like_requests(patch: Patch) -> None:
-    """What limits the requests of others limits the answers to a node's own, too: a long one costs its connection."""
+    """The size limit for requests also applies to answers, so a long answer costs the node its connection."""
     patch.setattr(NodeConfig, "answer_size_bytes_max", property(lambda self: self.request_size_bytes_max))
 
 
 def silent_targets_are_waited_for(patch: Patch) -> None:
-    """A leader stands still for a transfer to a voter that is down, and again right after that."""
+    """A leader pauses for a transfer to a voter that is down, and may pause again right after that."""
     patch.setattr(transfer, "_refusal_of_pause", lambda *_: ACCEPTED)
 
 
@@ -109,12 +109,12 @@ MUTANTS = (
     Mutant(plant=times_are_counted_as_offsets, source="Kafka TimeIndex (entries of 12 bytes)", scenario="default"),
     Mutant(
         plant=answers_are_limited_like_requests,
-        source="Kafka's socket.request.max.bytes (of requests only); ours until it was seen",
+        source="Kafka's socket.request.max.bytes (of requests only); ours, until an outside review found it",
         scenario="small_requests",
     ),
     Mutant(
         plant=silent_targets_are_waited_for,
-        source="ours until it was seen (ADR 030)",
+        source="ours, until an outside review found it (ADR 030)",
         scenario="transfers",
     ),
     Mutant(plant=only_the_last_delivery_counts, source="KIP-630 §When to Snapshot", scenario="snapshots,asked"),
