@@ -1,7 +1,8 @@
-"""What all tests share: how hard Hypothesis tries, the order of tests, the flag that rewrites scenario files.
+"""What all tests share: Hypothesis profiles, the order of tests, and the flag that rewrites scenario files.
 
-Hypothesis profiles: `dev` draws anew in each run and keeps what failed; `ci` draws the same examples every time, so
-that a red run is about the change and not about luck; `thorough` is for an evening. ``HYPOTHESIS_PROFILE`` chooses.
+Hypothesis profiles: `dev` generates new examples in each run and keeps those that failed; `ci` generates the same ones
+every time, so that a failure is due to the change under test; `thorough` runs for hours. ``HYPOTHESIS_PROFILE`` selects
+one.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ SIGNALS_OF_TESTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1
 
 
 def pytest_configure() -> None:
-    """Signals do in tests, and in what tests start, what they do in a shell, however the suite was started itself.
+    """Restore default signal handling, so that tests behave the same however the suite was started.
 
-    A script ignores SIGINT in what it starts in the background, ``nohup`` SIGHUP; children inherit that, and a test
-    that interrupts one would wait for ever.
+    A script starts background jobs with SIGINT ignored, and ``nohup`` with SIGHUP ignored. Children inherit this, and a
+    test that interrupts one would wait for ever.
     """
     for number in SIGNALS_OF_TESTS:
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -37,10 +38,10 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long tests first: a worker that began one last would keep the others waiting. This runs after the shuffle."""
+    """Run long tests first: a worker that began one last would keep the others waiting. This runs after the shuffle."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the flag; it stands here because pytest reads the options of this file only, wherever it is started."""
+    """Add ``--rewrite``. It is here because pytest reads the options of this file wherever it is started."""
     parser.addoption("--rewrite", action="store_true", help="write what the scenarios tell now; read the diff")

@@ -21,7 +21,7 @@ FUNCTION_LINES_MAX = 70
 
 MARKERS = re.compile(r"\b(TO[D]O|FIX[M]E|XX[X]|HAC[K]|NotImplemented[E]rror)\b")
 MACHINE_PATHS = re.compile(r"(?<![\w.${}~*-])/(work|root|tmp|farm)/(?!k?raft-logs\b)\w")
-"""But where Kafka's own samples keep their logs, ours do."""
+"""Not matched: ``/tmp/kraft-logs``, the default in Kafka's own samples and so in ours."""
 REGISTRY_HOSTS = re.compile(
     r"pypi[.]org|pythonhosted[.]org|repo1?[.]maven|maven[.]org|registry[.]npmjs|proxy[.]golang|crates[.]io|deb[.]debian"
 )
@@ -29,12 +29,12 @@ PRIVATE_REFERENCES = re.compile(r"\bspec/\d\d|\bplan[.]md|\bstyle-anchors")
 VAGUE_NAMES = re.compile(r"(Manager|Helper|Utils?|Base|Misc)$")
 
 FORMER_NAMES = re.compile(r"\b([Ss]elf-[Mm]anage[d]|[Ee]ndors(?:e[sd]?|ing|ement[s]?))\b")
-"""What Kafka says no more: it is KRaft, and voters acknowledge their leader."""
+"""Terms that Kafka no longer uses: it says KRaft, and that voters acknowledge their leader."""
 
 NUMBERED_STEP = re.compile(r"^\s*([0-9]+)[.] ", re.MULTILINE)
 STEPS_MIN = 2
 STILTED = re.compile(r"\bis no directory\b|\{[^{}]*\} (?:other entries|micro-batches|episodes|elections|tries)\b")
-"""Texts that a colleague would not say, and plurals that a count of one would make wrong."""
+"""Phrases that a colleague would not use, and plurals that are wrong for a count of one."""
 
 MUST_CITE = ("src/pykraft/core/on/", "src/pykraft/rpc/", "src/pykraft/log/", "src/pykraft/protocol/")
 OURS = {
@@ -43,7 +43,7 @@ OURS = {
     "src/pykraft/log/paths.py": "names of files",
     "src/pykraft/protocol/source.py": "text of generated functions",
 }
-"""Modules below `MUST_CITE` that carry out nothing of Kafka's, and what they are."""
+"""Modules below `MUST_CITE` that implement nothing of Kafka's, and what they contain."""
 
 RANDOM_CLASSES = {"Random", "SystemRandom"}
 SLEEPS = {("time", "sleep"), ("asyncio", "sleep")}
@@ -51,14 +51,14 @@ SKIPS = {"skip", "skipif", "xfail", "importorskip"}
 
 
 def short_files(file: SourceFile) -> Iterator[str]:
-    """A file holds one idea, and one idea fits 400 lines."""
+    """A file has one idea and at most 400 lines."""
     count = len(file.text.splitlines())
     if file.is_python and count > LINES_MAX:
         yield f"{count} lines, more than {LINES_MAX}: what are its two ideas?"
 
 
 def short_functions(file: SourceFile) -> Iterator[str]:
-    """A function fits a screen."""
+    """A function fits on one screen."""
     for function in _functions(file):
         count = (function.end_lineno or function.lineno) - function.lineno + 1
         if count > FUNCTION_LINES_MAX:
@@ -66,20 +66,20 @@ def short_functions(file: SourceFile) -> Iterator[str]:
 
 
 def no_markers(file: SourceFile) -> Iterator[str]:
-    """What is not done stands in an issue, not in the code."""
+    """Open work is recorded in issues, not in the code."""
     for number, line in enumerate(file.text.splitlines(), start=1):
         if found := MARKERS.search(line):
             yield f"line {number}: {found[0]}"
 
 
 def opening_docstring(file: SourceFile) -> Iterator[str]:
-    """Every module opens with its theory; only an empty ``__init__.py`` of tests has none."""
+    """Every module has a docstring; only an empty ``__init__.py`` of tests needs none."""
     if file.is_python and (file.is_product or file.tree.body) and not file.docstring:
-        yield "no docstring at its top: what does it own, what always holds, what does it refuse to know?"
+        yield "no docstring at its top: what does it do, and which invariant does it keep?"
 
 
 def documented_names(file: SourceFile) -> Iterator[str]:
-    """Public functions, classes and methods of the package say what they do."""
+    """Public functions, classes and methods of the package have docstrings."""
     if not file.is_product:
         return
     for body in (file.tree.body, *(each.body for each in _public_classes(file))):
@@ -89,7 +89,7 @@ def documented_names(file: SourceFile) -> Iterator[str]:
 
 
 def cited_source(file: SourceFile) -> Iterator[str]:
-    """Who carries out Kafka's behavior says where it is written: KIP, issue, class or paper."""
+    """A module that implements Kafka's behavior cites its source: a KIP, an issue, a class or a paper."""
     concerned = file.is_product and file.path.startswith(MUST_CITE) and not file.path.endswith("__init__.py")
     if not concerned or file.path in OURS:
         return
@@ -98,7 +98,7 @@ def cited_source(file: SourceFile) -> Iterator[str]:
 
 
 def injected_randomness(file: SourceFile) -> Iterator[str]:
-    """One seed decides everything, so nobody asks the generator that all share."""
+    """One seed determines everything, so no code uses the global random generator."""
     if not file.is_product:
         return
     for node in ast.walk(file.tree):
@@ -124,7 +124,7 @@ def imports_at_run_time(file: SourceFile) -> Iterator[str]:
 
 
 def no_skips_or_sleeps(file: SourceFile) -> Iterator[str]:
-    """A test runs, and waits for what it waits for; what is missing fails."""
+    """A test never skips and never sleeps; it waits for a condition, and fails if something is missing."""
     if not file.is_test:
         return
     for node in ast.walk(file.tree):
@@ -138,7 +138,7 @@ def no_skips_or_sleeps(file: SourceFile) -> Iterator[str]:
 
 
 def telling_names(file: SourceFile) -> Iterator[str]:
-    """A class is named for what it is."""
+    """A class name says what the class is."""
     if not file.is_python:
         return
     for node in ast.walk(file.tree):
@@ -147,7 +147,7 @@ def telling_names(file: SourceFile) -> Iterator[str]:
 
 
 def present_names(file: SourceFile) -> Iterator[str]:
-    """Kafka's word wins, and of two the present one."""
+    """Kafka's terms win, and of two the current one."""
     yield from _lines_with(FORMER_NAMES, file)
 
 
@@ -177,25 +177,25 @@ def plain_words(file: SourceFile) -> Iterator[str]:
 
 
 def tests_in_test_files(file: SourceFile) -> Iterator[str]:
-    """A file that is called a test is none while nothing in it is one."""
+    """A file named ``test_*.py`` contains at least one test."""
     if not (file.is_test and file.path.rpartition("/")[2].startswith("test_")):
         return
     if not any(name.lower().startswith("test") for name in _top_names(file)):
-        yield "no test is in it"
+        yield "it contains no test"
 
 
 def no_machine_paths(file: SourceFile) -> Iterator[str]:
-    """Nothing depends on where one machine keeps its files."""
+    """No file depends on where one machine keeps its files."""
     yield from _lines_with(MACHINE_PATHS, file)
 
 
 def no_registry_hosts(file: SourceFile) -> Iterator[str]:
-    """Packages come from wherever the reader's tools are told; their hashes are ours, their hosts are not."""
+    """The reader's tools decide which package registry they use; the locks hold hashes and no hosts."""
     yield from _lines_with(REGISTRY_HOSTS, file)
 
 
 def no_private_references(file: SourceFile) -> Iterator[str]:
-    """What is cited can be read by whoever reads us."""
+    """A citation names something that every reader can look up."""
     yield from _lines_with(PRIVATE_REFERENCES, file)
 
 
@@ -236,7 +236,7 @@ def _functions(file: SourceFile) -> Iterator[ast.FunctionDef | ast.AsyncFunction
 
 
 def _top_names(file: SourceFile) -> Iterator[str]:
-    """Of functions, classes and variables of the module."""
+    """The names of functions, classes and variables of the module."""
     for node in file.tree.body:
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
@@ -252,7 +252,7 @@ def _public_classes(file: SourceFile) -> Iterator[ast.ClassDef]:
 
 
 def _needs_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
-    """True unless it is private, has one, or is an override or overload of what has one."""
+    """True unless it is private, has a docstring, or overrides something that has one."""
     inherited = {each.id for each in node.decorator_list if isinstance(each, ast.Name)} & {"override", "overload"}
     return not (node.name.startswith("_") or inherited or ast.get_docstring(node))
 

@@ -1,4 +1,4 @@
-"""Rules that need to see all files at once: who imports whom, what is tested where, what the locks agree on.
+"""Rules that need all files: which module imports which, what is tested where, and whether the locks agree.
 
 Source: TigerBeetle's ``tidy.zig`` (dead files); websockets' ``maxi_cov.py`` (each module has its own tests).
 """
@@ -58,7 +58,7 @@ REQUIRED = re.compile(r"^[A-Za-z0-9._-]+")
 
 
 def narrow_modules(files: Sequence[SourceFile]) -> Iterator[str]:
-    """A module that needs half the package is where a project begins to swell."""
+    """A module imports few others."""
     known = _modules(files)
     for file in files:
         if not file.is_product:
@@ -70,7 +70,7 @@ def narrow_modules(files: Sequence[SourceFile]) -> Iterator[str]:
 
 
 def no_dead_modules(files: Sequence[SourceFile]) -> Iterator[str]:
-    """Every module is reached from something that a person starts or imports."""
+    """Every module is reached from an entry point: a command, a script, or a public import."""
     known = _modules(files)
     graph = {file.module: file.imports(known) for file in files if file.is_product}
     alive: set[str] = set()
@@ -83,11 +83,11 @@ def no_dead_modules(files: Sequence[SourceFile]) -> Iterator[str]:
             waiting += [*graph[module], *_parents(module, known)]
     for file in files:
         if file.is_product and file.module not in alive and not _is_only_a_docstring(file):
-            yield f"{file.path}: nothing that anybody starts reaches it"
+            yield f"{file.path}: no entry point or script reaches it"
 
 
 def mirrored_tests(files: Sequence[SourceFile]) -> Iterator[str]:
-    """The tests of ``log/segment.py`` are in ``tests/log/test_segment.py``; what only declares needs none."""
+    """The tests of ``log/segment.py`` are in ``tests/log/test_segment.py``; pure declarations need none."""
     paths = {file.path for file in files}
     for file in files:
         if file.is_product and _has_behavior(file) and not _is_exempt(file.module):
@@ -97,7 +97,7 @@ def mirrored_tests(files: Sequence[SourceFile]) -> Iterator[str]:
 
 
 def no_idle_exceptions(files: Sequence[SourceFile]) -> Iterator[str]:
-    """An exception for a module that is gone, or that no longer needs it, is gone too."""
+    """An exception ends with its module, or when the module no longer needs it."""
     known = _modules(files)
     paths = {file.path for file in files}
     for module in (*JOINERS, *ENTRY_POINTS, *TESTED_ELSEWHERE):
@@ -112,7 +112,7 @@ def no_idle_exceptions(files: Sequence[SourceFile]) -> Iterator[str]:
 
 
 def locked_requirements(files: Sequence[SourceFile]) -> Iterator[str]:
-    """Locks have a hash for each package, agree with each other, and hold what pyproject.toml asks for."""
+    """Each package in a lock has a hash; the locks agree with each other and have what pyproject.toml requires."""
     seen: dict[tuple[str, str], tuple[str, str]] = {}
     for file in files:
         if file.path.rpartition("/")[2] == "uv.lock":
