@@ -17,8 +17,8 @@ from pykraft.chaos.network import Wire
 from pykraft.chaos.plan import Fault, Kind, Role
 from pykraft.errors import LocalQuorumError
 from pykraft.local.cluster import PykraftNode
-from pykraft.log.quorum_state import FILE_NAME as QUORUM_STATE
-from pykraft.log.quorum_state import encode_quorum_state
+from pykraft.log.small_files.quorum_state import FILE_NAME as QUORUM_STATE
+from pykraft.log.small_files.quorum_state import encode_quorum_state
 from pykraft.types import Election, Epoch, NodeId
 
 

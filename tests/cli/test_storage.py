@@ -12,8 +12,8 @@ from pykraft.cli.storage import storage
 from pykraft.errors import ForeignDirectoryError, UsageError
 from pykraft.local.voters import PARTITION
 from pykraft.log.directory import is_reserved
-from pykraft.log.meta import parse_meta
 from pykraft.log.os_fs import OsFs
+from pykraft.log.small_files.meta import parse_meta
 from pykraft.snapshot.files import BOOTSTRAP_ID
 from pykraft.snapshot.head import SnapshotHead, read_head
 from pykraft.types import uuid_parse

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pykraft.cli.tail import in_utc, parse_start, tail
-from pykraft.client.observer import Start
+from pykraft.client.remote.observer import Start
 from pykraft.errors import ProtocolError, QuorumUnavailableError, UsageError
 from pykraft.local.ports import HOST, free_ports
 from pykraft.protocol.batch import seal_batch

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pykraft.cli.verify import verify
-from pykraft.log.verify_findings import FINDINGS_MAX
+from pykraft.log.offline.verify_findings import FINDINGS_MAX
 from tests.log.data_directory import batch_size, flip, make_node, segments
 
 

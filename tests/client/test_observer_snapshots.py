@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pykraft.client import Node
-from pykraft.client.log_start import FAR_OFFSET
-from pykraft.client.observer import FetchLimits, Observer, Start
+from pykraft.client.remote.log_start import FAR_OFFSET
+from pykraft.client.remote.observer import FetchLimits, Observer, Start
 from pykraft.client.state_reader import StateReader
 from pykraft.errors import UsageError
 from pykraft.protocol.messages import ApiKey
@@ -19,8 +19,8 @@ from pykraft.protocol.schema import Body
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 from tests.client.logs import PATIENT, ScriptedLog, with_log
 from tests.client.nodes import alone
+from tests.client.remote.test_observer import observing, offset_asked, values_of
 from tests.client.scripted import Answer, until
-from tests.client.test_observer import observing, offset_asked, values_of
 from tests.snapshot.snapshots import ID, content, id_of, small_batches
 
 SMALL_SLICES = FetchLimits(wait_ms_max=20, size_bytes_max=5_000)

@@ -13,7 +13,7 @@ from pykraft.client import ClaimAdapter, Node, StateReader, configure, text_serd
 from pykraft.config import LogSettings, NodeConfig
 from pykraft.core.raft import Raft
 from pykraft.errors import NotRunningError, UsageError
-from pykraft.host.taking import Taking
+from pykraft.host.snapshots.creation import Taking
 from pykraft.log.os_fs import OsFs
 from pykraft.snapshot.bootstrap import write_bootstrap
 from tests.client.nodes import BOTH, QUICK, Recorder, alone, config_of, run, voters_of

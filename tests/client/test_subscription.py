@@ -10,7 +10,7 @@ from pykraft.client.serde import text_serde
 from pykraft.client.subscription import Subscription
 from pykraft.client.thread import Place, SameLoop
 from pykraft.host.delivery import CommittedBatch
-from pykraft.host.loading import Loader, OnSkipped
+from pykraft.host.snapshots.loading import Loader, OnSkipped
 from pykraft.types import Epoch, NodeId, Offset
 from tests.client.nodes import Recorder, run
 from tests.client.test_reader import committed

@@ -11,16 +11,16 @@ from typing import TypeVar
 
 from pykraft.config import RaftConfig
 from pykraft.core import effects, messages
-from pykraft.core.accumulation import Accumulation
 from pykraft.core.effects import Effect
 from pykraft.core.election import NEVER_MS, Tally
 from pykraft.core.events import RequestReceived, ResponseReceived
+from pykraft.core.leader.accumulation import Accumulation
+from pykraft.core.leader.progress import Progress
 from pykraft.core.log_view import LogView
-from pykraft.core.membership import Membership
 from pykraft.core.on.dispatch import on_request, on_response
-from pykraft.core.progress import Progress
 from pykraft.core.replica import LocalReplica, Replica
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
+from pykraft.core.voter_history import Membership
 from pykraft.types import (
     Endpoint,
     Epoch,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pykraft.core.membership import BOOTSTRAP_OFFSET, Membership
+from pykraft.core.voter_history import BOOTSTRAP_OFFSET, Membership
 from pykraft.types import KRaftVersion, KRaftVoters, Offset, VoterSet
 from tests.core.replicas import key, voter_set
 

@@ -16,10 +16,10 @@ from pykraft.core import events, messages
 from pykraft.core.effects import AppendBatches, ClosePeer, CloseRequester, Effect, NotifyRole, Send, WriteElectionState
 from pykraft.core.events import Event
 from pykraft.core.log_view import LogView
-from pykraft.core.membership import Membership
 from pykraft.core.raft import Raft
 from pykraft.core.replica import LocalReplica
 from pykraft.core.state import Candidate, Leader, Prospective, Resigned, State, Unattached
+from pykraft.core.voter_history import Membership
 from pykraft.errors import ErrorCode, UsageError
 from pykraft.types import EPOCH_MAX, NO_LISTENERS, Election, Epoch, Io, NodeId, Offset, VersionRange, VoterSet
 from tests.core.replicas import (

@@ -19,10 +19,10 @@ from pykraft.config import RaftConfig
 from pykraft.core import effects, events, messages
 from pykraft.core.effects import Effect
 from pykraft.core.log_view import LogView
-from pykraft.core.membership import Membership
 from pykraft.core.messages import FetchedBatch
 from pykraft.core.raft import Raft
 from pykraft.core.replica import LocalReplica
+from pykraft.core.voter_history import Membership
 from pykraft.errors import ErrorCode
 from pykraft.types import (
     EPOCH_MAX,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from pykraft.core import moves
+from pykraft.core import enter_state
 from pykraft.core.effects import WriteElectionState
 from pykraft.core.election import NEVER_MS
 from pykraft.core.on.following import learn_leader
@@ -40,8 +40,8 @@ from tests.core.said import vote
 OBSERVER = 7
 DUE = Instant(mono_ms=LATER_MS, wall_ms=0)
 HIGHER: tuple[Callable[[Replica], None], ...] = (
-    lambda made: moves.to_unattached(made, Epoch(6), NOW),
-    lambda made: moves.to_follower(made, Epoch(6), NodeId(2), listeners(2), NOW),
+    lambda made: enter_state.to_unattached(made, Epoch(6), NOW),
+    lambda made: enter_state.to_follower(made, Epoch(6), NodeId(2), listeners(2), NOW),
 )
 
 
@@ -63,7 +63,7 @@ def test_no_vote_can_be_added_to(name: str) -> None:
     made = replica(STATES[name]())
     before = made.state
     with pytest.raises(AssertionError):
-        moves.cast_vote(made, key(3), NOW)
+        enter_state.cast_vote(made, key(3), NOW)
     assert made.state is before
     assert done(made) == []
 
@@ -79,7 +79,7 @@ def test_only_a_prospective_replica_becomes_unattached_in_its_epoch(name: str) -
 @pytest.mark.conformance(79)
 def test_a_vote_is_cast_in_the_own_epoch_and_a_higher_one_adopted_first() -> None:
     made = replica(unattached())
-    moves.cast_vote(made, key(3), NOW)
+    enter_state.cast_vote(made, key(3), NOW)
     assert (made.epoch, made.voted) == (5, key(3))
     found = ask(made, vote(epoch=6, candidate=2))
     assert (made.epoch, made.voted) == (6, key(2))
@@ -89,7 +89,7 @@ def test_a_vote_is_cast_in_the_own_epoch_and_a_higher_one_adopted_first() -> Non
 @pytest.mark.conformance(79)
 def test_whoever_is_unattached_goes_on_waiting_for_the_same_election() -> None:
     made = replica(unattached())
-    moves.to_unattached(made, Epoch(6), NOW)
+    enter_state.to_unattached(made, Epoch(6), NOW)
     assert isinstance(made.state, Unattached)
     assert made.state.election_deadline_ms == LATER_MS
 
@@ -97,10 +97,10 @@ def test_whoever_is_unattached_goes_on_waiting_for_the_same_election() -> None:
 @pytest.mark.conformance(80)
 def test_a_vote_is_kept_when_its_leader_is_found_and_dropped_with_its_epoch() -> None:
     made = replica(unattached(voted=3))
-    moves.to_follower(made, Epoch(5), NodeId(2), listeners(2), NOW)
+    enter_state.to_follower(made, Epoch(5), NodeId(2), listeners(2), NOW)
     assert (made.role, made.voted) == ("follower", key(3))
     made = replica(unattached(voted=3))
-    moves.to_unattached(made, Epoch(6), NOW)
+    enter_state.to_unattached(made, Epoch(6), NOW)
     assert (made.role, made.voted) == ("unattached", None)
     assert only(done(made), WriteElectionState).election == Election(epoch=Epoch(6))
 
@@ -120,7 +120,7 @@ def test_an_observer_stands_for_nothing(state: State) -> None:
 @pytest.mark.conformance(83)
 def test_a_leader_outside_the_voter_set_is_followed() -> None:
     made = replica(unattached())
-    moves.to_follower(made, Epoch(5), NodeId(9), listeners(9), NOW)
+    enter_state.to_follower(made, Epoch(5), NodeId(9), listeners(9), NOW)
     assert isinstance(made.state, Follower)
     assert made.leader_id == 9
     told = replica(unattached())
@@ -153,8 +153,8 @@ def test_the_high_watermark_goes_along_into_every_state_that_has_one(name: str) 
         move(made)
         assert made.high_watermark == 4
     made = replica(unattached())
-    moves.to_prospective(made, NOW)
-    moves.to_candidate(made, NOW)
+    enter_state.to_prospective(made, NOW)
+    enter_state.to_candidate(made, NOW)
     assert made.high_watermark == 4
 
 
@@ -184,18 +184,18 @@ PROSPECTIVE: dict[str, Callable[[], Prospective]] = {
 def test_a_prospective_replica_keeps_its_vote_within_the_epoch_only(name: str) -> None:
     state = PROSPECTIVE[name]()
     given_up = replica(state)
-    moves.give_up_campaign(given_up, NOW)
+    enter_state.give_up_campaign(given_up, NOW)
     assert (given_up.epoch, given_up.leader_id, given_up.voted) == (5, state.leader_id, state.voted)
     assert isinstance(given_up.state, Follower if name == "led" else Unattached)
     following = replica(state)
-    moves.to_follower(following, Epoch(5), NodeId(2), listeners(2), NOW)
+    enter_state.to_follower(following, Epoch(5), NodeId(2), listeners(2), NOW)
     assert (following.epoch, following.voted) == (5, state.voted)
     for move in HIGHER:
         higher = replica(state)
         move(higher)
         assert (higher.epoch, higher.voted) == (6, None)
     campaigning = replica(state)
-    moves.to_candidate(campaigning, NOW)
+    enter_state.to_candidate(campaigning, NOW)
     assert isinstance(campaigning.state, Candidate)
     assert (campaigning.epoch, campaigning.voted) == (6, key(1))
 
@@ -203,11 +203,11 @@ def test_a_prospective_replica_keeps_its_vote_within_the_epoch_only(name: str) -
 @pytest.mark.conformance(85)
 def test_a_lost_campaign_draws_a_new_time_and_one_out_of_time_begins_anew_at_once() -> None:
     lost = replica(prospective(count=tally(rejected=(2, 3))))
-    moves.give_up_campaign(lost, NOW)
+    enter_state.give_up_campaign(lost, NOW)
     assert isinstance(lost.state, Unattached)
     assert is_drawn(lost.state.election_deadline_ms)
     late = replica(prospective())
-    moves.give_up_campaign(late, DUE)
+    enter_state.give_up_campaign(late, DUE)
     assert isinstance(late.state, Unattached)
     assert late.state.election_deadline_ms == LATER_MS
 
@@ -244,7 +244,7 @@ def test_a_resigned_leader_never_leads_its_epoch_again_and_follows_the_next() ->
     for new in (leader(), candidate(), follower(), unattached(), resigned()):
         assert why_illegal(resigned(), new, may_lead=True) is not None
     made = replica(resigned())
-    moves.to_follower(made, Epoch(6), NodeId(2), listeners(2), NOW)
+    enter_state.to_follower(made, Epoch(6), NodeId(2), listeners(2), NOW)
     assert (made.role, made.epoch, made.high_watermark) == ("follower", 6, None)
     assert not isinstance(made.state, Resigned | Leader)
 

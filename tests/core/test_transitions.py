@@ -9,8 +9,8 @@ from itertools import product
 import pytest
 
 from pykraft.core.effects import NotifyLeaderChange, NotifyRole, Reply, WriteElectionState
+from pykraft.core.leader.parked import ParkedFetch
 from pykraft.core.messages import FetchResponse
-from pykraft.core.parked import ParkedFetch
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
 from pykraft.core.transitions import MOVES, become, is_durable, why_illegal
 from pykraft.errors import ErrorCode

@@ -10,8 +10,8 @@ from pykraft.config import LogSettings, NodeConfig, RaftConfig
 from pykraft.core.effects import NotifyLeaderChange
 from pykraft.host.delivery import CommittedBatch
 from pykraft.host.ports import ConnectionId
-from pykraft.host.recent import Batch
-from pykraft.host.snapshot_files import SnapshotFiles
+from pykraft.host.recent_batches import Batch
+from pykraft.host.snapshots.files import SnapshotFiles
 from pykraft.log.fs import Fs
 from pykraft.log.lane import Job
 from pykraft.log.os_fs import OsFs

@@ -8,7 +8,7 @@ import pytest
 
 from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.delivery import PIECE_SIZE_BYTES_MAX, CommittedBatch, Delivery
-from pykraft.host.recent import RecentBatches
+from pykraft.host.recent_batches import RecentBatches
 from pykraft.protocol.records import encode_control_batch, read_header
 from pykraft.snapshot.schedule import Schedule
 from pykraft.types import Epoch, LeaderChange, NodeId, Offset

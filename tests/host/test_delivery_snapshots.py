@@ -8,9 +8,9 @@ import pytest
 
 from pykraft.client.serde import bytes_serde
 from pykraft.host.delivery import Delivery
-from pykraft.host.loading import Loader
-from pykraft.host.recent import RecentBatches
-from pykraft.host.snapshot_files import SnapshotFiles
+from pykraft.host.recent_batches import RecentBatches
+from pykraft.host.snapshots.files import SnapshotFiles
+from pykraft.host.snapshots.loading import Loader
 from pykraft.snapshot.reader import SnapshotReader
 from pykraft.snapshot.retention import Retention
 from pykraft.snapshot.schedule import Schedule

@@ -13,12 +13,12 @@ from pykraft.core.log_view import LogView
 from pykraft.core.messages import FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse, VoteResponse
 from pykraft.errors import ErrorCode, UsageError
 from pykraft.host import execute as module
+from pykraft.host.components import Parts, assemble
 from pykraft.host.execute import Step, execute, stop
 from pykraft.host.inbox import Arrival
-from pykraft.host.parts import Parts, assemble
 from pykraft.host.ports import ConnectionId
 from pykraft.host.producers import Outcome, Rejected
-from pykraft.host.recent import Batch
+from pykraft.host.recent_batches import Batch
 from pykraft.log.lane import AppendBatches, BeginAnew, DeleteBefore, Truncate, WriteElection
 from pykraft.protocol.api import decode_response, encode_request
 from pykraft.protocol.messages import ApiKey

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from pykraft.log.fs import write_atomically
-from pykraft.log.quorum_state import CHECK_NAME, FILE_NAME
+from pykraft.log.small_files.quorum_state import CHECK_NAME, FILE_NAME
 from pykraft.types import EPOCH_MAX
 from tests.host.cluster import Cluster, Machine
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.fetch_read import READS_MAX, FetchReads, cut
-from pykraft.host.recent import RecentBatches
+from pykraft.host.recent_batches import RecentBatches
 from pykraft.types import Buffer, Offset
 from tests.host.fakes import FakeLog, FakePorts, batch, joined, offsets_of
 

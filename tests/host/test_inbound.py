@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from pykraft.core.events import RequestReceived
 from pykraft.core.messages import BeginQuorumEpochResponse, FetchRequest, FetchResponse, VoteRequest, VoteResponse
 from pykraft.errors import ErrorCode
+from pykraft.host.held_messages import HeldMessages
 from pykraft.host.inbound import UNANSWERED_REQUESTS_MAX, Inbound
 from pykraft.host.inbox import Inbox
-from pykraft.host.io import HeldMessages
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import API_VERSIONS, ApiKey, decode_request_header, decode_response, encode_request
 from pykraft.protocol.schema import Body

@@ -8,8 +8,8 @@ from math import isnan
 import pytest
 
 from pykraft.core.effects import PlannedBatch
+from pykraft.core.leader.voter_change import Addition, Removal, Upgrade, VoterChange
 from pykraft.core.state import Leader
-from pykraft.core.voter_change import Addition, Removal, Upgrade, VoterChange
 from pykraft.host.metrics import HOST_METRICS, STATES, Kind, Measurements, Metrics
 from pykraft.types import NO_LISTENERS, ZERO_UUID, Epoch, Io, NodeId, Offset, Uuid, Voter, uuid_text
 from tests.core.replicas import key

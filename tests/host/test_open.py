@@ -13,7 +13,7 @@ from pykraft.errors import ConfigError, CorruptionError, ForeignDirectoryError, 
 from pykraft.host.open import Opened, open_node
 from pykraft.log.lane import AppendBatches, WriteElection
 from pykraft.log.os_fs import OsFs
-from pykraft.log.quorum_state import encode_quorum_state
+from pykraft.log.small_files.quorum_state import encode_quorum_state
 from pykraft.protocol.batch import read_header
 from pykraft.types import Election, Epoch, Io, Listeners, NodeId, Offset, Uuid, VoterSet, uuid_parse
 from tests.host.fakes import DIRECTORY, at, batch, config

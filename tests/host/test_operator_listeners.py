@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from pykraft.host.held_messages import HeldMessages
 from pykraft.host.inbound import OPERATOR_KEYS, Inbound
 from pykraft.host.inbox import Inbox
-from pykraft.host.io import HeldMessages
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import API_VERSIONS, ApiKey, decode_response, encode_request
 from pykraft.types import KRAFT_VERSIONS

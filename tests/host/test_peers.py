@@ -11,8 +11,8 @@ from pykraft.core.events import Event, ResponseReceived, SendFailed
 from pykraft.core.messages import FetchResponse, Request, VoteResponse
 from pykraft.errors import ErrorCode
 from pykraft.host import peers as module
+from pykraft.host.held_messages import HeldMessages
 from pykraft.host.inbox import Arrival, Inbox
-from pykraft.host.io import HeldMessages
 from pykraft.host.peers import Peers
 from pykraft.host.ports import ConnectionId
 from pykraft.protocol.api import decode_request_header, encode_response

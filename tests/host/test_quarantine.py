@@ -9,9 +9,9 @@ import pytest
 
 from pykraft.client.serde import bytes_serde
 from pykraft.errors import CorruptionError
-from pykraft.host.loading import Loader
-from pykraft.host.taking import TakenSnapshot
-from pykraft.log.quarantine_file import FILE_NAME
+from pykraft.host.snapshots.creation import TakenSnapshot
+from pykraft.host.snapshots.loading import Loader
+from pykraft.log.small_files.quarantine_file import FILE_NAME
 from pykraft.snapshot.files import checkpoint_path
 from pykraft.snapshot.reader import SnapshotReader
 from pykraft.types import NodeId, OffsetAndEpoch

@@ -10,7 +10,7 @@ import pytest
 from pykraft.protocol.api import ApiKey, decode_request_body, decode_request_header
 from pykraft.types import OffsetAndEpoch
 from tests.host.cluster import Cluster, Machine
-from tests.host.test_snapshots import committed, snapshots_of, take, values_in
+from tests.host.snapshots.test_store import committed, snapshots_of, take, values_in
 
 SLICE_SIZE_BYTES = 200_000
 STATE = [b"%d" % number * 600_000 for number in range(6)]

@@ -17,7 +17,7 @@ from pykraft.local.child import Children
 from pykraft.local.cluster import PykraftNode
 from pykraft.local.journal_keeper import JournalKeeper
 from pykraft.local.ports import HOST, free_ports
-from pykraft.log.meta import FILE_NAME, parse_meta
+from pykraft.log.small_files.meta import FILE_NAME, parse_meta
 from pykraft.types import ReplicaKey, Uuid, uuid_text
 
 THROUGHPUT = 50

@@ -14,7 +14,7 @@ from pykraft.local.child import Child, Children
 from pykraft.local.cluster import SOURCES, server_command
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.voters import write_properties
-from pykraft.log.meta import FILE_NAME, parse_meta
+from pykraft.log.small_files.meta import FILE_NAME, parse_meta
 from pykraft.protocol.messages import ApiKey
 from pykraft.types import uuid_text
 from tests.kafka.controller import JavaController

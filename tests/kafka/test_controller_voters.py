@@ -14,7 +14,7 @@ from pykraft.local.child import Children
 from pykraft.local.kafka.java import Kafka, Main
 from pykraft.local.ports import HOST
 from pykraft.local.waiting import wait_until
-from pykraft.log.meta import FILE_NAME, parse_meta
+from pykraft.log.small_files.meta import FILE_NAME, parse_meta
 from pykraft.types import ZERO_UUID, uuid_text
 from tests.kafka.controller import JavaController
 from tests.kafka.observer import MetadataObserver

@@ -23,9 +23,9 @@ from click.testing import CliRunner
 from pykraft.cli.config_file import read_config
 from pykraft.cli.main import pykraft
 from pykraft.client import Node
-from pykraft.client.admin import Admin
 from pykraft.client.leadership import LeaderAndEpoch
 from pykraft.client.reader import Reader
+from pykraft.client.remote.admin import Admin
 from pykraft.config import TEST_CLUSTER_ID
 from pykraft.errors import RefusedError
 from pykraft.local.child import Child, Children

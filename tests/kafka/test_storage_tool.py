@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from pykraft.cli.storage import storage
 from pykraft.local.kafka.java import Kafka, Main
 from pykraft.local.voters import write_properties
-from pykraft.log.meta import parse_meta
+from pykraft.log.small_files.meta import parse_meta
 from pykraft.protocol.records import decode_control, scan
 from pykraft.types import ControlRecord, SnapshotHeader, Uuid, uuid_text
 from tests.kafka.dump import dump_log

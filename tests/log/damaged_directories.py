@@ -15,7 +15,7 @@ from crc32c import crc32c
 
 from pykraft.log.judge import Verdict
 from pykraft.log.os_fs import OsFs
-from pykraft.log.recovery_point import RecoveryPoint
+from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.types import Offset
 from tests.log.data_directory import batch_size, flip, segments
 from tests.log.logs import batch

@@ -6,10 +6,10 @@ import struct
 from pathlib import Path
 
 from pykraft.log.config import LogConfig
-from pykraft.log.meta import MetaProperties, encode_meta
+from pykraft.log.offline.verify import Report, verify
 from pykraft.log.os_fs import OsFs
-from pykraft.log.quorum_state import ElectionStore
-from pykraft.log.verify import Report, verify
+from pykraft.log.small_files.meta import MetaProperties, encode_meta
+from pykraft.log.small_files.quorum_state import ElectionStore
 from pykraft.types import Election, Epoch, NodeId, Uuid
 from tests.log.logs import batch, fill, open_log
 

@@ -9,7 +9,7 @@ import pytest
 from pykraft.log.evidence import ALL_SYNCED, read_evidence
 from pykraft.log.judge import NO_ONE_KNOWS
 from pykraft.log.os_fs import OsFs
-from pykraft.log.quorum_state import ElectionStore
+from pykraft.log.small_files.quorum_state import ElectionStore
 from pykraft.types import EPOCH_MAX, Election, Epoch, NodeId
 
 

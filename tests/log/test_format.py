@@ -9,8 +9,8 @@ import pytest
 from pykraft.errors import CorruptionError, ForeignDirectoryError, UsageError
 from pykraft.log.directory import Directory
 from pykraft.log.format import Formatted, format_directories, inspect_directories, meta_in
-from pykraft.log.meta import MetaProperties, encode_meta
 from pykraft.log.os_fs import OsFs
+from pykraft.log.small_files.meta import MetaProperties, encode_meta
 from pykraft.types import NodeId, Uuid
 
 IDS = [Uuid(bytes([at]) * 16) for at in (1, 2, 3)]

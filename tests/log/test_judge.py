@@ -13,13 +13,13 @@ import pytest
 from pykraft.errors import CorruptionError, ProtocolError, StorageError
 from pykraft.log.judge import Evidence, Verdict
 from pykraft.log.os_fs import OsFs
-from pykraft.log.quorum_state import ElectionStore
 from pykraft.log.recovery import recover
+from pykraft.log.small_files.quorum_state import ElectionStore
 from pykraft.protocol.batch import check_crc
-from pykraft.spark.file_plan import plan_batch
-from pykraft.spark.files import find_replicas
-from pykraft.spark.options import parse_options
-from pykraft.spark.pieces import Part, Piece, judged, read_parts
+from pykraft.spark.data_source.file_plan import plan_batch
+from pykraft.spark.data_source.files import find_replicas
+from pykraft.spark.data_source.options import parse_options
+from pykraft.spark.data_source.splits import Part, Piece, judged, read_parts
 from pykraft.types import EPOCH_MAX
 from tests.log.damaged_directories import (
     DAMAGED,

@@ -25,9 +25,9 @@ from pykraft.log.lane import (
     WriteElection,
     WriteQuarantine,
 )
-from pykraft.log.proof_file import ProofFile
-from pykraft.log.quarantine_file import QuarantineFile
-from pykraft.log.quorum_state import ElectionStore
+from pykraft.log.small_files.proof_file import ProofFile
+from pykraft.log.small_files.quarantine_file import QuarantineFile
+from pykraft.log.small_files.quorum_state import ElectionStore
 from pykraft.protocol.batch import read_header
 from pykraft.types import Election, Epoch, Io, NodeId, Offset, ReplicaKey, Uuid
 from tests.log.logs import DIRECTORY, ONE, SMALL, Batch, bytes_of, content, open_log, random_run, run_of

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from pykraft.errors import CorruptionError, ForeignDirectoryError, ReadError, UsageError
 from pykraft.log.config import LogConfig
 from pykraft.log.os_fs import OsFs
-from pykraft.log.recovery_point import RecoveryPoint
 from pykraft.log.segment_view import SegmentView
+from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.protocol.batch import read_header, scan
 from pykraft.protocol.records import decode_control, decode_values, encode_control_batch
 from pykraft.types import Buffer, ControlRecord, Epoch, KRaftVersion, LeaderChange, NodeId, Offset, Uuid

@@ -7,11 +7,11 @@ from struct import pack_into
 
 import pytest
 
-from pykraft.log import epoch_checkpoint
-from pykraft.log.dump import dump_file
-from pykraft.log.epoch_checkpoint import FILE_NAME, encode_epochs, parse_epochs, read_epochs
 from pykraft.log.fs import SMALL_FILE_SIZE_BYTES_MAX
+from pykraft.log.offline.dump import dump_file
 from pykraft.log.os_fs import OsFs
+from pykraft.log.small_files import epoch_checkpoint
+from pykraft.log.small_files.epoch_checkpoint import FILE_NAME, encode_epochs, parse_epochs, read_epochs
 from pykraft.types import Epoch, EpochStart, Offset
 from tests.log.logs import ONE, batch, open_log
 

@@ -13,9 +13,9 @@ from pykraft.log.config import LogConfig
 from pykraft.log.lane import AppendBatches, BeginAnew, DeleteBefore, OrderedLane, Truncate, WriteElection
 from pykraft.log.log import Log
 from pykraft.log.os_fs import OsFs
-from pykraft.log.proof_file import ProofFile
-from pykraft.log.quarantine_file import QuarantineFile
-from pykraft.log.quorum_state import ElectionStore
+from pykraft.log.small_files.proof_file import ProofFile
+from pykraft.log.small_files.quarantine_file import QuarantineFile
+from pykraft.log.small_files.quorum_state import ElectionStore
 from pykraft.types import Election, Io, Offset, Uuid
 from tests.log.logs import run_of
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from pykraft.core.quarantine import Quarantine
 from pykraft.errors import StorageError
-from pykraft.log.epoch_checkpoint import parse_epochs
-from pykraft.log.meta import parse_meta
-from pykraft.log.partition import parse_partition_metadata
-from pykraft.log.quarantine_file import encode_quarantine, parse_quarantine
-from pykraft.log.quorum_state import encode_quorum_state, parse_quorum_state
-from pykraft.log.recovery_point import RecoveryPoint
-from pykraft.log.slots import SlotFile, parse_slots
+from pykraft.log.small_files.epoch_checkpoint import parse_epochs
+from pykraft.log.small_files.meta import parse_meta
+from pykraft.log.small_files.partition import parse_partition_metadata
+from pykraft.log.small_files.quarantine_file import encode_quarantine, parse_quarantine
+from pykraft.log.small_files.quorum_state import encode_quorum_state, parse_quorum_state
+from pykraft.log.small_files.recovery_point import RecoveryPoint
+from pykraft.log.small_files.slots import SlotFile, parse_slots
 from pykraft.types import Damage, Election, Epoch, NodeId, Offset, ReplicaKey, Uuid
 from tests.log.logs import DIRECTORY
 from tests.log.page_cache_fs import PageCacheFs

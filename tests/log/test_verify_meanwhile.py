@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pykraft.errors import StorageError
+from pykraft.log.offline.verify import LOOKS_MAX, Report, verify
 from pykraft.log.os_fs import OsFile, OsFs
-from pykraft.log.verify import LOOKS_MAX, Report, verify
 from tests.log.data_directory import damage, flip, look, segments
 
 CHECKPOINT = "leader-epoch-checkpoint"

@@ -17,9 +17,9 @@ from random import Random
 from threading import Thread
 from typing import Final, TypeAlias
 
-from pykraft.cli.quorum_voters import described_node
-from pykraft.client.admin import Admin, Limits
-from pykraft.client.quorum import Quorum
+from pykraft.cli.quorum.voters import described_node
+from pykraft.client.remote.admin import Admin, Limits
+from pykraft.client.remote.quorum import Quorum
 from pykraft.errors import (
     ErrorCode,
     OutcomeUnknownError,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pykraft.core.effects import PlannedBatch
-from pykraft.core.membership import BOOTSTRAP_OFFSET, Membership
 from pykraft.core.messages import FetchedBatch
+from pykraft.core.voter_history import BOOTSTRAP_OFFSET, Membership
 from pykraft.types import (
     KRaftVersion,
     KRaftVoters,

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from pykraft.client.serde import Serde, bytes_serde, text_serde
 from pykraft.errors import RecordBatchTooLargeError, UsageError
+from pykraft.log.offline.verify_files import check_snapshot
+from pykraft.log.offline.verify_findings import Findings
+from pykraft.log.offline.verify_log import LogSummary
 from pykraft.log.os_fs import OsFs
-from pykraft.log.verify_files import check_snapshot
-from pykraft.log.verify_findings import Findings
-from pykraft.log.verify_log import LogSummary
 from pykraft.protocol.records import scan
 from pykraft.sim.machine.disk import Interrupted
 from pykraft.snapshot.files import BOOTSTRAP_ID, checkpoint_path, clean_at_start, list_snapshots

@@ -42,7 +42,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session as the demo has it; what it changed in the environment is put back."""
-    from pykraft.spark.session import open_session, prepare_environment, session_settings
+    from pykraft.spark.session.local import open_session, prepare_environment, session_settings
 
     before = dict(os.environ)
     prepare_environment()

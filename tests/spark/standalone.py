@@ -21,7 +21,7 @@ from pykraft.local.child import Child, Children
 from pykraft.local.cluster import SOURCES
 from pykraft.local.ports import HOST, free_ports
 from pykraft.local.waiting import wait_until
-from pykraft.spark.java import java_home
+from pykraft.spark.session.java import java_home
 from tests.spark.descendants import Process, descendants
 
 START_TIMEOUT_S = 120.0

@@ -11,12 +11,12 @@ from pyspark.testing import assertDataFrameEqual, assertSchemaEqual
 
 from pykraft.errors import UsageError
 from pykraft.log.os_fs import OsFs
-from pykraft.log.recovery_point import RecoveryPoint
+from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.protocol.records import decode_records, scan
-from pykraft.spark.file_stream import FilesStreamReader
-from pykraft.spark.options import parse_options
-from pykraft.spark.read import PiecePartition
-from pykraft.spark.schema import RECORDS
+from pykraft.spark.data_source.file_stream import FilesStreamReader
+from pykraft.spark.data_source.options import parse_options
+from pykraft.spark.data_source.read_split import PiecePartition
+from pykraft.spark.data_source.schema import RECORDS
 from pykraft.spark.source import FilesReader, PykraftDataSource
 from pykraft.types import Offset
 from tests.spark.logs import three_batches, write_segment

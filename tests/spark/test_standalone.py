@@ -13,9 +13,9 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pykraft.protocol.records import encode_control_batch
-from pykraft.spark.package import write_package
 from pykraft.spark.pipeline.names import TABLES
 from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
+from pykraft.spark.session.package import write_package
 from pykraft.types import Epoch, LeaderChange, NodeId, Offset
 from tests.spark.logs import START_MS, batch, payload, write_segment
 from tests.spark.standalone import EXECUTOR_MEMORY, environment, standalone_cluster, submit_command

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Final
 
 from pykraft.bench.options import NODES_MAX, RUNS_MAX, require, require_folder, require_telling_load
-from pykraft.client.admin import Admin
 from pykraft.client.journal import Acknowledged
+from pykraft.client.remote.admin import Admin
 from pykraft.errors import RefusedError
 from pykraft.local.child import Children
 from pykraft.local.cluster import Cluster

@@ -18,14 +18,14 @@ from pykraft.chaos.crowd import Crowd, greedy_words
 from pykraft.chaos.ground import Ground
 from pykraft.chaos.network import Wire
 from pykraft.chaos.plan import Fault, Kind, Role
-from pykraft.client.admin import Admin, Limits
-from pykraft.client.quorum import Quorum
+from pykraft.client.remote.admin import Admin, Limits
+from pykraft.client.remote.quorum import Quorum
 from pykraft.errors import LocalQuorumError, PykraftError
 from pykraft.local.cluster import Guest, PykraftNode
 from pykraft.local.waiting import wait_until
-from pykraft.log.meta import FILE_NAME, parse_meta
-from pykraft.log.quorum_state import FILE_NAME as QUORUM_STATE
-from pykraft.log.quorum_state import parse_quorum_state
+from pykraft.log.small_files.meta import FILE_NAME, parse_meta
+from pykraft.log.small_files.quorum_state import FILE_NAME as QUORUM_STATE
+from pykraft.log.small_files.quorum_state import parse_quorum_state
 from pykraft.types import ReplicaKey
 
 STORAGE_FAILED: Final = 3

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from pykraft.cli.config_file import read_text
-from pykraft.client.bootstrap import parse_bootstrap
+from pykraft.client.remote.bootstrap import parse_bootstrap
 from pykraft.errors import ConfigError, UsageError
 from pykraft.properties import parse_properties
 from pykraft.types import Endpoint

@@ -1,6 +1,6 @@
 """``pykraft dump``: show the content of the files of a log directory, as text like Kafka's tool or as JSON.
 
-Defines the options, both renderings and the exit status. `pykraft.log.dump` reads the formats.
+Defines the options, both renderings and the exit status. `pykraft.log.offline.dump` reads the formats.
 
 Source: Kafka's ``DumpLogSegments`` (kafka-dump-log), whose lines the text repeats field by field.
 """
@@ -17,8 +17,8 @@ import click
 
 from pykraft.cli.printable import printable
 from pykraft.errors import StorageError
-from pykraft.log.dump import dump_file
-from pykraft.log.dump_batches import Fact
+from pykraft.log.offline.dump import dump_file
+from pykraft.log.offline.dump_batches import Fact
 from pykraft.log.os_fs import OsFs
 from pykraft.plural import counted
 

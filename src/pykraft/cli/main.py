@@ -16,15 +16,15 @@ from pykraft import __version__
 from pykraft.cli.errors import run_with_exit_codes
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "bench": ("pykraft.cli.bench", "Measure pykraft next to Kafka."),
+    "bench": ("pykraft.cli.bench.command", "Measure pykraft next to Kafka."),
     "chaos": ("pykraft.cli.chaos", "Inject faults into a quorum under load, then check every record."),
     "completion": ("pykraft.cli.completion", "Print a completion script for a shell."),
     "demo": ("pykraft.cli.demo", "Run a quorum, kill its leader, and check every record with Spark."),
     "dump": ("pykraft.cli.dump", "Print log, index, checkpoint and quorum-state files."),
     "pipeline": ("pykraft.cli.pipeline", "Write a quorum's log into tables with Spark."),
-    "quorum": ("pykraft.cli.quorum", "Describe and change a live quorum, like kafka-metadata-quorum."),
+    "quorum": ("pykraft.cli.quorum.command", "Describe and change a live quorum, like kafka-metadata-quorum."),
     "server": ("pykraft.cli.server", "Run a node."),
-    "sim": ("pykraft.cli.sim", "Run the simulator."),
+    "sim": ("pykraft.cli.sim.command", "Run the simulator."),
     "storage": ("pykraft.cli.storage", "Format a node's log directories, or show them."),
     "tail": ("pykraft.cli.tail", "Print the records of a live quorum."),
     "verify": ("pykraft.cli.verify", "Check a data directory: CRC, offsets, epochs, indexes."),

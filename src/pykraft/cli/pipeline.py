@@ -77,11 +77,11 @@ def run(  # noqa: PLR0913 - one argument for each option
     quorum.
     """
     try:
-        from pykraft.spark.files import find_replicas
-        from pykraft.spark.master import parse_conf, session_at, settings_at
-        from pykraft.spark.options import parse_options
+        from pykraft.spark.data_source.files import find_replicas
+        from pykraft.spark.data_source.options import parse_options
         from pykraft.spark.pipeline.keep import KeptQuery
         from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
+        from pykraft.spark.session.master import parse_conf, session_at, settings_at
     except ImportError as error:
         raise _no_spark(error) from error
     source = {"startingOffsets": start, "corrupt": corrupt}
@@ -108,7 +108,7 @@ def run(  # noqa: PLR0913 - one argument for each option
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 def package(*, file: Path) -> None:
     """Write this package into a zip FILE for spark-submit's --py-files."""
-    from pykraft.spark.package import write_package
+    from pykraft.spark.session.package import write_package
 
     write_package(file)
 
@@ -146,12 +146,12 @@ def report(*, root: Path, replica: str | None, journal: Path | None, is_written:
     Commit latency needs acknowledgements: give the --journal of the nodes once.
     """
     try:
-        from pykraft.spark.master import session_at, settings_at
         from pykraft.spark.pipeline.names import ACKNOWLEDGED
         from pykraft.spark.pipeline.report import make_report
         from pykraft.spark.pipeline.run import FORMATS
         from pykraft.spark.pipeline.status import pipeline_status
         from pykraft.spark.pipeline.watched import acknowledgements, read_journal
+        from pykraft.spark.session.master import session_at, settings_at
     except ImportError as error:
         raise _no_spark(error) from error
     said = None if journal is None else read_journal(journal)

@@ -22,8 +22,8 @@ from pykraft.cli.initial_voters import initial_voters
 from pykraft.errors import UsageError
 from pykraft.log.directory import is_reserved
 from pykraft.log.format import Formatted, format_directories, inspect_directories, meta_in
-from pykraft.log.meta import VERSION, MetaProperties
 from pykraft.log.os_fs import OsFs
+from pykraft.log.small_files.meta import VERSION, MetaProperties
 from pykraft.properties import node_config, parse_properties
 from pykraft.types import NodeId, Uuid, uuid_text
 

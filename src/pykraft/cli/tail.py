@@ -1,7 +1,7 @@
 """``pykraft tail``: print the committed records of a live quorum, from any offset on, and new ones as they commit.
 
 It ends at the high watermark of its start, after --max-records, by Ctrl-C, or when the reader of its output is gone;
-all of these exit with 0. `pykraft.client.observer` reads the quorum.
+all of these exit with 0. `pykraft.client.remote.observer` reads the quorum.
 
 A line is: offset, tab, epoch, tab, time of the append (UTC), tab, value. Unprintable characters are escaped. A record
 of a snapshot has no offset of its own; it is shown as ``<157``, which means below the end offset of the snapshot.
@@ -27,12 +27,12 @@ import click
 
 from pykraft.cli.client_options import TIMEOUT_S, ClientOptions, client_options
 from pykraft.cli.printable import printable
-from pykraft.client.leader_fetch import Patience
-from pykraft.client.observer import Observer, Start
+from pykraft.client.remote.leader_fetch import Patience
+from pykraft.client.remote.observer import Observer, Start
 from pykraft.client.state_reader import StateReader
 from pykraft.errors import ProtocolError, UsageError
 from pykraft.host.delivery import CommittedBatch
-from pykraft.log.dump_batches import control_json
+from pykraft.log.offline.dump_batches import control_json
 from pykraft.protocol.records import Record, decode_records, decode_values
 from pykraft.snapshot.files import stem_of
 from pykraft.types import Offset, OffsetAndEpoch

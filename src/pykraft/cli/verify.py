@@ -1,6 +1,7 @@
 """``pykraft verify``: check a data directory; report damage by file and position, and how to repair it.
 
-Defines the options, the rendering, the progress bar and the exit status. `pykraft.log.verify` knows the formats.
+Defines the options, the rendering, the progress bar and the exit status. `pykraft.log.offline.verify` knows the
+formats.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import click
 
 from pykraft.cli.errors import EXIT_DIRECTORY
 from pykraft.cli.printable import printable
+from pykraft.log.offline.verify import PartitionReport, Report, total_size_bytes
+from pykraft.log.offline.verify import verify as look_at
 from pykraft.log.os_fs import OsFs
-from pykraft.log.verify import PartitionReport, Report, total_size_bytes
-from pykraft.log.verify import verify as look_at
 from pykraft.plural import counted
 
 PROGRESS_SIZE_BYTES_MIN: Final = 64 * 1024 * 1024

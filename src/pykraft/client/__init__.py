@@ -4,15 +4,15 @@ Start with `Node`; `configure` makes its configuration. From outside a quorum, `
 `Admin` describes and changes its members. `pykraft.errors` has the exceptions.
 """
 
-from pykraft.client.admin import Admin
-from pykraft.client.bootstrap import parse_bootstrap
 from pykraft.client.configure import configure, voter_set
 from pykraft.client.leadership import ClaimAdapter, ClaimListener, LeaderAndEpoch
 from pykraft.client.listener import Listener
 from pykraft.client.node import Node
-from pykraft.client.observer import Observer, Start
-from pykraft.client.quorum import Quorum
 from pykraft.client.reader import Batch, Reader
+from pykraft.client.remote.admin import Admin
+from pykraft.client.remote.bootstrap import parse_bootstrap
+from pykraft.client.remote.observer import Observer, Start
+from pykraft.client.remote.quorum import Quorum
 from pykraft.client.serde import Serde, bytes_serde, int_serde, json_serde, text_serde
 from pykraft.client.state_reader import StateReader
 from pykraft.host.producers import Committed

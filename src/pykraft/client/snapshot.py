@@ -17,7 +17,7 @@ from pykraft.client.life import Answer, Asked
 from pykraft.client.serde import Serde
 from pykraft.errors import NotRunningError
 from pykraft.host.host import Host
-from pykraft.host.taking import TakenSnapshot
+from pykraft.host.snapshots.creation import TakenSnapshot
 from pykraft.types import Epoch, Offset, OffsetAndEpoch
 
 T = TypeVar("T")

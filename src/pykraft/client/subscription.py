@@ -33,7 +33,7 @@ from pykraft.client.thread import Call, Place
 from pykraft.errors import NotRunningError, OutcomeUnknownError, SnapshotTooLargeError, UsageError
 from pykraft.host.delivery import CommittedBatch, Registration
 from pykraft.host.host import Host
-from pykraft.host.loading import Loader
+from pykraft.host.snapshots.loading import Loader
 from pykraft.snapshot.reader import SnapshotReader
 from pykraft.types import Epoch, NodeId, Offset, OffsetAndEpoch
 
@@ -125,15 +125,15 @@ class Subscription(Generic[T]):
         self._owner.place.to_application(self._skipped, next_offset, start_offset)
 
     def on_load_snapshot(self, reader: SnapshotReader[T]) -> None:
-        """On the node's side; see `pykraft.host.loading.Loader`."""
+        """On the node's side; see `pykraft.host.snapshots.loading.Loader`."""
         self._pass_on(self._load_snapshot, reader)
 
     def on_load_bootstrap(self, reader: SnapshotReader[T]) -> None:
-        """On the node's side; see `pykraft.host.loading.Loader`."""
+        """On the node's side; see `pykraft.host.snapshots.loading.Loader`."""
         self._pass_on(self._load_bootstrap, reader)
 
     def on_save_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """On the node's side; see `pykraft.host.loading.Loader`."""
+        """On the node's side; see `pykraft.host.snapshots.loading.Loader`."""
         self._pass_on(self._save_snapshot, snapshot_id)
 
     def on_leader_change(self, epoch: Epoch, leader_id: NodeId | None) -> None:

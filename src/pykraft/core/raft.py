@@ -15,7 +15,6 @@ from __future__ import annotations
 from random import Random
 
 from pykraft.config import RaftConfig
-from pykraft.core.appending import flushed
 from pykraft.core.effects import ClosePeer, CloseRequester, Effect
 from pykraft.core.events import (
     Event,
@@ -26,15 +25,16 @@ from pykraft.core.events import (
     SendFailed,
     TimerDue,
 )
+from pykraft.core.leader.appending import flushed
 from pykraft.core.log_view import LogView
-from pykraft.core.membership import Membership
 from pykraft.core.on.dispatch import on_request, on_response, on_send_failed
+from pykraft.core.on.local_events import on_wish
 from pykraft.core.on.timer import next_deadline_ms, poll
-from pykraft.core.on.wishes import on_wish
 from pykraft.core.proof import Survey
 from pykraft.core.replica import LocalReplica, Replica
 from pykraft.core.start import begin, initial_state
 from pykraft.core.state import Leader, Resigned, State
+from pykraft.core.voter_history import Membership
 from pykraft.errors import ProtocolError
 from pykraft.types import (
     Election,

@@ -18,13 +18,13 @@ from pykraft.core.connections import Connections
 from pykraft.core.effects import Peer
 from pykraft.core.election import draw_election_timeout_ms
 from pykraft.core.epoch_budget import EpochBudget
+from pykraft.core.leader.parked import ParkedFetches
+from pykraft.core.leader.transfer import Transfer
 from pykraft.core.log_view import LogView
-from pykraft.core.membership import Membership
 from pykraft.core.outbox import Outbox
-from pykraft.core.parked import ParkedFetches
 from pykraft.core.proof import PROVEN, Proof, Survey
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
-from pykraft.core.transfer import Transfer
+from pykraft.core.voter_history import Membership
 from pykraft.types import (
     EPOCH_MAX,
     KRAFT_VERSIONS,

@@ -11,8 +11,8 @@ from random import Random
 
 from pykraft.config import RaftConfig
 from pykraft.core.election import Tally, draw_election_timeout_ms
+from pykraft.core.enter_state import to_leader, to_prospective
 from pykraft.core.log_view import LogView
-from pykraft.core.moves import to_leader, to_prospective
 from pykraft.core.on.proof import settle_proof
 from pykraft.core.replica import LocalReplica, Replica
 from pykraft.core.state import Candidate, Follower, Resigned, State, Unattached

@@ -32,11 +32,11 @@ from typing import Any, Final, Protocol
 from pykraft.core.effects import NotifyLeaderChange
 from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.fetch_read import ReadableLog, Suspect, cut, read_durable
-from pykraft.host.loading import Loader, Loading, OnSkipped, Wanted
 from pykraft.host.ports import Ports
-from pykraft.host.recent import Batch, RecentBatches
-from pykraft.host.saving import Saving
-from pykraft.host.snapshot_files import SnapshotFiles
+from pykraft.host.recent_batches import Batch, RecentBatches
+from pykraft.host.snapshots.files import SnapshotFiles
+from pykraft.host.snapshots.loading import Loader, Loading, OnSkipped, Wanted
+from pykraft.host.snapshots.trigger import Saving
 from pykraft.protocol.batch import scan
 from pykraft.protocol.records import decode_values
 from pykraft.snapshot.reader import SnapshotReader

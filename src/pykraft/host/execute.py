@@ -17,10 +17,10 @@ from pykraft.core import effects
 from pykraft.core.effects import Effect
 from pykraft.core.proof import Proof
 from pykraft.errors import ErrorCode
+from pykraft.host.components import Parts
 from pykraft.host.fetch_read import Records
 from pykraft.host.inbox import Arrival
-from pykraft.host.parts import Parts
-from pykraft.host.recent import Batch
+from pykraft.host.recent_batches import Batch
 from pykraft.log.lane import (
     AppendBatches,
     BeginAnew,

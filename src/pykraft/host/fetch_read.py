@@ -23,7 +23,7 @@ from typing import Final, Protocol, TypeAlias
 
 from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.ports import Ports
-from pykraft.host.recent import RecentBatches
+from pykraft.host.recent_batches import RecentBatches
 from pykraft.protocol.batch import scan
 from pykraft.types import Buffer, Offset
 

@@ -30,16 +30,16 @@ from pykraft.core.events import (
 from pykraft.core.quarantine import Quarantine
 from pykraft.core.raft import Raft
 from pykraft.errors import BufferFullError, NotLeaderError, NotRunningError, UsageError
+from pykraft.host.components import assemble
 from pykraft.host.delivery import Listener, Registration
 from pykraft.host.execute import LEADER, end
-from pykraft.host.loading import Loader, OnSkipped
 from pykraft.host.metrics import Metrics, read_metrics
 from pykraft.host.open import Opened, open_node
-from pykraft.host.parts import assemble
 from pykraft.host.ports import ConnectionId, Ports
 from pykraft.host.producers import UNDECIDED_PROPOSALS_MAX, Outcome
+from pykraft.host.snapshots.creation import TakenSnapshot
+from pykraft.host.snapshots.loading import Loader, OnSkipped
 from pykraft.host.stepping import Stepping
-from pykraft.host.taking import TakenSnapshot
 from pykraft.log.fs import Fs
 from pykraft.log.lane import OrderedLane
 from pykraft.snapshot.writer import Serializer

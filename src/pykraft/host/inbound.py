@@ -25,8 +25,8 @@ from typing import Final, TypeAlias
 from pykraft.core.events import AnswerLeaving, RequestAbandoned, RequestReceived
 from pykraft.core.messages import Response
 from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.host.held_messages import HeldMessages
 from pykraft.host.inbox import Inbox
-from pykraft.host.io import HeldMessages
 from pykraft.host.ports import ConnectionId, Ports
 from pykraft.protocol.api import (
     RequestHeader,

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pykraft.core.events import Event
-from pykraft.host.recent import Batch
+from pykraft.host.recent_batches import Batch
 from pykraft.types import Buffer
 
 NO_BATCHES: Sequence[Batch] = ()

@@ -20,9 +20,9 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from pykraft.core.effects import PlannedBatch
+from pykraft.core.leader.voter_change import Addition, Removal
 from pykraft.core.raft import Raft
 from pykraft.core.state import Leader
-from pykraft.core.voter_change import Addition, Removal
 from pykraft.host.sensors import Sensor
 from pykraft.types import ZERO_UUID, Instant, Io, NodeId, Offset, Uuid, uuid_text
 

@@ -28,23 +28,23 @@ from random import Random
 
 from pykraft.config import LogSettings, NodeConfig
 from pykraft.core.log_view import LogView
-from pykraft.core.membership import Membership
 from pykraft.core.quarantine import Quarantine
 from pykraft.core.raft import Raft
 from pykraft.core.replica import LocalReplica
+from pykraft.core.voter_history import Membership
 from pykraft.errors import ConfigError, CorruptionError
-from pykraft.host.membership import membership_at_start
-from pykraft.host.proving import DirectoryProof
-from pykraft.host.snapshot_files import SnapshotFiles, real_snapshots
-from pykraft.host.sound_snapshots import set_damaged_aside
+from pykraft.host.directory_proof import DirectoryProof
+from pykraft.host.snapshots.files import SnapshotFiles, real_snapshots
+from pykraft.host.snapshots.startup_check import set_damaged_aside
+from pykraft.host.voter_records import membership_at_start
 from pykraft.log.config import LogConfig
 from pykraft.log.directory import Directory
 from pykraft.log.fs import Fs
 from pykraft.log.lane import OrderedLane
 from pykraft.log.log import Log
-from pykraft.log.quarantine_file import QuarantineFile
-from pykraft.log.quorum_state import ElectionStore
 from pykraft.log.recovery import Recovery
+from pykraft.log.small_files.quarantine_file import QuarantineFile
+from pykraft.log.small_files.quorum_state import ElectionStore
 from pykraft.snapshot.retention import Retention
 from pykraft.types import EPOCH_MAX, Election, Epoch, Instant, NodeId, ReplicaKey, Uuid
 

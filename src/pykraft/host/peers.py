@@ -28,8 +28,8 @@ from pykraft.core.events import AnswerArriving, ConnectionLost, ResponseReceived
 from pykraft.core.messages import FetchRequest, FetchResponse, FetchSnapshotResponse, TopLevelError
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.host.connections import DialedConnection
+from pykraft.host.held_messages import HeldMessages, MessageKey
 from pykraft.host.inbox import NO_BATCHES, Inbox
-from pykraft.host.io import HeldMessages, MessageKey
 from pykraft.host.ports import ConnectionId, Ports
 from pykraft.rpc.codec import Answer
 from pykraft.rpc.context import RpcContext

@@ -26,7 +26,7 @@ from typing import Final, TypeAlias
 from pykraft.core.effects import PlannedBatch
 from pykraft.core.events import Proposed
 from pykraft.errors import NotRunningError, UsageError
-from pykraft.host.recent import Batch
+from pykraft.host.recent_batches import Batch
 from pykraft.protocol.records import (
     HEADER_SIZE_BYTES,
     encode_batch,

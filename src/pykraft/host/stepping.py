@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from pykraft.core.effects import Effect
 from pykraft.core.events import AnswersProgressed
 from pykraft.core.raft import Raft
+from pykraft.host.components import Parts
 from pykraft.host.execute import LEADER, Step, execute
 from pykraft.host.inbox import Arrival
-from pykraft.host.parts import Parts
 from pykraft.types import Instant
 
 

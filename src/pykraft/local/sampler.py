@@ -18,8 +18,8 @@ from threading import Event, Thread
 from types import TracebackType
 from typing import Final, Self
 
-from pykraft.client.admin import Admin, Limits
-from pykraft.client.quorum import Quorum
+from pykraft.client.remote.admin import Admin, Limits
+from pykraft.client.remote.quorum import Quorum
 from pykraft.errors import PykraftError
 from pykraft.types import Endpoint
 

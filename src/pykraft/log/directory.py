@@ -2,7 +2,7 @@
 
 Invariant: while a `Directory` is open, this process holds ``.lock`` against every other process, Java or Python, that
 asks for it, and ``meta.properties`` durably names this node, cluster and directory id. Partitions are handled elsewhere
-(`pykraft.log.partition`).
+(`pykraft.log.small_files.partition`).
 
 Source: KIP-858, KIP-853 §Directory id; Kafka's ``MetaPropertiesEnsemble`` and ``DirectoryId``.
 """
@@ -16,7 +16,7 @@ from typing import Protocol
 
 from pykraft.errors import ConfigError, ForeignDirectoryError
 from pykraft.log.fs import Fs, Lock, make_directory, write_atomically
-from pykraft.log.meta import FILE_NAME, MetaProperties, encode_meta, parse_meta
+from pykraft.log.small_files.meta import FILE_NAME, MetaProperties, encode_meta, parse_meta
 from pykraft.types import NodeId, Uuid, uuid_text
 
 LOCK_NAME = ".lock"

@@ -18,10 +18,10 @@ from typing import Final
 
 from pykraft.core.epochs import EpochCache
 from pykraft.errors import CorruptionError
-from pykraft.log import epoch_checkpoint, quorum_state, recovery_point
 from pykraft.log.fs import Fs
 from pykraft.log.judge import NO_ONE_KNOWS, Evidence
-from pykraft.log.slots import parse_slots
+from pykraft.log.small_files import epoch_checkpoint, quorum_state, recovery_point
+from pykraft.log.small_files.slots import parse_slots
 from pykraft.types import EPOCH_MAX, Epoch, Offset
 
 NOTHING: Final = Evidence(recovery_point=None)

@@ -16,8 +16,8 @@ from pathlib import Path
 from pykraft.errors import CorruptionError, ForeignDirectoryError, StorageError, UsageError
 from pykraft.log.directory import Directory
 from pykraft.log.fs import Fs
-from pykraft.log.meta import FILE_NAME, MetaProperties, parse_meta
-from pykraft.log.proof_file import ProofFile
+from pykraft.log.small_files.meta import FILE_NAME, MetaProperties, parse_meta
+from pykraft.log.small_files.proof_file import ProofFile
 from pykraft.types import NodeId, Uuid, uuid_text
 
 

@@ -38,8 +38,8 @@ from typing import Final
 from pykraft.core.epochs import EpochCache
 from pykraft.errors import CorruptionError, ReadError, StorageError
 from pykraft.log.config import INT32_MAX
-from pykraft.log.epoch_checkpoint import FILE_NAME as EPOCHS_NAME
 from pykraft.log.paths import LOG, leftover_kind, parse_checkpoint
+from pykraft.log.small_files.epoch_checkpoint import FILE_NAME as EPOCHS_NAME
 from pykraft.protocol.batch import BatchHeader
 from pykraft.types import EPOCH_MAX, EPOCH_ZERO, Epoch, Offset
 

@@ -26,9 +26,9 @@ from pykraft.core.proof import Proof
 from pykraft.core.quarantine import Quarantine
 from pykraft.errors import StorageError
 from pykraft.log.log import Log
-from pykraft.log.proof_file import ProofFile
-from pykraft.log.quarantine_file import QuarantineFile
-from pykraft.log.quorum_state import ElectionStore
+from pykraft.log.small_files.proof_file import ProofFile
+from pykraft.log.small_files.quarantine_file import QuarantineFile
+from pykraft.log.small_files.quorum_state import ElectionStore
 from pykraft.protocol.batch import BatchHeader
 from pykraft.types import NO_IO, Buffer, Election, Io, NodeId, Offset
 

@@ -27,13 +27,13 @@ from typing import Final
 from pykraft.core.epochs import EpochCache
 from pykraft.errors import CorruptionError, UsageError
 from pykraft.log.config import INT32_MAX, LogConfig
-from pykraft.log.epoch_checkpoint import write_epochs
 from pykraft.log.fs import Fs
-from pykraft.log.partition import own_partition
 from pykraft.log.presence import Presence
 from pykraft.log.recovery import RecoveredLog, Recovery, cut_damage, recover
 from pykraft.log.segment import Segment, SegmentContent
 from pykraft.log.segment_view import SegmentView
+from pykraft.log.small_files.epoch_checkpoint import write_epochs
+from pykraft.log.small_files.partition import own_partition
 from pykraft.protocol.batch import BatchHeader
 from pykraft.types import EPOCH_MAX, EPOCH_ZERO, Buffer, Epoch, EpochStart, Offset, Uuid
 

@@ -19,9 +19,9 @@ from typing import Final
 
 from pykraft.errors import StorageError
 from pykraft.log.fs import Fs
-from pykraft.log.partition import FILE_NAME as PARTITION_METADATA
-from pykraft.log.quorum_state import FILE_NAME as QUORUM_STATE
 from pykraft.log.segment_view import SegmentView
+from pykraft.log.small_files.partition import FILE_NAME as PARTITION_METADATA
+from pykraft.log.small_files.quorum_state import FILE_NAME as QUORUM_STATE
 
 _LASTING: Final = frozenset({QUORUM_STATE, PARTITION_METADATA})
 """Files that are never removed, only replaced by a rename."""

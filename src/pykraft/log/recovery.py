@@ -33,15 +33,15 @@ from typing import Final
 from pykraft.core.epochs import EpochCache
 from pykraft.errors import CorruptionError
 from pykraft.log.config import LogConfig
-from pykraft.log.epoch_checkpoint import FILE_NAME as EPOCHS_NAME
-from pykraft.log.epoch_checkpoint import read_epochs, write_epochs
 from pykraft.log.fs import Fs
 from pykraft.log.judge import NO_ONE_KNOWS, Evidence, Verdict, end_of_cleaning, refuse_impossible
 from pykraft.log.log_scan import LogScan, scan_log
 from pykraft.log.open_files import OpenFiles
 from pykraft.log.paths import LOG, leftover_kind, parse_segment_file
-from pykraft.log.recovery_point import RecoveryPoint
 from pykraft.log.segment import Segment
+from pykraft.log.small_files.epoch_checkpoint import FILE_NAME as EPOCHS_NAME
+from pykraft.log.small_files.epoch_checkpoint import read_epochs, write_epochs
+from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.types import EPOCH_MAX, Damage, Epoch, EpochStart, Offset
 
 _NO_POINT: Final = (

@@ -1,7 +1,8 @@
 """``spark.read.format("pykraft")`` and ``spark.readStream.format("pykraft")``: a quorum's log as rows.
 
-It reads log directories, of one or many replicas, or a live quorum; `pykraft.spark.options` has the options,
-`pykraft.spark.schema` the columns. Every batch's CRC is checked; a log ends where a start of its node would end it.
+It reads log directories, of one or many replicas, or a live quorum; `pykraft.spark.data_source.options` has the
+options, `pykraft.spark.data_source.schema` the columns. Every batch's CRC is checked; a log ends where a start of its
+node would end it.
 
 Source: PySpark ``DataSource`` (SPARK-44076) and its stream reader.
 """
@@ -16,14 +17,14 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from pykraft.errors import UsageError
-from pykraft.spark.file_plan import check_names, plan_batch
-from pykraft.spark.file_stream import FilesStreamReader
-from pykraft.spark.files import find_replicas
-from pykraft.spark.live_source import LiveReader, LiveStreamReader
-from pykraft.spark.options import SourceOptions, parse_options
-from pykraft.spark.plain import plain_rows, plainly
-from pykraft.spark.read import PiecePartition, read_piece
-from pykraft.spark.schema import BATCHES, RECORDS
+from pykraft.spark.data_source.file_plan import check_names, plan_batch
+from pykraft.spark.data_source.file_stream import FilesStreamReader
+from pykraft.spark.data_source.files import find_replicas
+from pykraft.spark.data_source.live_source import LiveReader, LiveStreamReader
+from pykraft.spark.data_source.options import SourceOptions, parse_options
+from pykraft.spark.data_source.read_split import PiecePartition, read_piece
+from pykraft.spark.data_source.schema import BATCHES, RECORDS
+from pykraft.spark.data_source.tracebacks import plain_rows, plainly
 
 
 class FilesReader(DataSourceReader):

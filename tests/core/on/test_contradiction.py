@@ -8,12 +8,12 @@ import pytest
 
 from pykraft.config import RaftConfig
 from pykraft.core.effects import Report
-from pykraft.core.membership import Membership
-from pykraft.core.on.asking import send_fetch_to_leader
-from pykraft.core.on.membership import speak_of_membership
+from pykraft.core.on.send_requests import send_fetch_to_leader
 from pykraft.core.on.timer import poll
+from pykraft.core.on.voters.auto_join import speak_of_membership
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, Prospective
+from pykraft.core.voter_history import Membership
 from pykraft.errors import ProtocolError
 from pykraft.types import Endpoint, Instant, KRaftVoters, Offset, VoterSet
 from tests.core.replicas import NOW, answer, ask, done, follower, kinds, later, only, replica, sent, voter_set

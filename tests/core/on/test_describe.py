@@ -6,9 +6,9 @@ import pytest
 
 from pykraft.core import messages
 from pykraft.core.effects import Reply
-from pykraft.core.membership import BOOTSTRAP_OFFSET, Membership
+from pykraft.core.enter_state import to_leader
 from pykraft.core.messages import DescribedReplica
-from pykraft.core.moves import to_leader
+from pykraft.core.voter_history import BOOTSTRAP_OFFSET, Membership
 from pykraft.errors import ErrorCode
 from pykraft.types import KRaftVersion, KRaftVoters, Offset, VoterSet
 from tests.core.replicas import (

@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 
 from pykraft.core import messages
-from pykraft.core.appending import drain_if_due
 from pykraft.core.effects import Effect, NotifyHighWatermark, Reply, ReplyFetch
 from pykraft.core.events import Proposed
+from pykraft.core.leader.appending import drain_if_due
+from pykraft.core.leader.parked import PARKED_FETCHES_MAX, ParkedFetch
+from pykraft.core.leader.serving import ANSWER_SIZE_BYTES_MAX
 from pykraft.core.log_view import LogView
 from pykraft.core.on.fetch_request import WAIT_MS_MAX, note_sign_of_life
 from pykraft.core.on.propose import on_proposed
 from pykraft.core.on.timer import poll
-from pykraft.core.parked import PARKED_FETCHES_MAX, ParkedFetch
 from pykraft.core.replica import Replica
-from pykraft.core.serving import ANSWER_SIZE_BYTES_MAX
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
 from pykraft.types import Epoch, EpochStart, Io, NodeId, Offset, OffsetAndEpoch, ReplicaKey

@@ -6,8 +6,8 @@ import pytest
 
 from pykraft.core import messages
 from pykraft.core.effects import Reply, ReplySnapshot
+from pykraft.core.leader.serving import ANSWER_SIZE_BYTES_MAX
 from pykraft.core.replica import Replica
-from pykraft.core.serving import ANSWER_SIZE_BYTES_MAX
 from pykraft.core.state import Leader, State
 from pykraft.errors import ErrorCode
 from tests.core.replicas import NOW, ask, follower, later, leader, listeners, only, replica

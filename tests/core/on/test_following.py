@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from pykraft.core import messages
-from pykraft.core.membership import Membership
 from pykraft.core.on.following import check_consistent, learn_leader, settle_answer
 from pykraft.core.proof import Survey
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, Prospective, State, Unattached
+from pykraft.core.voter_history import Membership
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.types import EPOCH_MAX, Epoch, Listeners, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from tests.core.replicas import (

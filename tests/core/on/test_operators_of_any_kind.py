@@ -31,7 +31,7 @@ from pykraft.types import (
     VersionRange,
     VoterSet,
 )
-from tests.core.on.test_voter_changes import dynamic
+from tests.core.on.voters.test_voter_changes import dynamic
 from tests.core.replicas import LISTENER, NOW, directory, done, follower, later, leader, listeners, replica
 
 STORIES: Final = 400

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.core.appending import drain_if_due
 from pykraft.core.effects import AcceptProposal, AppendBatches, Effect, RejectProposal, Report
 from pykraft.core.events import AppendsScheduled, Proposed, ResignRequested, ShutdownRequested
+from pykraft.core.leader.appending import drain_if_due
 from pykraft.core.on.propose import (
     on_appends_scheduled,
     on_proposed,

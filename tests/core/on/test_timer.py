@@ -10,8 +10,8 @@ import pytest
 from pykraft.config import RaftConfig
 from pykraft.core.effects import AppendBatches, CompleteShutdown, Effect, ReplyFetch, Report
 from pykraft.core.election import NEVER_MS
+from pykraft.core.leader.parked import ParkedFetch
 from pykraft.core.on.timer import next_deadline_ms, poll
-from pykraft.core.parked import ParkedFetch
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader, Prospective, State, Unattached
 from pykraft.types import EPOCH_MAX, Instant, Io

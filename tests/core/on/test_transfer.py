@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pykraft.config import TRANSFER_TIMEOUT_MS_MAX
-from pykraft.core.appending import drain_if_due
 from pykraft.core.effects import AnswerWish, AppendBatches, Effect, RejectProposal, Reply, ReplyFetch
 from pykraft.core.events import Proposed, TransferRequested
+from pykraft.core.leader.appending import drain_if_due
+from pykraft.core.leader.voter_change import Removal
 from pykraft.core.messages import (
     ChangeVoterResponse,
     RemoveVoterRequest,
@@ -20,12 +21,11 @@ from pykraft.core.on.timer import next_deadline_ms, poll
 from pykraft.core.on.transfer import is_due, on_transfer_requested
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader, Resigned, State
-from pykraft.core.voter_change import Removal
 from pykraft.errors import ErrorCode, LeadershipTransferError, NotLeaderError, PykraftError, RefusedError, UsageError
 from pykraft.types import Epoch, NodeId, Offset, ReplicaKey
-from tests.core.on.test_upgrade import told as told_voters
-from tests.core.on.test_upgrade import upgraded
-from tests.core.on.test_voter_changes import dynamic
+from tests.core.on.voters.test_upgrade import told as told_voters
+from tests.core.on.voters.test_upgrade import upgraded
+from tests.core.on.voters.test_voter_changes import dynamic
 from tests.core.replicas import (
     CONFIG,
     NOW,

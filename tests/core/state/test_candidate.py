@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.core import moves
+from pykraft.core import enter_state
 from pykraft.core.state import Candidate
 from pykraft.types import Listeners, NodeId
 from tests.core.replicas import NOW, answer, candidate, key, prospective, replica, sent, tally, voter_set
@@ -41,7 +41,7 @@ def test_a_vote_once_counted_stays_whatever_is_said_later(granted: bool) -> None
 def test_only_a_voter_can_be_one() -> None:
     made = replica(prospective(), voters=voter_set(2, 3))
     with pytest.raises(AssertionError, match="an observer does not campaign"):
-        moves.to_candidate(made, NOW)
+        enter_state.to_candidate(made, NOW)
 
 
 @pytest.mark.conformance(88)

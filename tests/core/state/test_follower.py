@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pykraft.core.effects import Report
-from pykraft.core.on.asking import send_fetch_to_leader
+from pykraft.core.on.send_requests import send_fetch_to_leader
 from pykraft.core.on.timer import next_deadline_ms, poll
 from pykraft.core.state import Follower
 from pykraft.types import NO_LISTENERS, Endpoint, Instant, Listeners, NodeId, Offset

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from pykraft.core import messages
-from pykraft.core.appending import advance_high_watermark
 from pykraft.core.effects import Effect, NotifyHighWatermark, Reply
 from pykraft.core.election import NEVER_MS
-from pykraft.core.moves import check_quorum_deadline_ms
+from pykraft.core.enter_state import check_quorum_deadline_ms
+from pykraft.core.leader.appending import advance_high_watermark
 from pykraft.core.on.timer import poll
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.core import moves
+from pykraft.core import enter_state
 from pykraft.core.effects import Reply
 from pykraft.core.messages import VoteResponse
 from pykraft.core.on.timer import next_deadline_ms, poll
@@ -17,7 +17,7 @@ from tests.core.said import ended, vote
 @pytest.mark.conformance(91, "H27")
 def test_it_waits_for_everybody_but_itself_and_no_stranger() -> None:
     made = replica(leader())
-    moves.to_resigned(made, NOW)
+    enter_state.to_resigned(made, NOW)
     assert isinstance(made.state, Resigned)
     assert made.state.unacknowledged == {2, 3}
     answer(made, ended(), peer_id=9)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from pykraft.host.taking import TakenSnapshot
+from pykraft.host.snapshots.creation import TakenSnapshot
 from pykraft.sim.clients.snapshot_pieces import starts_of, write_carelessly, write_pieces
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykraft.core.quorum import majority_of
-from pykraft.log.recovery_point import FILE_NAME as RECOVERY_POINT
+from pykraft.log.small_files.recovery_point import FILE_NAME as RECOVERY_POINT
 from pykraft.sim.machine.inode import Inode
 from pykraft.sim.machine.node import Node, Process
 from pykraft.sim.run.world import World

@@ -8,9 +8,9 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.host.sound_snapshots import DAMAGED
+from pykraft.host.snapshots.startup_check import DAMAGED
 from pykraft.log.fs import make_directory
-from pykraft.log.quorum_state import ElectionStore
+from pykraft.log.small_files.quorum_state import ElectionStore
 from pykraft.protocol.records import encode_batch
 from pykraft.sim.facts.platter import DurableElection, Platter
 from pykraft.sim.machine.disk import VirtualDisk

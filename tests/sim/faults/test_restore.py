@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from pykraft.log.fs import make_directory
-from pykraft.log.quorum_state import parse_quorum_state
+from pykraft.log.small_files.quorum_state import parse_quorum_state
 from pykraft.sim.faults.restore import OLDER, RestoreFaults
 from pykraft.sim.machine.inode import Inode
 from pykraft.sim.run.world import World

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pykraft.host.delivery import Registration
-from pykraft.host.saving import Saving
+from pykraft.host.snapshots.trigger import Saving
 from pykraft.snapshot.schedule import Reason
 from pykraft.types import Offset, OffsetAndEpoch
 from tests.sim.mutants.mutant import Mutant

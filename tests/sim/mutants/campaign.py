@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pykraft.core import election, moves
+from pykraft.core import election, enter_state
 from pykraft.core.election import NEVER_MS, Tally
 from pykraft.core.events import RequestReceived
 from pykraft.core.messages import VoteRequest
@@ -25,8 +25,8 @@ def pre_vote_raises_the_epoch(patch: Patch) -> None:
 
     def to_prospective(replica: Replica, now: Instant) -> None:
         if len(replica.voters) > 1:
-            moves.to_unattached(replica, Epoch(replica.epoch + 1), now)
-        moves.to_prospective(replica, now)
+            enter_state.to_unattached(replica, Epoch(replica.epoch + 1), now)
+        enter_state.to_prospective(replica, now)
 
     patch.setattr(timer, "to_prospective", to_prospective)
 
@@ -59,7 +59,7 @@ def pre_vote_is_kept_as_a_vote(patch: Patch) -> None:
         state = replica.state
         is_free = isinstance(state, Unattached | Prospective) and state.voted is None
         if message.pre_vote and is_free and message.epoch == replica.epoch and vote.would_grant_vote(replica, message):
-            moves.cast_vote(replica, message.candidate, now)
+            enter_state.cast_vote(replica, message.candidate, now)
 
     patch.everywhere(on_vote_request, on_request)
 
@@ -79,9 +79,9 @@ def candidate_without_pre_votes(patch: Patch) -> None:
 
     def to_prospective(replica: Replica, now: Instant) -> None:
         if isinstance(replica.state, Unattached):
-            moves.to_candidate(replica, now)
+            enter_state.to_candidate(replica, now)
         else:
-            moves.to_prospective(replica, now)
+            enter_state.to_prospective(replica, now)
 
     patch.setitem(MOVES, (Unattached, Candidate), HIGHER)
     patch.setattr(timer, "to_prospective", to_prospective)
@@ -89,7 +89,7 @@ def candidate_without_pre_votes(patch: Patch) -> None:
 
 def check_quorum_never_fires(patch: Patch) -> None:
     """A leader from which nobody fetches stays leader for ever."""
-    patch.everywhere(moves.check_quorum_deadline_ms, lambda replica, now: NEVER_MS)
+    patch.everywhere(enter_state.check_quorum_deadline_ms, lambda replica, now: NEVER_MS)
 
 
 def check_quorum_counts_observers(patch: Patch) -> None:
@@ -100,7 +100,7 @@ def check_quorum_counts_observers(patch: Patch) -> None:
         needed = majority_of(len(replica.voters)) - (1 if replica.is_voter else 0)
         if len(leader.fetched_voters) >= needed:
             leader.fetched_voters.clear()
-            leader.check_quorum_deadline_ms = moves.check_quorum_deadline_ms(replica, now)
+            leader.check_quorum_deadline_ms = enter_state.check_quorum_deadline_ms(replica, now)
 
     patch.everywhere(fetch_request.note_sign_of_life, note)
 
@@ -113,7 +113,7 @@ def pre_vote_is_never_given_up(patch: Patch) -> None:
         assert isinstance(state, Prospective)
         replica.state = replace(state, election_deadline_ms=NEVER_MS)
 
-    patch.everywhere(moves.give_up_campaign, give_up)
+    patch.everywhere(enter_state.give_up_campaign, give_up)
     patch.setattr(vote, "_ask_again", lambda replica, voter_id: None)
 
 

@@ -9,7 +9,7 @@ from pykraft.core.messages import FetchResponse, VoteRequest
 from pykraft.core.on import corruption, fetch_response, vote
 from pykraft.core.replica import Replica
 from pykraft.log import segment_view
-from pykraft.log.quarantine_file import QuarantineFile
+from pykraft.log.small_files.quarantine_file import QuarantineFile
 from pykraft.protocol.batch import scan
 from pykraft.types import Buffer
 from tests.sim.mutants.mutant import Mutant

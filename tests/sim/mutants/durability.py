@@ -10,8 +10,8 @@ from pykraft.core.outbox import Outbox, Relies
 from pykraft.errors import StorageError
 from pykraft.log.lane import OrderedLane
 from pykraft.log.log import Log
-from pykraft.log.recovery_point import RecoveryPoint
 from pykraft.log.segment import Segment
+from pykraft.log.small_files.recovery_point import RecoveryPoint
 from pykraft.types import Io
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch

@@ -17,8 +17,8 @@ from pykraft.core.replica import Replica
 from pykraft.core.start import initial_state
 from pykraft.core.state import Candidate, Prospective, Resigned, State, Unattached
 from pykraft.host.peers import Peers
-from pykraft.log import quorum_state
 from pykraft.log.fs import Fs
+from pykraft.log.small_files import quorum_state
 from pykraft.types import NO_IO, Instant, OffsetAndEpoch
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch

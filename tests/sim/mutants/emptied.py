@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from pykraft.core.messages import BeginQuorumEpochRequest, FetchResponse
-from pykraft.core.on import asking, fetch_response, following, proof
+from pykraft.core.on import fetch_response, following, proof, send_requests
 from pykraft.core.on.begin_epoch import on_begin_quorum_epoch_request
 from pykraft.core.on.dispatch import REQUEST_HANDLERS
 from pykraft.core.proof import PROVEN
 from pykraft.core.replica import Replica
-from pykraft.host import proving
+from pykraft.host import directory_proof
 from pykraft.log.fs import Fs, make_directory
-from pykraft.log.proof_file import ProofFile
+from pykraft.log.small_files.proof_file import ProofFile
 from pykraft.types import Instant
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
@@ -23,12 +23,12 @@ SCENARIO = "emptied"
 
 def emptied_voter_takes_part_at_once(patch: Patch) -> None:
     """A node with an emptied directory votes, campaigns and counts from its start."""
-    patch.setattr(proving, "look_up_proof", lambda *_args, **_options: PROVEN)
+    patch.setattr(directory_proof, "look_up_proof", lambda *_args, **_options: PROVEN)
 
 
 def unproven_fetch_bears_the_id(patch: Patch) -> None:
     """An unproven replica fetches with its id, so its leader counts it for the high watermark."""
-    patch.setattr(asking, "_identity", lambda replica: replica.local.key)
+    patch.setattr(send_requests, "_identity", lambda replica: replica.local.key)
 
 
 def unproven_replica_confirms_its_leader(patch: Patch) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pykraft.core import appending
-from pykraft.core.appending import advance_high_watermark
 from pykraft.core.effects import NotifyHighWatermark
+from pykraft.core.leader import appending
+from pykraft.core.leader.appending import advance_high_watermark
+from pykraft.core.leader.serving import answer_parked
 from pykraft.core.on import fetch_response
 from pykraft.core.quorum import majority_end_offset
 from pykraft.core.replica import Replica
-from pykraft.core.serving import answer_parked
 from pykraft.core.state import Leader
 from pykraft.types import Offset
 from tests.sim.mutants.mutant import Mutant

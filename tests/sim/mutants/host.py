@@ -9,7 +9,7 @@ from pykraft.core.effects import PlannedBatch
 from pykraft.core.on import propose, timer
 from pykraft.errors import NotLeaderError
 from pykraft.host.producers import Committed, OutcomeUnknown, Producers, Rejected
-from pykraft.host.recent import Batch
+from pykraft.host.recent_batches import Batch
 from pykraft.protocol.records import encode_batch, read_header
 from pykraft.types import Offset
 from tests.sim.mutants.mutant import Mutant

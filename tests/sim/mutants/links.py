@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pykraft.core.accumulation import Accumulation
 from pykraft.core.answer_pace import AnswerPace
-from pykraft.core.appending import append_planned, drain_if_due, may_drain
 from pykraft.core.connections import Connections
 from pykraft.core.events import AnswerLeaving
+from pykraft.core.leader.accumulation import Accumulation
+from pykraft.core.leader.appending import append_planned, drain_if_due, may_drain
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, Leader
 from pykraft.host.inbound import Inbound

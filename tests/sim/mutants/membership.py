@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pykraft.core import appending, moves
+from pykraft.core import enter_state
 from pykraft.core.effects import AnswerWish
 from pykraft.core.events import RequestReceived, UpgradeRequested
-from pykraft.core.membership import Membership
+from pykraft.core.leader import appending
+from pykraft.core.leader.progress import Progress, ReplicaProgress
 from pykraft.core.messages import ChangeVoterResponse, RemoveVoterRequest
-from pykraft.core.on import add_voter, remove_voter, requests, timer, upgrade, voter_changes
+from pykraft.core.on import requests, timer
 from pykraft.core.on.requests import reply
-from pykraft.core.progress import Progress, ReplicaProgress
+from pykraft.core.on.voters import add_voter, remove_voter, upgrade, voter_changes
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
+from pykraft.core.voter_history import Membership
 from pykraft.errors import ErrorCode
 from pykraft.log import directory
 from pykraft.types import Instant, KRaftVersion, KRaftVoters, Offset, ReplicaKey, Uuid, VoterSet
@@ -213,7 +215,7 @@ def leaders_that_remove_themselves_are_strangers(patch: Patch) -> None:
 
 def bootstrap_voters_are_not_copied(patch: Patch) -> None:
     """The first leader of a formatted quorum does not write the voters of its checkpoint into the log."""
-    patch.setattr(moves, "_opening_records", lambda replica: ())
+    patch.setattr(enter_state, "_opening_records", lambda replica: ())
 
 
 MUTANTS = (

@@ -9,12 +9,13 @@ from typing import Any
 from pykraft.core.log_view import LogView
 from pykraft.errors import CorruptionError, ReadError, StorageError
 from pykraft.host import open as host_open
-from pykraft.log import epoch_checkpoint, log_scan, recovery
+from pykraft.log import log_scan, recovery
 from pykraft.log.fs import File
 from pykraft.log.judge import Chain, Evidence
 from pykraft.log.log import Log
 from pykraft.log.log_scan import scan_log
 from pykraft.log.scan import scan_file, scan_headers
+from pykraft.log.small_files import epoch_checkpoint
 from pykraft.types import Offset
 from tests.sim.mutants.durability import without_sync
 from tests.sim.mutants.mutant import Mutant

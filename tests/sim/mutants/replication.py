@@ -8,12 +8,12 @@ from typing import Any
 from pykraft.core.connections import Connections
 from pykraft.core.effects import ReplyFetch
 from pykraft.core.events import RequestReceived
+from pykraft.core.leader.serving import serve
 from pykraft.core.log_view import LogView
 from pykraft.core.messages import FetchedBatch, FetchRequest
 from pykraft.core.on import fetch_request, fetch_response
 from pykraft.core.on.requests import leader_only_error
 from pykraft.core.replica import Replica
-from pykraft.core.serving import serve
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
 from pykraft.types import Epoch, Instant, Offset, OffsetAndEpoch

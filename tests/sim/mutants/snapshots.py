@@ -11,9 +11,10 @@ from typing import Any
 from pykraft.core import effects, log_view
 from pykraft.core.log_view import LogView
 from pykraft.core.raft import Raft
-from pykraft.host import execute, taking
-from pykraft.host.snapshots import Snapshots
-from pykraft.host.taking import Taking
+from pykraft.host import execute
+from pykraft.host.snapshots import creation
+from pykraft.host.snapshots.creation import Taking
+from pykraft.host.snapshots.store import Snapshots
 from pykraft.log import recovery
 from pykraft.log.lane import DeleteBefore
 from pykraft.log.log import Log
@@ -80,10 +81,10 @@ def snapshot_has_the_epoch_of_the_node(patch: Patch) -> None:
     begin = Taking.begin
 
     def misnamed(self: Taking, raft: Raft, snapshot_id: OffsetAndEpoch, serializer: Any, then: Any) -> None:
-        vars(taking)["epoch_at"] = lambda *_: raft.epoch
+        vars(creation)["epoch_at"] = lambda *_: raft.epoch
         begin(self, raft, replace(snapshot_id, epoch=raft.epoch), serializer, then)
 
-    patch.setattr(taking, "epoch_at", vars(taking)["epoch_at"])
+    patch.setattr(creation, "epoch_at", vars(creation)["epoch_at"])
     patch.setattr(Taking, "begin", misnamed)
 
 

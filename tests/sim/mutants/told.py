@@ -7,14 +7,15 @@ from typing import Any
 
 from pykraft.config import NodeConfig
 from pykraft.core.election import NEVER_MS
-from pykraft.core.on import add_voter, asking, proof, propose, timer, transfer
-from pykraft.core.on.voter_changes import ACCEPTED
-from pykraft.core.progress import Progress
+from pykraft.core.leader.progress import Progress
+from pykraft.core.on import proof, propose, send_requests, timer, transfer
+from pykraft.core.on.voters import add_voter
+from pykraft.core.on.voters.voter_changes import ACCEPTED
 from pykraft.core.state import Leader
-from pykraft.host.saving import Saving
+from pykraft.host.snapshots.trigger import Saving
 from pykraft.log import segment
 from pykraft.log.index import OFFSET_ENTRY
-from pykraft.log.quarantine_file import QuarantineFile
+from pykraft.log.small_files.quarantine_file import QuarantineFile
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
 
@@ -64,7 +65,7 @@ def note_of_damage_is_read_without_its_places(patch: Patch) -> None:
 
 def leader_announces_itself_once(patch: Patch) -> None:
     """A leader sends BeginQuorumEpoch once: a voter that was down then never hears from it."""
-    say = asking.say_begin_quorum_epoch
+    say = send_requests.say_begin_quorum_epoch
 
     def once(replica: Any, leader: Leader, now: Any) -> None:
         say(replica, leader, now)

@@ -46,7 +46,7 @@ def test_nothing_is_started_on_a_disk_that_is_too_full(
 
 
 def test_nothing_is_started_without_a_java(told: Lines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("pykraft.spark.session.java_home", raising(UsageError("Spark needs a Java runtime")))
+    monkeypatch.setattr("pykraft.spark.session.local.java_home", raising(UsageError("Spark needs a Java runtime")))
     with pytest.raises(UsageError, match="Java"):
         run_demo(ALONE, tmp_path, told)
     assert (told.stages, list(tmp_path.iterdir())) == ([], [])

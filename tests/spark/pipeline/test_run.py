@@ -12,10 +12,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from pykraft.errors import UsageError
+from pykraft.spark.error_text import told_by
 from pykraft.spark.pipeline import run as pipeline_run
 from pykraft.spark.pipeline.names import BRONZE, CHECKPOINT, CONTROL, PAYLOADS, RECORDS, TABLES
 from pykraft.spark.pipeline.run import FORMATS, PipelineOptions, append_all, start_pipeline
-from pykraft.spark.story import told_by
 from pykraft.spark.tables.commit import Commit
 from pykraft.spark.tables.table import Tables
 from tests.spark.logs import batch, payload, write_segment

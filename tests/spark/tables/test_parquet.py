@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pykraft.errors import StorageError, UsageError
 from pykraft.spark.tables import parquet
 from pykraft.spark.tables.parquet import ParquetTables
-from pykraft.spark.tables.parts import Part, write_parts
+from pykraft.spark.tables.parquet_files import Part, write_parts
 from tests.spark.tables.frames import commit, frame, ids
 
 pytestmark = pytest.mark.spark

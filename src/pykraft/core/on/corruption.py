@@ -26,9 +26,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pykraft.core.effects import EnterQuarantine, LeaveQuarantine, Report, TruncateTo
+from pykraft.core.enter_state import give_up_campaign, to_prospective, to_resigned
 from pykraft.core.events import CorruptionFound
 from pykraft.core.messages import FetchResponse
-from pykraft.core.moves import give_up_campaign, to_prospective, to_resigned
 from pykraft.core.quarantine import Quarantine
 from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Leader, Prospective, Resigned

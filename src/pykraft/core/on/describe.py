@@ -6,9 +6,9 @@ Source: KIP-595 §DescribeQuorum, KIP-836, KIP-853.
 from __future__ import annotations
 
 from pykraft.core.events import RequestReceived
+from pykraft.core.leader.progress import ReplicaProgress
 from pykraft.core.messages import DescribedReplica, DescribeQuorumRequest, DescribeQuorumResponse
 from pykraft.core.on.requests import reply
-from pykraft.core.progress import ReplicaProgress
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode

@@ -10,7 +10,6 @@ from typing import Any
 
 from pykraft.core import messages
 from pykraft.core.events import RequestReceived, ResponseReceived, SendFailed
-from pykraft.core.on.add_voter import on_api_versions_response, on_new_voter_failed
 from pykraft.core.on.begin_epoch import on_begin_quorum_epoch_request, on_begin_quorum_epoch_response
 from pykraft.core.on.download import on_fetch_snapshot_response
 from pykraft.core.on.end_epoch import on_end_quorum_epoch_request, on_end_quorum_epoch_response
@@ -18,11 +17,12 @@ from pykraft.core.on.fetch_request import on_fetch_request
 from pykraft.core.on.fetch_response import on_fetch_response
 from pykraft.core.on.fetch_snapshot import on_fetch_snapshot_request
 from pykraft.core.on.following import check_not_refused
-from pykraft.core.on.membership import on_change_voter_response, on_update_unsupported, on_update_voter_response
 from pykraft.core.on.operators import OPERATOR_HANDLERS
 from pykraft.core.on.proof import on_survey_unsupported
-from pykraft.core.on.update_voter import on_update_voter_request
 from pykraft.core.on.vote import on_vote_request, on_vote_response, on_vote_unsupported
+from pykraft.core.on.voters.add_voter import on_api_versions_response, on_new_voter_failed
+from pykraft.core.on.voters.auto_join import on_change_voter_response, on_update_unsupported, on_update_voter_response
+from pykraft.core.on.voters.update_voter import on_update_voter_request
 from pykraft.core.replica import Replica
 from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.types import Instant

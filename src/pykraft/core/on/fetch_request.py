@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from pykraft.core.appending import advance_high_watermark
+from pykraft.core.enter_state import check_quorum_deadline_ms
 from pykraft.core.events import RequestReceived
+from pykraft.core.leader.appending import advance_high_watermark
+from pykraft.core.leader.parked import ParkedFetch
+from pykraft.core.leader.serving import ANSWER_SIZE_BYTES_MAX, has_answer, is_prefix, serve
 from pykraft.core.messages import FetchRequest, FetchResponse
-from pykraft.core.moves import check_quorum_deadline_ms
 from pykraft.core.on.requests import leader_only_error, reply
 from pykraft.core.on.transfer import note_target
-from pykraft.core.parked import ParkedFetch
 from pykraft.core.quorum import majority_of
 from pykraft.core.replica import Replica
-from pykraft.core.serving import ANSWER_SIZE_BYTES_MAX, has_answer, is_prefix, serve
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
 from pykraft.types import Instant, Offset, ReplicaKey

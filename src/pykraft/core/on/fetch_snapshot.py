@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from pykraft.core.effects import ReplySnapshot
 from pykraft.core.events import RequestReceived
+from pykraft.core.leader.serving import ANSWER_SIZE_BYTES_MAX, watch_answer
 from pykraft.core.messages import NONE, FetchSnapshotRequest, FetchSnapshotResponse
 from pykraft.core.on.fetch_request import note_sign_of_life
 from pykraft.core.on.requests import leader_only_error, reply
 from pykraft.core.outbox import Relies
 from pykraft.core.replica import Replica
-from pykraft.core.serving import ANSWER_SIZE_BYTES_MAX, watch_answer
 from pykraft.core.state import Leader
 from pykraft.errors import ErrorCode
 from pykraft.types import NO_IO, Instant

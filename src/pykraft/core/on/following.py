@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeAlias
 
+from pykraft.core.enter_state import to_follower, to_unattached
 from pykraft.core.messages import (
     NONE,
     BeginQuorumEpochResponse,
@@ -21,7 +22,6 @@ from pykraft.core.messages import (
     UpdateVoterResponse,
     VoteResponse,
 )
-from pykraft.core.moves import to_follower, to_unattached
 from pykraft.core.on.epoch_raise import may_answer_raise
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, Leader, Prospective, Resigned

@@ -10,11 +10,11 @@ from typing import Any
 
 from pykraft.core import messages
 from pykraft.core.events import RequestReceived
-from pykraft.core.on.add_voter import on_add_voter_request
 from pykraft.core.on.describe import on_describe_quorum_request
-from pykraft.core.on.remove_voter import on_remove_voter_request
 from pykraft.core.on.transfer import on_transfer_leadership_request
-from pykraft.core.on.upgrade import on_update_features_request
+from pykraft.core.on.voters.add_voter import on_add_voter_request
+from pykraft.core.on.voters.remove_voter import on_remove_voter_request
+from pykraft.core.on.voters.upgrade import on_update_features_request
 from pykraft.core.replica import Replica
 from pykraft.types import Instant
 

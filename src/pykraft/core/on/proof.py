@@ -24,7 +24,7 @@ from typing import Final
 
 from pykraft.core.effects import NoteProof, Report
 from pykraft.core.messages import FetchResponse, VoteRequest
-from pykraft.core.on.asking import send_to_voter, voter_key
+from pykraft.core.on.send_requests import send_to_voter, voter_key
 from pykraft.core.proof import NO_EPOCH, Survey
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, Unattached

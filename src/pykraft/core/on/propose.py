@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from pykraft.core.appending import drain_if_due
 from pykraft.core.effects import AcceptProposal, RejectProposal, Report
 from pykraft.core.events import AppendsScheduled, Proposed, ResignRequested, ShutdownRequested
+from pykraft.core.leader.appending import drain_if_due
 from pykraft.core.replica import Replica
 from pykraft.core.state import Leader
 from pykraft.errors import (

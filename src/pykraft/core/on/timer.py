@@ -10,23 +10,23 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from pykraft.core.appending import drain_if_due, may_drain
 from pykraft.core.effects import CompleteShutdown, Report
 from pykraft.core.election import NEVER_MS
-from pykraft.core.moves import give_up_campaign, to_prospective, to_resigned, to_unattached
-from pykraft.core.on.asking import (
+from pykraft.core.enter_state import give_up_campaign, to_prospective, to_resigned, to_unattached
+from pykraft.core.leader.appending import drain_if_due, may_drain
+from pykraft.core.leader.serving import serve
+from pykraft.core.on.proof import ask_others, settle_proof, survey_deadline_ms
+from pykraft.core.on.send_requests import (
     ask_for_votes,
     say_begin_quorum_epoch,
     say_end_quorum_epoch,
     send_fetch_to_bootstrap,
     send_fetch_to_leader,
 )
-from pykraft.core.on.membership import speak_of_membership
-from pykraft.core.on.proof import ask_others, settle_proof, survey_deadline_ms
 from pykraft.core.on.transfer import is_due, settle_transfer, transfer_deadline_ms
-from pykraft.core.on.voter_changes import end_change, is_removed
+from pykraft.core.on.voters.auto_join import speak_of_membership
+from pykraft.core.on.voters.voter_changes import end_change, is_removed
 from pykraft.core.replica import Replica
-from pykraft.core.serving import serve
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from pykraft.types import EPOCH_MAX, Epoch, Instant
 

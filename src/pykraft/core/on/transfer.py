@@ -22,13 +22,13 @@ from typing import Final
 from pykraft.config import TRANSFER_TIMEOUT_MS_MAX
 from pykraft.core.effects import AnswerWish, Report
 from pykraft.core.events import RequestReceived, TransferRequested
+from pykraft.core.leader.serving import answer_parked
+from pykraft.core.leader.transfer import Transfer
 from pykraft.core.messages import MAY_BE_MADE_YET, TransferLeadershipRequest, TransferLeadershipResponse
 from pykraft.core.on.requests import leader_only_error, reply
-from pykraft.core.on.voter_changes import ACCEPTED, Refusal
+from pykraft.core.on.voters.voter_changes import ACCEPTED, Refusal
 from pykraft.core.replica import Replica
-from pykraft.core.serving import answer_parked
 from pykraft.core.state import Leader
-from pykraft.core.transfer import Transfer
 from pykraft.errors import ErrorCode, NotLeaderError, OutcomeUnknownError, PykraftError, RefusedError, UsageError
 from pykraft.types import Instant, NodeId, ReplicaKey
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
+from pykraft.core.enter_state import cast_vote, give_up_campaign, to_candidate, to_leader, to_unattached
 from pykraft.core.events import RequestReceived, ResponseReceived
 from pykraft.core.messages import VoteRequest, VoteResponse
-from pykraft.core.moves import cast_vote, give_up_campaign, to_candidate, to_leader, to_unattached
 from pykraft.core.on.epoch_raise import may_request_raise
 from pykraft.core.on.following import settle_answer
 from pykraft.core.on.proof import EMPTY_LOG, on_survey_answer

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pykraft.core.accumulation import Accumulation
-from pykraft.core.progress import Progress
-from pykraft.core.voter_change import VoterChange
+from pykraft.core.leader.accumulation import Accumulation
+from pykraft.core.leader.progress import Progress
+from pykraft.core.leader.voter_change import VoterChange
 from pykraft.types import Epoch, NodeId, Offset, VoterSet
 
 

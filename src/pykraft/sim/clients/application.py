@@ -15,7 +15,7 @@ from contextlib import closing
 from random import Random
 
 from pykraft.host.delivery import CommittedBatch, Registration
-from pykraft.host.loading import Loader
+from pykraft.host.snapshots.loading import Loader
 from pykraft.sim.clients.snapshot_generator import SnapshotGenerator
 from pykraft.sim.clients.snapshot_saver import SnapshotSaver
 from pykraft.sim.clients.witness import Witness

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from random import Random
 
-from pykraft.host.taking import TakenSnapshot
+from pykraft.host.snapshots.creation import TakenSnapshot
 from pykraft.sim.clients.snapshot_pieces import starts_of, write_carelessly, write_pieces
 from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.application_state import Plain, State

@@ -3,7 +3,7 @@
 Both kinds of snapshots use it. Invariant: whatever goes wrong, the snapshot is closed, and ``done`` is called exactly
 once.
 
-Source: `pykraft.host.taking`.
+Source: `pykraft.host.snapshots.creation`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from pykraft.host.taking import TakenSnapshot
+from pykraft.host.snapshots.creation import TakenSnapshot
 
 
 def starts_of(count: int, pieces: int) -> range:

@@ -4,7 +4,7 @@ In `pykraft.sim.clients.snapshot_generator` the application decides on its own a
 copies nothing: each piece is read from the state when it is written, and the registration is held until all pieces are
 written. So if the state changed meanwhile, or did not match the snapshot id, the file would show it.
 
-Source: KIP-630 §When to Snapshot; `pykraft.host.saving`.
+Source: KIP-630 §When to Snapshot; `pykraft.host.snapshots.trigger`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
-from pykraft.host.taking import TakenSnapshot
+from pykraft.host.snapshots.creation import TakenSnapshot
 from pykraft.sim.clients.snapshot_pieces import starts_of, write_pieces
 from pykraft.sim.clients.witness import Witness
 from pykraft.sim.facts.application_state import Plain, State

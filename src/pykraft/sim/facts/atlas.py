@@ -32,11 +32,11 @@ from collections.abc import Collection, Mapping
 
 from pykraft.core.quorum import majority_of
 from pykraft.errors import CorruptionError
-from pykraft.log.proof_file import FILE_NAME as PROOF
-from pykraft.log.proof_file import parse_proof
-from pykraft.log.quarantine_file import FILE_NAME as QUARANTINE
-from pykraft.log.recovery_point import FILE_NAME as RECOVERY_POINT
-from pykraft.log.slots import parse_slots
+from pykraft.log.small_files.proof_file import FILE_NAME as PROOF
+from pykraft.log.small_files.proof_file import parse_proof
+from pykraft.log.small_files.quarantine_file import FILE_NAME as QUARANTINE
+from pykraft.log.small_files.recovery_point import FILE_NAME as RECOVERY_POINT
+from pykraft.log.small_files.slots import parse_slots
 from pykraft.sim.facts.members import Members
 from pykraft.sim.facts.platter import Platter
 from pykraft.sim.facts.platters import Platters

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pykraft.errors import ProtocolError
-from pykraft.host.sound_snapshots import DAMAGED
+from pykraft.host.snapshots.startup_check import DAMAGED
 from pykraft.protocol.batch import check_crc, read_header
 from pykraft.sim.machine.disk import Directory, Inode, VirtualDisk
 from pykraft.sim.machine.ledger import BEGINNING, Entry, Ledger, entry_at

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from pykraft.log.epoch_checkpoint import FILE_NAME as EPOCHS
-from pykraft.log.quorum_state import CHECK_NAME, FILE_NAME, encode_quorum_state, parse_quorum_state
-from pykraft.log.recovery_point import FILE_NAME as RECOVERY_POINT
+from pykraft.log.small_files.epoch_checkpoint import FILE_NAME as EPOCHS
+from pykraft.log.small_files.quorum_state import CHECK_NAME, FILE_NAME, encode_quorum_state, parse_quorum_state
+from pykraft.log.small_files.recovery_point import FILE_NAME as RECOVERY_POINT
 from pykraft.sim.faults.harm import Act, Harm
 from pykraft.sim.machine.inode import Directory, Inode
 from pykraft.sim.machine.node import Node

@@ -19,7 +19,7 @@ from random import Random
 from typing import Final
 
 from pykraft.errors import ProtocolError
-from pykraft.log.epoch_checkpoint import FILE_NAME as EPOCHS
+from pykraft.log.small_files.epoch_checkpoint import FILE_NAME as EPOCHS
 from pykraft.protocol.batch import scan
 from pykraft.sim.facts.platter import LOG_SUFFIX
 from pykraft.sim.faults.harm import RECOVERING, Act, Harm

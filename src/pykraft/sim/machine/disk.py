@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 
 from pykraft.errors import CorruptionError, ReadError, StorageError
-from pykraft.host.sound_snapshots import DAMAGED
+from pykraft.host.snapshots.startup_check import DAMAGED
 from pykraft.sim.machine.inode import PAGE_SIZE_BYTES, SECTOR_SIZE_BYTES, Directory, Inode
 from pykraft.sim.machine.io_errors import DiskError, IoErrors
 from pykraft.sim.scenario.scenario import Storage

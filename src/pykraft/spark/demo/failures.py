@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pykraft.errors import LocalQuorumError, PykraftError, StorageError
 from pykraft.local.child import Child
-from pykraft.spark.story import reason
+from pykraft.spark.error_text import reason
 
 NO_SPACE = os.strerror(errno.ENOSPC)
 _OUR_LINE = re.compile(r"^pykraft: (.*)$", re.MULTILINE)

@@ -35,9 +35,9 @@ from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryProgress
 from pykraft.errors import LocalQuorumError, PykraftError
 from pykraft.local.child import Children
 from pykraft.spark.demo.failures import ended, failed
-from pykraft.spark.jvm import Jvm
 from pykraft.spark.pipeline.run import PipelineOptions, start_pipeline
-from pykraft.spark.session import session_settings
+from pykraft.spark.session.jvm import Jvm
+from pykraft.spark.session.local import session_settings
 from pykraft.spark.tables.table import Tables
 from pykraft.types import Endpoint
 

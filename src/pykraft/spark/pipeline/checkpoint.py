@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pykraft.errors import StorageError, UsageError
-from pykraft.spark.options import parse_options
+from pykraft.spark.data_source.options import parse_options
 from pykraft.spark.pipeline.names import TABLES
 from pykraft.spark.tables.commit import Commit
 from pykraft.spark.tables.table import Tables

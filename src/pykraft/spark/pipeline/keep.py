@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pykraft.errors import PykraftError
-from pykraft.spark.story import reason, told_by
+from pykraft.spark.error_text import reason, told_by
 
 RESTARTS_MAX = 3
 """Restarts without a finished micro-batch in between."""

@@ -44,7 +44,7 @@ BATCH_SIZE_BYTES_MAX = 128 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineOptions:
-    """``source`` are the options of the data source (`pykraft.spark.options`); ``root`` is the folder of the tables.
+    """``source`` are the options of `pykraft.spark.data_source.options`; ``root`` is the folder of the tables.
 
     Without another limit a micro-batch holds at most `BATCH_SIZE_BYTES_MAX` of the log.
     """

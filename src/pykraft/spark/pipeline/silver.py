@@ -2,7 +2,7 @@
 
 | table | what | columns |
 |---|---|---|
-| records | every record | those of the source's ``records`` (`pykraft.spark.schema`) |
+| records | every record | those of the source's ``records`` (`pykraft.spark.data_source.schema`) |
 | control | what the quorum wrote itself | see `CONTROL` |
 | payloads | the workload's records | see `payloads` |
 
@@ -25,10 +25,10 @@ from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, Stru
 from pykraft.errors import ProtocolError
 from pykraft.protocol.control import read_control_body
 from pykraft.spark.audit import payload_columns
-from pykraft.spark.decode import records_of
-from pykraft.spark.pieces import Piece
-from pykraft.spark.place import Damage, damage_row
-from pykraft.spark.schema import RECORDS
+from pykraft.spark.data_source.decode import records_of
+from pykraft.spark.data_source.row_location import Damage, damage_row
+from pykraft.spark.data_source.schema import RECORDS
+from pykraft.spark.data_source.splits import Piece
 from pykraft.types import Offset
 
 CONTROL = StructType(

@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from pykraft.errors import StorageError, UsageError
 from pykraft.spark.tables.commit import Commit, check_first, is_new
-from pykraft.spark.tables.parts import Part, column_types, write_parts
+from pykraft.spark.tables.parquet_files import Part, column_types, write_parts
 from pykraft.spark.tables.table import no_table
 
 COMMIT: Final = "pykraft.commit"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pykraft.core.progress import ReplicaProgress
+from pykraft.core.leader.progress import ReplicaProgress
 from pykraft.core.state import Leader
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.elections.announced import SilentVotersAreTold

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pykraft.core.accumulation import Accumulation
-from pykraft.core.progress import Progress
+from pykraft.core.leader.accumulation import Accumulation
+from pykraft.core.leader.progress import Progress
 from pykraft.core.state import Leader
 from pykraft.sim.invariants import ViolationError
 from pykraft.sim.invariants.elections.check_quorum import LeaderWithoutMajorityResigns

@@ -1,0 +1,74 @@
+"""How fast `pykraft verify` reads a log of 1 GiB, compared with a loop that only reads it and computes the CRC.
+
+    python benchmarks/verify.py FOLDER
+
+writes the log to an empty FOLDER (once; later calls use it again) and times both three times, in turn.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from pathlib import Path
+
+from crc32c import crc32c
+
+from pykraft.log.config import LogConfig
+from pykraft.log.log import Log
+from pykraft.log.offline.verify import verify
+from pykraft.log.os_fs import OsFs
+from pykraft.log.scan import CHUNK_SIZE_BYTES
+from pykraft.protocol.records import encode_batch, read_header
+from pykraft.types import Epoch, Offset, Uuid
+
+SIZE_BYTES = 1024**3
+RECORDS = [bytes(256)] * 64
+RUNS = 3
+
+
+def write_log(directory: Path) -> None:
+    """Write batches of 64 records of 256 bytes, up to SIZE_BYTES."""
+    log, _ = Log.open(OsFs(), directory, config=LogConfig(), topic_id=Uuid(bytes(15) + b"\2"))
+    size_bytes = 0
+    while size_bytes < SIZE_BYTES:
+        batch = encode_batch(RECORDS, base_offset=log.end_offset, epoch=Epoch(1), timestamp_ms=1_000)
+        log.append([(read_header(batch), batch)])
+        size_bytes += len(batch)
+    log.flush()
+    log.close()
+
+
+def read_only(directory: Path) -> None:
+    """The minimum that any check has to do."""
+    for path in directory.glob("*.log"):
+        file = OsFs().open(path)
+        for position in range(0, file.size(), CHUNK_SIZE_BYTES):
+            crc32c(file.pread(CHUNK_SIZE_BYTES, position))
+        file.close()
+
+
+def check(directory: Path) -> None:
+    """The whole check; the log has no quorum-state, which is reported and costs nothing."""
+    seen: list[int] = []
+    report = verify(OsFs(), directory, on_progress=seen.append)
+    assert report.partitions[0].log.end_offset > Offset(0)
+
+
+def main(folder: Path) -> None:
+    """Write the log if it is not there, then time."""
+    directory = folder / "__raft_performance_test-0"
+    if not directory.exists():
+        write_log(directory)
+    size_bytes = sum(path.stat().st_size for path in directory.glob("*.log"))
+    for _ in range(RUNS):
+        for work in (read_only, check):
+            start = time.perf_counter()
+            work(directory)
+            seconds = time.perf_counter() - start
+            print(f"{work.__name__:<10} {seconds:6.2f} s {size_bytes / seconds / 1e6:8.0f} MB/s")
+    print(f"memory     {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:6.0f} MiB")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,1 @@
+"""`pykraft bench`: measurements of whole quorums."""

@@ -1,0 +1,22 @@
+"""`pykraft bench`: measurements that anyone can repeat on their own machine.
+
+Lists the benchmarks.
+"""
+
+from __future__ import annotations
+
+import click
+
+from pykraft.cli.bench.join import bench_join
+from pykraft.cli.bench.raft import bench_raft
+from pykraft.cli.bench.transfer import bench_transfer
+
+
+@click.group()
+def bench() -> None:
+    """Measure quorums. The speed of a machine varies, so compare only runs that took turns."""
+
+
+bench.add_command(bench_raft)
+bench.add_command(bench_join)
+bench.add_command(bench_transfer)

@@ -1,0 +1,57 @@
+"""`pykraft bench transfer`: how long a leadership transfer from voter to voter takes.
+
+Defines the output, and the limit that makes the command fail.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pykraft.cli.bench.run import folder_option, record_size_option, run_in, tell, throughput_option
+from pykraft.cli.json_option import json_option
+
+if TYPE_CHECKING:
+    from pykraft.bench.transfer import Transferred
+
+
+@click.command("transfer")
+@click.option("--nodes", default=5, show_default=True, help="Voters.")
+@click.option("--runs", default=15, show_default=True, help="Number of transfers, one after the other.")
+@throughput_option
+@record_size_option
+@folder_option
+@json_option
+def bench_transfer(*, nodes: int, runs: int, throughput: int, record_size: int, folder: Path, as_json: bool) -> None:
+    """Transfer the leadership from voter to voter under load; measure how long it takes, and the pause in commits.
+
+    Exits with 1 when the median is 200 ms or more.
+    """
+    from pykraft.bench.transfer import TransferOptions, failures, transfer
+
+    options = TransferOptions(
+        nodes=nodes, runs=runs, records_per_s=throughput, record_size_bytes=record_size, folder=folder
+    )
+    transferred = run_in(folder, lambda children, home: transfer(children, home, options))
+    tell(asdict(transferred), _lines(transferred), failures(transferred), as_json=as_json)
+
+
+def _lines(transferred: Transferred) -> dict[str, str]:
+    return {
+        "until it leads": _spread(transferred.took_ms),
+        "nothing committed": _spread(transferred.pause_ms),
+        "went elsewhere": f"{transferred.missed} of {transferred.missed + len(transferred.took_ms)}",
+        "acknowledged": f"{transferred.acknowledged:,} records, none missing",
+    }
+
+
+def _spread(values_ms: Sequence[float]) -> str:
+    if not values_ms:
+        return "never"
+    least, median, most = min(values_ms), statistics.median(values_ms), max(values_ms)
+    return f"{least:.0f} / {median:.0f} / {most:.0f} ms (minimum, median, maximum)"

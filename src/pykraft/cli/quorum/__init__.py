@@ -1,0 +1,1 @@
+"""`pykraft quorum`: describes and changes a live quorum."""

@@ -1,0 +1,54 @@
+"""The options of every verb of ``pykraft quorum``, before or after it, and the client that they configure.
+
+Source: Kafka's ``MetadataQuorumCommand``, whose options stand before the verb.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from pykraft.cli.client_options import TIMEOUT_S, ClientOptions, client_options
+from pykraft.client.remote.admin import Admin, Limits, NodeKind
+from pykraft.errors import UsageError
+
+_OPTIONS: Final = (
+    click.option("--bootstrap-controller", metavar="LIST", help="Controllers to contact first: host:port,…"),
+    click.option("--bootstrap-server", metavar="LIST", help="Brokers of a Kafka cluster to contact first: host:port,…"),
+    click.option(
+        "--command-config", type=click.Path(path_type=Path), help="File of client properties, as for Kafka's tools."
+    ),
+    click.option("--timeout", type=float, help=f"Seconds to wait for a leader.  [default: {TIMEOUT_S:g}]"),
+)
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that the group and every verb take."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def joined(before: dict[str, Any], after: dict[str, Any]) -> ClientOptions:
+    """Merge the options before and after the verb. Errors: UsageError for an option that is given in both places."""
+    for name, value in after.items():
+        if value is not None and before[name] is not None:
+            raise UsageError(f"--{name.replace('_', '-')} is given twice, before and after the verb")
+    options = {name: before[name] if value is None else value for name, value in after.items()}
+    return client_options(
+        controllers=options["bootstrap_controller"],
+        servers=options["bootstrap_server"],
+        command_config=options["command_config"],
+        timeout_s=options["timeout"],
+        client_id="pykraft-quorum",
+    )
+
+
+def admin_of(options: ClientOptions) -> Admin:
+    """The client for these options."""
+    kind = NodeKind.CONTROLLER if options.is_controllers else NodeKind.BROKER
+    limits = Limits(timeout_ms=options.timeout_ms, request_timeout_ms=options.request_timeout_ms)
+    return Admin(options.bootstrap, kind=kind, client_id=options.client_id, limits=limits)

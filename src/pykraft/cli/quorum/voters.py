@@ -1,0 +1,120 @@
+"""``pykraft quorum add-controller`` and ``remove-controller``: change the voters while the quorum runs.
+
+Options and output are those of Kafka's ``kafka-metadata-quorum``. The new node's own properties file, and the
+``meta.properties`` in its log directory, describe it, so that nobody has to copy ids by hand.
+`pykraft.client.remote.admin` talks to the leader.
+
+Source: KIP-853 §Command line tool; Kafka's ``MetadataQuorumCommand``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pykraft.cli.config_file import naming, read_text
+from pykraft.cli.identity import parse_directory_id
+from pykraft.cli.json_option import json_option
+from pykraft.cli.quorum.options import admin_of, joined, with_options
+from pykraft.client.remote.admin import Admin
+from pykraft.errors import UsageError
+from pykraft.log.os_fs import OsFs
+from pykraft.log.small_files.meta import FILE_NAME, parse_meta
+from pykraft.properties import node_config, parse_properties
+from pykraft.types import Listeners, NodeId, ReplicaKey, Uuid, uuid_text
+
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Only print what would be done.")
+
+
+@click.command("add-controller")
+@with_options
+@_DRY_RUN
+@json_option
+@click.pass_obj
+def add_controller(before: dict[str, Any], /, *, dry_run: bool, as_json: bool, **after: Any) -> None:  # noqa: ANN401
+    """Make a running node a voter; it must have caught up. --command-config is that node's own properties file."""
+    path = after["command_config"] or before["command_config"]
+    if path is None:
+        raise UsageError("add-controller: give --command-config, the properties file of the node to be added")
+    key, listeners = described_node(path)
+    options = joined(before, after)
+    if not dry_run:
+        _do(lambda: admin_of(options), lambda admin: admin.add_voter(key, listeners))
+    endpoints = ", ".join(f"{name}://{endpoint}" for name, endpoint in listeners)
+    directory_id = uuid_text(_directory_id(key))
+    if as_json:
+        document = {"id": key.id, "directoryId": directory_id, "endpoints": endpoints.split(", "), "dryRun": dry_run}
+        click.echo(json.dumps(document))
+        return
+    verb = "DRY RUN of adding" if dry_run else "Added"
+    click.echo(f"{verb} controller {key.id} with directory id {directory_id} and endpoints: {endpoints}")
+
+
+@click.command("remove-controller")
+@with_options
+@click.option(
+    "--controller-id", "-i", required=True, type=click.IntRange(0, 2**31 - 1), help="The node.id of the voter."
+)
+@click.option(
+    "--controller-directory-id", "-d", required=True, help="The directory id of the voter, as describe shows it."
+)
+@_DRY_RUN
+@json_option
+@click.pass_obj
+def remove_controller(
+    before: dict[str, Any],
+    /,
+    *,
+    controller_id: int,
+    controller_directory_id: str,
+    dry_run: bool,
+    as_json: bool,
+    **after: Any,  # noqa: ANN401 - as click has them
+) -> None:
+    """Remove a voter from the quorum. A leader resigns once its own removal is committed."""
+    key = ReplicaKey(NodeId(controller_id), parse_directory_id(controller_directory_id, "--controller-directory-id"))
+    options = joined(before, after)
+    if not dry_run:
+        _do(lambda: admin_of(options), lambda admin: admin.remove_voter(key))
+    if as_json:
+        document = {"id": key.id, "directoryId": controller_directory_id, "dryRun": dry_run}
+        click.echo(json.dumps(document))
+        return
+    verb = "DRY RUN of removing" if dry_run else "Removed"
+    click.echo(f"{verb} KRaft controller {key.id} with directory id {controller_directory_id}")
+
+
+def described_node(path: Path) -> tuple[ReplicaKey, Listeners]:
+    """The node that a properties file and its log directory describe. Errors: UsageError, CorruptionError."""
+    with naming(path):
+        config = node_config(parse_properties(read_text(path))).config
+    file = config.log_dir / FILE_NAME
+    fs = OsFs()
+    if not fs.exists(file):
+        raise UsageError(f"{file} does not exist: start the node once, or format its directory, before you add it")
+    meta = parse_meta(file, fs.read(file))
+    if meta.node_id != config.node_id:
+        raise UsageError(f"{file} belongs to node {meta.node_id}, but {path} to node {config.node_id}")
+    if meta.directory_id is None:
+        raise UsageError(f"{file} has no directory.id: start the node once before you add it")
+    named = [name.upper() for name in config.controller_listener_names]
+    dialed = tuple((name, endpoint) for name, endpoint in config.advertised_listeners if name in named)
+    return ReplicaKey(meta.node_id, meta.directory_id), Listeners(dialed)
+
+
+def _do(make: Callable[[], Admin], change: Callable[[Admin], Awaitable[None]]) -> None:
+    async def ask() -> None:
+        async with make() as admin:
+            await change(admin)
+
+    asyncio.run(ask())
+
+
+def _directory_id(key: ReplicaKey) -> Uuid:
+    assert key.directory_id is not None
+    return key.directory_id

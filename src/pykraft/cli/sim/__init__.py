@@ -1,0 +1,1 @@
+"""`pykraft sim`: the simulator's commands."""

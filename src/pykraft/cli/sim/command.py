@@ -1,0 +1,24 @@
+"""`pykraft sim`: run simulated clusters, each from one seed; replay one; add up results; check planted bugs.
+
+Lists the commands; each is a file of its own.
+"""
+
+from __future__ import annotations
+
+import click
+
+from pykraft.cli.sim.mutants import mutants
+from pykraft.cli.sim.replay import replay
+from pykraft.cli.sim.report import report
+from pykraft.cli.sim.run import run
+
+
+@click.group()
+def sim() -> None:
+    """Run the simulator: the production node on a virtual disk, network and clock."""
+
+
+sim.add_command(run)
+sim.add_command(replay)
+sim.add_command(report)
+sim.add_command(mutants)

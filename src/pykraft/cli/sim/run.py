@@ -1,0 +1,177 @@
+"""`pykraft sim run`: run a range of seeds on all cores; for a failure, print the command that replays it.
+
+Defines the options, the bar and the exit status. `pykraft.sim` runs the worlds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from pykraft.cli.sim.failure import shrink_and_draw, tell_failure
+from pykraft.cli.sim.options import Choice, scenario_options, seed_options
+from pykraft.cli.sim.table import lines_of
+from pykraft.errors import UsageError
+from pykraft.sim.invariants import ALL
+from pykraft.sim.run.campaign import Identity, Results, Row, row_of
+from pykraft.sim.run.outcome import Outcome
+from pykraft.sim.run.simulation import Failure, replay_command, simulate, simulate_all
+from pykraft.sim.run.totals import Totals
+
+STORIES_MAX = 3
+"""At most this many failures are shown in full, shrunk and drawn; the others only get the replay command."""
+ORACLES = tuple(oracle.__name__ for oracle in ALL)
+
+T = TypeVar("T")
+
+
+@click.command(short_help="Run a range of seeds.")
+@seed_options
+@scenario_options
+@click.option(
+    "--workers", default=os.cpu_count() or 1, show_default=True, help="Number of processes; --trace uses one."
+)
+@click.option("--spark", metavar="MASTER", help="Run the seeds on Spark: local[2], spark://host:port, …")
+@click.option("--trace", is_flag=True, help="Print the trace (with --json on standard error).")
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON object per seed.")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Append rows to this file; seeds that it holds are skipped.",
+)
+@click.option(
+    "--html",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Shrink failures and write their pages to this folder.",
+)
+def run(
+    *,
+    seeds: range,
+    choice: Choice,
+    workers: int,
+    spark: str | None,
+    out: Path | None,
+    folder: Path | None,
+    trace: bool,
+    is_json: bool,
+) -> None:
+    """Run a range of seeds; a failure prints the command that replays it, and the exit code is 1.
+
+    With --out a run can be stopped and continued, and machines can share the work: `pykraft sim report` adds up their
+    files.
+    """
+    if workers < 1:
+        raise UsageError(f"--workers {workers}: give at least 1")
+    if spark is not None and trace:
+        raise UsageError("--trace runs in one process: leave out --spark")
+    began_s, totals = time.monotonic(), Totals()
+    say = partial(click.echo, err=is_json)
+    with _results(out, Identity.of(choice.scenario), seeds, totals) as (left, keep):
+        rows = _rows(left, choice, workers=workers, spark=spark, tell=say if trace else None)
+        for row, failure in _watched(rows, len(left), hidden=is_json or trace):
+            totals.add(row)
+            keep(row)
+            if is_json:
+                click.echo(json.dumps(_told(row, choice)))
+            elif row["failed"]:
+                is_short = trace or len(totals.failures) > STORIES_MAX
+                tell_failure(failure or _again(row, choice), choice.words, is_short=is_short)
+            if row["failed"] and folder is not None and len(totals.failures) <= STORIES_MAX:
+                page = folder / f"seed-{row['seed']}.html"
+                shrink_and_draw(failure or _again(row, choice), choice.scenario, page, say=say)
+    if not is_json:
+        click.echo("\n".join(lines_of(totals, took_s=time.monotonic() - began_s, oracles=ORACLES)))
+    if totals.failures:
+        raise SystemExit(1)
+
+
+def _rows(
+    seeds: Sequence[int], choice: Choice, *, workers: int, spark: str | None, tell: Callable[[str], None] | None
+) -> Iterator[tuple[Row, Failure | None]]:
+    """Each seed's row as it completes, and the whole failure if it happened in a process of ours."""
+    if spark is not None:
+        from pykraft.spark.session.master import session_at, settings_at
+
+        settings = settings_at("pykraft sim", master=spark, option="--spark")
+        from pykraft.spark.campaign import run_seeds
+
+        with session_at(settings) as session:
+            yield from ((row, None) for row in run_seeds(session, seeds, choice.scenario))
+        return
+    if tell is not None:
+        results: Iterable[Outcome | Failure] = map(partial(simulate, scenario=choice.scenario, tell=tell), seeds)
+    else:
+        results = simulate_all(seeds, workers=max(1, min(workers, len(seeds))), scenario=choice.scenario)
+    identity = Identity.of(choice.scenario)
+    for result in results:
+        yield row_of(result, identity), result if isinstance(result, Failure) else None
+
+
+def _again(row: Row, choice: Choice) -> Failure:
+    """The failure of this row, with its traceback: running the seed again reproduces it."""
+    result = simulate(row["seed"], scenario=choice.scenario)
+    if not isinstance(result, Failure):
+        raise UsageError(
+            f"seed {row['seed']} failed elsewhere with {row['reason']}, but passes here: does the code differ?"
+        )
+    return result
+
+
+def _keep_nothing(row: Row) -> None:
+    del row
+
+
+@contextmanager
+def _results(
+    out: Path | None, identity: Identity, seeds: Sequence[int], totals: Totals
+) -> Iterator[tuple[Sequence[int], Callable[[Row], None]]]:
+    """The seeds still to run, and a function that keeps a result; results of earlier runs are counted at once."""
+    if out is None:
+        yield seeds, _keep_nothing
+        return
+    with closing(Results(out, identity)) as results:
+        for seed in seeds:
+            if seed in results.rows:
+                totals.add(results.rows[seed])
+        yield results.left_of(seeds), results.add
+
+
+def _watched(results: Iterable[T], count: int, *, hidden: bool) -> Iterator[T]:
+    """Show a bar with rate and time left, if standard error is a terminal."""
+    if hidden or sys.__stderr__ is None or not sys.__stderr__.isatty():
+        yield from results
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    rate, remaining = TextColumn("{task.fields[rate]}"), TimeRemainingColumn()
+    columns = (BarColumn(), MofNCompleteColumn(), rate, TimeElapsedColumn(), TextColumn("left"), remaining)
+    began_s = time.monotonic()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=count, rate="")
+        for done, result in enumerate(results, start=1):
+            bar.update(task, advance=1, rate=f"{done / (time.monotonic() - began_s):.1f} seeds/s")
+            yield result
+
+
+def _told(row: Row, choice: Choice) -> Row:
+    """A row with its oracles and, for a failure, the replay command."""
+    replay = {"replay": replay_command(row["seed"], choice.words)} if row["failed"] else {}
+    return {**row, "oracles": ORACLES, **replay}

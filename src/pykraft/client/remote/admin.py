@@ -1,0 +1,352 @@
+"""Requests to a live quorum as a whole: who belongs to it, how far each replica is, and changes of the voters.
+
+This module searches for the node that can answer. One round of the search:
+
+1. Ask a known node about the cluster: its id, its nodes, its leader (DescribeCluster).
+2. Ask the leader (for brokers: the same node, which forwards the request). Its answer ends the search.
+3. A node that fails or no longer leads is asked last in the next round. So is the node that named it, since it may be
+   cut off and name a leader that resigned long ago.
+
+Invariant: the search ends. If all nodes are unreachable in the first round, it ends at once and says what is wrong with
+each. If one has answered, it continues until the time is over, since a leader may yet be elected. Every answer is
+bounded in time and size (`pykraft.client.remote.connection`).
+
+A change of the voters is sent once to each leader; any answer other than "ask another node" is final. If the answer to
+a change is lost, or says that the change is not decided, and no later answer says that it is made, the result is an
+OutcomeUnknownError.
+
+Source: KIP-595 §DescribeQuorum, KIP-919 (bootstrap controllers); Kafka's ``KafkaAdminClient``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from types import TracebackType
+from typing import Final, Self
+
+from pykraft.client.arguments import INT32_MAX, whole_number
+from pykraft.client.remote.bootstrap import ENDPOINTS_MAX
+from pykraft.client.remote.connection import Caller, Connection, connect
+from pykraft.client.remote.quorum import Quorum, quorum_of
+from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, TRANSFER_TIMEOUT_MS, TRANSFER_TIMEOUT_MS_MAX
+from pykraft.core.messages import (
+    MAY_BE_MADE_YET,
+    AddVoterRequest,
+    ChangeVoterResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    RemoveVoterRequest,
+    Request,
+    Response,
+    TransferLeadershipRequest,
+    TransferLeadershipResponse,
+    UpdateFeaturesRequest,
+)
+from pykraft.errors import (
+    ErrorCode,
+    ForeignClusterError,
+    OutcomeUnknownError,
+    QuorumUnavailableError,
+    RefusedError,
+    UnreachableError,
+    UsageError,
+    error_name,
+)
+from pykraft.protocol.messages import ApiKey
+from pykraft.rpc.context import RpcContext
+from pykraft.server.names import Names
+from pykraft.types import Endpoint, Epoch, Listeners, NodeId, ReplicaKey
+
+TIMEOUT_MS: Final = 15_000
+REQUEST_TIMEOUT_MS: Final = 5_000
+RETRY_BACKOFF_MS: Final = 100
+_LEADS_NOT: Final = frozenset(
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE}
+)
+_ASK_ANOTHER: Final = _LEADS_NOT | {ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT}
+_OTHER_KIND: Final = frozenset({ErrorCode.MISMATCHED_ENDPOINT_TYPE, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE})
+
+
+class NodeKind(Enum):
+    """The kind of the bootstrap nodes; the values are those of DescribeCluster."""
+
+    BROKER = 1
+    CONTROLLER = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Time limits in ms: the whole search, one request, and the pause before the next round."""
+
+    timeout_ms: int = TIMEOUT_MS
+    request_timeout_ms: int = REQUEST_TIMEOUT_MS
+    retry_backoff_ms: int = RETRY_BACKOFF_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """One node's description of its cluster; ``leader_id`` is None when the node knows no leader."""
+
+    cluster_id: str
+    leader_id: NodeId | None
+    nodes: Mapping[NodeId, Endpoint]
+
+
+class Admin:
+    """A client of a live quorum; use it in ``async with``, within one event loop. One request at a time."""
+
+    def __init__(
+        self,
+        bootstrap: Sequence[Endpoint],
+        *,
+        kind: NodeKind = NodeKind.CONTROLLER,
+        cluster_id: str | None = None,
+        client_id: str = "pykraft-admin",
+        limits: Limits = Limits(),
+    ) -> None:
+        """``bootstrap`` has some nodes of the quorum, one of them alive; nodes of another ``cluster_id`` are refused.
+
+        Errors: UsageError for an empty list.
+        """
+        if not bootstrap:
+            raise UsageError("a quorum is found by at least one of its nodes: the bootstrap list is empty")
+        self._nodes = list(dict.fromkeys(bootstrap))
+        self._kind = kind
+        self._cluster_id = cluster_id
+        self._client_id = client_id
+        self._limits = limits
+        self._connections: dict[Endpoint, Connection] = {}
+        self._caller: Caller | None = None
+        self._deadline_s = 0.0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        while self._connections:
+            await self._connections.popitem()[1].close()
+
+    async def describe_quorum(self) -> Quorum:
+        """The quorum as its leader sees it.
+
+        Errors: QuorumUnavailableError when no node answers, or there is no leader within the time; ForeignClusterError;
+        UsageError when the nodes are of the other kind.
+        """
+        cluster, answer = await self._ask_leader(DescribeQuorumRequest(), doubts=[])
+        assert isinstance(answer, DescribeQuorumResponse)
+        assert answer.leader_id is not None
+        return quorum_of(cluster.cluster_id, answer, answer.leader_id)
+
+    async def add_voter(self, voter: ReplicaKey, listeners: Listeners, *, timeout_ms: int = TIMEOUT_MS) -> None:
+        """Make an observer that has caught up a voter; returns when the new voter set is committed.
+
+        ``listeners`` are those that voters dial.
+
+        Errors: RefusedError with the leader's reason; OutcomeUnknownError when the change may still be made; as
+        `describe_quorum`.
+        Source: KIP-853 §AddRaftVoter.
+        """
+        message = AddVoterRequest(voter=voter, listeners=listeners, timeout_ms=timeout_ms)
+        await self._change(message, f"adding voter {voter.id}")
+
+    async def remove_voter(self, voter: ReplicaKey) -> None:
+        """Remove a voter; returns when the voter set without it is committed.
+
+        Errors: as `add_voter`.
+        Source: KIP-853 §RemoveRaftVoter.
+        """
+        await self._change(RemoveVoterRequest(voter=voter), f"removing voter {voter.id}")
+
+    async def upgrade_kraft_version(self, level: int, *, validate_only: bool = False) -> None:
+        """Move static voters into the log (level 1); returns when that is committed. It cannot be undone.
+
+        ``validate_only`` asks whether the upgrade is possible. A request for the current level changes nothing.
+
+        Errors: as `add_voter`.
+        Source: KIP-853, KIP-584 §UpdateFeatures.
+        """
+        message = UpdateFeaturesRequest(kraft_version=level, validate_only=validate_only)
+        await self._change(message, f"kraft.version {level}")
+
+    async def transfer_leadership(self, to: int, *, timeout_ms: int = TRANSFER_TIMEOUT_MS) -> Epoch:
+        """Transfer the leadership to this voter; returns its epoch. It has ``timeout_ms`` to get the leader's log.
+
+        Errors: RefusedError with the leader's reason, or who leads instead; OutcomeUnknownError when the voter may
+        still become leader; UsageError when the leader is not a pykraft node; as `describe_quorum`.
+        """
+        target_id = NodeId(whole_number("to", to, least=0, most=INT32_MAX))
+        whole_number("timeout_ms", timeout_ms, least=0, most=TRANSFER_TIMEOUT_MS_MAX)
+        message = TransferLeadershipRequest(target_id=target_id, timeout_ms=timeout_ms)
+        answer = await self._change(message, f"transferring the leadership to node {to}", longer_ms=timeout_ms)
+        assert isinstance(answer, TransferLeadershipResponse)
+        return answer.epoch
+
+    async def _change(self, message: Request, what: str, *, longer_ms: int = 0) -> Response:
+        """Send a change to the leader and return its answer, which may take ``longer_ms`` longer than other answers."""
+        doubts: list[str] = []
+        try:
+            _, answer = await self._ask_leader(message, longer_ms=longer_ms, doubts=doubts)
+        except QuorumUnavailableError as error:
+            if not doubts:
+                raise
+            # An earlier leader may have begun the change, so "no node answers" is not the whole truth.
+            raise OutcomeUnknownError(f"{what} {MAY_BE_MADE_YET}: {'; '.join(doubts)}; then {error}") from error
+        assert isinstance(answer, ChangeVoterResponse | TransferLeadershipResponse)
+        if answer.error:
+            refused = RefusedError(what, answer.error, answer.error_message)
+            if _may_be_made_yet(answer):
+                doubts.append(str(answer.error_message))
+            if not doubts:
+                raise refused
+            # This refusal may itself be a result of the change that an earlier leader made.
+            raise OutcomeUnknownError(f"{what} {MAY_BE_MADE_YET}: {'; '.join(doubts)}; then {refused}") from refused
+        return answer
+
+    async def _ask_leader(self, message: Request, *, longer_ms: int = 0, doubts: list[str]) -> tuple[Cluster, Response]:
+        """Find the leader and return its answer. Errors: as `describe_quorum`.
+
+        ``doubts`` collects a text for each leader that may have begun what it was asked for.
+        """
+        loop = asyncio.get_running_loop()
+        self._deadline_s = loop.time() + (self._limits.timeout_ms + longer_ms) / 1_000
+        problems: dict[Endpoint, str] = {}
+        was_somebody_there = False
+        while True:
+            for node in tuple(self._nodes):
+                if problems and loop.time() >= self._deadline_s:
+                    break
+                try:
+                    # 1. The cluster, then 2. its leader.
+                    cluster = await self._cluster_at(node)
+                    was_somebody_there = True
+                    return cluster, await self._answer_of_leader(cluster, node, message, longer_ms, doubts)
+                except UnreachableError as error:
+                    # Once our own time is over every request fails; do not overwrite the real problem with that.
+                    if node not in problems or loop.time() < self._deadline_s:
+                        problems[node] = (
+                            error.problem if error.endpoint == node else f"names a leader that fails: {error}"
+                        )
+                    # 3. Ask this node last in the next round, also if only the leader that it named failed.
+                    self._nodes.remove(node)
+                    self._nodes.append(node)
+            story = "; ".join(f"{node}: {problem}" for node, problem in problems.items())
+            if not was_somebody_there:
+                raise QuorumUnavailableError(f"no node answers: {story}")
+            if loop.time() >= self._deadline_s:
+                raise QuorumUnavailableError(f"no leader was found within {self._limits.timeout_ms} ms: {story}")
+            await asyncio.sleep(self._limits.retry_backoff_ms / 1_000)
+
+    async def _cluster_at(self, node: Endpoint) -> Cluster:
+        """This node's description of its cluster. Errors: UnreachableError, ForeignClusterError, UsageError."""
+        connection = await self._connection(node)
+        body = {"endpoint_type": self._kind.value}
+        timeout_ms = self._timeout_ms()
+        try:
+            answer = await connection.ask_body(ApiKey.DESCRIBE_CLUSTER, body, self._me(), timeout_ms=timeout_ms)
+        except UnreachableError:
+            del self._connections[node]
+            raise
+        code = answer["error_code"]
+        if code in _OTHER_KIND:
+            other = NodeKind.BROKER if self._kind is NodeKind.CONTROLLER else NodeKind.CONTROLLER
+            raise UsageError(f"{node} is not a {self._kind.name.lower()}: bootstrap from it as a {other.name.lower()}")
+        if code == ErrorCode.LEADER_NOT_AVAILABLE:
+            raise UnreachableError(node, answer["error_message"] or "it knows no leader")
+        if code:
+            raise UnreachableError(node, f"it answers DescribeCluster with {error_name(code)}")
+        found = Cluster(
+            cluster_id=answer["cluster_id"],
+            leader_id=NodeId(answer["controller_id"]) if answer["controller_id"] >= 0 else None,
+            nodes={
+                NodeId(each["broker_id"]): endpoint
+                for each in answer["brokers"]
+                if (endpoint := Endpoint(each["host"], each["port"])).can_be_dialed
+            },
+        )
+        if self._cluster_id not in (None, found.cluster_id):
+            raise ForeignClusterError(f"{node} belongs to cluster {found.cluster_id}, not to {self._cluster_id}")
+        self._cluster_id = found.cluster_id
+        for endpoint in found.nodes.values():
+            if endpoint not in self._nodes and len(self._nodes) < ENDPOINTS_MAX:
+                self._nodes.append(endpoint)
+        return found
+
+    async def _answer_of_leader(
+        self, cluster: Cluster, node: Endpoint, message: Request, longer_ms: int, doubts: list[str]
+    ) -> Response:
+        """The answer of the leader that ``node`` named. Errors: UnreachableError, also when that node does not lead.
+
+        ``doubts`` gets a text if the leader got the request but no answer says what happened to it.
+        """
+        leader = node
+        if self._kind is NodeKind.CONTROLLER:
+            if cluster.leader_id is None:
+                raise UnreachableError(node, "it knows no leader")
+            if cluster.leader_id not in cluster.nodes:
+                raise UnreachableError(node, f"it does not know the address of its leader, node {cluster.leader_id}")
+            leader = cluster.nodes[cluster.leader_id]
+        connection = await self._connection(leader)
+        if not connection.offers(message):
+            name = type(message).__name__.removesuffix("Request")
+            raise UsageError(f"{leader} does not offer {name}: it is another program, or an older one")
+        timeout_ms = self._timeout_ms(longer_ms)
+        try:
+            answer = (await connection.ask(message, self._me(), timeout_ms=timeout_ms)).message
+        except UnreachableError as error:
+            # The leader may have received the request before the connection failed.
+            doubts.append(str(error))
+            del self._connections[leader]
+            raise
+        code = answer.error
+        is_change = isinstance(answer, ChangeVoterResponse | TransferLeadershipResponse)
+        if code in (_LEADS_NOT if is_change else _ASK_ANOTHER):
+            if _may_be_made_yet(answer):
+                doubts.append(f"{leader}: it no longer leads, and had begun")
+            raise UnreachableError(leader, f"it does not lead ({error_name(code)})")
+        if code and not is_change:
+            raise UnreachableError(leader, f"it answers {type(message).__name__} with {error_name(code)}")
+        if isinstance(answer, DescribeQuorumResponse) and answer.leader_id is None:
+            raise UnreachableError(leader, "it describes a quorum without a leader")
+        return answer
+
+    async def _connection(self, endpoint: Endpoint) -> Connection:
+        """The connection to this node, opened if there is none. Errors: UnreachableError."""
+        connection = self._connections.get(endpoint)
+        if connection is None:
+            connection = await connect(endpoint, self._me(), timeout_ms=self._timeout_ms())
+            self._connections[endpoint] = connection
+        return connection
+
+    def _timeout_ms(self, longer_ms: int = 0) -> int:
+        """The time for one request, limited by what is left of the search."""
+        left_ms = math.ceil((self._deadline_s - asyncio.get_running_loop().time()) * 1_000)
+        return max(1, min(self._limits.request_timeout_ms + longer_ms, left_ms))
+
+    def _me(self) -> Caller:
+        """The caller of this client; created on the loop that uses it."""
+        if self._caller is None:
+            context = RpcContext(
+                cluster_id=self._cluster_id,
+                topic_name=METADATA_TOPIC_NAME,
+                topic_id=METADATA_TOPIC_ID,
+                default_listener="CONTROLLER",
+            )
+            names = Names(asyncio.get_running_loop())
+            self._caller = Caller(client_id=self._client_id, context=context, names=names)
+        return self._caller
+
+
+def _may_be_made_yet(answer: Response) -> bool:
+    """Whether the answer to a change says that the change has begun but is not decided."""
+    text = answer.error_message if isinstance(answer, ChangeVoterResponse | TransferLeadershipResponse) else None
+    return text is not None and MAY_BE_MADE_YET in text

@@ -1,0 +1,77 @@
+"""A client's knowledge of the leader: the nodes that it may ask, the epoch, and what was wrong with each node.
+
+Invariant: the epoch never goes back. The leader is a node that somebody named for this epoch and that has not failed
+since. Every node names the leader in each answer to a request meant for the leader. This module has no connections and
+no clock: it says which node to ask, and is told the result.
+
+Source: KIP-595 (every error answer carries leader and epoch), KIP-853 (and the leader's endpoint).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pykraft.client.remote.bootstrap import ENDPOINTS_MAX
+from pykraft.types import Endpoint, Epoch
+
+
+class LeaderSearch:
+    """Starts with a bootstrap list and remembers nodes that are named as leaders, up to ENDPOINTS_MAX nodes."""
+
+    def __init__(self, bootstrap: Sequence[Endpoint]) -> None:
+        self.epoch = Epoch(0)
+        """The highest epoch in any answer."""
+        self.leader: Endpoint | None = None
+        self._nodes = list(dict.fromkeys(bootstrap))
+        self._problems: dict[Endpoint, str] = {}
+        self._unreachable: set[Endpoint] = set()
+
+    @property
+    def whom(self) -> Endpoint:
+        """The node to ask next: the leader, or else the node that was not asked for the longest time."""
+        return self.leader or self._nodes[0]
+
+    @property
+    def is_nobody_there(self) -> bool:
+        """True when every known node was unreachable since the last answer of a leader."""
+        return self._unreachable.issuperset(self._nodes)
+
+    @property
+    def story(self) -> str:
+        """What was wrong with each node since the last answer of a leader."""
+        return "; ".join(f"{node}: {problem}" for node, problem in self._problems.items())
+
+    def led(self, node: Endpoint) -> None:
+        """This node answered as the leader of `epoch`."""
+        self.leader = node
+        self._problems.clear()
+        self._unreachable.clear()
+
+    def redirected(self, node: Endpoint, epoch: Epoch, leader: Endpoint | None, problem: str) -> None:
+        """This node does not lead; it knows this epoch, and the leader's endpoint or None."""
+        self._note(node, problem)
+        self._unreachable.discard(node)
+        if epoch > self.epoch:
+            self.epoch = epoch
+            self.leader = None
+        # An older epoch: the leader that it names may have resigned.
+        if epoch < self.epoch:
+            return
+        # A node that refused as "not leader" cannot be the leader, even if it names itself.
+        self.leader = leader if leader != node else None
+        if leader is not None and leader not in self._nodes and len(self._nodes) < ENDPOINTS_MAX:
+            self._nodes.append(leader)
+
+    def failed(self, node: Endpoint, problem: str) -> None:
+        """This node could not be reached, or its answer was unusable."""
+        self._note(node, problem)
+        self._unreachable.add(node)
+
+    def _note(self, node: Endpoint, problem: str) -> None:
+        """Remember the problem, and ask this node last."""
+        self._problems[node] = problem
+        if node in self._nodes:
+            self._nodes.remove(node)
+            self._nodes.append(node)
+        if node == self.leader:
+            self.leader = None

@@ -1,0 +1,292 @@
+"""Reads the committed batches of a live quorum, as a replica without an id and without a log of its own.
+
+This module owns one connection, to the leader, and a bounded number of fetched bytes. Invariant: an observer returns
+each committed batch from its start on, once and in order, whatever happens to leaders and connections;
+`pykraft.client.remote.window` has the checks. How it reads:
+
+1. It asks any node for an offset that no log contains (2^60). A node that does not lead names the leader; the leader
+   answers with its high watermark. Now the start is known: the log start, the high watermark, or an offset between the
+   two.
+2. It fetches like a follower: the leader answers when it has records, or when the high watermark has moved.
+3. If the leader fails or no longer leads, it searches for the leader among all known nodes. It drops fetched batches
+   that are not committed if the new leader never had them.
+
+The observer does not know the epoch of the record before an offset in the middle of a log. It names the leader's own
+epoch instead, for which a leader's log contains every offset below its end.
+
+A leader with snapshots answers a fetch from offset 0 or the log start with a snapshot id. Then there are two ways:
+
+* An observer with ``load_snapshot`` fetches the snapshot, hands it over, and continues where it ends. This also happens
+when the log was cleaned beyond the observer's offset.
+* Any other observer begins at the first record that the log still has, as Kafka's consumers do, and skips what only a
+snapshot has. At offset 0 it skips only the first leader's LeaderChange. At a later log start it must name the epoch of
+the record before it, and finds that by bisection: see `pykraft.client.remote.log_start`.
+
+If no node answers within the time limit, the observer raises an error; it can be asked again and then continues.
+
+Source: KIP-595 §Fetch, KIP-1166 (the high watermark in the request); Kafka's observers (brokers).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from enum import Enum
+from types import TracebackType
+from typing import Final, Self, TypeAlias
+
+from pykraft.client.remote.leader_fetch import PATIENCE, LeaderFetch, Patience
+from pykraft.client.remote.log_start import epoch_before, probe
+from pykraft.client.remote.snapshot_fetch import SnapshotFetch
+from pykraft.client.remote.window import Window
+from pykraft.client.serde import bytes_serde
+from pykraft.client.state_reader import StateReader, read_in_a_thread
+from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, TEST_TOPIC_ID, TEST_TOPIC_NAME
+from pykraft.core.messages import FetchRequest, FetchResponse
+from pykraft.errors import ErrorCode, ProtocolError, UsageError
+from pykraft.host.delivery import CommittedBatch
+from pykraft.log.os_fs import OsFs
+from pykraft.rpc.fetched import read_batches
+from pykraft.snapshot.files import stem_of
+from pykraft.snapshot.reader import SnapshotReader
+from pykraft.types import Buffer, Endpoint, Epoch, Offset, OffsetAndEpoch, Uuid
+
+TOPICS: Final = ((TEST_TOPIC_NAME, TEST_TOPIC_ID), (METADATA_TOPIC_NAME, METADATA_TOPIC_ID))
+"""Topics in which quorums keep their logs, tried in turn: pykraft's and TestRaftServer's, and Kafka's."""
+LoadSnapshot: TypeAlias = Callable[[StateReader[bytes]], Awaitable[None] | None]
+"""Gets a snapshot that replaces everything before it; the reader is closed when the call is done."""
+
+
+class Start(Enum):
+    """Where to begin, other than at a given offset."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchLimits:
+    """How long a leader may wait for records (ms), the bytes of one fetch, and of all uncommitted batches held here."""
+
+    wait_ms_max: int = 500
+    size_bytes_max: int = 1024 * 1024
+    held_size_bytes_max: int = 8 * 1024 * 1024
+
+
+FETCH_LIMITS: Final = FetchLimits()
+
+
+class Observer:
+    """An endless async iterator over committed batches; use it in ``async with``, in one loop.
+
+    The first batch may begin before the requested offset, if that is within the batch.
+    """
+
+    def __init__(
+        self,
+        bootstrap: Sequence[Endpoint],
+        *,
+        start: Start | Offset = Start.EARLIEST,
+        cluster_id: str | None = None,
+        topics: Sequence[tuple[str, Uuid]] = TOPICS,
+        client_id: str = "pykraft-observer",
+        patience: Patience = PATIENCE,
+        limits: FetchLimits = FETCH_LIMITS,
+        load_snapshot: LoadSnapshot | None = None,
+    ) -> None:
+        """``bootstrap`` has some nodes of the quorum; with ``cluster_id`` nodes of another cluster are refused.
+
+        With ``load_snapshot`` the earliest start is the newest snapshot, if there is one, and any offset below the high
+        watermark is allowed.
+
+        Errors: UsageError for an empty list or a negative offset.
+        """
+        if not bootstrap or not topics:
+            raise UsageError("a quorum is found by at least one of its nodes and its topic: a list is empty")
+        if not isinstance(start, Start) and start < 0:
+            raise UsageError(f"offset {start}: offsets begin at 0")
+        self._start = start
+        self._limits = limits
+        self._leader = LeaderFetch(
+            bootstrap, topics=topics, cluster_id=cluster_id, client_id=client_id, patience=patience
+        )
+        self._load_snapshot = load_snapshot
+        self._snapshots = SnapshotFetch(self._leader, patience, size_bytes_max=limits.size_bytes_max)
+        self._window: Window | None = None
+        self._is_under_way = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connection, and remove a partly fetched snapshot."""
+        self._snapshots.close()
+        await self._leader.close()
+
+    @property
+    def next_offset(self) -> Offset | None:
+        """Offset of the next batch, for resuming there later; None before `begin`."""
+        return None if self._window is None else self._window.next_offset
+
+    @property
+    def high_watermark(self) -> Offset | None:
+        """The last high watermark from a leader; None before `begin`."""
+        return None if self._window is None else self._window.high_watermark
+
+    async def begin(self) -> Offset:
+        """Find the leader and the start offset, unless known already; returns that offset.
+
+        Errors: UsageError for an offset that the log does not contain; QuorumUnavailableError, ForeignClusterError.
+        """
+        while self._window is None:
+            # 1. Any node names the leader, which tells the high watermark and the log start.
+            answer, _ = await self._leader.ask(probe)
+            if answer.high_watermark is None:
+                self._leader.reject("it leads, but does not know its high watermark yet")
+                continue
+            self._leader.accept()
+            log_start_offset = Offset(max(0, answer.log_start_offset))
+            self._window = Window(self._first_offset(log_start_offset, answer.high_watermark))
+            self._window.commit_to(answer.high_watermark)
+        return self._window.next_offset
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> CommittedBatch:
+        """The next committed batch, as soon as there is one.
+
+        Errors: as `begin`; ProtocolError when the quorum no longer has what was committed. The position is kept.
+        """
+        await self.begin()
+        assert self._window is not None
+        while (batch := self._window.take()) is None:
+            await self._fetch(self._window)
+        self._is_under_way = True
+        return batch
+
+    async def _fetch(self, window: Window) -> None:
+        """Send one fetch for what follows. Errors: as `__anext__`."""
+        if window.held_size_bytes >= self._limits.held_size_bytes_max:
+            # Too many uncommitted bytes: drop them and, after a pause, fetch them again.
+            window.drop_held()
+            await self._leader.pause()
+        known = window.end_offset, window.high_watermark
+        begun_s = asyncio.get_running_loop().time()
+        # 2. Like a follower: the leader answers when it has records or its high watermark moved.
+        answer, records = await self._leader.ask(lambda epoch: self._request(window, epoch))
+        if answer.snapshot_id is not None:
+            await self._instead_of_records(window, answer, answer.snapshot_id)
+            return
+        problem = self._take_in(window, answer, records)
+        if problem is not None:
+            self._leader.reject(problem)
+            return
+        self._leader.accept()
+        waited_ms = (asyncio.get_running_loop().time() - begun_s) * 1_000
+        # An answer without news that came too early: pause, or a faulty leader keeps us in a busy loop.
+        if known == (window.end_offset, window.high_watermark) and waited_ms < self._limits.wait_ms_max / 2:
+            await self._leader.pause()
+
+    def _take_in(self, window: Window, answer: FetchResponse, records: Buffer) -> str | None:
+        """Take in an answer; returns what was unusable in it, if anything. Errors: as `__anext__`."""
+        offset = window.end_offset
+        if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise UsageError(f"offset {offset} is no longer in the log: it begins at offset {answer.log_start_offset}")
+        if answer.diverging is not None:
+            # 3. The new leader never had the uncommitted batches; if all were committed, the quorum lost records.
+            if window.drop_held():
+                return None
+            raise ProtocolError(
+                f"the log of the quorum ends epoch {answer.diverging.epoch} at offset {answer.diverging.offset}, "
+                f"but offset {offset} was committed: it has lost records, or it is another quorum's"
+            )
+        fetched = read_batches(records)
+        problem = fetched.invalid
+        for header, data in fetched.batches:
+            refusal = window.add(header, data, leader_epoch=answer.epoch)
+            if refusal is not None:
+                problem = refusal
+                break
+        if answer.high_watermark is not None:
+            window.commit_to(answer.high_watermark)
+        return problem
+
+    async def _instead_of_records(self, window: Window, answer: FetchResponse, snapshot_id: OffsetAndEpoch) -> None:
+        """The leader answered with a snapshot id instead of records. Errors: as `__anext__`."""
+        offset, log_start_offset = window.end_offset, Offset(max(0, answer.log_start_offset))
+        if window.drop_held():
+            return
+        if snapshot_id.offset < offset or snapshot_id.epoch < 0:
+            self._leader.reject(f"it offers the snapshot {stem_of(snapshot_id)} instead of offset {offset}")
+            return
+        self._leader.accept()
+        await self._leader.pause()
+        if self._load_snapshot is not None:
+            await self._load(snapshot_id)
+        # Nothing but the first leader's LeaderChange is at offset 0.
+        elif not self._is_under_way and offset == log_start_offset == 0:
+            self._go_on_at(Offset(1))
+        # Skip what only the snapshot has, as Kafka's consumers do. Later on, this would be a gap.
+        elif not self._is_under_way and (offset == log_start_offset or self._start is Start.EARLIEST):
+            self._go_on_at(log_start_offset, await epoch_before(self._leader, log_start_offset))
+        else:
+            raise UsageError(
+                f"offset {offset} is no longer in the log, which begins at offset {log_start_offset}: what came before "
+                f"is only in the snapshot {stem_of(snapshot_id)}; begin at a later offset, or load snapshots"
+            )
+
+    async def _load(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Fetch a snapshot, hand it over, and continue where it ends. Errors: as `__anext__`; those of the caller."""
+        assert self._load_snapshot is not None
+        path = await self._snapshots.fetch(snapshot_id)
+        if path is None:
+            return
+        with closing(StateReader(read_in_a_thread, SnapshotReader(OsFs(), path, snapshot_id, bytes_serde))) as reader:
+            waiting = self._load_snapshot(reader)
+            if waiting is not None:
+                await waiting
+        path.unlink()
+        self._go_on_at(snapshot_id.offset, snapshot_id.epoch)
+
+    def _go_on_at(self, offset: Offset, last_epoch: Epoch | None = None) -> None:
+        """Continue at another offset; a high watermark once known stays."""
+        known = self.high_watermark
+        self._window = Window(offset, last_epoch)
+        self._window.commit_to(Offset(max(offset, known or 0)))
+
+    def _request(self, window: Window, epoch: Epoch) -> FetchRequest:
+        """The next fetch; in the middle of a log it names the leader's own epoch."""
+        return FetchRequest(
+            replica=None,
+            epoch=epoch,
+            fetch_offset=window.end_offset,
+            # In the middle of a log the epoch of the record before is unknown; the leader's own epoch covers all its
+            # offsets.
+            last_fetched_epoch=epoch if window.end_epoch is None else window.end_epoch,
+            wait_ms_max=self._limits.wait_ms_max,
+            size_bytes_max=self._limits.size_bytes_max,
+            high_watermark=-1 if window.high_watermark is None else window.high_watermark,
+        )
+
+    def _first_offset(self, log_start_offset: Offset, high_watermark: Offset) -> Offset:
+        """The offset to begin at. Errors: UsageError when the log does not contain it."""
+        loads = self._load_snapshot is not None
+        match self._start:
+            case Start.EARLIEST:
+                return Offset(0) if loads else log_start_offset
+            case Start.LATEST:
+                return high_watermark
+        if not (0 if loads else log_start_offset) <= self._start <= high_watermark:
+            raise UsageError(
+                f"offset {self._start} is not there: committed are the offsets from {log_start_offset} "
+                f"to {high_watermark}, the last one excluded"
+            )
+        return self._start

@@ -1,0 +1,1 @@
+"""What only a leader keeps and does: its log's growth, its followers' progress, changes under way."""

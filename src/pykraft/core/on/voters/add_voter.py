@@ -1,0 +1,124 @@
+"""AddRaftVoter: an observer that has caught up becomes a voter.
+
+1. The request passes the checks.
+2. The leader asks the replica which kraft.version levels it supports.
+3. The replica answers, and has caught up with the leader's log within the last hour. The leader appends the voter set
+   that includes it; the set is in force from then on.
+4. The voter set commits, and the leader answers the request. If the request did not ask for the commit, the leader
+   answers at step 3.
+
+Source: KIP-853 §AddRaftVoter, KIP-1186 (answer before the commit); Kafka ``AddVoterHandler``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pykraft.core.effects import Peer
+from pykraft.core.events import RequestReceived, ResponseReceived
+from pykraft.core.leader.voter_change import Addition
+from pykraft.core.messages import AddVoterRequest, ApiVersionsRequest, ApiVersionsResponse, ChangeVoterResponse
+from pykraft.core.on.requests import reply
+from pykraft.core.on.send_requests import send
+from pykraft.core.on.voters.voter_changes import answer_change, refusal_of, why_behind, write_voters
+from pykraft.core.outbox import Relies
+from pykraft.core.replica import Replica
+from pykraft.core.state import Leader
+from pykraft.errors import ErrorCode
+from pykraft.types import ZERO_UUID, Instant, ReplicaKey, Voter, uuid_text
+
+CAUGHT_UP_MS_MAX = 3_600_000
+"""A new voter must have fetched within this time."""
+
+
+def on_add_voter_request(replica: Replica, event: RequestReceived, message: AddVoterRequest, now: Instant) -> None:
+    """Start to add a voter; the answer comes when the replica is one.
+
+    Effects: Send to the new voter; Reply at once with an error.
+    Errors: NOT_LEADER_OR_FOLLOWER, BROKER_NOT_AVAILABLE, INVALID_REQUEST, REQUEST_TIMED_OUT while no change may be
+    made, UNSUPPORTED_VERSION in a static quorum, DUPLICATE_VOTER.
+    Source: KIP-853; AddVoterHandler.handleAddVoterRequest.
+    """
+    # 1. Check the request.
+    error, text = refusal_of(replica, message.voter, message.listeners)
+    voter_id = message.voter.id
+    if not error and (known := replica.voters.get(voter_id)) is not None:
+        entry = f"id {voter_id} is already a voter, with directory id {uuid_text(known.key.directory_id or ZERO_UUID)}"
+        error, text = ErrorCode.DUPLICATE_VOTER, f"{entry}; remove it first"
+    if not error and not replica.connections.is_ready(voter_id):
+        error, text = ErrorCode.REQUEST_TIMED_OUT, f"node {voter_id} cannot be asked at the moment: try again"
+    if error:
+        reply(replica, event.request_id, ChangeVoterResponse(error=error, error_message=text))
+        return
+    leader = replica.state
+    assert isinstance(leader, Leader)
+    # 2. Ask for the supported levels.
+    endpoint = message.listeners.get(replica.local.default_listener)
+    assert endpoint is not None
+    send(replica, Peer(id=voter_id, endpoint=endpoint), ApiVersionsRequest(), now, Relies.ELECTION)
+    leader.change = Addition(
+        request_id=event.request_id,
+        voter=Voter(key=message.voter, listeners=message.listeners),
+        ack_when_committed=message.ack_when_committed,
+        deadline_ms=now.mono_ms + replica.config.request_timeout_ms,
+    )
+
+
+def on_api_versions_response(
+    replica: Replica, event: ResponseReceived, message: ApiVersionsResponse, now: Instant
+) -> None:
+    """The new voter says which levels it supports: add it, or refuse the request.
+
+    Effects: AppendBatches, Reply.
+    Source: KIP-853; AddVoterHandler.handleApiVersionsResponse.
+    """
+    addition = _asked(replica, event.peer_id)
+    if addition is None:
+        return
+    leader = replica.state
+    assert isinstance(leader, Leader)
+    voter_id, supported = addition.voter.key.id, message.kraft_version
+    if message.error:
+        replica.connections.back_off(event.peer_id, now.mono_ms)
+        answer_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, f"node {voter_id} refused to tell its versions")
+    elif supported is None or not supported.min_version <= replica.kraft_version <= supported.max_version:
+        text = f"node {voter_id} does not support kraft.version {replica.kraft_version}"
+        answer_change(replica, leader, ErrorCode.INVALID_REQUEST, text)
+    elif not _has_caught_up(leader, addition.voter.key, now):
+        text = f"node {voter_id} has not caught up with the leader: let it fetch, and try again"
+        answer_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, text)
+    elif (behind := why_behind(leader))[0]:
+        answer_change(replica, leader, *behind)
+    else:
+        # 3. Append the new voter set.
+        voters = replica.voters.with_added(replace(addition.voter, kraft_version=supported))
+        assert voters is not None, "no other change was made since"
+        offset = write_voters(replica, leader, voters, now)
+        leader.change = replace(addition, offset=offset, is_answered=not addition.ack_when_committed)
+        # 4. `end_change` answers when the set commits, unless the request is answered here (KIP-1186).
+        if not addition.ack_when_committed:
+            reply(replica, addition.request_id, ChangeVoterResponse(error=ErrorCode.NONE))
+
+
+def on_new_voter_failed(replica: Replica, peer_id: int) -> None:
+    """The new voter cannot be reached: refuse the request.
+
+    Effects: Reply.
+    """
+    addition = _asked(replica, peer_id)
+    if addition is not None:
+        assert isinstance(replica.state, Leader)
+        text = f"node {addition.voter.key.id} cannot be reached at its endpoint: try again"
+        answer_change(replica, replica.state, ErrorCode.REQUEST_TIMED_OUT, text)
+
+
+def _asked(replica: Replica, peer_id: int) -> Addition | None:
+    """The addition that waits for this peer's ApiVersions response; None without one."""
+    change = replica.state.change if isinstance(replica.state, Leader) else None
+    is_asked = isinstance(change, Addition) and change.offset is None and change.voter.key.id == peer_id
+    return change if is_asked and isinstance(change, Addition) else None
+
+
+def _has_caught_up(leader: Leader, key: ReplicaKey, now: Instant) -> bool:
+    seen = leader.progress.observer(key)
+    return seen is not None and seen.caught_up_wall_ms > 0 and not seen.is_silent_for(CAUGHT_UP_MS_MAX, now)

@@ -1,0 +1,128 @@
+"""What additions, removals and updates of voters share: when one may start, and how it ends.
+
+Invariant: at most one voter set record lies above the high watermark, and none is appended before a record of the
+leader's own epoch commits. So at most one voter set is ever in doubt, and each of its majorities overlaps with those of
+the set before it.
+
+Source: KIP-853 §Common scenarios; Raft dissertation §4.1 and the correction of July 2015 (the own epoch's first
+commit); Kafka ``AddVoterHandler``, ``RemoveVoterHandler``, ``UpdateVoterHandler``.
+"""
+
+from __future__ import annotations
+
+from pykraft.core.enter_state import begin_again
+from pykraft.core.leader.appending import advance_high_watermark, append_planned
+from pykraft.core.messages import MAY_BE_MADE_YET, ChangeVoterResponse
+from pykraft.core.on.requests import leader_only_error, reply
+from pykraft.core.replica import Replica
+from pykraft.core.state import Leader
+from pykraft.errors import ErrorCode
+from pykraft.types import ZERO_UUID, Instant, KRaftVoters, Listeners, MembershipRecord, Offset, ReplicaKey, VoterSet
+
+STATIC_QUORUM = "the voters are static (kraft.version 0): change controller.quorum.voters on every node instead"
+
+Refusal = tuple[ErrorCode, str | None]
+"""An error and its explanation; the error is NONE when nothing is wrong."""
+ACCEPTED: Refusal = (ErrorCode.NONE, None)
+
+
+def voter_error(replica: Replica, voter: ReplicaKey, listeners: Listeners | None) -> ErrorCode:
+    """INVALID_REQUEST for a key that cannot be a voter here: no id, no directory id, or no endpoint to dial."""
+    is_known = voter.id >= 0 and voter.directory_id not in (None, ZERO_UUID)
+    can_be_dialed = listeners is None or listeners.get(replica.local.default_listener) is not None
+    return ErrorCode.NONE if is_known and can_be_dialed else ErrorCode.INVALID_REQUEST
+
+
+def why_not_now(replica: Replica, leader: Leader) -> Refusal:
+    """Why no voter set may be appended now, if so: a change or transfer, nothing committed, or static voters."""
+    if leader.change is not None:
+        return ErrorCode.REQUEST_TIMED_OUT, "another change of the voters is under way: try again"
+    if replica.transfer is not None:
+        return ErrorCode.REQUEST_TIMED_OUT, "the leadership is being transferred: try again"
+    if leader.high_watermark is None:
+        return ErrorCode.REQUEST_TIMED_OUT, "nothing of this epoch is committed yet: try again"
+    if replica.kraft_version < 1:
+        return ErrorCode.UNSUPPORTED_VERSION, STATIC_QUORUM
+    behind = why_behind(leader)
+    return behind if behind[0] else why_in_doubt(replica, leader)
+
+
+def why_behind(leader: Leader) -> Refusal:
+    """Why the storage backlog forbids appending a voter set, if it does."""
+    # A voter set is in force from its append on, and follows all earlier proposals in the log. So the leader appends
+    # all of those in the same step, and encoding a long backlog would hold up the event loop.
+    if leader.accumulation.waiting_count > 1:
+        return ErrorCode.REQUEST_TIMED_OUT, "the leader's storage is behind its proposals: try again"
+    return ACCEPTED
+
+
+def why_in_doubt(replica: Replica, leader: Leader) -> Refusal:
+    """Why no voter set may follow the newest one yet: it is not committed."""
+    offset = replica.membership.voters_offset
+    if offset is None or leader.high_watermark is None or offset >= leader.high_watermark:
+        return ErrorCode.REQUEST_TIMED_OUT, "the newest voter set is not committed yet: try again"
+    return ACCEPTED
+
+
+def refusal_of(replica: Replica, voter: ReplicaKey, listeners: Listeners | None) -> Refusal:
+    """The checks that additions and removals share; ACCEPTED when none fails."""
+    error = leader_only_error(replica, replica.epoch)
+    if error:
+        return error, None
+    error = voter_error(replica, voter, listeners)
+    if error:
+        name = replica.local.default_listener
+        return error, f"a voter needs an id, a directory id, and an address on the listener {name}"
+    assert isinstance(replica.state, Leader)
+    return why_not_now(replica, replica.state)
+
+
+def write_voters(replica: Replica, leader: Leader, voters: VoterSet, now: Instant) -> Offset:
+    """Append a voter set, in force from now on; returns its offset."""
+    return write_membership(replica, leader, (KRaftVoters(voters),), now)
+
+
+def write_membership(replica: Replica, leader: Leader, records: tuple[MembershipRecord, ...], now: Instant) -> Offset:
+    """Append membership records as one batch after all earlier proposals, without lingering.
+
+    Effects: AppendBatches, and NotifyHighWatermark when the new set needs fewer voters for a majority.
+    """
+    offset = leader.accumulation.add_control(records, now)
+    append_planned(replica, leader, leader.accumulation.drain())
+    begin_again(replica, leader, now)
+    advance_high_watermark(replica, leader)
+    return offset
+
+
+def end_change(replica: Replica, leader: Leader, now: Instant) -> None:
+    """Answer the request of a change that is committed or timed out; then another change may start.
+
+    Effects: Reply.
+    """
+    change = leader.change
+    if change is None:
+        return
+    is_committed = (
+        change.offset is not None and leader.high_watermark is not None and leader.high_watermark > change.offset
+    )
+    if is_committed:
+        answer_change(replica, leader, ErrorCode.NONE, None)
+    elif change.deadline_ms <= now.mono_ms:
+        text = f"the change was not committed in time; it {MAY_BE_MADE_YET}"
+        answer_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, text)
+
+
+def answer_change(replica: Replica, leader: Leader, error: ErrorCode, text: str | None) -> None:
+    """End the current change, and answer its request unless that was done."""
+    change, leader.change = leader.change, None
+    assert change is not None
+    if not change.is_answered:
+        reply(replica, change.request_id, ChangeVoterResponse(error=error, error_message=text))
+
+
+def is_removed(replica: Replica, leader: Leader) -> bool:
+    """True when a voter set without this leader is committed: a removed leader leads only until then."""
+    offset = replica.membership.voters_offset
+    if replica.is_voter or offset is None:
+        return False
+    return leader.high_watermark is not None and leader.high_watermark > offset

@@ -1,0 +1,161 @@
+"""The components of a node around its core, built once.
+
+Invariant: a component knows only those in its constructor; everything else goes through an effect or the inbox. Source:
+Kafka's ``KafkaRaftManager`` builds the same from a configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from pykraft.config import LogSettings, NodeConfig
+from pykraft.core.log_view import LogView
+from pykraft.host.delivery import Delivery
+from pykraft.host.describe_cluster import describe_cluster
+from pykraft.host.fetch_read import FetchReads, ReadableLog
+from pykraft.host.held_messages import HeldMessages
+from pykraft.host.inbound import Inbound
+from pykraft.host.inbox import Inbox
+from pykraft.host.metrics import Measurements
+from pykraft.host.peers import Peers
+from pykraft.host.pending_requests import Wishes
+from pykraft.host.ports import Ports
+from pykraft.host.producers import Producers
+from pykraft.host.recent_batches import RecentBatches
+from pykraft.host.removal import Removal
+from pykraft.host.scrubbing import Scrubbing
+from pykraft.host.snapshots.creation import Taking
+from pykraft.host.snapshots.files import SnapshotFiles
+from pykraft.host.snapshots.store import Snapshots
+from pykraft.host.voter_mismatch import Standing
+from pykraft.log.scrub import ScrubbableLog
+from pykraft.rpc.context import RpcContext
+from pykraft.snapshot.schedule import Schedule
+from pykraft.types import KRAFT_VERSIONS, Listeners, NodeId, Offset, ReplicaKey, VoterSet
+
+
+class SharedLog(ReadableLog, ScrubbableLog, Protocol):
+    """The part of the log that the host's thread and the bulk lane use while the ordered lane writes it."""
+
+
+@dataclass(slots=True)
+class Ending:
+    """How the node left: None before that, False when its shutdown timed out."""
+
+    is_graceful: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """One of each component."""
+
+    ports: Ports
+    inbox: Inbox
+    held: HeldMessages
+    recent: RecentBatches
+    reads: FetchReads
+    inbound: Inbound
+    peers: Peers
+    producers: Producers
+    wishes: Wishes
+    delivery: Delivery
+    scrubbing: Scrubbing
+    snapshots: Snapshots
+    removal: Removal
+    taking: Taking
+    measurements: Measurements
+    standing: Standing
+    ending: Ending
+
+
+def assemble(
+    ports: Ports,
+    config: NodeConfig,
+    *,
+    key: ReplicaKey | None,
+    log: SharedLog,
+    snapshot_files: SnapshotFiles,
+    view: LogView,
+    leader: Callable[[], tuple[NodeId, Listeners] | None],
+    membership: Callable[[], tuple[VoterSet, int]],
+) -> Parts:
+    """Build the components of a node whose recovered log is shown by ``view``.
+
+    ``leader`` returns the current leader and its endpoints, ``membership`` the voter set and the level of
+    kraft.version.
+    """
+    inbox, held = Inbox(), HeldMessages()
+    recent = RecentBatches(end_offset=view.end_offset, size_bytes_max=config.log.recent_size_bytes_max)
+    scrubbing = Scrubbing(ports, inbox, log, config.log)
+    reads = FetchReads(ports, log, recent, scrubbing.suspect)
+    context = _context(config)
+    return Parts(
+        ports=ports,
+        inbox=inbox,
+        held=held,
+        recent=recent,
+        reads=reads,
+        inbound=Inbound(
+            ports,
+            inbox,
+            held,
+            context=context,
+            describe_cluster=lambda request, listener: describe_cluster(
+                request, cluster_id=config.cluster_id, listener=listener, leader=leader(), voters=membership()[0]
+            ),
+            kraft_versions=KRAFT_VERSIONS if config.may_vote else None,
+            kraft_version=lambda: membership()[1],
+            operator_listeners=config.operator_listeners,
+        ),
+        peers=Peers(
+            ports,
+            inbox,
+            held,
+            context=context,
+            client_id=f"raft-client-{-1 if key is None else key.id}",
+            request_timeout_ms=config.raft.request_timeout_ms,
+            find_batch=partial(_find_batch, view, reads),
+        ),
+        producers=Producers(batch_size_bytes_max=config.raft.batch_size_bytes_max),
+        wishes=Wishes(),
+        delivery=Delivery(
+            ports, log, recent, view.start_offset, scrubbing.suspect, snapshot_files, schedule=_schedule(config.log)
+        ),
+        scrubbing=scrubbing,
+        snapshots=Snapshots(ports, inbox, snapshot_files, log),
+        removal=Removal(
+            ports,
+            snapshot_files.fs,
+            snapshot_files.directory,
+            delay_ms=config.log.delete_delay_ms,
+            is_to_look=view.start_offset > 0,
+        ),
+        taking=Taking(ports, inbox, snapshot_files, log, recent, size_bytes_max=config.log.snapshot_size_bytes_max),
+        measurements=Measurements(),
+        standing=Standing(ports, config, key),
+        ending=Ending(),
+    )
+
+
+def _find_batch(view: LogView, reads: FetchReads, offset: Offset, then: Callable[[Offset | None], None]) -> None:
+    """Find the start of the batch that contains this offset; an offset outside the log is returned unchanged."""
+    if view.start_offset < offset < view.end_offset:
+        reads.find_batch(offset, then)
+    else:
+        then(offset)
+
+
+def _context(config: NodeConfig) -> RpcContext:
+    return RpcContext(
+        cluster_id=config.cluster_id,
+        topic_name=config.topic_name,
+        topic_id=config.topic_id,
+        default_listener=config.default_listener.upper(),
+    )
+
+
+def _schedule(settings: LogSettings) -> Schedule:
+    return Schedule(record_bytes_max=settings.snapshot_record_bytes_max, interval_ms=settings.snapshot_interval_ms)

@@ -1,0 +1,187 @@
+"""Creates snapshots of the application's state: checks that one is possible, and writes its records to disk.
+
+Invariant: a snapshot covers the committed log up to the end of a batch, its id has the epoch of its last record, and an
+id has only one writer. All file operations run on the bulk lane, piece by piece. So a large snapshot delays no vote,
+and only the records of one call are in memory.
+
+`pykraft.snapshot.schedule` decides when a snapshot is due.
+
+Source: KIP-630 §When to Snapshot; Kafka's ``KafkaRaftLog.createNewSnapshot``. The epoch is checked more strictly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from pykraft.core.epochs import epoch_at
+from pykraft.core.events import SnapshotFrozen
+from pykraft.core.raft import Raft
+from pykraft.errors import CorruptionError, PykraftError, StorageError, UsageError
+from pykraft.host.fetch_read import ReadableLog, read_durable
+from pykraft.host.inbox import Inbox
+from pykraft.host.ports import Ports
+from pykraft.host.recent_batches import RecentBatches
+from pykraft.host.snapshots.files import SnapshotFiles
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, read_header
+from pykraft.snapshot.writer import Serializer, SnapshotWriter
+from pykraft.types import Buffer, Offset, OffsetAndEpoch
+
+_NOW_MS: Final = 0
+
+
+class Taking:
+    """All snapshots that are being written on one node."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        inbox: Inbox,
+        files: SnapshotFiles,
+        log: ReadableLog,
+        recent: RecentBatches,
+        *,
+        size_bytes_max: int,
+    ) -> None:
+        """``size_bytes_max`` limits the size of each file."""
+        self._ports = ports
+        self._inbox = inbox
+        self._files = files
+        self._log = log
+        self._recent = recent
+        self._size_bytes_max = size_bytes_max
+        self._under_way: set[OffsetAndEpoch] = set()
+
+    def begin(
+        self,
+        raft: Raft,
+        snapshot_id: OffsetAndEpoch,
+        serializer: Serializer[Any],
+        then: Callable[[TakenSnapshot | Exception | None], None],
+    ) -> None:
+        """Pass ``then`` a snapshot to write, or None when it exists, is being written, or is below the log start.
+
+        UsageError for one that does not end within the committed log at the end of a batch, or of another epoch.
+        """
+        log = raft.log
+        if snapshot_id.offset < log.start_offset or {snapshot_id} & {*self._files.catalog.ids, *self._under_way}:
+            then(None)
+            return
+        last_offset = Offset(snapshot_id.offset - 1)
+        epoch = epoch_at(log.epochs, last_offset)
+        if not 0 <= last_offset < log.committed_end_offset or epoch != snapshot_id.epoch:
+            known = f"the committed log ends at {log.committed_end_offset}, and the record before has epoch {epoch}"
+            then(
+                UsageError(f"no snapshot is taken at offset {snapshot_id.offset} of epoch {snapshot_id.epoch}: {known}")
+            )
+            return
+        self._under_way.add(snapshot_id)
+        level, voters = raft.membership.kraft_version_at(last_offset), raft.membership.voters_at(last_offset)
+        # Look now: the batch may be evicted from memory before the bulk lane runs `create`.
+        recent = self._recent_batch(snapshot_id)
+
+        def create() -> SnapshotWriter[Any] | Exception:
+            data = read_durable(self._log, last_offset, HEADER_SIZE_BYTES) if recent is None else recent
+            if data is None or isinstance(data, CorruptionError):
+                return UsageError(f"the log before offset {snapshot_id.offset} cannot be read now")
+            header = read_header(data) if data else None
+            if header is None or header.end_offset != snapshot_id.offset:
+                return UsageError(f"no batch ends at offset {snapshot_id.offset}: a snapshot ends where one does")
+            return SnapshotWriter(
+                self._files.fs,
+                self._files.directory,
+                snapshot_id,
+                serializer,
+                last_contained_log_timestamp=header.max_timestamp,
+                kraft_version=level,
+                voters=voters,
+                size_bytes_max=self._size_bytes_max,
+            )
+
+        self._ports.submit_read(create, lambda made: self._created(made, snapshot_id, then))
+
+    def frozen(self, told: SnapshotFrozen) -> None:
+        """Tell the core in the next step."""
+        self._inbox.put(told)
+        self._ports.wake_at(_NOW_MS)
+
+    def over(self, snapshot_id: OffsetAndEpoch) -> None:
+        """The writer of this snapshot is done."""
+        self._under_way.discard(snapshot_id)
+
+    def _recent_batch(self, snapshot_id: OffsetAndEpoch) -> Buffer | None:
+        """The batch in memory that ends at the snapshot's end, or empty bytes; None when only the files can tell."""
+        last_offset = Offset(snapshot_id.offset - 1)
+        if last_offset < self._recent.start_offset:
+            return None
+        found = self._recent.take(last_offset, snapshot_id.offset, 0)
+        return found[0][1] if found else b""
+
+    def _created(
+        self,
+        made: SnapshotWriter[Any] | Exception,
+        snapshot_id: OffsetAndEpoch,
+        then: Callable[[TakenSnapshot | Exception | None], None],
+    ) -> None:
+        if isinstance(made, Exception):
+            self.over(snapshot_id)
+            then(made)
+        else:
+            then(TakenSnapshot(self, self._ports, self._files, made))
+
+
+class TakenSnapshot:
+    """One snapshot that is being written: call `append` repeatedly, then `freeze` or `close`.
+
+    One call at a time: each answers through ``then``, with None or a number, or with the error.
+    """
+
+    def __init__(self, taking: Taking, ports: Ports, files: SnapshotFiles, writer: SnapshotWriter[Any]) -> None:
+        self._taking = taking
+        self._ports = ports
+        self._files = files
+        self._writer = writer
+
+    @property
+    def snapshot_id(self) -> OffsetAndEpoch:
+        """Id of this snapshot."""
+        return self._writer.snapshot_id
+
+    def append(self, records: Sequence[Any], then: Callable[[Exception | None], None]) -> None:
+        """Append records. Answers with the errors of `SnapshotWriter.append`; after one, only `close` is allowed."""
+
+        def act() -> Exception | None:
+            try:
+                self._writer.append(records)
+            except StorageError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever the serializer raises goes to the application
+                return error
+            return None
+
+        self._ports.submit_read(act, then)
+
+    def freeze(self, then: Callable[[int | Exception], None]) -> None:
+        """Complete the snapshot; answers with its size in bytes. Errors: as `SnapshotWriter.freeze`."""
+
+        def act() -> tuple[int, SnapshotFrozen] | Exception:
+            try:
+                return self._writer.freeze(), self._files.frozen(self.snapshot_id)
+            except StorageError:
+                raise
+            except PykraftError as error:
+                return error
+
+        def done(result: tuple[int, SnapshotFrozen] | Exception) -> None:
+            self._taking.over(self.snapshot_id)
+            if isinstance(result, Exception):
+                then(result)
+            else:
+                self._taking.frozen(result[1])
+                then(result[0])
+
+        self._ports.submit_read(act, done)
+
+    def close(self) -> None:
+        """Discard the snapshot unless it is frozen, and remove what was written."""
+        self._ports.submit_read(self._writer.close, lambda _: self._taking.over(self.snapshot_id))

@@ -1,0 +1,107 @@
+"""The snapshot download of a node on the bulk lane: begin, continue, append, freeze.
+
+There is one download at a time. Invariant: it is touched on the bulk lane only, piece by piece, and the core learns the
+result of each piece in the next step. Bytes that do not continue it are not appended; the core is told its end instead.
+A download that the core has abandoned for now stays open, so that the same snapshot of the same leader continues at
+once.
+
+Source: KIP-630 §FetchSnapshot; Kafka's ``KafkaRaftClient.handleFetchSnapshotResponse``.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TypeAlias
+
+from pykraft.core.events import DownloadAdvanced, DownloadFailed, SnapshotFrozen
+from pykraft.errors import ProtocolError
+from pykraft.host.inbox import Inbox
+from pykraft.host.ports import Ports
+from pykraft.host.snapshots.files import SnapshotFiles
+from pykraft.snapshot.download import Download
+from pykraft.types import Buffer, Epoch, OffsetAndEpoch
+
+Told: TypeAlias = DownloadAdvanced | DownloadFailed | SnapshotFrozen
+_Key: TypeAlias = tuple[OffsetAndEpoch, Epoch]
+_NOW_MS = 0
+
+
+class Downloading:
+    """The download of one node."""
+
+    def __init__(self, ports: Ports, inbox: Inbox, files: SnapshotFiles) -> None:
+        self._ports = ports
+        self._inbox = inbox
+        self._files = files
+        self._wanted: _Key | None = None
+        self._key: _Key | None = None
+        self._download: Download | None = None
+
+    def begin(self, snapshot_id: OffsetAndEpoch, leader_epoch: Epoch) -> None:
+        """Download this snapshot from the leader of this epoch, or continue."""
+        self._wanted = (snapshot_id, leader_epoch)
+        self._go_on(self._wanted)
+
+    def append(self, snapshot_id: OffsetAndEpoch, position: int, data: Buffer, *, is_last: bool) -> None:
+        """Append these bytes if they continue the download; freeze the snapshot if they are the last."""
+        self._ports.submit_read(lambda: self._append(snapshot_id, position, data, is_last=is_last), self._tell)
+
+    def abandon(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Remove the stored part of this snapshot."""
+        self._ports.submit_read(lambda: self._abandon(snapshot_id), lambda _: None)
+
+    def close(self) -> None:
+        """Close the file, on any thread; no operation may be in progress."""
+        if self._download is not None:
+            self._download.close()
+
+    def _go_on(self, key: _Key) -> None:
+        self._ports.submit_read(lambda: self._catch_up(key), partial(self._caught_up, key))
+
+    def _caught_up(self, key: _Key, told: Told | None) -> None:
+        if told is not None:
+            self._tell(told)
+        elif key == self._wanted:
+            self._go_on(key)
+
+    def _tell(self, told: Told) -> None:
+        """Pass the result to the core in the next step."""
+        self._inbox.put(told)
+        self._ports.wake_at(_NOW_MS)
+
+    def _catch_up(self, key: _Key) -> Told | None:
+        """On the bulk lane: check a piece of the stored part; None when more remains to be checked."""
+        snapshot_id, leader_epoch = key
+        if self._download is None or self._key != key:
+            self.close()
+            self._key = key
+            self._download = Download(self._files.fs, self._files.directory, snapshot_id, leader_epoch=leader_epoch)
+        if not self._download.catch_up():
+            return None
+        if self._download.is_whole:
+            return self._freeze(self._download)
+        return DownloadAdvanced(snapshot_id=snapshot_id, position=self._download.position)
+
+    def _append(self, snapshot_id: OffsetAndEpoch, position: int, data: Buffer, *, is_last: bool) -> Told:
+        download = self._download
+        if download is None or download.snapshot_id != snapshot_id:
+            return DownloadFailed(snapshot_id=snapshot_id, reason="another snapshot is being fetched")
+        if download.position == position:
+            try:
+                download.append(data)
+                if is_last:
+                    return self._freeze(download)
+            except ProtocolError as error:
+                self._abandon(snapshot_id)
+                return DownloadFailed(snapshot_id=snapshot_id, reason=str(error))
+        return DownloadAdvanced(snapshot_id=snapshot_id, position=download.position)
+
+    def _freeze(self, download: Download) -> SnapshotFrozen:
+        download.freeze()
+        self._download = None
+        return self._files.frozen(download.snapshot_id)
+
+    def _abandon(self, snapshot_id: OffsetAndEpoch) -> None:
+        if self._download is not None and self._download.snapshot_id == snapshot_id:
+            self._download.abandon()
+            self._download = None

@@ -1,0 +1,107 @@
+"""Snapshots of this node: served to others, retained and removed; all of it on the bulk lane.
+
+The directory is cleaned once a minute by default, while there is more than one snapshot. Invariant: nothing is removed
+before the core has moved the log start behind it. A node without snapshots is never woken for them, and a slow disk
+does not cause repeated wake-ups.
+
+`pykraft.host.snapshots.download` fetches snapshots, `pykraft.host.removal` frees the bytes of retired ones.
+
+Source: KIP-630; Kafka's ``KafkaRaftLog.maybeClean``, ``KafkaRaftClient.handleFetchSnapshotRequest``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from pykraft.core.events import SnapshotsExpired
+from pykraft.errors import ErrorCode, ProtocolError
+from pykraft.host.inbox import Inbox
+from pykraft.host.ports import Ports
+from pykraft.host.snapshots.download import Downloading
+from pykraft.host.snapshots.files import SnapshotFiles
+from pykraft.log.scrub import ScrubbableLog
+from pykraft.snapshot.catalog import Slice
+from pykraft.snapshot.retention import KeptSegment
+from pykraft.types import Instant, OffsetAndEpoch
+
+_NOW_MS: Final = 0
+
+Found: TypeAlias = Slice | ErrorCode
+
+
+class Snapshots:
+    """The snapshots of one node, beside its log."""
+
+    def __init__(self, ports: Ports, inbox: Inbox, files: SnapshotFiles, log: ScrubbableLog) -> None:
+        self.downloading = Downloading(ports, inbox, files)
+        self._ports = ports
+        self._inbox = inbox
+        self._files = files
+        self._log = log
+        self._clean_ms: int | None = None
+        self._is_looking = False
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `poll` has something to do (mono ms); None while no snapshot could expire."""
+        return self._clean_ms if len(self._files.catalog.ids) > 1 else None
+
+    def read(
+        self,
+        snapshot_id: OffsetAndEpoch,
+        position: int,
+        size_bytes_max: int,
+        now: Instant,
+        then: Callable[[Found], None],
+    ) -> None:
+        """Pass bytes of a snapshot to ``then``, or SNAPSHOT_NOT_FOUND or POSITION_OUT_OF_RANGE."""
+        self._ports.submit_read(lambda: self._read(snapshot_id, position, size_bytes_max, now.mono_ms), then)
+
+    def poll(self, now: Instant) -> None:
+        """Look for expired snapshots if it is time."""
+        if len(self._files.catalog.ids) < 2:
+            return
+        if self._clean_ms is None:
+            self._clean_ms = now.mono_ms + self._files.retention.interval_ms
+        if self._clean_ms > now.mono_ms:
+            return
+        self._clean_ms = now.mono_ms + self._files.retention.interval_ms
+        if self._is_looking:
+            return
+        self._is_looking = True
+        self._ports.submit_read(lambda: self._oldest_kept(now), self._looked)
+
+    def retire_before(self, snapshot_id: OffsetAndEpoch) -> None:
+        """The log starts here: retire older snapshots."""
+        self._ports.submit_read(lambda: self._retire(snapshot_id), lambda _: None)
+
+    def close(self) -> None:
+        """Close all files; no operation may be in progress."""
+        self.downloading.close()
+        self._files.catalog.close()
+
+    def _read(self, snapshot_id: OffsetAndEpoch, position: int, size_bytes_max: int, mono_ms: int) -> Found:
+        try:
+            found = self._files.catalog.read(snapshot_id, position, size_bytes_max, mono_ms=mono_ms)
+        except ProtocolError as error:
+            return error.code
+        return ErrorCode.SNAPSHOT_NOT_FOUND if found is None else found
+
+    def _oldest_kept(self, now: Instant) -> OffsetAndEpoch | None:
+        """On the bulk lane: the oldest snapshot that is still needed; None when all are."""
+        catalog = self._files.catalog
+        segments = [KeptSegment(end_offset=view.end_offset, size_bytes=view.size_bytes) for view in self._log.views()]
+        gone = catalog.expired(self._files.retention, segments, mono_ms=now.mono_ms, wall_ms=now.wall_ms)
+        return catalog.ids[len(gone)] if gone else None
+
+    def _looked(self, oldest_kept: OffsetAndEpoch | None) -> None:
+        self._is_looking = False
+        if oldest_kept is not None:
+            self._inbox.put(SnapshotsExpired(oldest_kept=oldest_kept))
+            self._ports.wake_at(_NOW_MS)
+
+    def _retire(self, snapshot_id: OffsetAndEpoch) -> None:
+        """On the bulk lane: retire older snapshots, unless a later call has retired this one as well."""
+        if snapshot_id in self._files.catalog.ids:
+            self._files.catalog.retire_before(snapshot_id)

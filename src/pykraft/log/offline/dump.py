@@ -1,0 +1,230 @@
+"""The contents of the files in a log directory as facts to print; a file's name decides its kind.
+
+| name | facts |
+|---|---|
+| ``<offset>.log`` | batches (`dump_batches`) |
+| ``<offset>-<epoch>.checkpoint``, ``bootstrap.checkpoint`` | batches of a snapshot |
+| ``<offset>.index``, ``<offset>.timeindex`` | an entry each; offsets are compared with the ``.log`` beside the file |
+| ``<offset>.snapshot`` | version, CRC and number of producers: 10 bytes and no producers in KRaft |
+| ``leader-epoch-checkpoint`` | an entry for each epoch |
+| ``quorum-state``, ``partition.metadata``, ``meta.properties`` | one entry |
+| ``quorum-state.check``, ``recovery-point``, ``quarantine``, ``replica-proof`` | an entry for each slot, older first |
+
+A name may also end in ``.deleted``, ``.cleaned``, ``.swap``, ``.part`` or ``.tmp``. This module writes, locks and syncs
+nothing, so it can read the files of a running node. The command line prints the facts.
+
+Source: Kafka's ``DumpLogSegments``; the modules that parse a format cite its source.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from crc32c import crc32c
+
+from pykraft.errors import CorruptionError, StorageError
+from pykraft.log.fs import File, Fs
+from pykraft.log.index import OFFSET_ENTRY, TIME_ENTRY
+from pykraft.log.offline.dump_batches import Fact, batch_facts, problem, try_header
+from pykraft.log.paths import LOG, OFFSET_INDEX, TIME_INDEX, parse_segment_file, segment_file
+from pykraft.log.small_files import (
+    epoch_checkpoint,
+    meta,
+    partition,
+    proof_file,
+    quarantine_file,
+    quorum_state,
+    recovery_point,
+)
+from pykraft.log.small_files.slots import parse_slots
+from pykraft.protocol.batch import HEADER_SIZE_BYTES
+from pykraft.types import Offset, uuid_text
+
+INDEX_CHUNK_ENTRIES: Final = 8_192
+_ENDINGS: Final = re.compile(r"\.(deleted|cleaned|swap|part|tmp)$")
+_CHECKPOINT: Final = re.compile(r"([0-9]{20})-([0-9]{10})(-.+)?\.checkpoint")
+_PRODUCER_SNAPSHOT: Final = re.compile(r"[0-9]{20}\.snapshot")
+_PRODUCER_HEAD: Final = struct.Struct(">hIi")
+_PRODUCER_CRC_END: Final = 6
+_PRODUCER_SIZE_BYTES: Final = 46
+
+
+def dump_file(fs: Fs, path: Path, *, with_records: bool) -> Iterator[Fact]:
+    """The facts of one file, in file order; damage is a fact, too.
+
+    Errors: StorageError when the file cannot be read, or its name is not in the table above.
+    """
+    fixed_name = _ENDINGS.sub("", path.name)
+    facts = _FIXED_NAMES.get(fixed_name)
+    if facts is not None:
+        try:
+            # The epoch checkpoint may be larger than `Fs.read` allows.
+            is_epochs = fixed_name == epoch_checkpoint.FILE_NAME
+            yield from facts(path, epoch_checkpoint.read_content(fs, path) if is_epochs else fs.read(path))
+        except CorruptionError as error:
+            yield problem(error.position, error.expected, error.found)
+        return
+    name = _ENDINGS.sub("", path.name)
+    segment = parse_segment_file(name)
+    checkpoint = _CHECKPOINT.fullmatch(name)
+    if segment is not None and segment[1] == LOG:
+        yield Fact("heading", {"text": f"Log starting offset: {segment[0]}"})
+        yield from _batches(fs, path, segment[0], with_records=with_records)
+    elif segment is not None:
+        yield from _index(fs, path, *segment)
+    elif checkpoint is not None or name == "bootstrap.checkpoint":
+        yield Fact("heading", {"text": _snapshot_heading(checkpoint)})
+        yield from _batches(fs, path, Offset(0), with_records=with_records)
+    elif _PRODUCER_SNAPSHOT.fullmatch(name):
+        yield from _producer_snapshot(fs.read(path))
+    else:
+        raise StorageError(
+            path,
+            "this kind of file cannot be dumped",
+            repair="known are .log, .index, .timeindex, .checkpoint, .snapshot, " + ", ".join(sorted(_FIXED_NAMES)),
+        )
+
+
+def _snapshot_heading(name: re.Match[str] | None) -> str:
+    if name is None:
+        return "KRaft bootstrap snapshot"
+    return f"Snapshot end offset: {int(name[1])}, epoch: {int(name[2])}"
+
+
+def _batches(fs: Fs, path: Path, start_offset: Offset, *, with_records: bool) -> Iterator[Fact]:
+    with closing(fs.open(path)) as file:
+        yield from batch_facts(file, start_offset, with_records=with_records)
+
+
+def _index(fs: Fs, path: Path, base_offset: Offset, suffix: str) -> Iterator[Fact]:
+    """The entries; those of an offset index are looked up in the log beside it, if there is one."""
+    log_path = path.with_name(segment_file(base_offset, LOG))
+    with ExitStack() as stack:
+        file = stack.enter_context(closing(fs.open(path)))
+        if suffix == TIME_INDEX:
+            for found in _entries(file, TIME_ENTRY):
+                yield found.problem or Fact("entry", {"timestamp": found.first, "offset": base_offset + found.second})
+            return
+        is_current = path.name.endswith(OFFSET_INDEX) and fs.exists(log_path)
+        log = stack.enter_context(closing(fs.open(log_path))) if is_current else None
+        for found in _entries(file, OFFSET_ENTRY):
+            yield found.problem or Fact("entry", {"offset": base_offset + found.first, "position": found.second})
+            if log is not None and found.problem is None:
+                yield from _mismatch(log, found.at, base_offset + found.first, found.second)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """The two numbers at this position of an index, or what is wrong there."""
+
+    at: int
+    first: int
+    second: int
+    problem: Fact | None = None
+
+
+def _entries(file: File, layout: struct.Struct) -> Iterator[_Entry]:
+    """The entries up to the zeros of a preallocated file; each must be above the previous one."""
+    end = file.size()
+    whole = end - end % layout.size
+    last: tuple[int, int] | None = None
+    for start in range(0, whole, INDEX_CHUNK_ENTRIES * layout.size):
+        data = file.pread(min(INDEX_CHUNK_ENTRIES * layout.size, whole - start), start)
+        for at, (first, second) in enumerate(layout.iter_unpack(data)):
+            position = start + at * layout.size
+            if first == second == 0:
+                return
+            yield _Entry(position, first, second)
+            if last is not None and not (first > last[0] and second >= last[1]):
+                bad = problem(position, f"an entry above {last}", f"{(first, second)}")
+                yield _Entry(position, first, second, bad)
+            last = first, second
+    if end > whole:
+        yield _Entry(whole, 0, 0, problem(whole, f"an entry of {layout.size} bytes", f"{end - whole} bytes"))
+
+
+def _mismatch(log: File, at: int, offset: int, position: int) -> Iterator[Fact]:
+    """A problem, unless the log has a batch at this position that ends with this offset."""
+    expected = f"a batch with last offset {offset} at position {position} of the log"
+    header = try_header(log.pread(HEADER_SIZE_BYTES, position)) if position >= 0 else "nothing there"
+    if isinstance(header, str):
+        yield problem(at, expected, header)
+    elif header.last_offset != offset:
+        yield problem(at, expected, f"one with last offset {header.last_offset}")
+
+
+def _producer_snapshot(content: bytes) -> Iterator[Fact]:
+    if len(content) < _PRODUCER_HEAD.size:
+        yield problem(0, f"a producer snapshot of at least {_PRODUCER_HEAD.size} bytes", f"{len(content)} bytes")
+        return
+    version, crc, count = _PRODUCER_HEAD.unpack_from(content)
+    found_crc = crc32c(content[_PRODUCER_CRC_END:])
+    is_valid = crc == found_crc and len(content) == _PRODUCER_HEAD.size + count * _PRODUCER_SIZE_BYTES
+    fields = {"what": "producer snapshot", "version": version, "crc": crc, "producers": count, "isvalid": is_valid}
+    yield Fact("entry", fields)
+    if crc != found_crc:
+        yield problem(2, f"CRC {crc:08x}", f"CRC {found_crc:08x}")
+    elif not is_valid:
+        expected = f"{count} producers of {_PRODUCER_SIZE_BYTES} bytes"
+        yield problem(_PRODUCER_HEAD.size, expected, f"{len(content) - _PRODUCER_HEAD.size} bytes")
+
+
+def _epochs(path: Path, content: bytes) -> Iterator[Fact]:
+    for entry in epoch_checkpoint.parse_epochs(path, content):
+        yield Fact("entry", {"epoch": entry.epoch, "startOffset": entry.start_offset})
+
+
+def _quorum_state(path: Path, content: bytes) -> Iterator[Fact]:
+    stored = quorum_state.parse_quorum_state(path, content)
+    voted = stored.election.voted
+    yield Fact(
+        "entry",
+        {
+            "leaderId": stored.election.leader_id,
+            "leaderEpoch": stored.election.epoch,
+            "votedId": None if voted is None else voted.id,
+            "votedDirectoryId": None if voted is None or voted.directory_id is None else uuid_text(voted.directory_id),
+            "currentVoters": list(stored.voters),
+            "dataVersion": stored.data_version,
+        },
+    )
+
+
+def _partition_metadata(path: Path, content: bytes) -> Iterator[Fact]:
+    topic_id = partition.parse_partition_metadata(path, content)
+    yield Fact("entry", {"version": 0, "topicId": uuid_text(topic_id)})
+
+
+def _meta_properties(path: Path, content: bytes) -> Iterator[Fact]:
+    found = meta.parse_meta(path, content)
+    directory_id = None if found.directory_id is None else uuid_text(found.directory_id)
+    fields = {"nodeId": found.node_id, "clusterId": found.cluster_id, "directoryId": directory_id}
+    yield Fact("entry", {"version": int(meta.VERSION), **fields})
+
+
+def _slots(_path: Path, content: bytes) -> Iterator[Fact]:
+    slots = parse_slots(content)
+    for slot in slots:
+        yield Fact(
+            "entry", {"generation": slot.generation, "content": slot.payload.decode("utf-8", "backslashreplace")}
+        )
+    if not slots:
+        yield problem(0, "a slot with a valid CRC", "neither of two")
+
+
+_FIXED_NAMES: Final[dict[str, Callable[[Path, bytes], Iterator[Fact]]]] = {
+    epoch_checkpoint.FILE_NAME: _epochs,
+    quorum_state.FILE_NAME: _quorum_state,
+    quorum_state.CHECK_NAME: _slots,
+    recovery_point.FILE_NAME: _slots,
+    quarantine_file.FILE_NAME: _slots,
+    proof_file.FILE_NAME: _slots,
+    partition.FILE_NAME: _partition_metadata,
+    meta.FILE_NAME: _meta_properties,
+}

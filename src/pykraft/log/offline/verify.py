@@ -1,0 +1,257 @@
+"""Checks that everything in a data directory is what was once written, without changing anything.
+
+This module knows which files belong together. A *log directory* (an entry of ``log.dirs``) holds ``meta.properties``
+and partition directories. Only partitions of Raft are checked, since other topics may have been compacted and have
+gaps. A *partition directory* holds the log (`verify_log`), small files and snapshots (`verify_files`).
+
+Nothing is locked, synced or written, so a running node does not notice the check. But the node may truncate its log
+meanwhile. That happens only in a new epoch, so if damage is found and the epochs or segments changed during the check,
+the check runs again.
+
+The command line prints the findings. Source: ours; Kafka has ``kafka-dump-log --index-sanity-check`` for one file at a
+time, and no tool for a directory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pykraft.config import METADATA_TOPIC_NAME, TEST_TOPIC_NAME
+from pykraft.errors import StorageError, UsageError
+from pykraft.log.fs import Fs
+from pykraft.log.judge import SWAP_REPAIR
+from pykraft.log.offline.verify_files import (
+    check_by_dump,
+    check_election,
+    check_epochs,
+    check_snapshot,
+)
+from pykraft.log.offline.verify_findings import Findings
+from pykraft.log.offline.verify_log import LogCheck, LogSummary
+from pykraft.log.paths import LOG, leftover_kind, parse_checkpoint, parse_segment_file
+from pykraft.log.small_files import (
+    epoch_checkpoint,
+    meta,
+    partition,
+    proof_file,
+    quarantine_file,
+    quorum_state,
+    recovery_point,
+)
+from pykraft.plural import counted
+from pykraft.types import Offset
+
+LOOKS_MAX: Final = 3
+BOOTSTRAP_NAME: Final = "bootstrap.checkpoint"
+_PARTITION_NAME: Final = re.compile(r"(?P<topic>[\w.-]+)-[0-9]+", re.ASCII)
+_RAFT_TOPICS: Final = frozenset({METADATA_TOPIC_NAME, TEST_TOPIC_NAME})
+_RAFT_FILES: Final = frozenset({quorum_state.FILE_NAME, quorum_state.CHECK_NAME, recovery_point.FILE_NAME})
+_PARTITION_FILES: Final = _RAFT_FILES | {epoch_checkpoint.FILE_NAME, partition.FILE_NAME}
+_LOG_DIRECTORY_FILES: Final = frozenset(
+    {
+        meta.FILE_NAME,
+        BOOTSTRAP_NAME,
+        ".lock",
+        ".kafka_cleanshutdown",
+        "cleaner-offset-checkpoint",
+        "log-start-offset-checkpoint",
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+    }
+)
+_PRODUCER_SNAPSHOT: Final = re.compile(r"[0-9]{20}\.snapshot")
+_SET_ASIDE: Final = ".checkpoint.damaged"
+_LEFTOVER: Final = re.compile(r".+\.(deleted|cleaned|part|tmp)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionReport:
+    """One partition directory: a summary of its log, and its recovery point."""
+
+    path: Path
+    log: LogSummary
+    recovery_point: Offset | None
+
+
+@dataclass(slots=True)
+class Report:
+    """All partitions, and what is wrong with them."""
+
+    partitions: list[PartitionReport] = field(default_factory=list)
+    findings: Findings = field(default_factory=Findings)
+
+
+def total_size_bytes(fs: Fs, directory: Path) -> int:
+    """Bytes that `verify` will read, for a progress bar; an unreadable file counts 0."""
+    total = 0
+    for path in [directory, *_partitions(fs, directory)[0]]:
+        with suppress(StorageError):
+            for name in fs.listdir(path):
+                if name.endswith((LOG, ".checkpoint")):
+                    with closing(fs.open(path / name)) as file:
+                        total += file.size()
+    return total
+
+
+def verify(fs: Fs, directory: Path, *, on_progress: Callable[[int], None]) -> Report:
+    """Check a log directory or one partition directory; ``on_progress`` gets the number of bytes just read.
+
+    Errors: UsageError when the directory is neither; StorageError when it cannot be read.
+    """
+    report = Report()
+    names = fs.listdir(directory)
+    if _is_partition(names):
+        report.partitions.append(_verify_partition(fs, directory, report.findings, on_progress))
+        return report
+    raft, others = _partitions(fs, directory)
+    if not raft and meta.FILE_NAME not in names:
+        has = counted(len(names), "other entry", "other entries") if names else "nothing"
+        raise UsageError(
+            f"{directory} is neither a log directory (with {meta.FILE_NAME}, or with partitions of Raft in it) nor a "
+            f"partition directory: it holds {has}; give an entry of log.dirs, or one like {METADATA_TOPIC_NAME}-0"
+        )
+    findings = report.findings
+    for name in names:
+        path = directory / name
+        if name == BOOTSTRAP_NAME:
+            check_snapshot(fs, path, LogSummary(), findings, on_progress)
+        elif name == meta.FILE_NAME:
+            check_by_dump(fs, path, findings, meta.REPAIR)
+        elif name == proof_file.FILE_NAME:
+            check_by_dump(fs, path, findings, proof_file.REPAIR)
+        elif name not in _LOG_DIRECTORY_FILES and path not in raft and path not in others:
+            _tell_of_odd_name(path, findings)
+    if meta.FILE_NAME not in names:
+        findings.add_note(
+            directory, f"has no {meta.FILE_NAME}: so its node and cluster are unknown (Kafka's test server writes none)"
+        )
+    for path in others:
+        findings.add_note(path, "is not a partition of Raft and was not checked")
+    for path in raft:
+        report.partitions.append(_verify_partition(fs, path, findings, on_progress))
+    return report
+
+
+def _partitions(fs: Fs, directory: Path) -> tuple[list[Path], list[Path]]:
+    """Partition directories in a log directory: those of Raft, and the others."""
+    raft: list[Path] = []
+    others: list[Path] = []
+    for name in fs.listdir(directory):
+        match = _PARTITION_NAME.fullmatch(name)
+        if match is None:
+            continue
+        try:
+            names = fs.listdir(directory / name)
+        except StorageError:
+            if not (directory / name).is_dir():
+                continue
+            raise
+        is_raft = match["topic"] in _RAFT_TOPICS or not _RAFT_FILES.isdisjoint(names)
+        (raft if is_raft else others).append(directory / name)
+    return raft, others
+
+
+def _is_partition(names: Sequence[str]) -> bool:
+    return not _PARTITION_FILES.isdisjoint(names) or any(parse_segment_file(name) for name in names)
+
+
+def _verify_partition(
+    fs: Fs, directory: Path, findings: Findings, on_progress: Callable[[int], None]
+) -> PartitionReport:
+    """Check until there is no damage, or until nothing changed during the check that could explain it."""
+    for _ in range(LOOKS_MAX - 1):
+        before = _epochs_and_segments(fs, directory)
+        found = Findings()
+        try:
+            report = _look(fs, directory, found, on_progress)
+        except StorageError:
+            if _epochs_and_segments(fs, directory) == before:
+                # Nothing changed, so a truncation by a running node is not the reason.
+                raise
+            continue
+        if not found.damage_count or _epochs_and_segments(fs, directory) == before:
+            findings.extend(found)
+            return report
+    # It changed during every check so far: report the damage of a last one, with a warning.
+    findings.add_note(directory, "changed during the check: what is reported as damage may be a truncation")
+    return _look(fs, directory, findings, on_progress)
+
+
+def _epochs_and_segments(fs: Fs, directory: Path) -> tuple[bytes, tuple[str, ...]]:
+    """The files that change when a log is truncated: the epoch checkpoint's content and the segments' names."""
+    path = directory / epoch_checkpoint.FILE_NAME
+    try:
+        epochs = epoch_checkpoint.read_content(fs, path) if fs.exists(path) else b""
+    except StorageError:
+        epochs = b""
+    return epochs, tuple(name for name in fs.listdir(directory) if name.endswith(LOG))
+
+
+def _look(fs: Fs, directory: Path, findings: Findings, on_progress: Callable[[int], None]) -> PartitionReport:
+    names = fs.listdir(directory)
+    base_offsets = sorted(offset for offset, suffix in filter(None, map(parse_segment_file, names)) if suffix == LOG)
+    snapshot_offsets = [found.offset for found in map(parse_checkpoint, names) if found]
+    log = LogCheck(fs, directory, findings, on_progress=on_progress).run(names, base_offsets)
+    if log.is_sound:
+        check_epochs(fs, directory, log, snapshot_offsets, findings)
+        check_election(fs, directory, log, findings)
+    else:
+        check_election(fs, directory, LogSummary(), findings)
+    for name in names:
+        _check_other(fs, directory / name, log, set(base_offsets), findings, on_progress)
+    return PartitionReport(path=directory, log=log, recovery_point=log.recovery_point)
+
+
+def _check_other(
+    fs: Fs,
+    path: Path,
+    log: LogSummary,
+    base_offsets: set[Offset],
+    findings: Findings,
+    on_progress: Callable[[int], None],
+) -> None:
+    """Check a file that `LogCheck` and the checks of small files did not."""
+    segment = parse_segment_file(path.name)
+    if parse_checkpoint(path.name):
+        try:
+            check_snapshot(fs, path, log, findings, on_progress)
+        except StorageError:
+            if fs.exists(path):
+                # Otherwise a running node removed this snapshot, since it has a later one.
+                raise
+    elif segment is not None:
+        if segment[0] not in base_offsets:
+            findings.add_note(path, f"is an index without its {LOG} file; the next start removes it")
+    elif path.name == partition.FILE_NAME:
+        check_by_dump(fs, path, findings, partition.REPAIR)
+    elif _PRODUCER_SNAPSHOT.fullmatch(path.name):
+        check_by_dump(fs, path, findings, "remove this file: Raft has no producers, and Kafka writes it again")
+    elif path.name == quarantine_file.FILE_NAME:
+        check_by_dump(fs, path, findings, quarantine_file.REPAIR)
+        findings.add_note(path, "says that the node lost part of its log, and does not vote until it has it again")
+    elif path.name not in _PARTITION_FILES:
+        _tell_of_odd_name(path, findings)
+
+
+def _tell_of_odd_name(path: Path, findings: Findings) -> None:
+    if leftover_kind(path.name) == "swap":
+        findings.add_damage(
+            path,
+            0,
+            expected="no half-replaced segment, since Kafka never replaces one of a Raft log",
+            found="one",
+            advice=SWAP_REPAIR,
+        )
+    elif path.name.endswith(_SET_ASIDE):
+        findings.add_note(
+            path, "is a damaged snapshot that a start has set aside; it does not count, and may be removed"
+        )
+    elif _LEFTOVER.fullmatch(path.name):
+        findings.add_note(path, "is left over from unfinished work; nothing reads it")
+    else:
+        findings.add_note(path, "is not a file of Kafka's or pykraft's; nothing reads it")

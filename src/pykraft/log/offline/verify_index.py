@@ -1,0 +1,179 @@
+"""Checks the indexes of a segment against its batches.
+
+The comparison runs along with one pass over the log file. Invariant: a sound index has ascending entries and zeros up
+to its end, and each entry of
+
+- the offset index has the last offset of the batch that begins at its position;
+- the time index has the last offset of a batch and that batch's largest timestamp, and no batch before has a larger
+  one.
+
+Entries are skipped where the log itself is damaged, and behind the end of the log that is checked. Memory: one chunk of
+each index.
+
+Source: Kafka's ``OffsetIndex``, ``TimeIndex``, ``LogSegment``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from pykraft.log.fs import File
+from pykraft.log.index import OFFSET_ENTRY, TIME_ENTRY
+from pykraft.log.offline.verify_findings import Findings
+from pykraft.protocol.batch import BatchHeader
+from pykraft.types import Offset
+
+CHUNK_ENTRIES: Final = 8_192
+ZEROS_SIZE_BYTES: Final = 1024 * 1024
+ADVICE: Final = "stop the node and remove this index: it is derived from the log again at the next start"
+_NEVER: Final = 2**63
+
+
+class IndexReader:
+    """The entries of one index file, one at a time; ``ahead`` is the next one."""
+
+    def __init__(self, path: Path, file: File, layout: struct.Struct, findings: Findings) -> None:
+        self.path = path
+        self.at = 0
+        """Position of ``ahead`` in the index file."""
+        self._file = file
+        self._layout = layout
+        self._findings = findings
+        self._entries = entries(file, layout)
+        self._is_broken = False
+        self.ahead: tuple[int, int] | None = None
+        self.advance()
+
+    def advance(self) -> None:
+        """Take the next entry; one that does not ascend is damage, and the index is not read further."""
+        last = self.ahead
+        found = next(self._entries, None)
+        if found is None:
+            self.at += self._layout.size if last is not None else 0
+            self.ahead = None
+            return
+        self.at, self.ahead = found
+        if last is not None and not (self.ahead[0] > last[0] and self.ahead[1] >= last[1]):
+            self.damage(f"an entry above {last}", str(self.ahead))
+            self.ahead = None
+            self._is_broken = True
+
+    def finish(self) -> None:
+        """Check what follows the last entry: only zeros, and no part of an entry."""
+        if self._is_broken or self.ahead is not None:
+            return
+        end = self._file.size()
+        # A running node has added an entry where the zeros began, so there is nothing to check.
+        if any(self._file.pread(self._layout.size, self.at)) and end % self._layout.size == 0:
+            return
+        if odd := end % self._layout.size:
+            self.at = end - odd
+            self.damage(f"whole entries of {self._layout.size} bytes", f"{odd} bytes at the end")
+            return
+        for start in range(self.at, end, ZEROS_SIZE_BYTES):
+            rest = self._file.pread(min(ZEROS_SIZE_BYTES, end - start), start).lstrip(b"\0")
+            if rest:
+                self.at = min(start + ZEROS_SIZE_BYTES, end) - len(rest)
+                self.damage("zeros behind the last entry", f"{rest[:8].hex(' ')}")
+                return
+
+    def damage(self, expected: str, found: str) -> None:
+        """Report that the entry ahead is wrong."""
+        self._findings.add_damage(self.path, self.at, expected=expected, found=found, advice=ADVICE)
+
+
+class OffsetIndexCheck:
+    """Checks the offset index; ``next_position`` is where its next entry says that a batch begins."""
+
+    def __init__(self, path: Path, file: File, base_offset: Offset, findings: Findings) -> None:
+        self._reader = IndexReader(path, file, OFFSET_ENTRY, findings)
+        self._base_offset = base_offset
+        self.next_position = 0
+        self._look()
+
+    def saw(self, position: int, header: BatchHeader) -> None:
+        """Check the entries up to this batch, which begins at or behind ``next_position``."""
+        while self._reader.ahead is not None and self.next_position <= position:
+            delta, entry_position = self._reader.ahead
+            offset = self._base_offset + delta
+            expected = f"a batch that ends with offset {offset} at position {entry_position} of the log"
+            if entry_position < position:
+                self._reader.damage(expected, "no batch that begins there")
+            elif header.last_offset != offset:
+                self._reader.damage(expected, f"one that ends with offset {header.last_offset}")
+            self._advance()
+
+    def skip_to(self, position: int) -> None:
+        """Skip the entries below this position: the log is damaged there, so they cannot be checked."""
+        while self._reader.ahead is not None and self.next_position < position:
+            self._advance()
+
+    def finish(self, end: int, *, is_growing: bool) -> None:
+        """Check what is left at the end of the log; while the log is growing, later entries may follow."""
+        if self._reader.ahead is not None and not is_growing:
+            found = f"{self._reader.ahead[1]}"
+            self._reader.damage(f"a position below the end of the log, {end}", found)
+        if not is_growing:
+            self._reader.finish()
+
+    def _advance(self) -> None:
+        self._reader.advance()
+        self._look()
+
+    def _look(self) -> None:
+        self.next_position = _NEVER if self._reader.ahead is None else self._reader.ahead[1]
+
+
+class TimeIndexCheck:
+    """Checks the time index; ``next_offset`` is the offset of its next entry."""
+
+    def __init__(self, path: Path, file: File, base_offset: Offset, findings: Findings) -> None:
+        self._reader = IndexReader(path, file, TIME_ENTRY, findings)
+        self._base_offset = base_offset
+        self.next_offset = 0
+        self._look()
+
+    def saw(self, header: BatchHeader, max_timestamp: int) -> None:
+        """Check the entries up to this batch; ``max_timestamp`` is the largest timestamp up to and including it."""
+        while self._reader.ahead is not None and self.next_offset <= header.last_offset:
+            timestamp = self._reader.ahead[0]
+            expected = f"a batch that ends with offset {self.next_offset}, its largest timestamp {timestamp}"
+            if self.next_offset < header.last_offset:
+                self._reader.damage(expected, "no batch that ends there")
+            elif not timestamp == header.max_timestamp == max_timestamp:
+                self._reader.damage(expected, f"timestamp {header.max_timestamp}, and {max_timestamp} until there")
+            self._advance()
+
+    def skip_to(self, offset: Offset) -> None:
+        """Skip the entries below this offset: the log is damaged there, so they cannot be checked."""
+        while self._reader.ahead is not None and self.next_offset < offset:
+            self._advance()
+
+    def finish(self, end_offset: Offset, *, is_growing: bool) -> None:
+        """Check what is left at the end of the log; while the log is growing, later entries may follow."""
+        if self._reader.ahead is not None and not is_growing:
+            self._reader.damage(f"an offset below the end of the log, {end_offset}", f"{self.next_offset}")
+        if not is_growing:
+            self._reader.finish()
+
+    def _advance(self) -> None:
+        self._reader.advance()
+        self._look()
+
+    def _look(self) -> None:
+        self.next_offset = _NEVER if self._reader.ahead is None else self._base_offset + self._reader.ahead[1]
+
+
+def entries(file: File, layout: struct.Struct) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Position and content of each whole entry, up to the zeros at the end of a preallocated file."""
+    end = file.size()
+    whole = end - end % layout.size
+    for start in range(0, whole, CHUNK_ENTRIES * layout.size):
+        data = file.pread(min(CHUNK_ENTRIES * layout.size, whole - start), start)
+        for at, (first, second) in enumerate(layout.iter_unpack(data[: len(data) - len(data) % layout.size])):
+            if first == second == 0:
+                return
+            yield start + at * layout.size, (first, second)

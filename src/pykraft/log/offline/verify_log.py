@@ -1,0 +1,314 @@
+"""Checks that the segments of a partition directory are the log that was once written, without changing anything.
+
+This module writes nothing. `pykraft.log.judge` gives the verdicts, as for recovery. Unlike recovery, this check
+continues behind damage within a segment. A torn tail is only a note: a running node is writing these bytes, or the next
+start cuts them off. An unproven end is reported as damage, because a start would remove what may have been
+acknowledged. Batches that a running node appends meanwhile are neither: each file is checked up to its size when it was
+opened.
+
+Memory: one chunk, or one larger batch, whatever the size of the log. `pykraft.log.offline.verify_files` checks the
+other files.
+
+Source: ours, after Kafka's ``LogLoader`` and ``LogSegment.recover``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pykraft.errors import CorruptionError
+from pykraft.log.evidence import read_evidence
+from pykraft.log.fs import File, Fs
+from pykraft.log.judge import (
+    MISSING_START_REPAIR,
+    NO_ONE_KNOWS,
+    Chain,
+    EpochError,
+    Evidence,
+    Verdict,
+    end_of_cleaning,
+    lost_before,
+)
+from pykraft.log.offline.verify_findings import Findings
+from pykraft.log.offline.verify_index import OffsetIndexCheck, TimeIndexCheck
+from pykraft.log.offline.verify_walk import BadBytes, walk
+from pykraft.log.paths import LOG, OFFSET_INDEX, TIME_INDEX, segment_file
+from pykraft.log.scan import REPAIR
+from pykraft.log.small_files import recovery_point
+from pykraft.log.tail import Expected, is_like_a_crash
+from pykraft.protocol.batch import BatchHeader
+from pykraft.types import EpochStart, Offset
+
+OFFSET_ZERO: Final = Offset(0)
+PROGRESS_SIZE_BYTES: Final = 4 * 1024 * 1024
+UNPROVEN_ADVICE: Final = (
+    "without a recovery-point file the next start removes everything from here on, as Kafka does. Compare the log with "
+    "another replica's first; if that is longer, copy its segments"
+)
+
+
+@dataclass(slots=True)
+class LogSummary:
+    """Facts about the log, as far as it was read; ``end_offset`` is exclusive."""
+
+    start_offset: Offset = OFFSET_ZERO
+    end_offset: Offset = OFFSET_ZERO
+    segments_count: int = 0
+    batches_count: int = 0
+    size_bytes: int = 0
+    epochs: list[EpochStart] = field(default_factory=list)
+    verdict: Verdict = Verdict.SOUND
+    """What ends the sound prefix of the log."""
+    sound_end_offset: Offset = OFFSET_ZERO
+    """Where the sound prefix ends; the check continues behind damage."""
+    recovery_point: Offset | None = None
+    """None when there is no such file, or when it is damaged."""
+
+    @property
+    def is_sound(self) -> bool:
+        """True when all batches that count are as they were written."""
+        return self.verdict in (Verdict.SOUND, Verdict.TORN)
+
+
+class LogCheck:
+    """One check of a log; `run` performs it."""
+
+    def __init__(
+        self,
+        fs: Fs,
+        directory: Path,
+        findings: Findings,
+        *,
+        on_progress: Callable[[int], None],
+    ) -> None:
+        self.summary = LogSummary()
+        self._fs = fs
+        self._directory = directory
+        self._names: Sequence[str] = ()
+        self._later: Sequence[Path] = ()
+        self._findings = findings
+        self._evidence = self._gather_evidence()
+        self._chain = Chain(self._evidence, OFFSET_ZERO)
+        self._on_progress = on_progress
+        self._is_offset_known = True
+        self._is_over = False
+        self._told: tuple[Path, str, str] | None = None
+
+    def run(self, names: Sequence[str], base_offsets: Sequence[Offset]) -> LogSummary:
+        """Check the segments with these base offsets (ascending) of a directory with these names.
+
+        Errors: StorageError.
+        """
+        self._names = names
+        self.summary.segments_count = len(base_offsets)
+        if base_offsets:
+            self._start_at(base_offsets[0])
+        if (start_offset := lost_before(names, base_offsets)) > 0:
+            self._findings.add_damage(
+                self._directory,
+                0,
+                expected=f"a snapshot that reaches to offset {start_offset}, where the log starts",
+                found="none: the records before are lost",
+                advice=MISSING_START_REPAIR,
+            )
+        paths = [self._directory / segment_file(base_offset, LOG) for base_offset in base_offsets]
+        for at, (path, base_offset) in enumerate(zip(paths, base_offsets, strict=True), start=1):
+            self._later = paths[at:]
+            self._begin_segment(path, base_offset)
+            if self._is_over:
+                break
+            self._look_at(path, base_offset)
+            if self._is_over:
+                break
+        else:
+            self._check_end()
+        self.summary.end_offset = self._chain.offset
+        if self.summary.verdict is Verdict.SOUND:
+            self.summary.sound_end_offset = self._chain.offset
+        return self.summary
+
+    def _gather_evidence(self) -> Evidence:
+        """What the other files say about the log; an unreadable recovery point is damage itself."""
+        evidence = read_evidence(self._fs, self._directory)
+        self.summary.recovery_point = evidence.recovery_point
+        if evidence.recovery_point == NO_ONE_KNOWS:
+            self.summary.recovery_point = None
+            path = self._directory / recovery_point.FILE_NAME
+            try:
+                recovery_point.parse_recovery_point(path, self._fs.read(path))
+            except CorruptionError as error:
+                self._findings.add_error(error)
+        return evidence
+
+    def _start_at(self, offset: Offset) -> None:
+        self.summary.start_offset = offset
+        self._chain = Chain(self._evidence, offset)
+
+    def _begin_segment(self, path: Path, base_offset: Offset) -> None:
+        """Check that the segment follows the one before it."""
+        try:
+            self._chain.begin_segment(path, base_offset)
+        except CorruptionError as gap:
+            if end_of_cleaning(self._names, [(self._chain.offset, base_offset)]):
+                self._findings.add_note(
+                    path, "is where the log starts: a power loss interrupted a cleaning, which the next start finishes"
+                )
+                self.summary.epochs.clear()
+                self._start_at(base_offset)
+            elif self._is_offset_known:
+                self._tell(gap, 0)
+            if not self._is_over:
+                self._chain.offset = base_offset
+        self._is_offset_known = True
+
+    def _look_at(self, path: Path, base_offset: Offset) -> None:
+        with ExitStack() as stack:
+            file = stack.enter_context(closing(self._fs.open(path)))
+            end = file.size()
+            index_path, time_path = path.with_suffix(OFFSET_INDEX), path.with_suffix(TIME_INDEX)
+            index = self._open_index(stack, index_path)
+            times = self._open_index(stack, time_path)
+            segment = _Segment(path, file, end)
+            if index is not None:
+                segment.index = OffsetIndexCheck(index_path, index, base_offset, self._findings)
+            if times is not None:
+                segment.times = TimeIndexCheck(time_path, times, base_offset, self._findings)
+            self._walk(segment)
+            self.summary.size_bytes += end
+            if self._is_over:
+                return
+            # A running node appended during the check, so its indexes may have entries behind our end.
+            is_growing = not self._later and file.size() > end
+            if segment.index is not None:
+                segment.index.finish(end, is_growing=is_growing)
+            if segment.times is not None:
+                segment.times.finish(self._chain.offset, is_growing=is_growing)
+
+    def _open_index(self, stack: ExitStack, path: Path) -> File | None:
+        if self._fs.exists(path):
+            return stack.enter_context(closing(self._fs.open(path)))
+        self._findings.add_note(path, "is missing; the next start writes it")
+        return None
+
+    def _walk(self, segment: _Segment) -> None:
+        """The hot loop: a sound batch costs only a few comparisons."""
+        summary, chain, told = self.summary, self._chain, 0
+        epoch = summary.epochs[-1].epoch if summary.epochs else -1
+        for place in walk(segment.path, segment.file, segment.end):
+            if isinstance(place, BadBytes):
+                self._bad(segment, place)
+                if self._is_over:
+                    break
+                continue
+            position, header = place
+            if not self._is_offset_known:
+                self._find_offset(segment, header)
+            try:
+                chain.check(segment.path, position, header)
+            except CorruptionError as problem:
+                self._tell(problem, segment.end)
+                if self._is_over:
+                    break
+                chain.skip(header)
+            if header.epoch != epoch:
+                epoch = header.epoch
+                summary.epochs.append(EpochStart(epoch=epoch, start_offset=header.base_offset))
+            summary.batches_count += 1
+            segment.saw(position, header)
+            if position - told >= PROGRESS_SIZE_BYTES:
+                self._on_progress(position - told)
+                told = position
+        self._on_progress(segment.end - told)
+
+    def _bad(self, segment: _Segment, bad: BadBytes) -> None:
+        """Bytes that are not a sound batch; the offsets behind them may be unknown."""
+        self._tell(bad.problem, segment.end)
+        if self._is_over:
+            return
+        if segment.index is not None:
+            segment.index.skip_to(bad.end)
+        if bad.header is not None and self._is_offset_known:
+            self._chain.offset = bad.header.end_offset
+            if segment.times is not None:
+                segment.times.skip_to(bad.header.end_offset)
+        else:
+            self._is_offset_known = False
+
+    def _find_offset(self, segment: _Segment, header: BatchHeader) -> None:
+        """The first sound batch behind bad bytes tells the offset again; there is nothing to compare it with."""
+        self._is_offset_known = True
+        self._chain.offset = header.base_offset
+        if segment.times is not None:
+            segment.times.skip_to(header.base_offset)
+
+    def _tell(self, problem: CorruptionError, end: int) -> None:
+        """Report damage, or the start of what does not count."""
+        offset, path, position = self._chain.offset, Path(problem.path), problem.position
+        expected = Expected(base_offset=offset, epoch=self._chain.epoch)
+        verdict = self._evidence.verdict_on(
+            problem,
+            offset,
+            is_like_a_crash=lambda: is_like_a_crash(self._fs, path, position, expected, self._later),
+        )
+        self._note_verdict(verdict)
+        if verdict is Verdict.TORN:
+            self._is_over = True
+            self._findings.add_note(
+                path,
+                f"{end - position} bytes from position {position} (offset {offset}) on do not count: expected "
+                f"{problem.expected}, found {problem.found}. They are being written, or a crash tore them; nothing "
+                "synced is among them, and the next start cuts them off",
+            )
+            return
+        if isinstance(problem, EpochError):
+            # Where the epochs of a range are contradicted, its first batch in each segment is enough.
+            told = (path, problem.expected, problem.found)
+            if told == self._told:
+                return
+            self._told = told
+        advice = REPAIR if verdict is Verdict.DAMAGED else UNPROVEN_ADVICE
+        self._findings.add_damage(path, position, expected=problem.expected, found=problem.found, advice=advice)
+
+    def _note_verdict(self, verdict: Verdict) -> None:
+        """Keep the first verdict: it ends the sound prefix."""
+        if self.summary.verdict is Verdict.SOUND:
+            self.summary.verdict, self.summary.sound_end_offset = verdict, self._chain.offset
+
+    def _check_end(self) -> None:
+        """Report synced records that are missing at the end, unless other damage explains it already."""
+        end_offset = self._chain.offset
+        missing = self._evidence.missing_end(self._directory, 0, end_offset)
+        if missing is None or self.summary.verdict is not Verdict.SOUND:
+            return
+        self._note_verdict(Verdict.DAMAGED)
+        self._findings.add_damage(
+            self._directory / recovery_point.FILE_NAME,
+            0,
+            expected=f"a log of at least {self._evidence.synced_offset} offsets: they were synced once",
+            found=f"one that ends at offset {end_offset}",
+            advice=REPAIR,
+        )
+
+
+class _Segment:
+    """One segment during the check: its file up to ``end``, and the indexes that exist."""
+
+    def __init__(self, path: Path, file: File, end: int) -> None:
+        self.path = path
+        self.file = file
+        self.end = end
+        self.index: OffsetIndexCheck | None = None
+        self.times: TimeIndexCheck | None = None
+        self._max_timestamp = -1
+
+    def saw(self, position: int, header: BatchHeader) -> None:
+        """Check the index entries about a batch that is in the right place."""
+        self._max_timestamp = max(self._max_timestamp, header.max_timestamp)
+        if self.index is not None and position >= self.index.next_position:
+            self.index.saw(position, header)
+        if self.times is not None and header.last_offset >= self.times.next_offset:
+            self.times.saw(header, self._max_timestamp)

@@ -1,0 +1,104 @@
+"""How far the log was once synced; this separates a torn tail from damage.
+
+File ``recovery-point`` in the partition directory, ours alone (Java ignores it): a `SlotFile` whose payload is the
+offset, exclusive, in decimal digits. Invariant: every batch below the *durable* point has been synced and not been
+truncated since. So after a crash, an unreadable batch below the point is corruption, and one above it is a torn tail.
+
+- The point rises after a flush. It is written at once and synced with the next flush (or earlier, by `settle`), so it
+  lags by at most one group of appends. A lagging point is safe: at worst, a damaged batch of that group looks torn.
+- The point falls before a truncation: it is written and synced first. A crash in between leaves a whole log that ends
+  above the point.
+
+If the file is absent (a Java node's directory), nothing is known and everything may be a torn tail.
+
+Source: ours, after Kafka's ``recovery-point-offset-checkpoint``, which KRaft does not use.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pykraft.errors import CorruptionError
+from pykraft.log.fs import Fs
+from pykraft.log.small_files.slots import SlotFile, parse_slots
+from pykraft.types import Offset
+
+FILE_NAME = "recovery-point"
+OFFSET_MAX = 2**63 - 1
+REPAIR = (
+    "start the node: it writes the file again if the log is valid to its end, and otherwise fetches the invalid part "
+    "from the leader. To truncate the log at its first invalid batch instead, as Kafka does, stop the node and remove "
+    f"{FILE_NAME} and quarantine; acknowledged records may then be lost"
+)
+
+
+class RecoveryPoint:
+    """The open file and its offset."""
+
+    def __init__(self, file: SlotFile, offset: Offset) -> None:
+        self._file = file
+        self._offset = offset
+
+    @classmethod
+    def create(cls, fs: Fs, directory: Path, offset: Offset) -> RecoveryPoint:
+        """Create the file, durably; everything below the offset must be durable already."""
+        return cls(SlotFile.create(fs, directory / FILE_NAME, b"%d" % offset), offset)
+
+    @classmethod
+    def open(cls, fs: Fs, directory: Path) -> RecoveryPoint | None:
+        """Open the file; None when it is absent. Errors: CorruptionError with the repair."""
+        path = directory / FILE_NAME
+        if not fs.exists(path):
+            return None
+        file = SlotFile.open(fs, path, repair=REPAIR)
+        try:
+            return cls(file, _offset_of(path, file.newest.payload))
+        except CorruptionError:
+            file.close()
+            raise
+
+    @property
+    def offset(self) -> Offset:
+        """The recovery point as last written, exclusive."""
+        return self._offset
+
+    def raise_to(self, offset: Offset) -> None:
+        """The log is durable up to ``offset``: sync the previous point and write this one without a sync."""
+        if offset > self._offset:
+            self._write(offset)
+
+    def lower_to(self, offset: Offset) -> None:
+        """The log is about to be truncated to ``offset``; the point is durable when this returns."""
+        if offset < self._offset:
+            self._write(offset)
+        self.settle()
+
+    def settle(self) -> None:
+        """Sync the point unless it is durable already."""
+        self._file.sync()
+
+    def close(self) -> None:
+        """Close without syncing."""
+        self._file.close()
+
+    def _write(self, offset: Offset) -> None:
+        self._file.write(b"%d" % offset)
+        self._offset = offset
+
+
+def parse_recovery_point(path: Path, content: bytes) -> Offset:
+    """The offset in the bytes of the file, for code that only reads. Errors: CorruptionError with the repair."""
+    slots = parse_slots(content)
+    if not slots:
+        raise _unreadable(path, "no slot with a valid CRC")
+    return _offset_of(path, slots[-1].payload)
+
+
+def _offset_of(path: Path, payload: bytes) -> Offset:
+    if not payload.isdigit() or len(payload) > 19 or int(payload) > OFFSET_MAX:
+        raise _unreadable(path, repr(payload[:32]))
+    return Offset(int(payload))
+
+
+def _unreadable(path: Path, found: str) -> CorruptionError:
+    return CorruptionError(path, position=0, expected="an offset", found=found, repair=REPAIR)

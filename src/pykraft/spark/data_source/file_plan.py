@@ -1,0 +1,124 @@
+"""Plans which part of a replica's log to read, from the options.
+
+Times are those in the batch headers. If a time falls inside a batch, which happens only with other clients' batches,
+the records decide. Invariant: every bound becomes an offset, so a query reads one contiguous range of the log.
+
+Source: Spark's Kafka source (``startingTimestamp``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from pykraft.errors import StorageError, UsageError
+from pykraft.log.os_fs import OsFs
+from pykraft.protocol.records import decode_records
+from pykraft.spark.data_source.options import Bound, SourceOptions
+from pykraft.spark.data_source.segment_walk import Stretch
+from pykraft.spark.data_source.splits import PIECE_SIZE_BYTES, Limit, Plan, plan_pieces
+from pykraft.spark.data_source.strides import STRIDE_SIZE_BYTES, stride_over
+from pykraft.spark.data_source.walk import OFFSET_MAX, Cursor, Replica
+from pykraft.types import Offset
+
+T = TypeVar("T")
+
+TRIES_MAX = 5
+"""How often to look again because a live node deleted a segment meanwhile."""
+
+
+def plan_batch(replica: Replica, options: SourceOptions) -> Plan:
+    """The pieces that a query over the current log reads.
+
+    Errors: UsageError for a start below the log start; CorruptionError, unless damage is to be marked; StorageError.
+    """
+
+    def plan() -> Plan:
+        start_offset, cursor = find_start(replica, options.start)
+        end_offset = find_end(replica, options.end, cursor)
+        stretches = stretches_from(replica, cursor, options, size_bytes=PIECE_SIZE_BYTES)
+        return plan_pieces(
+            replica.name, cursor, stretches, start_offset=start_offset, limit=Limit(end_offset=end_offset)
+        )
+
+    return while_segments_vanish(plan)
+
+
+def stretches_from(
+    replica: Replica, cursor: Cursor, options: SourceOptions, *, size_bytes: int = STRIDE_SIZE_BYTES
+) -> Iterator[Stretch]:
+    """The log from a cursor on, in strides of about this many bytes; small ones if a limit may fall into one.
+
+    If damage is to be marked, every header is read, to find where the damage ends. Errors: as `plan_batch`.
+    """
+    if options.tolerant:
+        return replica.walk(cursor, tolerant=True)
+    return stride_over(replica, cursor, size_bytes=size_bytes)
+
+
+def while_segments_vanish(look: Callable[[], T]) -> T:
+    """Call a function that reads a live node's files, again if a segment vanished meanwhile. Errors: those of it."""
+    for left in reversed(range(TRIES_MAX)):
+        try:
+            return look()
+        except StorageError as error:
+            if left == 0 or not isinstance(error.__cause__, FileNotFoundError):
+                raise
+    raise AssertionError("the last try either returns or raises")
+
+
+def check_names(replicas: Sequence[Replica], options: SourceOptions) -> None:
+    """Reject offsets for a replica that does not exist. Errors: UsageError."""
+    there = [replica.name for replica in replicas]
+    for option, bound in (("startingOffsets", options.start), ("endingOffsets", options.end)):
+        unknown = [name for name, _ in bound.by_replica if name not in there]
+        if unknown:
+            raise UsageError(f"the option {option} names {', '.join(unknown)}; the replicas are {', '.join(there)}")
+
+
+def find_start(replica: Replica, bound: Bound) -> tuple[Offset, Cursor]:
+    """The first wanted offset, and the batch that holds it. Errors: as `plan_batch`."""
+    offset = bound.offset_of(replica.name)
+    if offset is not None:
+        return offset, replica.seek(offset)
+    start = replica.start()
+    if bound.is_latest or bound.timestamp_ms is not None:
+        offset = replica.end() if bound.is_latest else _since(replica, start, bound.timestamp_ms or 0)
+        return offset, replica.seek(offset)
+    replica.refuse_impossible()
+    return start.offset, start
+
+
+def end_of(replica: Replica) -> Offset:
+    """The current end of a replica's log. Errors: StorageError."""
+    return while_segments_vanish(replica.end)
+
+
+def find_end(replica: Replica, bound: Bound, start: Cursor) -> Offset:
+    """The end offset of the query (exclusive). Errors: as `plan_batch`."""
+    offset = bound.offset_of(replica.name)
+    if offset is not None:
+        return offset
+    return OFFSET_MAX if bound.timestamp_ms is None else _since(replica, start, bound.timestamp_ms)
+
+
+def _since(replica: Replica, start: Cursor, timestamp_ms: int) -> Offset:
+    """The first offset whose record is not older; the log end if there is none."""
+    end = start.offset
+    for one in replica.walk(start, tolerant=True):
+        if one.header is not None and one.header.max_timestamp >= timestamp_ms:
+            return _first_within(one, timestamp_ms)
+        end = one.end_offset
+    return end
+
+
+def _first_within(one: Stretch, timestamp_ms: int) -> Offset:
+    assert one.header is not None
+    if one.header.base_timestamp >= timestamp_ms or one.header.is_log_append_time:
+        return one.offset
+    file = OsFs().open(one.segment)
+    try:
+        data = file.pread(one.end_position - one.position, one.position)
+    finally:
+        file.close()
+    return next((Offset(each.offset) for each in decode_records(data) if each.timestamp_ms >= timestamp_ms), one.offset)

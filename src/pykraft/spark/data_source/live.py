@@ -1,0 +1,144 @@
+"""A blocking interface to a live quorum: its committed offsets, and the batches of a range of them.
+
+Each call runs an event loop of its own, so it works on the driver and in any task. Invariant: it only reads committed
+records, whoever leads meanwhile; it returns whole batches in order and holds at most one chunk of them.
+
+Source: KIP-595 §Fetch (an observer without an id); Spark's Kafka source (``KafkaOffsetReader``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from pykraft.client.remote.admin import Admin, Limits
+from pykraft.client.remote.leader_fetch import Patience
+from pykraft.client.remote.observer import FetchLimits, Observer, Start
+from pykraft.errors import QuorumUnavailableError
+from pykraft.host.delivery import CommittedBatch
+from pykraft.types import Endpoint, Offset
+
+CHUNK_SIZE_BYTES = 8 * 1024 * 1024
+PATIENCE = Patience(timeout_ms=60_000)
+"""A query should survive a fail-over, which takes some seconds."""
+DESCRIBE_LIMITS = Limits(timeout_ms=5_000)
+FETCH_LIMITS = FetchLimits(size_bytes_max=4 * 1024 * 1024, held_size_bytes_max=16 * 1024 * 1024)
+CLIENT_ID = "pykraft-spark"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """The committed offsets, from ``start_offset`` to ``end_offset`` (exclusive)."""
+
+    start_offset: Offset
+    end_offset: Offset
+
+
+class LiveQuorum:
+    """A quorum, reached through some of its nodes; with ``cluster_id`` nodes of another cluster are rejected."""
+
+    def __init__(self, controllers: Sequence[Endpoint], cluster_id: str | None = None) -> None:
+        self._controllers = tuple(controllers)
+        self._cluster_id = cluster_id
+
+    @property
+    def name(self) -> str:
+        """Its name in errors."""
+        return f"the quorum at {','.join(map(str, self._controllers))}"
+
+    def find_cluster_id(self) -> str | None:
+        """Its cluster id; None if its nodes do not report it (Kafka's TestRaftServer). Errors: ForeignClusterError."""
+
+        async def ask() -> str | None:
+            async with Admin(
+                self._controllers, cluster_id=self._cluster_id, client_id=CLIENT_ID, limits=DESCRIBE_LIMITS
+            ) as admin:
+                try:
+                    return (await admin.describe_quorum()).cluster_id
+                except QuorumUnavailableError:
+                    return None
+
+        return asyncio.run(ask())
+
+    def extent(self) -> Extent:
+        """The committed offsets now. Errors: QuorumUnavailableError, ForeignClusterError."""
+
+        async def ask() -> Extent:
+            async with self._observer(Start.EARLIEST) as observer:
+                start_offset = await observer.begin()
+                assert observer.high_watermark is not None
+                return Extent(start_offset=start_offset, end_offset=observer.high_watermark)
+
+        return asyncio.run(ask())
+
+    def batch_at(self, offset: Offset) -> CommittedBatch:
+        """The batch that holds a committed offset. Errors: as `extent`; UsageError."""
+
+        async def ask() -> CommittedBatch:
+            async with self._observer(offset) as observer:
+                return await anext(observer)
+
+        return asyncio.run(ask())
+
+    def chunks(self, start_offset: Offset, end_offset: Offset) -> Iterator[bytes]:
+        """The batches that hold these committed offsets; about 8 MiB at a time.
+
+        Errors: as `batch_at`; ProtocolError if the quorum lost committed records.
+        """
+        if start_offset >= end_offset:
+            return
+        runner = asyncio.Runner()
+        with closing(runner):
+            parts = self._chunks(start_offset, end_offset)
+            try:
+                while (part := runner.run(_next(parts))) is not None:
+                    yield part
+            finally:
+                runner.run(parts.aclose())
+
+    async def _chunks(self, start_offset: Offset, end_offset: Offset) -> AsyncGenerator[bytes]:
+        async with self._observer(start_offset) as observer:
+            parts: list[bytes] = []
+            size_bytes = 0
+            async for batch in observer:
+                parts.append(bytes(batch.data))
+                size_bytes += len(batch.data)
+                is_last = batch.end_offset >= end_offset
+                if is_last or size_bytes >= CHUNK_SIZE_BYTES:
+                    yield b"".join(parts)
+                    parts, size_bytes = [], 0
+                if is_last:
+                    return
+
+    def _observer(self, start: Start | Offset) -> Observer:
+        return Observer(
+            self._controllers,
+            start=start,
+            cluster_id=self._cluster_id,
+            client_id=CLIENT_ID,
+            patience=PATIENCE,
+            limits=FETCH_LIMITS,
+        )
+
+
+def first_since(quorum: LiveQuorum, extent: Extent, timestamp_ms: int) -> Offset:
+    """The offset of the first batch that is not older, by bisection; the end if there is none.
+
+    Batches of a quorum carry their append time, so times rarely go back; if a clock did, the result is one of the
+    possible offsets. Errors: as `LiveQuorum.batch_at`.
+    """
+    low, high = extent.start_offset, extent.end_offset
+    while low < high:
+        batch = quorum.batch_at(Offset((low + high) // 2))
+        if batch.timestamp_ms >= timestamp_ms:
+            high = Offset(max(low, batch.base_offset))
+        else:
+            low = batch.end_offset
+    return low
+
+
+async def _next(parts: AsyncGenerator[bytes]) -> bytes | None:
+    """The next part, or None."""
+    return await anext(parts, None)

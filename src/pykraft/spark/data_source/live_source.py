@@ -1,0 +1,206 @@
+"""A live quorum as a source: a query over what is committed now, and a stream of what is committed from then on.
+
+A stream offset has the next offset of the log and its cluster id; a checkpoint of another quorum is rejected. It also
+has where the stream ``began``, because Spark does not store the start of the first micro-batch and asks for it again
+after a kill. Invariant: the two offsets of a micro-batch alone decide its rows, and records below the high watermark
+never change, so a repeated one has the same rows. Each task fetches a range of the offsets from the leader.
+
+`pykraft.spark.data_source.live` talks to the quorum.
+
+Source: Spark's Kafka source; PySpark ``DataSourceStreamReader``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from pykraft.errors import UsageError
+from pykraft.spark.data_source.batches import batches_of
+from pykraft.spark.data_source.decode import records_of
+from pykraft.spark.data_source.limits import default_limit, records_and_bytes
+from pykraft.spark.data_source.live import Extent, LiveQuorum, first_since
+from pykraft.spark.data_source.options import Bound, SourceOptions
+from pykraft.spark.data_source.splits import Piece
+from pykraft.spark.data_source.tracebacks import plain_rows, plainly
+from pykraft.types import Offset
+
+RECORDS_PER_TASK = 250_000
+
+
+class LivePartition(InputPartition):
+    """The offsets that one task fetches; the end is exclusive."""
+
+    def __init__(
+        self, start_offset: Offset, end_offset: Offset, cluster_id: str | None, *, is_first: bool = True
+    ) -> None:
+        super().__init__(f"{start_offset}-{end_offset}")
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+        self.cluster_id = cluster_id
+        self.is_first = is_first
+
+
+class LiveReader(DataSourceReader):
+    """A query over the records that are committed when it starts."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    @plainly
+    def partitions(self) -> Sequence[InputPartition]:
+        """See `DataSourceReader`. Errors: QuorumUnavailableError; UsageError for an offset outside of the log."""
+        quorum = LiveQuorum(self._options.controllers)
+        cluster_id = quorum.find_cluster_id()
+        extent = quorum.extent()
+        start, end = find_start(quorum, extent, self._options.start), find_end(quorum, extent, self._options.end)
+        return parts_of(start, end, cluster_id)
+
+    @plain_rows
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """See `DataSourceReader`."""
+        return fetch_rows(partition, self._options)
+
+
+class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream of committed records."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._end: Offset | None = None
+
+    @plainly
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as below
+        """See `DataSourceStreamReader`: as the options say."""
+        quorum = LiveQuorum(self._options.controllers)
+        start = find_start(quorum, quorum.extent(), self._options.start)
+        return {"cluster": quorum.find_cluster_id(), "offset": start, "began": start}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """See `DataSourceStreamReader`; with both limits Spark gets the records, and `latestOffset` adds the bytes."""
+        return default_limit(self._options)
+
+    @plainly
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """See `SupportsTriggerAvailableNow`: the stream ends at the current high watermark."""
+        self._end = LiveQuorum(self._options.controllers).extent().end_offset
+
+    @plainly
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """See `DataSourceStreamReader`. A limit in bytes is an average, estimated from the size of the next records.
+
+        Errors: ForeignClusterError for a checkpoint of another quorum; UsageError if the log starts behind it.
+        """
+        quorum = LiveQuorum(self._options.controllers, start["cluster"])
+        extent = quorum.extent()
+        begin: Offset = start["offset"]
+        check_is_there(begin, extent)
+        most = min(extent.end_offset, find_end(quorum, extent, self._options.end))
+        end = most = most if self._end is None else min(most, self._end)
+        records, size_bytes = records_and_bytes(limit, self._options)
+        if records is not None:
+            end = min(end, Offset(begin + records))
+        if size_bytes is not None and begin < end:
+            end = min(end, Offset(begin + max(1, int(size_bytes / average_size_bytes(quorum, begin)))))
+        return start | {"offset": aligned(quorum, begin, end, most)}
+
+    @plainly
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """See `DataSourceStreamReader`."""
+        is_first = start.get("began") == start["offset"]
+        begin = end.get("began", start["offset"]) if is_first else start["offset"]
+        return parts_of(begin, end["offset"], start["cluster"])
+
+    @plain_rows
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """See `DataSourceStreamReader`. Errors: as `LiveQuorum.chunks`."""
+        return fetch_rows(partition, self._options)
+
+    @plainly
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """See `DataSourceStreamReader`: the high watermark."""
+        return {"offset": LiveQuorum(self._options.controllers).extent().end_offset}
+
+
+def find_start(quorum: LiveQuorum, extent: Extent, bound: Bound) -> Offset:
+    """The start offset. Errors: UsageError for an offset below the log start."""
+    if bound.by_replica:
+        raise UsageError("a live quorum has one log: give one offset, not offsets by replica")
+    if bound.offset is not None:
+        check_is_there(bound.offset, extent)
+        return bound.offset
+    if bound.timestamp_ms is not None:
+        return first_since(quorum, extent, bound.timestamp_ms)
+    return extent.end_offset if bound.is_latest else extent.start_offset
+
+
+def find_end(quorum: LiveQuorum, extent: Extent, bound: Bound) -> Offset:
+    """The end offset (exclusive): the requested one, which may not be committed yet, or the high watermark."""
+    if bound.by_replica:
+        raise UsageError("a live quorum has one log: give one offset, not offsets by replica")
+    if bound.offset is not None:
+        return bound.offset
+    return extent.end_offset if bound.timestamp_ms is None else first_since(quorum, extent, bound.timestamp_ms)
+
+
+def check_is_there(offset: Offset, extent: Extent) -> None:
+    """Reject offsets that the log no longer holds. Errors: UsageError."""
+    if offset < extent.start_offset:
+        raise UsageError(
+            f"offset {offset} is no longer in the log, which begins at {extent.start_offset}: earlier records are only "
+            "in a snapshot, which this source does not read. Start at earliest; a stream also needs a new checkpoint"
+        )
+
+
+def average_size_bytes(quorum: LiveQuorum, offset: Offset) -> float:
+    """The average size of a record in the batch that holds this offset, with the header. Errors: as `LiveQuorum`."""
+    batch = quorum.batch_at(offset)
+    return len(batch.data) / (batch.end_offset - batch.base_offset)
+
+
+def aligned(quorum: LiveQuorum, begin: Offset, end: Offset, most: Offset) -> Offset:
+    """Move an end that a limit set to the end of a batch: back if any batch remains, else forward, never past ``most``.
+
+    Errors: as `LiveQuorum`.
+    """
+    if not begin < end < most:
+        return max(begin, end)
+    batch = quorum.batch_at(end)
+    if batch.base_offset == end or batch.base_offset > begin:
+        return batch.base_offset
+    return min(batch.end_offset, most)
+
+
+def parts_of(start: Offset, end: Offset, cluster_id: str | None) -> list[LivePartition]:
+    """Split the offsets among tasks."""
+    return [
+        LivePartition(Offset(low), min(end, Offset(low + RECORDS_PER_TASK)), cluster_id, is_first=low == start)
+        for low in range(start, end, RECORDS_PER_TASK)
+    ]
+
+
+def fetch_rows(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of one part. If two parts share a batch, each has its own records; as a batch it is in the first."""
+    if not isinstance(partition, LivePartition):
+        return  # without partitions, Spark reads an empty placeholder
+    quorum = LiveQuorum(options.controllers, partition.cluster_id)
+    piece = Piece(
+        replica=None,
+        path=quorum.name,
+        position=0,
+        end_position=0,
+        start_offset=partition.start_offset,
+        end_offset=partition.end_offset,
+    )
+    for data in quorum.chunks(partition.start_offset, partition.end_offset):
+        if options.rows == "batches":
+            for rows in batches_of(piece, data):
+                begins_here = pc.greater_equal(rows.column("base_offset"), partition.start_offset)
+                yield rows if partition.is_first else rows.filter(begins_here)
+        else:
+            yield from records_of(piece, data)

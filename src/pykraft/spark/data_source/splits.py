@@ -1,0 +1,300 @@
+"""What one Spark task reads: pieces of whole batches, cut from a walk over a replica's log.
+
+A piece has the range of wanted offsets, since a requested offset may lie within a batch. A damaged stretch is a piece
+of its own and becomes one row that reports it.
+
+The driver makes the plan, and a live directory may change before a task reads its piece. So a piece has offset, epoch
+and CRC of its first and its last batch. The reader checks both, and that all batches between follow each other. Logs
+that have a batch of the same offset and epoch are equal up to it, so a match proves that this is the planned log.
+
+Invariant: a piece is whole batches of one segment; the pieces of a plan are the requested part of the log, each batch
+once.
+
+Source: KIP-595 (log layout); Raft §5.3 (Log Matching).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pykraft.errors import CorruptionError, ProtocolError, StorageError, UsageError
+from pykraft.log.evidence import read_evidence
+from pykraft.log.fs import File
+from pykraft.log.judge import Chain, EpochError
+from pykraft.log.os_fs import OsFs
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header, scan
+from pykraft.spark.data_source.segment_walk import Stretch, base_offset_of, batches_within, told
+from pykraft.spark.data_source.walk import OFFSET_MAX, Cursor, after
+from pykraft.types import Epoch, Offset
+
+PIECE_SIZE_BYTES = 64 * 1024 * 1024
+"""About how much of a segment one task reads."""
+PART_SIZE_BYTES = 8 * 1024 * 1024
+"""About how much of it is in memory at one time."""
+DELETED = ".deleted"
+OFFSET_MIN = Offset(0)
+
+Batches = Sequence[tuple[int, BatchHeader]]
+"""Position in some bytes and header of each batch in them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """Identifies a batch."""
+
+    base_offset: Offset
+    end_offset: Offset
+    epoch: Epoch
+    crc: int
+
+    @classmethod
+    def of(cls, header: BatchHeader) -> Mark:
+        """The mark of a batch."""
+        return cls(base_offset=header.base_offset, end_offset=header.end_offset, epoch=header.epoch, crc=header.crc)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Whole batches of one segment, from ``position`` to ``end_position``, and the wanted offsets.
+
+    Ends are exclusive. ``first`` and ``last`` are its first and last batch, None if no plan knows them. If ``damage``
+    is set, these bytes are not batches; a batch should start there at ``start_offset``.
+    """
+
+    replica: str | None
+    path: str
+    position: int
+    end_position: int
+    start_offset: Offset = OFFSET_MIN
+    end_offset: Offset = OFFSET_MAX
+    first: Mark | None = None
+    last: Mark | None = None
+    damage: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Whole batches of a piece: their bytes, and position in these bytes and header of each."""
+
+    piece: Piece
+    """The piece, narrowed to these batches."""
+    data: bytes
+    batches: Batches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """The latest end of a plan: an offset (exclusive), or this many records or bytes, but at least one batch."""
+
+    end_offset: Offset = OFFSET_MAX
+    records_max: int | None = None
+    size_bytes_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The pieces in order, and the cursor after them."""
+
+    pieces: tuple[Piece, ...]
+    end: Cursor
+
+
+def plan_pieces(
+    replica: str | None,
+    start: Cursor,
+    stretches: Iterable[Stretch],
+    *,
+    start_offset: Offset,
+    limit: Limit,
+    size_bytes: int = PIECE_SIZE_BYTES,
+) -> Plan:
+    """Cut the result of a walk from ``start`` on into pieces of about this many bytes; rows start at ``start_offset``.
+
+    If the limit falls into a stretch of many batches, its headers are read one by one.
+
+    Errors: those of the walk.
+    """
+    cut = _Cut(replica, start, start_offset=start_offset, limit=limit, size_bytes=size_bytes)
+    for one in stretches:
+        if cut.has_room(one):
+            cut.take(one)
+            continue
+        for batch in batches_within(one) if one.is_coarse else (one,):
+            if not cut.has_room(batch):
+                break
+            cut.take(batch)
+        break
+    return Plan(pieces=tuple(cut.pieces), end=cut.end)
+
+
+class _Cut:
+    """The pieces so far."""
+
+    def __init__(
+        self, replica: str | None, start: Cursor, *, start_offset: Offset, limit: Limit, size_bytes: int
+    ) -> None:
+        self._replica = replica
+        self._start_offset = start_offset
+        self._limit = limit
+        self._piece_size_bytes = size_bytes
+        self._records = self._size_bytes = 0
+        self.pieces: list[Piece] = []
+        self.end = start
+
+    def has_room(self, one: Stretch) -> bool:
+        """Whether this is within the limit; the first batch always is, unless it starts behind the end."""
+        limit = self._limit
+        if one.offset >= limit.end_offset or (one.is_coarse and one.end_offset > limit.end_offset):
+            return False
+        if not self._size_bytes and not one.is_coarse:
+            return True
+        records = self._records + one.end_offset - one.offset
+        size_bytes = self._size_bytes + one.end_position - one.position
+        return (limit.records_max is None or records <= limit.records_max) and (
+            limit.size_bytes_max is None or size_bytes <= limit.size_bytes_max
+        )
+
+    def take(self, one: Stretch) -> None:
+        """Add it to the last piece, or start another one."""
+        self._records += one.end_offset - one.offset
+        self._size_bytes += one.end_position - one.position
+        self.end = after(one, self.end)
+        first, last = (None if header is None else Mark.of(header) for header in (one.first, one.header))
+        if self.pieces and _goes_on(self.pieces[-1], one, self._piece_size_bytes):
+            self.pieces[-1] = replace(self.pieces[-1], end_position=one.end_position, last=last)
+            return
+        self.pieces.append(
+            Piece(
+                replica=self._replica,
+                path=str(one.segment),
+                position=one.position,
+                end_position=one.end_position,
+                start_offset=self._start_offset if one.damage is None else one.offset,
+                end_offset=self._limit.end_offset,
+                first=first,
+                last=last,
+                damage=one.damage,
+            )
+        )
+
+
+def _goes_on(piece: Piece, one: Stretch, size_bytes: int) -> bool:
+    is_same = piece.path == str(one.segment) and piece.damage is None and one.damage is None
+    return is_same and one.end_position - piece.position <= size_bytes
+
+
+def read_parts(piece: Piece, *, size_bytes: int = PART_SIZE_BYTES) -> Iterator[Part]:
+    """A piece in parts of whole batches, so that only one needs to be in memory; each header is parsed once.
+
+    A part has about ``size_bytes``, or one batch.
+
+    Errors: UsageError when the log was written anew since the plan was made; CorruptionError when the file is no longer
+    as it was, or a batch contradicts the other files; StorageError when it cannot be read.
+    """
+    try:
+        yield from _read_parts(piece, max(size_bytes, HEADER_SIZE_BYTES))
+    except CorruptionError as problem:
+        raise judged(piece, problem) from problem
+
+
+def _read_parts(piece: Piece, least: int) -> Iterator[Part]:
+    with closing(_open(Path(piece.path))) as file:
+        position, wanted = piece.position, least
+        follow = _Follow(piece, piece.first) if piece.first is not None else None
+        while position < piece.end_position:
+            data = file.pread(min(wanted, piece.end_position - position), position)
+            batches = _whole_batches(data)
+            if batches:
+                end = batches[-1][0] + batches[-1][1].size_bytes
+                if follow is not None:
+                    follow.take(position, batches)
+                part = replace(piece, position=position, end_position=position + end)
+                yield Part(piece=part, data=data[:end], batches=batches)
+                position, wanted = position + end, least
+            elif wanted < (next_size_bytes := _size_of_next(data)) <= piece.end_position - position:
+                wanted = next_size_bytes
+            else:
+                found = f"{len(data)} bytes that are none"
+                raise CorruptionError(piece.path, position=position, expected="a whole batch", found=found)
+
+
+class _Follow:
+    """Checks that the batches of a piece are the planned ones, and follow each other."""
+
+    def __init__(self, piece: Piece, first: Mark) -> None:
+        self._piece = piece
+        self._first = first
+        self._segment = Path(piece.path)
+        self._chain: Chain | None = None
+
+    def take(self, position: int, batches: Batches) -> None:
+        """The next batches, whose bytes begin at this position. Errors: as `read_parts`."""
+        chain = self._chain
+        if chain is None:
+            found = Mark.of(batches[0][1])
+            if found != self._first:
+                raise _rewritten(self._piece, position, found, self._first)
+            chain = self._chain = self._new_chain(self._first.base_offset, self._first.epoch)
+        for at, header in batches:
+            try:
+                chain.check(self._segment, position + at, header)
+            except EpochError:
+                # A running node may have begun the epoch since the evidence was read.
+                chain = self._chain = self._new_chain(chain.offset, chain.epoch)
+                chain.check(self._segment, position + at, header)
+        at, header = batches[-1]
+        last = Mark.of(header)
+        if position + at + header.size_bytes == self._piece.end_position and last != self._piece.last:
+            raise _rewritten(self._piece, position, last, self._piece.last)
+
+    def _new_chain(self, offset: Offset, epoch: Epoch) -> Chain:
+        evidence = read_evidence(OsFs(), self._segment.parent)
+        return Chain(evidence, offset, epoch, segment_offset=base_offset_of(self._segment))
+
+
+def judged(piece: Piece, problem: CorruptionError) -> CorruptionError:
+    """The error for a batch that only its reader found bad, with what the judge says. Errors: StorageError."""
+    if piece.first is None:
+        return problem
+    evidence = read_evidence(OsFs(), Path(piece.path).parent)
+    # The plan walked over this batch: what a crash leaves behind the last batch is not in any piece.
+    return told(problem, evidence.verdict_on(problem, piece.first.base_offset, is_like_a_crash=lambda: False))
+
+
+def _rewritten(piece: Piece, position: int, found: Mark, planned: Mark | None) -> UsageError:
+    return UsageError(
+        f"{piece.path}: near position {position} stands {found}, where {planned} stood when the plan was made: the log "
+        "was cut back and written anew. What a replica has not committed may go. Read a live quorum with the option "
+        "bootstrap.controllers, or ask again; a stream needs another checkpoint"
+    )
+
+
+def _open(segment: Path) -> File:
+    """Open a segment, under its .deleted name if its node has just deleted it. Errors: StorageError."""
+    try:
+        return OsFs().open(segment)
+    except StorageError:
+        deleted = segment.with_name(segment.name + DELETED)
+        if not deleted.exists():
+            raise
+    return OsFs().open(deleted)
+
+
+def _whole_batches(data: bytes) -> Batches:
+    """Position and header of the whole batches at the beginning, up to the first that is cut or has no valid header."""
+    batches: list[tuple[int, BatchHeader]] = []
+    # A bad header is reported once it is the first: the batches before it still count.
+    with suppress(ProtocolError):
+        batches.extend(scan(data, verify_crc=False))
+    return batches
+
+
+def _size_of_next(data: bytes) -> int:
+    """The size of the batch of which only the beginning is here; 0 when it has no valid header."""
+    try:
+        return read_header(data).size_bytes
+    except ProtocolError:
+        return 0

@@ -1,0 +1,1 @@
+"""Spark sessions: Java, its process, and what workers need."""

@@ -1,0 +1,105 @@
+"""Runs Spark's Java process as a child of ours: starts it early, connects later, and ends it with the block.
+
+PySpark can start it, too, but then nobody can end it before it is connected, and its messages go to our terminal. As a
+`Child` it has a log and ends with the other processes.
+
+Invariant: it never outlives us: it reads from a pipe that only we can write to, and exits at the end of the input. It
+ignores Ctrl-C, which a terminal sends to all processes; we decide when it ends.
+
+Source: PySpark's ``launch_gateway``; the file in which the process reports its port (int32) and its secret (int32
+length, UTF-8), big-endian, comes from Spark's ``PythonGatewayServer``.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pykraft.local.child import Child, Children
+from pykraft.local.waiting import wait_until
+from pykraft.spark.session.local import open_session, prepare_environment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+IGNORING_CTRL_C = ("/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh")
+START_TIMEOUT_S = 180.0
+_INT = struct.Struct(">i")
+
+
+class Jvm:
+    """Spark's process."""
+
+    def __init__(self, children: Children, folder: Path, settings: Mapping[str, str]) -> None:
+        """Start it with these session properties; ``folder`` gets all its files and its log.
+
+        Errors: UsageError without a Java runtime.
+        """
+        from pyspark.find_spark_home import _find_spark_home
+
+        prepare_environment()
+        folder.mkdir()
+        java_options = f'{settings["spark.driver.extraJavaOptions"]} "-Djava.io.tmpdir={folder}"'
+        self._settings = {
+            **settings,
+            "spark.local.dir": str(folder),
+            "spark.sql.warehouse.dir": str(folder),
+            "spark.driver.extraJavaOptions": java_options,
+        }
+        self._way = folder / "gateway"
+        confs = [word for key, value in self._settings.items() for word in ("--conf", f"{key}={value}")]
+        submit = str(Path(_find_spark_home()) / "bin" / "spark-submit")
+        reading, self._life = os.pipe()
+        try:
+            self.process: Child = children.start(
+                "Spark",
+                [*IGNORING_CTRL_C, submit, *confs, "pyspark-shell"],
+                folder / "spark.log",
+                environment={"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._way)},
+                stdin=reading,
+            )
+        finally:
+            os.close(reading)
+
+    def session(self) -> SparkSession:
+        """Wait until it serves, then open the session. Errors: LocalQuorumError if it has ended; errors of Spark."""
+        port, secret = wait_until(self._read_way, "Spark to start", timeout_s=START_TIMEOUT_S, alive=[self.process])
+        with _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
+            spark = open_session(self._settings)
+        spark.sparkContext._accumulatorServer.handle_error = _say_nothing  # noqa: SLF001 - it would print a traceback
+        return spark
+
+    def close(self) -> None:
+        """Let it exit by itself; the end of its block does not wait for that."""
+        os.close(self._life)
+
+    def _read_way(self) -> tuple[int, str] | None:
+        """Port and secret, once the process has reported them."""
+        try:
+            told = self._way.read_bytes()
+        except FileNotFoundError:
+            return None
+        if len(told) < 2 * _INT.size:
+            return None
+        (port,), (size_bytes,) = _INT.unpack_from(told), _INT.unpack_from(told, _INT.size)
+        secret = told[2 * _INT.size :]
+        return (port, secret.decode()) if len(secret) == size_bytes else None
+
+
+def _say_nothing(request: object, address: object) -> None:
+    """Suppress log lines about connections that break when the process ends."""
+
+
+@contextmanager
+def _environment(**values: str) -> Iterator[None]:
+    """Set these environment variables within the block."""
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name in values:
+            os.environ.pop(name, None)

@@ -1,0 +1,101 @@
+"""Opens a Spark session locally or at a cluster, with the user's properties.
+
+On a cluster the executors get this package from us. They run the Python that `PYSPARK_PYTHON` names, by default ours;
+it must have the package's dependencies. Invariant: a user's property overrides ours; for lists both are combined.
+
+Source: Spark's "Submitting Applications" (master URLs, ``--conf``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from pykraft.errors import PykraftError, UsageError
+from pykraft.spark.session.java import cache_folder
+from pykraft.spark.session.local import TASK_TRIES, open_session, prepare_environment, session_settings
+from pykraft.spark.session.package import cached_package
+from pykraft.spark.session.quiet import without_lines
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL = re.compile(r"local(?:\[(?P<cores>[0-9]+|\*)\])?")
+"""Without a number of tries; a URL with one is used unchanged."""
+MASTER = re.compile(r"local(\[.*\])?|spark://.+|yarn|k8s://.+")
+PY_FILES, JAVA_OPTIONS = "spark.submit.pyFiles", "spark.driver.extraJavaOptions"
+OURS_ONLY_HERE = ("spark.driver.host", "spark.driver.bindAddress")
+NOTHING: Mapping[str, str] = MappingProxyType({})
+GONE = "Spark's Java process has ended; finished micro-batches are kept, and the next run continues after them"
+NOISE = (b"WARNING: Using incubator modules: jdk.incubator.vector",)
+
+
+def parse_conf(given: Iterable[str]) -> dict[str, str]:
+    """Parse ``spark.key=value`` texts, as for spark-submit. Errors: UsageError."""
+    found: dict[str, str] = {}
+    for item in given:
+        key, is_there, value = item.partition("=")
+        if not is_there or not key.strip().startswith("spark."):
+            raise UsageError(f"--conf {item}: it must be a property of Spark and its value: spark.key=value")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def settings_at(
+    name: str, *, master: str | None = None, conf: Mapping[str, str] = NOTHING, option: str = "--master"
+) -> dict[str, str]:
+    """Spark's properties for a session; without ``master`` (a Spark master URL) it gets two cores of this machine.
+
+    ``option`` is the command-line option that gave the master.
+
+    Errors: UsageError for an invalid master; StorageError.
+    """
+    master = conf.get("spark.master") if master is None else master
+    settings = session_settings(name)
+    if master is not None:
+        settings["spark.master"] = _with_tries(master, option)
+    given = {key: value for key, value in conf.items() if key != "spark.master"}
+    if not _is_local(master):
+        for key in OURS_ONLY_HERE:
+            del settings[key]
+        settings[PY_FILES] = str(cached_package(cache_folder()))
+        if PY_FILES in given:
+            given[PY_FILES] = f"{settings[PY_FILES]},{given[PY_FILES]}"
+    if JAVA_OPTIONS in given:
+        given[JAVA_OPTIONS] = f"{settings[JAVA_OPTIONS]} {given[JAVA_OPTIONS]}"
+    return settings | given
+
+
+@contextmanager
+def session_at(settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session with these `settings_at` and the source registered; stopped at the end of the block.
+
+    Errors: UsageError without a Java runtime; PykraftError if Spark's Java process ends before the block does.
+    """
+    from py4j.protocol import Py4JNetworkError
+
+    prepare_environment(is_local=_is_local(settings["spark.master"]))
+    with without_lines(NOISE):
+        spark = open_session(settings)
+    try:
+        yield spark
+    except (Py4JNetworkError, ConnectionError) as error:
+        raise PykraftError(GONE) from error
+    finally:
+        with suppress(Py4JNetworkError, ConnectionError):
+            spark.stop()
+
+
+def _is_local(master: str | None) -> bool:
+    return master is None or master.startswith("local")
+
+
+def _with_tries(master: str, option: str) -> str:
+    """A master URL that retries tasks also in local mode. Errors: UsageError."""
+    if not MASTER.fullmatch(master):
+        raise UsageError(f"{option} {master}: it must be local[CORES], spark://host:port, yarn or k8s://…")
+    here = LOCAL.fullmatch(master)
+    return f"local[{here['cores'] or 1},{TASK_TRIES}]" if here else master

@@ -1,0 +1,168 @@
+"""`pykraft bench raft`: wrong input is one line and exit code 2; nothing that was started is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pykraft.bench import options, race
+from pykraft.cli.main import main
+from pykraft.local.child import Children
+from pykraft.local.cluster import SOURCES
+from pykraft.local.waiting import wait_until
+from tests.bench.fakes import FakeContender
+from tests.bench.test_race import measure_fake
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
+    """The exit status of `pykraft bench raft` with these arguments."""
+    monkeypatch.setattr(sys, "argv", ["pykraft", "bench", "raft", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code
+
+
+@pytest.fixture
+def contenders(monkeypatch: pytest.MonkeyPatch) -> list[FakeContender]:
+    """Fakes on a virtual clock in the place of real quorums."""
+    fakes = [FakeContender(name="pykraft", most=400_000), FakeContender(name="kafka", most=200_000)]
+    monkeypatch.setattr(
+        "pykraft.cli.bench.raft._contenders", lambda peer, libs: fakes if peer == "kafka" else fakes[:1]
+    )
+    monkeypatch.setattr(race, "run_in_folder", measure_fake)
+    return fakes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--record-size", "0"], "--record-size 0"),
+        (["--record-size", "100,,256"], "--record-size 100,,256"),
+        (["--runs", "-1"], "--runs -1: give 1 to 100"),
+        (["--nodes", "0"], "--nodes 0"),
+        (["--seconds", "0"], "--seconds 0"),
+        (["--throughput", "-5"], "--throughput -5: give a number of records a second, or max"),
+        (["--dir", "no-such-folder"], "--dir no-such-folder: there is no such folder"),
+        (["--peer", "none", "--kafka-libs", "jars"], "with --peer none there is no Kafka to run"),
+        (["--kafka-libs", "no-such-folder"], "give the folder libs of a Kafka release; or measure pykraft alone"),
+        (["--json", "no-such-folder/result.json"], "there is no folder no-such-folder"),
+    ],
+)
+def test_wrong_input_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str
+) -> None:
+    monkeypatch.setattr("pykraft.local.kafka.java.find_java", lambda: Path("java"))
+    assert run(monkeypatch, *arguments) == 2
+    said = capsys.readouterr()
+    assert problem in said.err
+    assert said.err.count("\n") == 1
+    assert said.out == ""
+
+
+def test_without_java_it_says_what_to_install_and_what_works(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert run(monkeypatch) == 2
+    assert re.fullmatch(r"pykraft: no java .*openjdk-17-jre-headless; .*--peer none\n", capsys.readouterr().err)
+
+
+def test_a_folder_without_room_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(options, "RUN_SIZE_BYTES_MIN", 2**60)
+    assert run(monkeypatch, "--dir", str(tmp_path)) == 2
+    assert re.search(r"--dir \S+: only \d+ MiB are free, and a run needs \d+ MiB\n", capsys.readouterr().err)
+
+
+def test_the_result_is_printed_and_written(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    contenders: list[FakeContender],
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "result.json"
+    arguments = ["--runs", "2", "--record-size", "100,256", "--dir", str(tmp_path), "--json", str(path)]
+    assert run(monkeypatch, *arguments) == 0
+    said = capsys.readouterr()
+    assert said.out.count("pykraft / kafka: 2.00 × the records") == 2
+    assert said.err.count("records/s committed") == 8
+    result = json.loads(path.read_text())
+    assert [comparison["rate_ratio"]["median"] for comparison in result["comparisons"]] == [pytest.approx(2)] * 2
+    assert result["machine"]["cores"] >= 1
+    assert result["options"]["linger_ms"] == 25
+    assert len(result["laps"]) == 8
+
+
+def test_a_run_that_failed_is_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    contenders: list[FakeContender],
+    tmp_path: Path,
+) -> None:
+    contenders[0].most = 0
+    arguments = ["--runs", "1", "--record-size", "100", "--dir", str(tmp_path), "--peer", "none"]
+    assert run(monkeypatch, *arguments) == 1
+    assert "FAILED pykraft, 100 bytes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 1), (signal.SIGTERM, 128 + 15)])
+@pytest.mark.processes
+def test_an_interrupted_benchmark_leaves_no_process_and_no_file(
+    tmp_path: Path, number: signal.Signals, status: int
+) -> None:
+    place = tmp_path / "logs"
+    place.mkdir()
+    command = [sys.executable, "-m", "pykraft", "bench", "raft", "--peer", "none", "--dir", str(place)]
+    with Children() as children:
+        child = children.start("bench", command, tmp_path / "log", environment={"PYTHONPATH": str(SOURCES)})
+        wait_until(lambda: len(_below(child.pid)) == 3, "the nodes to be started", alive=[child])
+        nodes = _below(child.pid)
+        child.signal(number)
+        assert child.wait(timeout_s=30) == status
+        assert not any(Path(f"/proc/{pid}").exists() for pid in nodes)
+        assert list(place.iterdir()) == []
+        assert "interrupted: all nodes were killed" in child.log()
+
+
+@pytest.mark.kafka
+def test_ours_and_kafkas_run_in_turn(tmp_path: Path) -> None:
+    arguments = ["--record-size", "256", "--throughput", "2000", "--seconds", "3", "--warm-up", "1", "--runs", "1"]
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pykraft",
+            "bench",
+            "raft",
+            *arguments,
+            "--dir",
+            tmp_path,
+            "--json",
+            tmp_path / "r.json",
+        ],
+        env=os.environ | {"PYTHONPATH": str(SOURCES)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (comparison,) = json.loads((tmp_path / "r.json").read_text())["comparisons"]
+    assert [figures["contender"] for figures in comparison["figures"]] == ["pykraft", "kafka"]
+    assert all(figures["records_per_s"]["median"] > 1_000 for figures in comparison["figures"])
+    assert 0 < comparison["memory_ratio"] < 0.5
+    assert [path.name for path in tmp_path.iterdir()] == ["r.json"]
+
+
+def _below(pid: int) -> list[int]:
+    """Children of a process."""
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

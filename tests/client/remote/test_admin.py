@@ -1,0 +1,333 @@
+"""The search for the leader: any node will do to begin with, dead and wrong ones are passed by, and it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+
+import pytest
+
+from pykraft.client.remote.admin import Admin, Limits, NodeKind
+from pykraft.client.remote.quorum import Role
+from pykraft.errors import (
+    ErrorCode,
+    ForeignClusterError,
+    OutcomeUnknownError,
+    QuorumUnavailableError,
+    RefusedError,
+    UsageError,
+)
+from pykraft.local.ports import HOST, free_ports
+from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.schema import Body
+from pykraft.types import Endpoint
+from tests.client.quorums import CLUSTER_ID, cluster_body, quorum_body, refusal
+from tests.client.scripted import HANG_UP, SILENCE, Answer, Script, ScriptedNode, run
+
+PATIENT = Limits(timeout_ms=10_000, request_timeout_ms=2_000, retry_backoff_ms=10)
+HASTY = Limits(timeout_ms=300, request_timeout_ms=100, retry_backoff_ms=10)
+
+
+def dead() -> Endpoint:
+    [port] = free_ports(1)
+    return Endpoint(HOST, port)
+
+
+class Three:
+    """Nodes 1 to 3; each says that ``leader_id`` leads, and only that one answers for the quorum."""
+
+    def __init__(self) -> None:
+        self.leader_id = 2
+        self.named = dict.fromkeys((1, 2, 3), 2)
+        self.nodes = {i: ScriptedNode(self._scripts(i)) for i in (1, 2, 3)}
+
+    def _scripts(self, node_id: int) -> dict[ApiKey, Script]:
+        def quorum(_: Body) -> Body:
+            return quorum_body(node_id) if node_id == self.leader_id else refusal()
+
+        return {
+            ApiKey.DESCRIBE_CLUSTER: lambda _: cluster_body(self.named[node_id], self.endpoints),
+            ApiKey.DESCRIBE_QUORUM: quorum,
+        }
+
+    @property
+    def endpoints(self) -> dict[int, Endpoint]:
+        return {i: node.endpoint for i, node in self.nodes.items()}
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        for node in self.nodes.values():
+            await stack.enter_async_context(node)
+
+
+def with_three(main: Callable[[Three], Awaitable[None]]) -> None:
+    async def body() -> None:
+        three = Three()
+        async with AsyncExitStack() as stack:
+            await three.start(stack)
+            await main(three)
+
+    run(body)
+
+
+def test_any_node_leads_to_the_leader() -> None:
+    async def main(three: Three) -> None:
+        async with Admin([three.nodes[1].endpoint], limits=PATIENT) as admin:
+            found = await admin.describe_quorum()
+        assert (found.cluster_id, found.leader_id, found.epoch, found.high_watermark) == (CLUSTER_ID, 2, 4, 10)
+        assert [each.role for each in found.replicas] == [Role.LEADER, Role.FOLLOWER, Role.FOLLOWER, Role.OBSERVER]
+        assert str(found.voters[0].listeners.get("CONTROLLER")) == "[::1]:9001"
+        [asked] = three.nodes[1].requests(ApiKey.DESCRIBE_CLUSTER)
+        assert asked["endpoint_type"] == NodeKind.CONTROLLER.value
+        assert not three.nodes[1].requests(ApiKey.DESCRIBE_QUORUM)
+
+    with_three(main)
+
+
+def test_dead_nodes_are_passed_by_and_connections_are_kept() -> None:
+    async def main(three: Three) -> None:
+        async with Admin([dead(), three.nodes[2].endpoint], limits=PATIENT) as admin:
+            await admin.describe_quorum()
+            await admin.describe_quorum()
+        assert len(three.nodes[2].requests(ApiKey.API_VERSIONS)) == 1
+        assert len(three.nodes[2].requests(ApiKey.DESCRIBE_QUORUM)) == 2
+
+    with_three(main)
+
+
+def test_a_node_that_names_a_former_leader_is_asked_last_the_next_time() -> None:
+    async def main(three: Three) -> None:
+        three.leader_id = 3
+        three.named |= {2: 3, 3: 3}
+        async with Admin([three.nodes[1].endpoint], limits=PATIENT) as admin:
+            found = await admin.describe_quorum()
+            assert found.leader_id == 3
+            await admin.describe_quorum()
+        assert len(three.nodes[1].requests(ApiKey.DESCRIBE_CLUSTER)) == 1
+
+    with_three(main)
+
+
+def test_an_election_is_waited_for() -> None:
+    async def main(three: Three) -> None:
+        three.named = dict.fromkeys(three.named, -1)
+        answers = iter([-1] * 5)
+        three.nodes[3].scripts[ApiKey.DESCRIBE_CLUSTER] = lambda _: cluster_body(next(answers, 2), three.endpoints)
+        async with Admin([three.nodes[1].endpoint, three.nodes[3].endpoint], limits=PATIENT) as admin:
+            assert (await admin.describe_quorum()).leader_id == 2
+
+    with_three(main)
+
+
+def test_an_election_without_an_end_is_told_after_the_time() -> None:
+    async def main(three: Three) -> None:
+        three.named = dict.fromkeys(three.named, -1)
+        async with Admin([three.nodes[1].endpoint], limits=HASTY) as admin:
+            with pytest.raises(
+                QuorumUnavailableError, match=r"no leader was found within 300 ms: .*it knows no leader"
+            ):
+                await admin.describe_quorum()
+
+    with_three(main)
+
+
+def test_nodes_that_die_while_an_election_is_waited_for_do_not_end_the_wait() -> None:
+    async def main(three: Three) -> None:
+        three.named = dict.fromkeys(three.named, -1)
+        answered = three.nodes[1].scripts[ApiKey.DESCRIBE_CLUSTER]
+
+        def once(body: Body) -> Answer:
+            return answered(body) if len(three.nodes[1].requests(ApiKey.DESCRIBE_CLUSTER)) == 1 else HANG_UP
+
+        three.nodes[1].scripts[ApiKey.DESCRIBE_CLUSTER] = once
+        await three.nodes[2].stop()
+        await three.nodes[3].stop()
+        async with Admin([three.nodes[1].endpoint], limits=HASTY) as admin:
+            with pytest.raises(QuorumUnavailableError, match="no leader was found within 300 ms"):
+                await admin.describe_quorum()
+
+    with_three(main)
+
+
+def test_a_leader_that_dies_is_asked_no_more_when_another_leads() -> None:
+    async def main(three: Three) -> None:
+        async with Admin([three.nodes[1].endpoint], limits=PATIENT) as admin:
+            await admin.describe_quorum()
+            await three.nodes[2].stop()
+            three.leader_id = 1
+            three.named = {1: 1, 3: 1}
+            assert (await admin.describe_quorum()).leader_id == 1
+
+    with_three(main)
+
+
+def test_when_nobody_answers_it_is_said_at_once_and_of_each() -> None:
+    async def main() -> None:
+        first, second = dead(), dead()
+        async with Admin([first, second], limits=PATIENT) as admin:
+            with pytest.raises(QuorumUnavailableError) as caught:
+                await admin.describe_quorum()
+        refused = "cannot connect (Connection refused)"
+        assert str(caught.value) == f"no node answers: {first}: {refused}; {second}: {refused}"
+
+    run(main)
+
+
+LEADER_PROBLEMS: dict[str, tuple[Script, str]] = {
+    "silence": (lambda _: SILENCE, "did not answer DescribeQuorum within 100 ms"),
+    "not a quorum": (lambda _: refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "UNKNOWN_TOPIC_OR_PARTITION"),
+    "refused": (lambda _: {"error_code": 31}, "CLUSTER_AUTHORIZATION_FAILED"),
+    "nonsense": (lambda _: quorum_body(-1), "describes a quorum without a leader"),
+}
+
+
+@pytest.mark.parametrize(("script", "words"), LEADER_PROBLEMS.values(), ids=LEADER_PROBLEMS)
+def test_a_leader_that_cannot_answer_is_told(script: Script, words: str) -> None:
+    async def main(three: Three) -> None:
+        three.nodes[2].scripts[ApiKey.DESCRIBE_QUORUM] = script
+        async with Admin([three.nodes[1].endpoint], limits=HASTY) as admin:
+            with pytest.raises(QuorumUnavailableError, match=words):
+                await admin.describe_quorum()
+
+    with_three(main)
+
+
+NODE_PROBLEMS: dict[str, tuple[Body, str]] = {
+    "an error": ({"error_code": -1}, "it answers DescribeCluster with UNKNOWN_SERVER_ERROR"),
+    "a leader without an address": (cluster_body(2, {}), "it does not know the address of its leader, node 2"),
+    "a leader nobody can dial": (
+        cluster_body(2, {2: Endpoint("x", 99_999)}),
+        "it does not know the address of its leader, node 2",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "words"), NODE_PROBLEMS.values(), ids=NODE_PROBLEMS)
+def test_a_node_that_does_not_know_its_cluster_is_told(body: Body, words: str) -> None:
+    async def main() -> None:
+        async with (
+            ScriptedNode({ApiKey.DESCRIBE_CLUSTER: lambda _: body}) as node,
+            Admin([node.endpoint], limits=HASTY) as admin,
+        ):
+            with pytest.raises(QuorumUnavailableError, match=words):
+                await admin.describe_quorum()
+
+    run(main)
+
+
+def test_nodes_of_two_clusters_are_never_mixed() -> None:
+    async def main(three: Three) -> None:
+        other = ScriptedNode({ApiKey.DESCRIBE_CLUSTER: lambda _: cluster_body(-1, {}, cluster_id="other")})
+        async with other:
+            async with Admin([other.endpoint, three.nodes[1].endpoint], limits=PATIENT) as admin:
+                with pytest.raises(ForeignClusterError, match=f"belongs to cluster {CLUSTER_ID}, not to other"):
+                    await admin.describe_quorum()
+            async with Admin([three.nodes[1].endpoint], cluster_id="wanted", limits=PATIENT) as admin:
+                with pytest.raises(ForeignClusterError, match="not to wanted"):
+                    await admin.describe_quorum()
+
+    with_three(main)
+
+
+def test_brokers_are_asked_themselves() -> None:
+    async def main() -> None:
+        scripts: dict[ApiKey, Script] = {
+            ApiKey.DESCRIBE_CLUSTER: lambda _: cluster_body(7, {}),
+            ApiKey.DESCRIBE_QUORUM: lambda _: quorum_body(2),
+        }
+        async with (
+            ScriptedNode(scripts) as node,
+            Admin([node.endpoint], kind=NodeKind.BROKER, limits=PATIENT) as admin,
+        ):
+            assert (await admin.describe_quorum()).leader_id == 2
+            [asked] = node.requests(ApiKey.DESCRIBE_CLUSTER)
+            assert asked["endpoint_type"] == NodeKind.BROKER.value
+
+    run(main)
+
+
+@pytest.mark.parametrize("kind", NodeKind)
+def test_the_other_kind_of_node_is_the_callers_mistake(kind: NodeKind) -> None:
+    async def main() -> None:
+        mismatch: Body = {"error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE, "cluster_id": ""}
+        async with (
+            ScriptedNode({ApiKey.DESCRIBE_CLUSTER: lambda _: mismatch}) as node,
+            Admin([node.endpoint], kind=kind, limits=PATIENT) as admin,
+        ):
+            with pytest.raises(UsageError, match=f"is not a {kind.name.lower()}: bootstrap from it as a"):
+                await admin.describe_quorum()
+
+    run(main)
+
+
+def test_a_list_without_nodes_is_the_callers_mistake() -> None:
+    with pytest.raises(UsageError, match="the bootstrap list is empty"):
+        Admin([])
+
+
+def with_changes(script: Script, main: Callable[[Three], Awaitable[None]]) -> None:
+    """Three nodes that answer a transfer of the leadership in this way while they lead."""
+
+    async def prepared(three: Three) -> None:
+        for node in three.nodes.values():
+            node.scripts[ApiKey.TRANSFER_LEADERSHIP] = script
+        await main(three)
+
+    with_three(prepared)
+
+
+IN_DOUBT: dict[str, Script] = {
+    "the answer is lost": lambda _: HANG_UP,
+    "no answer": lambda _: SILENCE,
+    "the leader resigned": lambda _: {"error_code": 6, "error_message": "leads no more; the change may be made yet"},
+    "not in time": lambda _: {"error_code": 7, "error_message": "not committed in time; it may be made yet"},
+}
+
+
+@pytest.mark.parametrize("script", IN_DOUBT.values(), ids=IN_DOUBT)
+def test_a_change_that_may_be_made_yet_is_no_refusal(script: Script) -> None:
+    async def main(three: Three) -> None:
+        async with Admin([three.nodes[1].endpoint], limits=HASTY) as admin:
+            with pytest.raises(OutcomeUnknownError, match="transferring the leadership to node 3 may be made yet"):
+                await admin.transfer_leadership(3, timeout_ms=0)
+
+    with_changes(script, main)
+
+
+def test_a_refusal_after_a_lost_answer_proves_nothing() -> None:
+    answers: list[Answer] = [HANG_UP, {"error_code": 126, "error_message": "it is a voter already"}]
+
+    async def main(three: Three) -> None:
+        async with Admin([three.nodes[1].endpoint], limits=PATIENT) as admin:
+            with pytest.raises(OutcomeUnknownError, match="it is a voter already"):
+                await admin.transfer_leadership(3)
+
+    with_changes(lambda _: answers.pop(0), main)
+
+
+def test_a_change_that_is_made_after_a_lost_answer_is_made() -> None:
+    answers: list[Answer] = [HANG_UP, {"error_code": 0, "leader_id": 3, "leader_epoch": 7}]
+
+    async def main(three: Three) -> None:
+        async with Admin([three.nodes[1].endpoint], limits=PATIENT) as admin:
+            assert await admin.transfer_leadership(3) == 7
+
+    with_changes(lambda _: answers.pop(0), main)
+
+
+def test_a_change_that_no_leader_was_asked_for_is_not_in_doubt() -> None:
+    async def main(three: Three) -> None:
+        three.named = dict.fromkeys(three.named, -1)
+        async with Admin([three.nodes[1].endpoint], limits=HASTY) as admin:
+            with pytest.raises(QuorumUnavailableError):
+                await admin.transfer_leadership(3, timeout_ms=0)
+
+    with_changes(lambda _: HANG_UP, main)
+
+
+def test_a_change_that_is_refused_is_refused() -> None:
+    async def main(three: Three) -> None:
+        async with Admin([three.nodes[1].endpoint], limits=PATIENT) as admin:
+            with pytest.raises(RefusedError, match="REQUEST_TIMED_OUT: try again"):
+                await admin.transfer_leadership(3)
+
+    with_changes(lambda _: {"error_code": 7, "error_message": "try again"}, main)

@@ -1,0 +1,212 @@
+"""A connection to one node: negotiated versions, one answer for one request, and a story for everything else."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import closing
+
+import pytest
+
+from pykraft.client.remote.connection import Caller, Connection, connect, in_words
+from pykraft.config import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
+from pykraft.core.messages import DescribeQuorumRequest, DescribeQuorumResponse
+from pykraft.errors import ErrorCode, UnreachableError
+from pykraft.local.ports import HOST, free_ports
+from pykraft.protocol.frame import frame
+from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.schema import Body
+from pykraft.rpc.context import RpcContext
+from pykraft.server.names import Names
+from pykraft.types import Endpoint
+from tests.client.scripted import HANG_UP, SILENCE, Answer, ScriptedNode, run, until
+
+CONTEXT = RpcContext(
+    cluster_id=None, topic_name=METADATA_TOPIC_NAME, topic_id=METADATA_TOPIC_ID, default_listener="CONTROLLER"
+)
+NOT_LEADER: Body = {
+    "topics": [
+        {
+            "topic_name": METADATA_TOPIC_NAME,
+            "partitions": [{"partition_index": 0, "error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER}],
+        }
+    ]
+}
+CLUSTER: Body = {"cluster_id": "c", "controller_id": 3}
+TIMEOUT_MS = 10_000
+
+
+def caller() -> Caller:
+    return Caller(client_id="test", context=CONTEXT, names=Names(asyncio.get_running_loop()))
+
+
+async def opened(node: ScriptedNode, *, timeout_ms: int = TIMEOUT_MS) -> Connection:
+    return await connect(node.endpoint, caller(), timeout_ms=timeout_ms)
+
+
+def test_requests_and_bodies_are_answered_on_one_connection() -> None:
+    async def main() -> None:
+        scripts = {ApiKey.DESCRIBE_QUORUM: lambda _: NOT_LEADER, ApiKey.DESCRIBE_CLUSTER: lambda _: CLUSTER}
+        async with ScriptedNode(scripts) as node:
+            connection = await opened(node)
+            answer = await connection.ask(DescribeQuorumRequest(), caller(), timeout_ms=TIMEOUT_MS)
+            assert isinstance(answer.message, DescribeQuorumResponse)
+            assert answer.message.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            body = await connection.ask_body(ApiKey.DESCRIBE_CLUSTER, {}, caller(), timeout_ms=TIMEOUT_MS)
+            assert (body["cluster_id"], body["controller_id"]) == ("c", 3)
+            await connection.close()
+            assert [key.name for key, _ in node.asked] == ["API_VERSIONS", "DESCRIBE_QUORUM", "DESCRIBE_CLUSTER"]
+            assert node.requests(ApiKey.API_VERSIONS)[0]["client_software_name"] == "pykraft"
+
+    run(main)
+
+
+BAD_STARTS: dict[str, tuple[Answer, str]] = {
+    "silence": (SILENCE, "did not answer ApiVersions within 100 ms: is it a node of a quorum"),
+    "the end": (HANG_UP, "closed the connection when it was asked for ApiVersions"),
+    "HTTP": (b"HTTP/1.0 400 Bad request\r\n", "the peer seems to speak HTTP"),
+    "a large frame": (b"\x7f\xff\xff\xff", "allowed are 1 to 65536"),
+    "two frames": (b"\0\0\0\4abcd" * 2, "more than one answer"),
+    "a frame that is no answer": (b"\0\0\0\4\0\0\0\0", "ApiVersions"),
+    "an error": ({"error_code": 35}, "answered with error 35"),
+}
+
+
+@pytest.mark.parametrize(("answer", "words"), BAD_STARTS.values(), ids=BAD_STARTS)
+def test_a_node_that_cannot_negotiate_is_told_by_what_it_does(answer: Answer, words: str) -> None:
+    async def main() -> None:
+        async with ScriptedNode({ApiKey.API_VERSIONS: lambda _: answer}) as node:
+            with pytest.raises(UnreachableError, match=words) as caught:
+                await opened(node, timeout_ms=100 if answer is SILENCE else TIMEOUT_MS)
+            assert caught.value.endpoint == node.endpoint
+            assert str(caught.value).startswith(f"{node.endpoint}: ")
+
+    run(main)
+
+
+BAD_ANSWERS: dict[str, tuple[Answer, int, str]] = {
+    "silence": (SILENCE, 0, "did not answer DescribeQuorum within 100 ms$"),
+    "the end": (HANG_UP, 0, "asked for DescribeQuorum"),
+    "another partition": ({}, 0, "not about partition"),
+    "another correlation id": (NOT_LEADER, 1, "answers request 2, expected 1"),
+    "bytes": (b"".join(frame([b"xxxxyyyy"])), 0, "DescribeQuorum"),
+}
+
+
+@pytest.mark.parametrize(("answer", "shift", "words"), BAD_ANSWERS.values(), ids=BAD_ANSWERS)
+def test_an_answer_that_is_none_is_told(answer: Answer, shift: int, words: str) -> None:
+    async def main() -> None:
+        async with ScriptedNode({ApiKey.DESCRIBE_QUORUM: lambda _: answer}) as node:
+            connection = await opened(node)
+            node.correlation_shift = shift
+            with pytest.raises(UnreachableError, match=words):
+                await connection.ask(
+                    DescribeQuorumRequest(), caller(), timeout_ms=100 if answer is None else TIMEOUT_MS
+                )
+
+    run(main)
+
+
+def test_a_request_that_is_given_up_closes_the_connection() -> None:
+    async def main() -> None:
+        async with ScriptedNode({ApiKey.DESCRIBE_QUORUM: lambda _: SILENCE}) as node:
+            connection = await opened(node)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await connection.ask(DescribeQuorumRequest(), caller(), timeout_ms=TIMEOUT_MS)
+            await until(lambda: not node.is_connected)
+
+    run(main)
+
+
+def test_a_body_with_another_correlation_id_is_refused_too() -> None:
+    async def main() -> None:
+        async with ScriptedNode({ApiKey.DESCRIBE_CLUSTER: lambda _: CLUSTER}) as node:
+            connection = await opened(node)
+            node.correlation_shift = 5
+            with pytest.raises(UnreachableError, match="DescribeCluster: it answers request 6"):
+                await connection.ask_body(ApiKey.DESCRIBE_CLUSTER, {}, caller(), timeout_ms=TIMEOUT_MS)
+
+    run(main)
+
+
+def test_an_api_that_is_not_offered_is_not_asked() -> None:
+    async def main() -> None:
+        only_fetch: Body = {"api_keys": [{"api_key": 1, "min_version": 4, "max_version": 17}]}
+        async with ScriptedNode({ApiKey.API_VERSIONS: lambda _: only_fetch}) as node:
+            connection = await opened(node)
+            with pytest.raises(UnreachableError, match="no common version of DESCRIBE_QUORUM"):
+                await connection.ask(DescribeQuorumRequest(), caller(), timeout_ms=TIMEOUT_MS)
+
+    run(main)
+
+
+def test_nobody_there_is_told_in_the_systems_words() -> None:
+    async def main() -> None:
+        [port] = free_ports(1)
+        with pytest.raises(UnreachableError, match=rf"{HOST}:{port}: cannot connect \(Connection refused\)"):
+            await connect(Endpoint(HOST, port), caller(), timeout_ms=TIMEOUT_MS)
+
+    run(main)
+
+
+def test_an_unknown_name_is_told() -> None:
+    def unknown(endpoint: Endpoint) -> list[str]:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    async def main() -> None:
+        names = Names(asyncio.get_running_loop(), lookup=unknown)
+        asking = Caller(client_id="test", context=CONTEXT, names=names)
+        with pytest.raises(UnreachableError, match=r"nowhere.invalid:1: its name cannot be resolved \(Name or service"):
+            await connect(Endpoint("nowhere.invalid", 1), asking, timeout_ms=TIMEOUT_MS)
+
+    run(main)
+
+
+def test_a_name_without_addresses_and_a_slow_name_server_are_told() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        asking = Caller(client_id="test", context=CONTEXT, names=Names(loop, lookup=lambda _: []))
+        with pytest.raises(UnreachableError, match="it has no address"):
+            await connect(Endpoint("empty.invalid", 1), asking, timeout_ms=TIMEOUT_MS)
+        slow = Names(loop)
+        slow._under_way[Endpoint("slow.invalid", 1)] = loop.create_future()
+        asking = Caller(client_id="test", context=CONTEXT, names=slow)
+        with pytest.raises(UnreachableError, match="its name was not resolved within 50 ms"):
+            await connect(Endpoint("slow.invalid", 1), asking, timeout_ms=50)
+
+    run(main)
+
+
+def test_the_next_address_is_tried_when_one_does_not_answer() -> None:
+    async def main() -> None:
+        async with ScriptedNode({}) as node:
+            names = Names(asyncio.get_running_loop(), lookup=lambda _: ["127.0.0.9", HOST])
+            asking = Caller(client_id="test", context=CONTEXT, names=names)
+            connection = await connect(Endpoint("two.invalid", node.endpoint.port), asking, timeout_ms=TIMEOUT_MS)
+            await connection.close()
+
+    run(main)
+
+
+def test_nobody_who_accepts_is_waited_for_only_so_long() -> None:
+    async def main() -> None:
+        with closing(socket.socket()) as full:
+            full.bind((HOST, 0))
+            full.listen(0)
+            full_endpoint = Endpoint(*full.getsockname())
+            waiting = [socket.socket() for _ in range(4)]
+            for each in waiting:
+                each.setblocking(False)
+                each.connect_ex((full_endpoint.host, full_endpoint.port))
+            with pytest.raises(UnreachableError, match="within 200 ms"):
+                await connect(full_endpoint, caller(), timeout_ms=200)
+            for each in waiting:
+                each.close()
+
+    run(main)
+
+
+def test_errors_without_a_number_keep_their_own_words() -> None:
+    assert in_words(OSError("odd")) == "odd"
+    assert in_words(ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 1)")) == "Connection refused"

@@ -1,0 +1,299 @@
+"""An observer over scripted leaders: each committed batch once and in order, whatever leaders do."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pykraft.client.remote.leader_fetch import Patience
+from pykraft.client.remote.observer import FetchLimits, Observer, Start
+from pykraft.errors import ErrorCode, ProtocolError, QuorumUnavailableError, UsageError
+from pykraft.protocol.messages import ApiKey
+from pykraft.protocol.schema import Body
+from pykraft.types import Endpoint, Offset
+from tests.client.logs import HASTY, PATIENT, ScriptedLog, with_log
+from tests.client.scripted import Answer, until
+
+QUICK = FetchLimits(wait_ms_max=20)
+
+
+def observing(
+    log: ScriptedLog,
+    start: Start | int = Start.EARLIEST,
+    *,
+    patience: Patience = PATIENT,
+    limits: FetchLimits = QUICK,
+) -> Observer:
+    where = start if isinstance(start, Start) else Offset(start)
+    return Observer(log.bootstrap, start=where, patience=patience, limits=limits)
+
+
+def offset_asked(log: ScriptedLog) -> int:
+    """What the leader was asked for last."""
+    offset: int = log.leader.requests(ApiKey.FETCH)[-1]["topics"][0]["partitions"][0]["fetch_offset"]
+    return offset
+
+
+async def values_of(observer: Observer, count: int) -> list[bytes]:
+    """Values of the next batches."""
+    found: list[bytes] = []
+    for _ in range(count):
+        found += (await anext(observer)).values()
+    return found
+
+
+def test_all_committed_batches_come_in_order_and_live() -> None:
+    async def main(log: ScriptedLog) -> None:
+        log.append_leader_change()
+        log.append(b"a", b"b")
+        async with observing(log) as observer:
+            assert (observer.next_offset, observer.high_watermark) == (None, None)
+            assert await observer.begin() == 0
+            assert (observer.next_offset, observer.high_watermark) == (0, 3)
+            first = await anext(observer)
+            assert (first.base_offset, first.is_control, first.values()) == (0, True, [])
+            assert await values_of(observer, 1) == [b"a", b"b"]
+            coming = asyncio.ensure_future(anext(observer))
+            await until(lambda: offset_asked(log) == 3)
+            log.append(b"c")
+            assert (await coming).values() == [b"c"]
+            assert (observer.next_offset, observer.high_watermark) == (4, 4)
+
+    with_log(main)
+
+
+def test_what_is_not_committed_waits() -> None:
+    async def main(log: ScriptedLog) -> None:
+        log.append(b"a")
+        log.append(b"b", is_committed=False)
+        async with observing(log) as observer:
+            assert await values_of(observer, 1) == [b"a"]
+            coming = asyncio.ensure_future(anext(observer))
+            await until(lambda: offset_asked(log) == 2)
+            assert not coming.done()
+            log.high_watermark = 2
+            assert (await coming).values() == [b"b"]
+
+    with_log(main)
+
+
+def test_what_a_new_leader_never_had_is_dropped() -> None:
+    async def main(log: ScriptedLog) -> None:
+        log.append(b"a")
+        log.append(b"never committed", is_committed=False)
+        async with observing(log) as observer:
+            assert await values_of(observer, 1) == [b"a"]
+            coming = asyncio.ensure_future(anext(observer))
+            await until(lambda: offset_asked(log) == 2)
+            log.batches.pop()
+            log.lead(3)
+            log.append(b"b")
+            log.append(b"c")
+            assert (await coming).values() == [b"b"]
+            assert await values_of(observer, 1) == [b"c"]
+
+    with_log(main)
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [(Start.EARLIEST, 0), (Start.LATEST, 6), (3, 3), (6, 6)],
+    ids=["earliest", "latest", "in", "end"],
+)
+def test_it_begins_where_it_is_told(start: Start | int, expected: int) -> None:
+    async def main(log: ScriptedLog) -> None:
+        log.append(b"a", b"b")
+        log.append(b"c", b"d", b"e", b"f")
+        async with observing(log, start) as observer:
+            assert await observer.begin() == expected
+            log.append(b"new")
+            batch = await anext(observer)
+            assert batch.base_offset <= expected < batch.end_offset
+
+    with_log(main)
+
+
+def test_the_middle_of_a_log_is_read_in_the_leaders_epoch() -> None:
+    async def main(log: ScriptedLog) -> None:
+        for _ in range(3):
+            log.append(b"old")
+        log.lead(1)
+        log.append(b"new")
+        async with observing(log, 1) as observer:
+            assert await values_of(observer, 3) == [b"old", b"old", b"new"]
+        [asked] = log.leader.requests(ApiKey.FETCH)[-1]["topics"][0]["partitions"]
+        assert (asked["fetch_offset"], asked["last_fetched_epoch"]) == (1, 2)
+
+    with_log(main)
+
+
+@pytest.mark.parametrize("offset", [1, 9])
+def test_an_offset_that_is_not_there_is_told_with_those_that_are(offset: int) -> None:
+    async def main(log: ScriptedLog) -> None:
+        log.append(b"a", b"b", b"c")
+        log.log_start_offset = 2
+        async with observing(log, offset) as observer:
+            with pytest.raises(
+                UsageError, match=f"offset {offset} is not there: .* from 2 to 3, the last one excluded"
+            ):
+                await observer.begin()
+
+    with_log(main)
+
+
+def test_a_leader_that_does_not_know_yet_what_is_committed_is_waited_for() -> None:
+    async def main(log: ScriptedLog) -> None:
+        log.append(b"a")
+        log.high_watermark = None
+
+        def know(node_id: int, body: Body) -> Answer:
+            if len(log.leader.requests(ApiKey.FETCH)) > 3:
+                log.high_watermark = 1
+            return log.serve(node_id, body)
+
+        log.answer = know
+        async with observing(log) as observer:
+            assert await values_of(observer, 1) == [b"a"]
+        log.answer, log.high_watermark = log.serve, None
+        async with observing(log, patience=HASTY) as observer:
+            with pytest.raises(QuorumUnavailableError, match="does not know its high watermark yet"):
+                await observer.begin()
+
+    with_log(main)
+
+
+def test_small_fetches_and_cut_batches_are_put_together() -> None:
+    async def main(log: ScriptedLog) -> None:
+        for number in range(5):
+            log.append(b"%d" % number * 50)
+        size_bytes = len(log.batches[0]) + 10
+        async with observing(log, limits=FetchLimits(wait_ms_max=20, size_bytes_max=size_bytes)) as observer:
+            assert await values_of(observer, 5) == [b"%d" % number * 50 for number in range(5)]
+
+    with_log(main)
+
+
+def test_a_damaged_batch_is_fetched_again() -> None:
+    async def main(log: ScriptedLog) -> None:
+        log.append(b"a")
+        log.append(b"b")
+        damaged = log.batches[0] + log.batches[1][:-2] + b"?\0"
+
+        def damage(node_id: int, body: Body) -> Answer:
+            is_first = len(log.leader.requests(ApiKey.FETCH)) == 2
+            return log.body(records=damaged) if is_first else log.serve(node_id, body)
+
+        log.answer = damage
+        async with observing(log) as observer:
+            assert await values_of(observer, 2) == [b"a", b"b"]
+
+    with_log(main)
+
+
+@pytest.mark.parametrize(
+    ("left_out", "words"), [(1, "offsets 2 to 2 where 1 comes next"), (0, "offsets 1 to 1 where 0 comes next")]
+)
+def test_a_hole_is_never_given_out(left_out: int, words: str) -> None:
+    async def main(log: ScriptedLog) -> None:
+        for value in (b"a", b"b", b"c"):
+            log.append(value)
+
+        def skip(node_id: int, body: Body) -> Answer:
+            [asked] = body["topics"][0]["partitions"]
+            if asked["fetch_offset"] > 3 or node_id != log.leader_id:
+                return log.serve(node_id, body)
+            wanted = [log.batches[at] for at in range(asked["fetch_offset"], 3) if at != left_out]
+            return log.body(records=b"".join(wanted))
+
+        log.answer = skip
+        async with observing(log, patience=HASTY) as observer:
+            with pytest.raises(QuorumUnavailableError, match=words):
+                await values_of(observer, 2)
+
+    with_log(main)
+
+
+def test_committed_records_that_are_gone_are_an_error() -> None:
+    async def main(log: ScriptedLog) -> None:
+        log.append(b"a")
+        log.append(b"b")
+        async with observing(log) as observer:
+            await values_of(observer, 2)
+            log.batches.clear()
+            log.lead(1)
+            log.append(b"another")
+            with pytest.raises(ProtocolError, match="but offset 2 was committed: it has lost records"):
+                await anext(observer)
+
+    with_log(main)
+
+
+def test_records_that_were_cleaned_away_are_told() -> None:
+    async def main(log: ScriptedLog) -> None:
+        log.append(b"a")
+        async with observing(log) as observer:
+            await observer.begin()
+            log.log_start_offset = 5
+            log.answer = lambda *_: log.body(error=ErrorCode.OFFSET_OUT_OF_RANGE)
+            with pytest.raises(UsageError, match="offset 0 is no longer in the log: it begins at offset 5"):
+                await anext(observer)
+
+    with_log(main)
+
+
+def test_what_is_held_is_bounded() -> None:
+    async def main(log: ScriptedLog) -> None:
+        log.append(b"a")
+        for _ in range(20):
+            log.append(b"x" * 1_000, is_committed=False)
+        limits = FetchLimits(wait_ms_max=20, size_bytes_max=3_000, held_size_bytes_max=5_000)
+        async with observing(log, limits=limits) as observer:
+            await values_of(observer, 1)
+            coming = asyncio.ensure_future(anext(observer))
+
+            def offsets() -> list[int]:
+                return [
+                    body["topics"][0]["partitions"][0]["fetch_offset"] for body in log.leader.requests(ApiKey.FETCH)[1:]
+                ]
+
+            await until(lambda: offsets().count(1) >= 3)
+            assert max(offsets()) < 10
+            log.high_watermark = log.end_offset
+            assert (await coming).values() == [b"x" * 1_000]
+
+    with_log(main)
+
+
+def test_a_leader_without_news_is_not_asked_without_a_pause() -> None:
+    async def main(log: ScriptedLog) -> None:
+        log.append(b"a")
+        patience = Patience(timeout_ms=10_000, request_timeout_ms=2_000, retry_backoff_ms=50)
+        async with observing(log, patience=patience, limits=FetchLimits(wait_ms_max=500)) as observer:
+            await values_of(observer, 1)
+            asked = len(log.leader.requests(ApiKey.FETCH))
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(observer), 0.2)
+            assert len(log.leader.requests(ApiKey.FETCH)) - asked <= 5
+
+    with_log(main)
+
+
+def test_a_wait_that_was_given_up_loses_nothing() -> None:
+    async def main(log: ScriptedLog) -> None:
+        log.append(b"a")
+        async with observing(log) as observer:
+            await values_of(observer, 1)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(observer), 0.05)
+            log.append(b"b")
+            assert await values_of(observer, 1) == [b"b"]
+
+    with_log(main)
+
+
+def test_what_cannot_be_observed_is_the_callers_mistake() -> None:
+    with pytest.raises(UsageError, match="a list is empty"):
+        Observer([])
+    with pytest.raises(UsageError, match="offset -1: offsets begin at 0"):
+        Observer([Endpoint("a", 1)], start=Offset(-1))

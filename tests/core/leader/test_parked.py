@@ -1,0 +1,92 @@
+"""Fetches that wait."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.core.leader.parked import OTHERS_PER_STEP_MAX, PARKED_FETCHES_MAX, ParkedFetch, ParkedFetches
+from tests.core.said import fetch
+
+
+def parked(request_id: int, deadline_ms: int, *, is_voter: bool = False) -> ParkedFetch:
+    return ParkedFetch(request_id=request_id, listener="A", request=fetch(), deadline_ms=deadline_ms, is_voter=is_voter)
+
+
+def ids(fetches: list[ParkedFetch]) -> list[int]:
+    return [fetch.request_id for fetch in fetches]
+
+
+@pytest.mark.conformance(117)
+def test_those_whose_time_is_over_are_taken_and_the_others_stay_in_order() -> None:
+    fetches = ParkedFetches()
+    assert fetches.next_deadline_ms() is None
+    for request_id, deadline_ms in ((1, 30), (2, 10), (3, 20), (4, 10)):
+        fetches.park(parked(request_id, deadline_ms))
+    assert fetches.next_deadline_ms() == 10
+    assert fetches.take_expired(9) == []
+    assert [fetch.request_id for fetch in fetches.take_expired(10)] == [2, 4]
+    assert fetches.next_deadline_ms() == 20
+    assert [fetch.request_id for fetch in fetches.take_all()] == [1, 3]
+    assert fetches.take_all() == []
+
+
+@pytest.mark.conformance(117)
+def test_no_more_wait_than_may() -> None:
+    fetches = ParkedFetches()
+    for request_id in range(PARKED_FETCHES_MAX):
+        assert not fetches.is_full
+        fetches.park(parked(request_id, 0))
+    assert fetches.is_full
+    with pytest.raises(AssertionError):
+        fetches.park(parked(0, 0))
+
+
+def test_what_nobody_waits_for_is_dropped() -> None:
+    fetches = ParkedFetches()
+    for request_id in (1, 2, 3):
+        fetches.park(parked(request_id, 10, is_voter=request_id == 2))
+    fetches.drop(1)
+    fetches.drop(2)
+    fetches.drop(99)
+    assert ids(fetches.take_expired(10)) == [3]
+    assert fetches.next_deadline_ms() is None
+
+
+def test_voters_are_woken_first_and_the_others_a_bounded_number_at_a_time() -> None:
+    fetches = ParkedFetches()
+    count = 2 * OTHERS_PER_STEP_MAX + 1
+    for request_id in range(count):
+        fetches.park(parked(request_id, 50))
+    for request_id in (1_001, 1_002):
+        fetches.park(parked(request_id, 50, is_voter=True))
+    assert ids(fetches.take_woken()) == [1_001, 1_002, *range(OTHERS_PER_STEP_MAX)]
+    assert fetches.next_deadline_ms() == 0, "the rest follows as soon as possible"
+    fetches.drop(OTHERS_PER_STEP_MAX)
+    fetches.park(parked(2_000, 7))
+    assert ids(fetches.take_expired(1)) == [*range(OTHERS_PER_STEP_MAX + 1, count)]
+    assert fetches.next_deadline_ms() == 7
+    assert ids(fetches.take_expired(7)) == [2_000]
+
+
+def test_the_oldest_that_is_no_voters_makes_room() -> None:
+    fetches = ParkedFetches()
+    assert fetches.take_oldest_other() is None
+    fetches.park(parked(1, 5, is_voter=True))
+    assert fetches.take_oldest_other() is None
+    for request_id in range(2, 4 + OTHERS_PER_STEP_MAX):
+        fetches.park(parked(request_id, 5))
+    fetches.take_woken()
+    fetches.park(parked(500, 5))
+    found = [fetches.take_oldest_other() for _ in range(3)]
+    assert [fetch and fetch.request_id for fetch in found] == [2 + OTHERS_PER_STEP_MAX, 3 + OTHERS_PER_STEP_MAX, 500]
+    assert fetches.take_oldest_other() is None
+
+
+def test_a_deadline_that_was_dropped_is_looked_for_once() -> None:
+    fetches = ParkedFetches()
+    fetches.park(parked(1, 10))
+    fetches.park(parked(2, 20, is_voter=True))
+    fetches.drop(1)
+    assert fetches.next_deadline_ms() == 10
+    assert fetches.take_expired(10) == []
+    assert fetches.next_deadline_ms() == 20

@@ -1,0 +1,22 @@
+"""A change that is under way is a value: nothing of it changes but by another one."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from pykraft.core.leader.voter_change import Addition, Removal
+from pykraft.types import Offset, Voter
+from tests.core.replicas import key, listeners
+
+
+def test_a_change_is_frozen() -> None:
+    voter = Voter(key=key(4), listeners=listeners(4))
+    addition = Addition(request_id=1, voter=voter, ack_when_committed=True, deadline_ms=5)
+    assert addition.offset is None
+    removal = Removal(request_id=1, deadline_ms=5, offset=Offset(3))
+    for change in (addition, removal):
+        assert not change.is_answered
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            change.is_answered = True  # type: ignore[misc]

@@ -1,0 +1,28 @@
+"""Every event that is no message, no end of a write and no passing of time is a wish, and has its handler."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from pykraft.core import events
+from pykraft.core.on.local_events import HANDLERS, on_wish
+from tests.core.replicas import NOW, done, replica
+
+
+def test_every_wish_has_a_handler() -> None:
+    others = {
+        events.RequestReceived,
+        events.RequestAbandoned,
+        events.ResponseReceived,
+        events.SendFailed,
+        events.Persisted,
+        events.TimerDue,
+    }
+    assert set(HANDLERS) == set(get_args(events.Event)) - others
+
+
+def test_a_wish_reaches_it() -> None:
+    made = replica()
+    on_wish(made, events.ShutdownRequested(timeout_ms=9), NOW)
+    assert made.is_shutting_down
+    assert done(made)

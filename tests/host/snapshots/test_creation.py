@@ -1,0 +1,165 @@
+"""Snapshots that the application takes: where one may end, and what each call answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pykraft.client.serde import bytes_serde
+from pykraft.errors import NotRunningError, StorageError, UsageError
+from pykraft.host.snapshots.creation import TakenSnapshot
+from pykraft.snapshot.head import read_head
+from pykraft.types import Epoch, Offset, OffsetAndEpoch
+from tests.host.cluster import Cluster, Machine
+
+
+def committed(cluster: Cluster) -> tuple[Machine, Epoch]:
+    """A leader that has committed batches of two records each from offset 1 on: they end at 3, 5, 7 and 9."""
+    machine = cluster.leader()
+    for _ in range(4):
+        machine.propose(b"a", b"b")
+        cluster.settle()
+    return machine, machine.running.epoch
+
+
+def begin(cluster: Cluster, machine: Machine, offset: int, epoch: int) -> TakenSnapshot | Exception | None:
+    answers: list[TakenSnapshot | Exception | None] = []
+    machine.running.create_snapshot(OffsetAndEpoch(Offset(offset), Epoch(epoch)), bytes_serde, answers.append)
+    cluster.settle()
+    return answers[0]
+
+
+@pytest.mark.conformance(105, 123)
+def test_one_of_the_committed_log_is_taken_and_says_of_when_it_is() -> None:
+    cluster = Cluster()
+    machine, epoch = committed(cluster)
+    taken = begin(cluster, machine, 9, epoch)
+    assert isinstance(taken, TakenSnapshot)
+    answers: list[object] = []
+    taken.append([b"state"], answers.append)
+    taken.freeze(answers.append)
+    cluster.settle()
+    _, head = read_head(machine.fs, machine.config.partition_directory, taken.snapshot_id)
+    assert head.last_contained_log_timestamp == cluster.now.wall_ms
+    assert (head.kraft_version, head.voters) == (0, None)
+    assert machine.running.raft is not None
+    machine.running.on_tick(cluster.now)
+    assert machine.running.raft.log.snapshots == (taken.snapshot_id,)
+
+
+@pytest.mark.conformance(105, 123)
+@pytest.mark.parametrize(
+    ("offset", "epoch", "why"),
+    [
+        (10, 0, "the committed log ends at 9"),
+        (2**40, 0, "the committed log ends at 9"),
+        (5, 1, "has epoch"),
+        (5, -1, "has epoch"),
+        (0, 0, "the committed log ends at 9"),
+        (4, 0, "no batch ends at offset 4"),
+    ],
+)
+def test_one_of_something_else_is_refused(offset: int, epoch: int, why: str) -> None:
+    cluster = Cluster()
+    machine, newest = committed(cluster)
+    refused = begin(cluster, machine, offset, newest + epoch)
+    assert isinstance(refused, UsageError)
+    assert why in str(refused)
+
+
+@pytest.mark.conformance(105)
+def test_what_is_only_in_files_is_looked_up_there() -> None:
+    cluster = Cluster()
+    machine, epoch = committed(cluster)
+    machine.crash()
+    machine.start()
+    cluster.run_until(lambda: machine.running.high_watermark == machine.running.log_end_offset)
+    assert isinstance(begin(cluster, machine, 4, epoch), UsageError)
+    assert isinstance(begin(cluster, machine, 5, epoch), TakenSnapshot)
+
+
+def test_what_cannot_be_read_in_files_is_not_taken() -> None:
+    cluster = Cluster()
+    machine, _ = committed(cluster)
+    machine.crash()
+    machine.start()
+    cluster.run_until(lambda: machine.running.high_watermark == machine.running.log_end_offset)
+    path = machine.config.partition_directory / f"{0:020d}.log"
+    log = machine.fs.read(path)
+    machine.fs.write(path, log[:16] + b"\0" + log[17:])  # the magic byte of the first batch
+    refused = begin(cluster, machine, 1, 1)
+    assert isinstance(refused, UsageError)
+    assert "the log before offset 1 cannot be read now" in str(refused)
+    machine.fs.write(path, log)
+    assert isinstance(begin(cluster, machine, 1, 1), TakenSnapshot)
+
+
+@pytest.mark.parametrize(
+    "call", [lambda taken, then: taken.append([b"x" * 500_000] * 20, then), lambda taken, then: taken.freeze(then)]
+)
+def test_a_disk_that_fails_is_no_answer_to_the_application(
+    call: Callable[[TakenSnapshot, Callable[[object], None]], None],
+) -> None:
+    cluster = Cluster()
+    machine, epoch = committed(cluster)
+    taken = begin(cluster, machine, 5, epoch)
+    assert isinstance(taken, TakenSnapshot)
+    machine.fs.fail = lambda _, path: path.name.endswith(".part")
+    answers: list[object] = []
+    call(taken, answers.append)
+    with pytest.raises(StorageError, match=r"\.part"):
+        cluster.settle()
+    assert answers == []
+
+
+@pytest.mark.conformance(105)
+def test_one_that_exists_or_is_being_taken_is_not_taken_again() -> None:
+    cluster = Cluster()
+    machine, epoch = committed(cluster)
+    taken = begin(cluster, machine, 5, epoch)
+    assert isinstance(taken, TakenSnapshot)
+    assert begin(cluster, machine, 5, epoch) is None
+    taken.close()
+    cluster.settle()
+    again = begin(cluster, machine, 5, epoch)
+    assert isinstance(again, TakenSnapshot)
+    again.freeze(lambda _: None)
+    cluster.settle()
+    machine.running.on_tick(cluster.now)
+    assert begin(cluster, machine, 5, epoch) is None
+    assert begin(cluster, machine, -1, epoch) is None
+
+
+@pytest.mark.conformance(124)
+@pytest.mark.parametrize(
+    "call", [lambda taken, then: taken.append([b"x"], then), lambda taken, then: taken.freeze(then)]
+)
+def test_what_is_wrong_is_answered_and_leaves_nothing(
+    call: Callable[[TakenSnapshot, Callable[[object], None]], None],
+) -> None:
+    cluster = Cluster()
+    machine, epoch = committed(cluster)
+    taken = begin(cluster, machine, 5, epoch)
+    assert isinstance(taken, TakenSnapshot)
+    answers: list[object] = []
+    taken.append([b""], answers.append)
+    call(taken, answers.append)
+    taken.close()
+    cluster.settle()
+    assert [type(answer) for answer in answers] == [UsageError, UsageError]
+    assert not [
+        name
+        for name in machine.fs.listdir(machine.config.partition_directory)
+        if "checkpoint" in name and "leader" not in name
+    ]
+
+
+def test_a_node_that_does_not_run_takes_none() -> None:
+    cluster = Cluster()
+    machine = cluster.leader()
+    host = machine.running
+    host._parts.inbox.close()
+    answers: list[object] = []
+    host.create_snapshot(OffsetAndEpoch(Offset(1), Epoch(1)), bytes_serde, answers.append)
+    assert isinstance(answers[0], NotRunningError)

@@ -1,0 +1,141 @@
+"""One download on the bulk lane: what the core is told of each piece, and what is never appended."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.core.events import DownloadAdvanced, DownloadFailed, Event, SnapshotFrozen
+from pykraft.host.inbox import Inbox
+from pykraft.host.snapshots.download import Downloading
+from pykraft.host.snapshots.files import SnapshotFiles
+from pykraft.snapshot.catalog import Catalog
+from pykraft.snapshot.files import list_snapshots
+from pykraft.snapshot.retention import Retention
+from pykraft.types import Epoch, OffsetAndEpoch
+from tests.host.fakes import FakePorts
+from tests.log.page_cache_fs import PageCacheFs
+from tests.snapshot.snapshots import DIRECTORY, ID, id_of, small_batches
+
+WHOLE = small_batches()
+
+
+class Desk:
+    """A directory, and what the core hears of it."""
+
+    def __init__(self, fs: PageCacheFs | None = None) -> None:
+        self.fs = fs or PageCacheFs()
+        self.fs.mkdir(DIRECTORY)
+        self.ports, self.inbox = FakePorts(), Inbox()
+        files = SnapshotFiles(
+            fs=self.fs, directory=DIRECTORY, catalog=Catalog(self.fs, DIRECTORY, []), retention=Retention()
+        )
+        self.downloading = Downloading(self.ports, self.inbox, files)
+
+    def told(self) -> list[Event]:
+        """Let the lane work, and take what the core is told."""
+        while self.ports.reads:
+            self.ports.finish_read()
+        events: list[Event] = []
+        while (arrival := self.inbox.take()) is not None:
+            events.append(arrival.event)
+        return events
+
+    def begin(self, snapshot_id: OffsetAndEpoch = ID, epoch: int = 7) -> list[Event]:
+        self.downloading.begin(snapshot_id, Epoch(epoch))
+        return self.told()
+
+    def append(self, data: bytes, position: int, *, is_last: bool = False) -> list[Event]:
+        self.downloading.append(ID, position, data, is_last=is_last)
+        return self.told()
+
+
+def at(position: int, snapshot_id: OffsetAndEpoch = ID) -> list[Event]:
+    return [DownloadAdvanced(snapshot_id=snapshot_id, position=position)]
+
+
+@pytest.mark.conformance(122)
+def test_bytes_become_a_snapshot_and_the_core_is_woken() -> None:
+    desk = Desk()
+    assert desk.begin() == at(0)
+    assert desk.ports.wake_ms == 0
+    assert desk.append(WHOLE[:500], 0) == at(500)
+    assert desk.append(WHOLE[500:], 500, is_last=True) == [SnapshotFrozen(snapshot_id=ID)]
+    assert list_snapshots(desk.fs, DIRECTORY) == [ID]
+    desk.downloading.close()
+
+
+@pytest.mark.conformance(122)
+def test_a_download_goes_on_where_it_ended_also_after_a_restart() -> None:
+    desk = Desk()
+    desk.begin()
+    desk.append(WHOLE[:500], 0)
+    assert desk.begin() == at(500)
+    desk.downloading.close()
+    (again,) = Desk(desk.fs).begin()
+    assert isinstance(again, DownloadAdvanced)
+    assert 0 < again.position <= 500
+
+
+def test_another_leader_has_another_file() -> None:
+    desk = Desk()
+    desk.begin()
+    desk.append(WHOLE[:500], 0)
+    assert desk.begin(epoch=8) == at(0)
+
+
+def test_bytes_that_do_not_belong_to_the_end_are_not_appended() -> None:
+    desk = Desk()
+    desk.begin()
+    desk.append(WHOLE[:500], 0)
+    assert desk.append(WHOLE[:500], 0) == at(500)
+
+
+def test_a_part_that_turns_out_whole_is_frozen_at_once() -> None:
+    desk = Desk()
+    desk.begin()
+    desk.append(WHOLE, 0)
+    assert desk.begin() == [SnapshotFrozen(snapshot_id=ID)]
+
+
+@pytest.mark.parametrize(("data", "is_last"), [(WHOLE[:70] + b"?" * 700, False), (WHOLE[:500], True)])
+def test_what_cannot_be_a_snapshot_is_removed(data: bytes, is_last: bool) -> None:
+    desk = Desk()
+    desk.begin()
+    (told,) = desk.append(data, 0, is_last=is_last)
+    assert isinstance(told, DownloadFailed)
+    assert "that the leader sends is damaged" in told.reason
+    assert desk.begin() == at(0)
+
+
+def test_bytes_of_a_former_download_are_of_no_use() -> None:
+    desk = Desk()
+    assert [type(each) for each in desk.append(WHOLE, 0)] == [DownloadFailed]
+    desk.begin(id_of(200, 5))
+    assert [type(each) for each in desk.append(WHOLE, 0)] == [DownloadFailed]
+
+
+def test_what_the_leader_does_not_have_is_removed() -> None:
+    desk = Desk()
+    desk.begin()
+    desk.append(WHOLE[:500], 0)
+    desk.downloading.abandon(id_of(200, 5))
+    assert desk.begin() == at(500)
+    desk.downloading.abandon(ID)
+    assert desk.begin() == at(0)
+
+
+def test_only_the_download_that_is_wanted_last_is_checked_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pykraft.snapshot.download.CATCH_UP_SIZE_BYTES", 100)
+    desk = Desk()
+    desk.begin()
+    desk.append(WHOLE[:500], 0)
+    desk.downloading.close()
+    desk = Desk(desk.fs)
+    desk.downloading.begin(ID, Epoch(7))
+    desk.ports.finish_read()
+    assert desk.told() != []
+    desk.downloading.close()
+    desk = Desk(desk.fs)
+    desk.downloading.begin(ID, Epoch(7))
+    desk.downloading.begin(id_of(200, 5), Epoch(7))
+    assert desk.told() == at(0, id_of(200, 5))

@@ -1,0 +1,85 @@
+"""The recovery point: when it is written, when it is durable, and what a damaged one says."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from pykraft.errors import CorruptionError
+from pykraft.log.small_files.recovery_point import FILE_NAME, RecoveryPoint
+from pykraft.log.small_files.slots import SlotFile
+from pykraft.types import Offset
+from tests.log.logs import DIRECTORY
+from tests.log.page_cache_fs import PageCacheFs
+
+
+def disk() -> PageCacheFs:
+    fs = PageCacheFs()
+    fs.mkdir(DIRECTORY)
+    return fs
+
+
+def offset_of(fs: PageCacheFs) -> int:
+    point = RecoveryPoint.open(fs, DIRECTORY)
+    assert point is not None
+    return point.offset
+
+
+def test_an_absent_file_says_nothing() -> None:
+    assert RecoveryPoint.open(disk(), DIRECTORY) is None
+
+
+def test_it_is_durable_from_its_creation() -> None:
+    fs = disk()
+    RecoveryPoint.create(fs, DIRECTORY, Offset(12))
+    fs.power_loss(Random(1))
+    assert offset_of(fs) == 12
+
+
+def test_raising_makes_the_former_point_durable() -> None:
+    for seed in range(20):
+        fs = disk()
+        point = RecoveryPoint.create(fs, DIRECTORY, Offset(0))
+        for offset in (10, 20, 20, 30):
+            point.raise_to(Offset(offset))
+        fs.power_loss(Random(seed))
+        assert offset_of(fs) in (20, 30)
+
+
+def test_settling_makes_it_durable_once() -> None:
+    fs = disk()
+    point = RecoveryPoint.create(fs, DIRECTORY, Offset(0))
+    point.raise_to(Offset(10))
+    point.settle()
+    fs.operations.clear()
+    point.settle()
+    assert fs.operations == []
+    fs.power_loss(Random(1))
+    assert offset_of(fs) == 10
+
+
+def test_lowering_is_durable_when_it_returns() -> None:
+    for seed in range(20):
+        fs = disk()
+        point = RecoveryPoint.create(fs, DIRECTORY, Offset(0))
+        point.raise_to(Offset(30))
+        point.lower_to(Offset(7))
+        fs.power_loss(Random(seed))
+        assert offset_of(fs) == 7
+
+
+def test_it_neither_rises_by_lowering_nor_falls_by_raising() -> None:
+    point = RecoveryPoint.create(disk(), DIRECTORY, Offset(10))
+    point.lower_to(Offset(20))
+    point.raise_to(Offset(5))
+    assert point.offset == 10
+    point.close()
+
+
+@pytest.mark.parametrize("payload", [b"", b"-1", b"x", b"1" * 20])
+def test_a_payload_that_is_no_offset_is_refused_with_the_repair(payload: bytes) -> None:
+    fs = disk()
+    SlotFile.create(fs, DIRECTORY / FILE_NAME, payload)
+    with pytest.raises(CorruptionError, match=r"recovery-point: .*expected an offset.*remove recovery-point"):
+        RecoveryPoint.open(fs, DIRECTORY)

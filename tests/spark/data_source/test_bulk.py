@@ -1,0 +1,116 @@
+"""What is found in bulk is what the protocol's own decoder reads, and nothing else is found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykraft.errors import ProtocolError
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, crc_of, read_header, scan
+from pykraft.protocol.records import decode_values
+from pykraft.spark.data_source import bulk
+from pykraft.spark.data_source.bulk import find_values
+from tests.spark.logs import batch
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_are_enough() -> Iterator[None]:
+    """Two records are compared together, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bulk, "TOGETHER_MIN", 2)
+        yield
+
+
+def found(data: bytes, batches: list[tuple[int, BatchHeader]]) -> list[list[bytes] | None]:
+    """The values of each batch; None where it was not found."""
+    values = find_values(data, batches)
+    assert len(values.starts) == len(values.sizes) == sum(header.records_count for _, header in batches)
+    result: list[list[bytes] | None] = []
+    row = 0
+    for (_, header), is_found in zip(batches, values.are_found.tolist(), strict=True):
+        rows = range(row, row + header.records_count)
+        places = [(int(values.starts[each]), int(values.sizes[each])) for each in rows]
+        result.append([data[start : start + size] for start, size in places] if is_found else None)
+        row = rows.stop
+    return result
+
+
+def log(*lists: list[bytes]) -> bytes:
+    """A batch of each list."""
+    parts: list[bytes] = []
+    for values in lists:
+        parts.append(batch(values, base_offset=len(parts) * 100_000))
+    return b"".join(parts)
+
+
+def alike(size: int, count: int) -> list[bytes]:
+    """Different values of one size."""
+    return [place.to_bytes(8, "little")[:size].ljust(size, b".") for place in range(count)]
+
+
+@pytest.mark.parametrize("size", [1, 3, 57, 58, 59, 63, 64, 100, 8_180, 8_191, 8_192, 70_000])
+@pytest.mark.parametrize("count", [2, 63, 64, 65, 130])
+def test_values_of_one_size_are_found(size: int, count: int) -> None:
+    values = alike(size, count)
+    data = log(values)
+    assert found(data, list(scan(data))) == [values]
+
+
+@pytest.mark.parametrize("count", [8_191, 8_192, 8_193, 20_000])
+def test_offset_deltas_of_three_bytes_are_found(count: int) -> None:
+    values = alike(2, count)
+    data = log(values, alike(2, 70))
+    assert found(data, list(scan(data))) == [values, alike(2, 70)]
+
+
+def test_sizes_are_found_side_by_side_and_a_mixture_is_left() -> None:
+    lists = [alike(5, 3), [b"a", b"bb", b"c"], alike(6, 70), alike(5, 100), [b"aa", b"b", b"ccc"]]
+    data = log(*lists)
+    assert found(data, list(scan(data))) == [lists[0], None, lists[2], lists[3], None]
+
+
+def test_too_few_of_one_size_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "TOGETHER_MIN", 5)
+    data = log(alike(3, 4), alike(4, 2), alike(4, 3))
+    assert [each is not None for each in found(data, list(scan(data)))] == [False, True, True]
+
+
+def test_nothing_is_found_in_nothing() -> None:
+    assert found(b"", []) == []
+
+
+SIZES = st.lists(st.lists(st.sampled_from([1, 2, 2, 2, 60, 70]), min_size=1, max_size=6), min_size=1, max_size=5)
+
+
+@given(sizes=SIZES)
+def test_what_is_found_is_what_the_decoder_reads(sizes: list[list[int]]) -> None:
+    data = log(*([bytes([65 + at]) * size for at, size in enumerate(each)] for each in sizes))
+    batches = list(scan(data))
+    for (position, header), values in zip(batches, found(data, batches), strict=True):
+        if values is not None:
+            assert values == decode_values(data[position : position + header.size_bytes])
+
+
+@pytest.mark.parametrize("size", [1, 60])
+@pytest.mark.parametrize("xor", [1, 0x80])
+def test_no_byte_around_a_value_may_be_another(size: int, xor: int) -> None:
+    """Also when the CRC was made for it: then the decoder decides."""
+    data = log(alike(size, 70), alike(size, 70))
+    (_, first), (position, second) = list(scan(data))
+    for at in range(position + HEADER_SIZE_BYTES, len(data)):
+        changed = bytearray(data)
+        changed[at] ^= xor
+        header = read_header(bytes(changed), position)
+        changed[position + 17 : position + 21] = crc_of(changed, position, header).to_bytes(4, "big")
+        one, other = found(bytes(changed), [(0, first), (position, second)])
+        assert one == alike(size, 70)
+        try:
+            wanted = decode_values(bytes(changed[position:]))
+        except ProtocolError:
+            wanted = None
+        assert other in (None, wanted), at

@@ -1,0 +1,133 @@
+"""From options to a part of the log: offsets, times, ends, and a live directory that changes under the plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pykraft.errors import StorageError, UsageError
+from pykraft.protocol.records import decode_records
+from pykraft.spark.data_source.file_plan import plan_batch
+from pykraft.spark.data_source.files import find_replicas
+from pykraft.spark.data_source.options import SourceOptions, parse_options
+from pykraft.spark.data_source.splits import read_parts
+from pykraft.spark.data_source.walk import Cursor, Replica
+from tests.spark.logs import START_MS, batch, write_segment
+
+OTHERS = Path(__file__).parents[2] / "protocol" / "batches"
+
+SNAPSHOT = "00000000000000000006-0000000003.checkpoint"
+
+
+def read(directory: Path, **options: str) -> list[int]:
+    """The offsets that a query reads."""
+    parsed, (replica,) = asked(directory, **options)
+    found: list[int] = []
+    for piece in plan_batch(replica, parsed).pieces:
+        for part in read_parts(piece):
+            wanted = range(part.piece.start_offset, part.piece.end_offset)
+            for position, header in part.batches:
+                offsets = [each.offset for each in decode_records(part.data[position : position + header.size_bytes])]
+                found += [offset for offset in offsets if offset in wanted]
+    return found
+
+
+def asked(directory: Path, **options: str) -> tuple[SourceOptions, list[Replica]]:
+    parsed = parse_options({"path": str(directory)} | options)
+    return parsed, find_replicas(parsed.patterns)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Offsets 0 to 7, two a batch, each batch ten ms after the one before; the last in a segment of its own."""
+    made = [batch([b"a", b"b"], base_offset=2 * index, timestamp_ms=START_MS + 10 * index) for index in range(4)]
+    write_segment(tmp_path, b"".join(made[:3]))
+    write_segment(tmp_path, made[3], base_offset=6)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("options", "offsets"),
+    [
+        ({}, range(8)),
+        ({"startingOffsets": "3"}, range(3, 8)),
+        ({"startingOffsets": "earliest", "endingOffsets": "latest"}, range(8)),
+        ({"startingOffsets": "latest"}, []),
+        ({"startingOffsets": "8"}, []),
+        ({"startingOffsets": "99"}, []),
+        ({"endingOffsets": "5"}, range(5)),
+        ({"startingOffsets": "3", "endingOffsets": "5"}, range(3, 5)),
+        ({"startingOffsets": "5", "endingOffsets": "5"}, []),
+        ({"endingOffsets": "0"}, []),
+        ({"startingTimestamp": str(START_MS + 10)}, range(2, 8)),
+        ({"startingTimestamp": str(START_MS + 11)}, range(4, 8)),
+        ({"startingTimestamp": str(START_MS + 99)}, []),
+        ({"endingTimestamp": str(START_MS + 20)}, range(4)),
+        ({"endingTimestamp": str(START_MS)}, []),
+        ({"endingTimestamp": str(START_MS + 99)}, range(8)),
+        ({"startingTimestamp": "0", "endingTimestamp": str(START_MS + 1)}, range(2)),
+    ],
+)
+def test_bounds(options: dict[str, str], offsets: range, log: Path) -> None:
+    assert read(log, **options) == list(offsets)
+
+
+def test_an_offset_for_one_replica(log: Path) -> None:
+    (replica,) = find_replicas([str(log)])
+    assert read(log, startingOffsets=f'{{"{replica.name}": 6}}') == [6, 7]
+    assert read(log, startingOffsets='{"another": 6}') == list(range(8))
+
+
+def test_an_offset_that_is_gone_is_refused(log: Path) -> None:
+    (log / "00000000000000000000.log").unlink()
+    (log / SNAPSHOT).touch()
+    assert read(log) == [6, 7]
+    with pytest.raises(UsageError, match="the log begins at 6"):
+        read(log, startingOffsets="5")
+
+
+def test_a_log_whose_beginning_is_lost_is_not_read_from_its_earliest_offset(log: Path) -> None:
+    """Nobody would notice that rows are missing; no node starts on such a directory either."""
+    (log / "00000000000000000000.log").unlink()
+    with pytest.raises(StorageError, match=r"no snapshot reaches that far.*startingOffsets=6, or by naming segments"):
+        read(log)
+    assert read(log, startingOffsets="6") == [6, 7]
+    assert read(log / "*.log") == [6, 7]
+
+
+@pytest.mark.parametrize("path", sorted(OTHERS.glob("*.bin")), ids=lambda path: path.stem)
+def test_a_time_within_another_client_s_batch_is_that_of_the_record(path: Path, tmp_path: Path) -> None:
+    data = path.read_bytes()
+    records = decode_records(data)
+    write_segment(tmp_path, data, base_offset=records[0].offset)
+    times = sorted({record.timestamp_ms for record in records})
+    assert len(times) > 1
+    for time_ms in times:
+        first = next(record.offset for record in records if record.timestamp_ms >= time_ms)
+        assert read(tmp_path, startingTimestamp=str(time_ms))[0] == first
+
+
+def test_a_segment_that_vanishes_while_the_plan_is_made_is_no_error(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = Replica.start
+    (log / SNAPSHOT).touch()
+
+    def start_then_delete(replica: Replica) -> Cursor:
+        found = start(replica)
+        (log / "00000000000000000000.log").unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(Replica, "start", start_then_delete)
+    assert read(log) == [6, 7]
+
+
+def test_a_file_that_cannot_be_read_is_an_error(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed, (replica,) = asked(log)
+
+    def refuse(replica: Replica, cursor: Cursor) -> None:
+        del cursor
+        raise StorageError(replica.directory, "cannot be read")
+
+    monkeypatch.setattr(Replica, "from_cursor", refuse)
+    with pytest.raises(StorageError, match="cannot be read"):
+        plan_batch(replica, parsed)

@@ -1,0 +1,281 @@
+"""Log directories as a stream: what is new, limits, restarts, and checkpoints that belong to another log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+
+from pykraft.errors import CorruptionError, UsageError
+from pykraft.log.small_files.meta import MetaProperties, encode_meta
+from pykraft.spark.data_source.file_stream import FilesStreamReader
+from pykraft.spark.data_source.options import parse_options
+from pykraft.types import NodeId
+from tests.spark.logs import EPOCH, START_MS, batch, write_segment
+
+pytestmark = pytest.mark.spark
+
+
+def batches(count: int, *, first: int = 0, epoch: int = EPOCH) -> bytes:
+    """Batches of two records, each ten ms after the one before."""
+    return b"".join(
+        batch([b"a%d" % index, b"b%d" % index], base_offset=2 * index, timestamp_ms=START_MS + 10 * index, epoch=epoch)
+        for index in range(first, first + count)
+    )
+
+
+SIZE_BYTES = len(batches(1))
+
+
+def reader(folder: Path, **options: str) -> FilesStreamReader:
+    return FilesStreamReader(parse_options({"path": f"{folder}/n*/p-0"} | options))
+
+
+def read(made: FilesStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[str, int]]:
+    """Replica and offset of the rows between two offsets of the stream, which travel as a checkpoint's do."""
+    start, end = json.loads(json.dumps(start)), json.loads(json.dumps(end))
+    found: list[tuple[str, int]] = []
+    for partition in made.partitions(start, end):
+        for group in made.read(partition):
+            found += [(row["replica"], row["offset"]) for row in group.select(["replica", "offset"]).to_pylist()]
+    return found
+
+
+def run(made: FilesStreamReader, start: dict[str, Any]) -> Iterator[list[tuple[str, int]]]:
+    """Micro-batch after micro-batch until nothing is new."""
+    while True:
+        end = made.latestOffset(start, made.getDefaultReadLimit())
+        if end == start:
+            return
+        yield read(made, start, end)
+        start = end
+
+
+def rows(replica: str, *offsets: int) -> list[tuple[str, int]]:
+    return [(replica, offset) for offset in offsets]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two replicas: offsets 0 to 5 and 0 to 3."""
+    write_segment(tmp_path / "n1" / "p-0", batches(3))
+    write_segment(tmp_path / "n2" / "p-0", batches(2))
+    return tmp_path
+
+
+def test_each_micro_batch_is_what_is_new(folder: Path) -> None:
+    made = reader(folder)
+    start = made.initialOffset()
+    end = made.latestOffset(start, ReadAllAvailable())
+    assert read(made, start, end) == rows("n1", *range(6)) + rows("n2", *range(4))
+    assert made.latestOffset(end, ReadAllAvailable()) == end
+    assert read(made, end, end) == []
+    write_segment(folder / "n2" / "p-0", batches(2, first=2), base_offset=4)
+    then = made.latestOffset(end, ReadAllAvailable())
+    assert read(made, end, then) == rows("n2", 4, 5, 6, 7)
+    ends = {"n1": {"offset": 6}, "n2": {"offset": 8}}
+    assert made.reportLatestOffset() == {"cluster": None, "replicas": ends}
+
+
+def test_a_repeated_micro_batch_is_the_same_also_after_a_restart(folder: Path) -> None:
+    first = reader(folder)
+    start = first.initialOffset()
+    middle = first.latestOffset(start, ReadMaxRows(4))
+    end = first.latestOffset(middle, ReadAllAvailable())
+    write_segment(folder / "n1" / "p-0", batches(1, first=3), base_offset=6)
+    for made in (first, reader(folder)):
+        assert read(made, start, middle) == rows("n1", 0, 1) + rows("n2", 0, 1)
+        assert read(made, middle, end) == rows("n1", 2, 3, 4, 5) + rows("n2", 2, 3)
+
+
+def test_limits_are_shared_by_the_replicas_and_let_one_batch_through(folder: Path) -> None:
+    assert isinstance(reader(folder).getDefaultReadLimit(), ReadAllAvailable)
+    assert reader(folder, maxRecordsPerTrigger="5").getDefaultReadLimit() == ReadMaxRows(5)
+    assert reader(folder, maxBytesPerTrigger="7").getDefaultReadLimit() == ReadMaxBytes(7)
+    for options in (
+        {"maxRecordsPerTrigger": "4"},
+        {"maxBytesPerTrigger": str(2 * SIZE_BYTES + 1)},
+        {"maxRecordsPerTrigger": "100", "maxBytesPerTrigger": "1"},
+    ):
+        made = reader(folder, **options)
+        assert list(run(made, made.initialOffset())) == [
+            rows("n1", 0, 1) + rows("n2", 0, 1),
+            rows("n1", 2, 3) + rows("n2", 2, 3),
+            rows("n1", 4, 5),
+        ]
+
+
+def test_bounds_hold_within_a_batch(folder: Path) -> None:
+    made = reader(folder, startingOffsets="1", endingOffsets='{"n1": 5, "n2": 2}', maxRecordsPerTrigger="4")
+    assert list(run(made, made.initialOffset())) == [
+        rows("n1", 1) + rows("n2", 1),
+        rows("n1", 2, 3),
+        rows("n1", 4),
+    ]
+    latest = reader(folder, startingOffsets="latest")
+    assert list(run(latest, latest.initialOffset())) == []
+
+
+def test_what_is_available_now_ends_where_it_ended_then(folder: Path) -> None:
+    made = reader(folder)
+    made.prepareForTriggerAvailableNow()
+    write_segment(folder / "n1" / "p-0", batches(1, first=3), base_offset=6)
+    found = [row for micro in run(made, made.initialOffset()) for row in micro]
+    assert found == rows("n1", *range(6)) + rows("n2", *range(4))
+
+
+def test_a_replica_that_comes_later_is_read_from_its_start(folder: Path) -> None:
+    made = reader(folder)
+    start = made.initialOffset()
+    end = made.latestOffset(start, ReadAllAvailable())
+    write_segment(folder / "n3" / "p-0", batches(1))
+    then = made.latestOffset(end, ReadAllAvailable())
+    assert read(made, end, then) == rows("n3", 0, 1)
+
+
+def test_the_first_micro_batch_begins_where_it_began_although_spark_asks_again_after_a_kill(folder: Path) -> None:
+    """Spark writes its end down, and takes what `initialOffset` then tells for its start."""
+    first = reader(folder, startingOffsets="latest")
+    start = first.initialOffset()
+    write_segment(folder / "n1" / "p-0", batches(1, first=3), base_offset=6)
+    end = first.latestOffset(start, ReadAllAvailable())
+    write_segment(folder / "n1" / "p-0", batches(1, first=4), base_offset=8)
+    write_segment(folder / "n3" / "p-0", batches(1))
+    again = reader(folder, startingOffsets="latest")
+    assert read(again, again.initialOffset(), end) == read(first, start, end) == rows("n1", 6, 7)
+    then = again.latestOffset(end, ReadAllAvailable())
+    assert read(again, end, then) == rows("n1", 8, 9)
+
+
+def test_a_checkpoint_that_does_not_know_where_its_stream_began_goes_on(folder: Path) -> None:
+    made = reader(folder)
+    start = {"cluster": None, "replicas": {"n1": {"offset": 2}}}
+    end = made.latestOffset(start, ReadAllAvailable())
+    assert end["replicas"]["n1"].keys() == {"offset", "epoch", "crc"}
+    assert read(made, start, end) == rows("n1", *range(2, 6)) + rows("n2", *range(4))
+
+
+def test_a_log_that_was_cut_back_is_refused(folder: Path) -> None:
+    made = reader(folder)
+    end = made.latestOffset(made.initialOffset(), ReadAllAvailable())
+    write_segment(folder / "n1" / "p-0", batches(2) + batches(1, first=2, epoch=EPOCH + 1))
+    with pytest.raises(UsageError, match="the log was cut back below offset 6"):
+        reader(folder).latestOffset(json.loads(json.dumps(end)), ReadAllAvailable())
+
+
+@pytest.mark.parametrize("more", [0, 2], ids=["as long", "grown"])
+def test_a_log_that_was_cut_back_between_two_micro_batches_is_refused_by_the_same_reader(
+    more: int, folder: Path
+) -> None:
+    """What was written anew ends where the old did, so that the next batch stands in its place."""
+    made = reader(folder)
+    end = made.latestOffset(made.initialOffset(), ReadAllAvailable())
+    write_segment(folder / "n1" / "p-0", batches(2) + batches(1 + more, first=2, epoch=EPOCH + 1))
+    with pytest.raises(UsageError, match="the log was cut back below offset 6"):
+        made.latestOffset(end, ReadAllAvailable())
+
+
+@pytest.mark.parametrize("now", [batches(2), batches(2) + batches(1, first=2, epoch=EPOCH + 1), batches(1, first=3)])
+def test_a_micro_batch_is_not_read_from_a_log_that_was_cut_back_below_its_end(now: bytes, folder: Path) -> None:
+    for made in (reader(folder), reader(folder)):
+        write_segment(folder / "n1" / "p-0", batches(3))
+        start = made.initialOffset()
+        end = made.latestOffset(start, ReadAllAvailable())
+        write_segment(folder / "n1" / "p-0", now)
+        for one in (made, reader(folder)):
+            with pytest.raises((UsageError, CorruptionError)):
+                one.partitions(start, end)
+
+
+def test_a_segment_that_was_read_to_its_end_may_vanish(folder: Path) -> None:
+    made = reader(folder)
+    end = made.latestOffset(made.initialOffset(), ReadAllAvailable())
+    (old,) = (folder / "n1" / "p-0").iterdir()
+    write_segment(folder / "n1" / "p-0", batches(2, first=3), base_offset=6)
+    old.unlink()
+    for one in (made, reader(folder)):
+        then = one.latestOffset(end, ReadAllAvailable())
+        assert read(one, end, then) == rows("n1", 6, 7, 8, 9)
+    assert made.reportLatestOffset()["replicas"]["n1"] == {"offset": 10}  # type: ignore[index]
+
+
+def test_a_live_directory_is_followed_while_it_fills_its_space_rolls_and_deletes(folder: Path) -> None:
+    """Space that a node took beforehand is zeros until it writes there, and given back when the segment is done."""
+    partition, space = folder / "n1" / "p-0", bytes(4_096)
+    steps: list[tuple[dict[int, bytes], list[int]]] = [
+        ({0: batches(2) + space}, [0, 1, 2, 3]),
+        ({0: batches(3) + space}, [4, 5]),
+        ({0: batches(3) + batches(1, first=3)[:60] + space}, []),
+        ({0: batches(4), 8: space}, [6, 7]),
+        ({8: batches(1, first=4) + space}, [8, 9]),
+        ({8: batches(2, first=4), 12: batches(1, first=6) + space}, [10, 11, 12, 13]),
+        ({12: batches(2, first=6) + space}, [14, 15]),
+    ]
+    made = reader(folder)
+    start = made.initialOffset()
+    for index, (segments, new) in enumerate(steps):
+        for old in partition.iterdir():
+            old.unlink()
+        for base_offset, data in segments.items():
+            write_segment(partition, data, base_offset=base_offset)
+        end = made.latestOffset(start, ReadAllAvailable())
+        told = rows("n1", *new) + (rows("n2", *range(4)) if index == 0 else [])
+        assert read(made, start, end) == read(reader(folder), start, end) == told
+        start = end
+
+
+def test_a_segment_that_was_not_read_yet_and_vanished_is_told(folder: Path) -> None:
+    made = reader(folder)
+    start = made.initialOffset()
+    end = made.latestOffset(start, ReadMaxRows(4))
+    (old,) = (folder / "n1" / "p-0").iterdir()
+    write_segment(folder / "n1" / "p-0", batches(2, first=3), base_offset=6)
+    old.unlink()
+    for one in (made, reader(folder)):
+        with pytest.raises(UsageError, match="offset 2 is not there any more, the log begins at 6"):
+            one.latestOffset(end, ReadAllAvailable())
+
+
+def own(folder: Path, replica: str, cluster_id: str) -> None:
+    meta = MetaProperties(node_id=NodeId(1), cluster_id=cluster_id, directory_id=None)
+    (folder / replica / "meta.properties").write_bytes(encode_meta(meta))
+
+
+def test_a_checkpoint_of_another_quorum_is_refused(folder: Path) -> None:
+    own(folder, "n1", "one")
+    start = reader(folder).initialOffset()
+    assert start["cluster"] == "one"
+    assert reader(folder).latestOffset(start, ReadAllAvailable())["cluster"] == "one"
+    own(folder, "n1", "two")
+    with pytest.raises(UsageError, match="a stream of cluster one, and these are the logs of two"):
+        reader(folder).latestOffset(start, ReadAllAvailable())
+    own(folder, "n2", "three")
+    with pytest.raises(UsageError, match="logs of several clusters: three, two"):
+        reader(folder).initialOffset()
+
+
+def test_a_query_goes_on_where_it_was_and_refuses_the_logs_of_another(folder: Path, spark: SparkSession) -> None:
+    own(folder, "n1", "one")
+    source = spark.readStream.format("pykraft").option("path", f"{folder}/n*/p-0").option("maxRecordsPerTrigger", "4")
+    sink = (
+        source.load()
+        .select("replica", "offset")
+        .writeStream.format("parquet")
+        .option("path", str(folder / "table"))
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+    )
+    sink.start().awaitTermination()
+    write_segment(folder / "n1" / "p-0", batches(2, first=3), base_offset=6)
+    sink.start().awaitTermination()
+    found = [tuple(row) for row in spark.read.parquet(str(folder / "table")).orderBy("replica", "offset").collect()]
+    assert found == rows("n1", *range(10)) + rows("n2", *range(4))
+    own(folder, "n1", "two")
+    with pytest.raises(StreamingQueryException, match="the checkpoint is that of a stream of cluster one"):
+        sink.start().awaitTermination()

@@ -1,0 +1,208 @@
+"""A live quorum as a source: bounds, limits, restarts; a leader killed under a stream costs no row and doubles none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+
+from pykraft.errors import UsageError
+from pykraft.local.child import Children
+from pykraft.local.cluster import QUICK, Cluster
+from pykraft.spark.data_source import live_source
+from pykraft.spark.data_source.live_source import LivePartition, LiveReader, LiveStreamReader, parts_of
+from pykraft.spark.data_source.options import SourceOptions, parse_options
+from pykraft.types import Offset
+from tests.spark.quorum_of_one import CLUSTER_ID, OneNode
+
+pytestmark = pytest.mark.spark
+
+
+def options(node: OneNode, **given: str) -> SourceOptions:
+    return parse_options({"bootstrap.controllers": str(node.endpoint)} | given)
+
+
+def read(reader: LiveReader | LiveStreamReader, parts: list[InputPartition], column: str = "offset") -> list[int]:
+    return [value for part in parts for rows in reader.read(part) for value in rows.column(column).to_pylist()]
+
+
+def query(node: OneNode, column: str = "offset", **given: str) -> list[int]:
+    """What a query over the present log reads."""
+    reader = LiveReader(options(node, **given))
+    return read(reader, list(reader.partitions()), column)
+
+
+def stream(node: OneNode, column: str = "offset", **given: str) -> Iterator[list[int]]:
+    """Micro-batch after micro-batch, each read by a reader that was just started, until nothing is new."""
+    first = LiveStreamReader(options(node, **given))
+    start: dict[str, Any] = first.initialOffset()
+    while True:
+        start = json.loads(json.dumps(start))
+        reader = LiveStreamReader(options(node, **given))
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        if end == start:
+            return
+        yield read(reader, list(reader.partitions(start, end)), column)
+        start = end
+
+
+@pytest.mark.parametrize(
+    ("given", "offsets"),
+    [
+        ({}, range(6)),
+        ({"startingOffsets": "2"}, range(2, 6)),
+        ({"endingOffsets": "4"}, range(4)),
+        ({"startingOffsets": "2", "endingOffsets": "5"}, range(2, 5)),
+        ({"startingOffsets": "latest"}, []),
+        ({"startingTimestamp": "0"}, range(6)),
+        ({"endingTimestamp": "0"}, []),
+        ({"startingTimestamp": str(2**40)}, range(6)),
+        ({"startingTimestamp": str(2**42)}, []),
+    ],
+)
+def test_bounds(given: dict[str, str], offsets: range, node: OneNode) -> None:
+    assert query(node, **given) == list(offsets)
+
+
+def test_what_only_a_snapshot_holds_is_told_and_never_left_out_without_a_word(late_node: OneNode) -> None:
+    assert query(late_node) == [100, 101, 102]
+    assert query(late_node, startingOffsets="101") == [101, 102]
+    assert [row for rows in stream(late_node) for row in rows] == [100, 101, 102]
+    told = "offset 99 is no longer in the log, which begins at 100: earlier records are only in a snapshot"
+    with pytest.raises(UsageError, match=told):
+        query(late_node, startingOffsets="99")
+    reader = LiveStreamReader(options(late_node))
+    with pytest.raises(UsageError, match=told):
+        reader.latestOffset({"cluster": CLUSTER_ID, "offset": 99}, ReadAllAvailable())
+
+
+def test_rows_of_batches(node: OneNode) -> None:
+    assert query(node, "base_offset", rows="batches") == [0, 1, 3]
+    assert query(node, "base_offset", rows="batches", startingOffsets="2") == [1, 3]
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 100])
+def test_tasks_share_the_offsets_and_no_batch_is_there_twice(
+    size: int, node: OneNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_source, "RECORDS_PER_TASK", size)
+    assert query(node) == list(range(6))
+    assert query(node, "base_offset", rows="batches") == [0, 1, 3]
+    assert len(parts_of(Offset(0), Offset(6), None)) == -(-6 // size)
+
+
+@pytest.mark.parametrize("rows", ["records", "batches"])
+@pytest.mark.parametrize(
+    ("given", "micro_batches"),
+    [
+        ({}, [[0, 1, 2, 3, 4, 5]]),
+        ({"maxRecordsPerTrigger": "1"}, [[0], [1, 2], [3, 4, 5]]),
+        ({"maxRecordsPerTrigger": "4"}, [[0, 1, 2], [3, 4, 5]]),
+        ({"maxBytesPerTrigger": "1"}, [[0], [1, 2], [3, 4, 5]]),
+        ({"maxRecordsPerTrigger": "4", "maxBytesPerTrigger": "1"}, [[0], [1, 2], [3, 4, 5]]),
+        ({"startingOffsets": "2", "endingOffsets": "5", "maxRecordsPerTrigger": "2"}, [[2], [3, 4]]),
+    ],
+)
+def test_a_stream_goes_on_by_whole_batches(
+    rows: str, given: dict[str, str], micro_batches: list[list[int]], node: OneNode
+) -> None:
+    if rows == "records":
+        assert list(stream(node, **given)) == micro_batches
+    else:
+        bases = [base for micro in stream(node, "base_offset", rows=rows, **given) for base in micro]
+        assert bases == ([1, 3] if "startingOffsets" in given else [0, 1, 3])
+
+
+def test_the_limit_is_the_option_s(node: OneNode) -> None:
+    assert isinstance(LiveStreamReader(options(node)).getDefaultReadLimit(), ReadAllAvailable)
+    both = {"maxRecordsPerTrigger": "5", "maxBytesPerTrigger": "7"}
+    assert LiveStreamReader(options(node, **both)).getDefaultReadLimit() == ReadMaxRows(5)
+    assert LiveStreamReader(options(node, maxBytesPerTrigger="7")).getDefaultReadLimit() == ReadMaxBytes(7)
+
+
+def test_what_is_available_now_ends_where_it_ended_then(node: OneNode) -> None:
+    reader = LiveStreamReader(options(node))
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    node.append(b"later")
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert end == {"cluster": CLUSTER_ID, "offset": 6, "began": 0}
+    assert reader.reportLatestOffset() == {"offset": 7}
+
+
+def test_the_first_micro_batch_begins_where_it_began_although_spark_asks_again_after_a_kill(node: OneNode) -> None:
+    """Spark writes its end down, and takes what `initialOffset` then tells for its start."""
+    first = LiveStreamReader(options(node, startingOffsets="latest"))
+    start = first.initialOffset()
+    node.append(b"f", b"g")
+    end = first.latestOffset(start, ReadAllAvailable())
+    node.append(b"h")
+    again = LiveStreamReader(options(node, startingOffsets="latest"))
+    restarted = again.initialOffset()
+    assert restarted["offset"] == 9
+    assert read(again, list(again.partitions(restarted, end))) == [6, 7]
+    old = {"cluster": CLUSTER_ID, "offset": 2}
+    assert read(again, list(again.partitions(old, {"cluster": CLUSTER_ID, "offset": 4}))) == [2, 3]
+
+
+def test_offsets_by_replica_make_no_sense_here(node: OneNode) -> None:
+    for name in ("startingOffsets", "endingOffsets"):
+        with pytest.raises(UsageError, match="a live quorum has one log"):
+            query(node, **{name: '{"n1": 4}'})
+
+
+def test_a_part_that_is_none_has_no_row(node: OneNode) -> None:
+    reader = LiveReader(options(node))
+    assert read(reader, [InputPartition(None)]) == []
+    assert read(reader, [LivePartition(Offset(3), Offset(3), None)]) == []
+
+
+def test_a_killed_leader_costs_no_row_and_doubles_none(spark: SparkSession, tmp_path: Path) -> None:
+    table, checkpoint = str(tmp_path / "table"), str(tmp_path / "checkpoint")
+    with Children() as children:
+        cluster = Cluster(children, tmp_path / "quorum", throughput=2_000, properties=QUICK)
+        leader = cluster.start()
+        ports = ",".join(f"127.0.0.1:{node.port}" for node in cluster.nodes.values())
+        source = spark.readStream.format("pykraft").option("bootstrap.controllers", ports)
+        rows = source.load().where("NOT is_control").select("offset", "epoch", "value")
+        sink = rows.writeStream.format("parquet").option("path", table).option("checkpointLocation", checkpoint)
+        running = sink.trigger(processingTime="200 milliseconds").start()
+        cluster.journal.wait_for_acknowledged(2_000, since=cluster.journal.mark())
+        mark = cluster.journal.mark()
+        victim = cluster.nodes[leader.node]
+        victim.process.kill()
+        cluster.journal.wait_for_acknowledged(2_000, since=mark, except_by=leader.node)
+        victim.start()
+        running.stop()
+        assert running.exception() is None
+        sink.trigger(availableNow=True).start().awaitTermination()
+        acknowledged = cluster.journal.acknowledgements()
+    found = spark.read.parquet(table).select("offset", "epoch").collect()
+    epochs = {row["offset"]: row["epoch"] for row in found}
+    assert len(epochs) == len(found)
+    promised = {one.base_offset + at: one.epoch for one in acknowledged for at in range(one.count)}
+    last_offset = max(epochs)
+    assert {offset: epoch for offset, epoch in promised.items() if offset <= last_offset}.items() <= epochs.items()
+    assert len({one.epoch for one in acknowledged}) > 1
+
+
+def test_a_checkpoint_of_another_quorum_is_refused(spark: SparkSession, node: OneNode, tmp_path: Path) -> None:
+    def run(endpoint: object) -> None:
+        source = spark.readStream.format("pykraft").option("bootstrap.controllers", str(endpoint))
+        sink = source.load().writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        sink.trigger(availableNow=True).start().awaitTermination()
+
+    run(node.endpoint)
+    other = OneNode(tmp_path / "other", cluster_id="another-cluster")
+    try:
+        with pytest.raises(StreamingQueryException, match=f"another cluster than {CLUSTER_ID}"):
+            run(other.endpoint)
+    finally:
+        other.stop()

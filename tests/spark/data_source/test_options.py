@@ -1,0 +1,114 @@
+"""Options: texts in, one checked value out; what is wrong is named with what is allowed."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.errors import UsageError
+from pykraft.spark.data_source.options import Bound, parse_options
+from pykraft.types import Endpoint, Offset
+
+PATH = {"path": "n1"}
+
+
+def test_defaults() -> None:
+    found = parse_options({"path": " n1 , n2,", "paths": '["n,3"]'})
+    assert found.patterns == ("n1", "n2", "n,3")
+    assert (found.rows, found.tolerant, found.controllers) == ("records", False, ())
+    assert (found.start, found.end) == (Bound(), Bound())
+    assert (found.records_per_trigger, found.size_bytes_per_trigger) == (None, None)
+
+
+def test_a_live_quorum_is_named_by_some_of_its_nodes() -> None:
+    found = parse_options({"bootstrap.controllers": "localhost:9092, [::1]:9093"})
+    assert found.controllers == (Endpoint("localhost", 9092), Endpoint("::1", 9093))
+    assert found.patterns == ()
+
+
+def test_the_case_of_a_name_does_not_matter() -> None:
+    given = {"ROWS": "Batches", "MaxRecordsPerTrigger": "5", "maxbytespertrigger": "7", "Corrupt": "MARK"}
+    found = parse_options(PATH | given)
+    assert (found.rows, found.tolerant) == ("batches", True)
+    assert (found.records_per_trigger, found.size_bytes_per_trigger) == (5, 7)
+
+
+@pytest.mark.parametrize(
+    ("value", "bound"),
+    [
+        ("latest", Bound(is_latest=True)),
+        ("12", Bound(offset=Offset(12))),
+        ('{"n2": 3, "n1": 4}', Bound(by_replica=(("n1", Offset(4)), ("n2", Offset(3))))),
+    ],
+)
+def test_bounds(value: str, bound: Bound) -> None:
+    found = parse_options(PATH | {"startingOffsets": value, "endingOffsets": value})
+    assert found.start == found.end == bound
+
+
+def test_an_offset_for_all_and_one_for_a_replica() -> None:
+    assert Bound(offset=Offset(7)).offset_of("n1") == 7
+    by_replica = Bound(by_replica=(("n1", Offset(4)),))
+    assert (by_replica.offset_of("n1"), by_replica.offset_of("n2"), by_replica.offset_of(None)) == (4, None, None)
+
+
+def test_times() -> None:
+    found = parse_options(PATH | {"startingTimestamp": "5", "endingTimestamp": "9", "startingOffsets": " "})
+    assert (found.start, found.end) == (Bound(timestamp_ms=5), Bound(timestamp_ms=9))
+
+
+@pytest.mark.parametrize("options", [{}, {"path": " , "}, {"paths": "[]"}, PATH | {"bootstrap.controllers": "a:1"}])
+def test_a_path_or_a_quorum_must_be_given(options: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match=r"needs either \.option\(.path.*bootstrap\.controllers"):
+        parse_options(options)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("rows", "bytes", "one of records, batches"),
+        ("corrupt", "skip", "one of fail, mark"),
+        ("paths", "n1", "a JSON array of texts"),
+        ("paths", '{"a": 1}', "a JSON array of texts"),
+        ("paths", "[1]", "a JSON array of texts"),
+        ("bootstrap.controllers", "host", "host:port"),
+        ("bootstrap.controllers", "host:0", "host:port"),
+        ("bootstrap.controllers", "host:70000", "host:port"),
+        ("startingOffsets", "first", "earliest, latest, an offset"),
+        ("startingOffsets", "-1", "earliest, latest, an offset"),
+        ("startingOffsets", '{"n1": "4"}', "by replica"),
+        ("startingOffsets", '{"n1": true}', "by replica"),
+        ("startingOffsets", '{"n1": -1}', "by replica"),
+        ("endingOffsets", "earliest", "must be latest, an offset"),
+        ("endingTimestamp", "now", "a whole number, at least 0"),
+        ("maxRecordsPerTrigger", "0", "a whole number, at least 1"),
+        ("maxBytesPerTrigger", "1k", "a whole number, at least 1"),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_is_allowed(name: str, value: str, allowed: str) -> None:
+    with pytest.raises(UsageError, match=f"the option {name} = .*{allowed}"):
+        parse_options({name: value} | ({} if name == "bootstrap.controllers" else PATH))
+
+
+def test_an_offset_and_a_time_exclude_each_other() -> None:
+    with pytest.raises(UsageError, match="startingOffsets or startingTimestamp, not both"):
+        parse_options(PATH | {"startingOffsets": "1", "startingTimestamp": "1"})
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("startingOffset", "startingOffsets"),
+        ("endingOfsets", "endingOffsets"),
+        ("bootstrap.controller", "bootstrap.controllers"),
+        ("bootstrap.servers", "bootstrap.controllers"),
+        ("maxRecordPerTrigger", "maxRecordsPerTrigger"),
+        ("row", "rows"),
+    ],
+)
+def test_an_option_that_is_nearly_ours_is_not_passed_over(given: str, meant: str) -> None:
+    with pytest.raises(UsageError, match=f"there is no option {given}; did you mean {meant}"):
+        parse_options({"path": "p", given: "1"})
+
+
+def test_other_options_are_passed_over_as_everywhere_in_spark() -> None:
+    assert parse_options({"path": "p", "header": "true", "STARTINGOFFSETS": "5"}).start.offset == 5

@@ -1,0 +1,64 @@
+"""What stands in a piece: sound batches, and damage that is an error or is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pykraft.errors import CorruptionError
+from pykraft.spark.data_source.row_location import INT32_MAX, Damage, damage_row, place_columns, sound_batches
+from pykraft.spark.data_source.schema import arrow_schema
+from pykraft.spark.data_source.splits import Piece
+from pykraft.types import Offset
+from tests.spark.logs import three_batches
+
+pytestmark = pytest.mark.spark
+
+FIRST, SECOND, THIRD = three_batches()
+PIECE = Piece(replica="n1", path=str(Path("data") / "p-0" / "1.log"), position=100, end_position=1_000)
+
+
+def sound(data: bytes, *, tolerant: bool = False) -> list[int | tuple[int, int, int]]:
+    """Position of each batch; position, size and offset of damage."""
+    return [
+        (one.position, one.size_bytes, one.offset) if isinstance(one, Damage) else one[0]
+        for one in sound_batches(PIECE, data, tolerant=tolerant)
+    ]
+
+
+def test_whole_batches_come_one_after_the_other() -> None:
+    assert sound(FIRST + SECOND) == [0, len(FIRST)]
+    assert sound(b"") == []
+
+
+@pytest.mark.parametrize(
+    "damage", [SECOND[:-1] + b"!", SECOND[:30], b"!" * 80, b"!"], ids=["crc", "cut", "none", "few"]
+)
+def test_damage_is_an_error_with_file_and_position(damage: bytes) -> None:
+    with pytest.raises(CorruptionError, match="expected a valid batch") as caught:
+        sound(FIRST + damage)
+    assert (caught.value.path, caught.value.position) == (PIECE.path, 100 + len(FIRST))
+
+
+def test_who_wants_to_go_on_is_told_where_and_at_which_offset() -> None:
+    data = FIRST + SECOND[:-1] + b"!" + THIRD + b"!" * 70
+    here = len(FIRST)
+    end = here + len(SECOND) + len(THIRD)
+    assert sound(data, tolerant=True) == [0, (here, len(SECOND), 2), here + len(SECOND), (end, 70, 6)]
+
+
+@pytest.mark.parametrize("rows", ["records", "batches"])
+def test_a_row_of_damage_is_null_but_for_place_size_offset_and_text(rows: str) -> None:
+    damage = Damage(position=5, size_bytes=2**40, offset=Offset(7), text="wrong")
+    row = damage_row(PIECE, damage, rows)
+    assert row.schema.equals(arrow_schema(rows), check_metadata=True)
+    (known,) = ({name: value for name, value in each.items() if value is not None} for each in row.to_pylist())
+    place = {"replica": "n1", "segment": "1.log", "position": 105, "batch_size": INT32_MAX, "corrupt": "wrong"}
+    assert known == place | {"offset" if rows == "records" else "base_offset": 7}
+
+
+def test_columns_of_the_place() -> None:
+    columns = place_columns(PIECE, np.array([1, 2]))
+    assert [column.to_pylist() for column in columns] == [["n1", "n1"], ["1.log", "1.log"], [1, 2]]

@@ -1,0 +1,161 @@
+"""Pieces: whole batches of about the size, up to a limit; read in parts; files that are no longer as they were."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pykraft.errors import CorruptionError, StorageError, UsageError
+from pykraft.protocol.batch import scan
+from pykraft.spark.data_source.splits import Limit, Piece, Plan, plan_pieces, read_parts
+from pykraft.spark.data_source.walk import Replica
+from pykraft.types import Offset
+from tests.spark.logs import EPOCH, batch, three_batches, write_segment
+
+BATCHES = three_batches()
+SIZE_BYTES = len(BATCHES[0])
+
+
+def plan(directory: Path, *, size_bytes: int = 10**6, start_offset: int = 0, limit: Limit | None = None) -> Plan:
+    """What is read of a log from an offset on."""
+    replica = Replica("n1", directory)
+    start = replica.seek(Offset(start_offset))
+    return plan_pieces(
+        "n1",
+        start,
+        replica.walk(start, tolerant=True),
+        start_offset=Offset(start_offset),
+        limit=limit or Limit(),
+        size_bytes=size_bytes,
+    )
+
+
+def cut(found: Plan) -> list[tuple[str, int, int]]:
+    """Segment, and begin and end counted in batches, of each piece."""
+    return [
+        (Path(piece.path).stem.lstrip("0") or "0", piece.position // SIZE_BYTES, piece.end_position // SIZE_BYTES)
+        for piece in found.pieces
+    ]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Three batches in one segment, one in the next: offsets 0 to 7, two a batch."""
+    write_segment(tmp_path, b"".join(BATCHES))
+    write_segment(tmp_path, batch([b"a3", b"b3"], base_offset=6), base_offset=6)
+    return tmp_path
+
+
+def test_pieces_are_whole_batches_of_about_the_size(log: Path) -> None:
+    assert cut(plan(log, size_bytes=1)) == [("0", 0, 1), ("0", 1, 2), ("0", 2, 3), ("6", 0, 1)]
+    assert cut(plan(log, size_bytes=2 * SIZE_BYTES)) == [("0", 0, 2), ("0", 2, 3), ("6", 0, 1)]
+    assert cut(plan(log, size_bytes=3 * SIZE_BYTES)) == [("0", 0, 3), ("6", 0, 1)]
+
+
+def test_a_plan_begins_and_ends_with_the_batches_that_hold_the_bounds(log: Path) -> None:
+    found = plan(log, start_offset=3, limit=Limit(end_offset=Offset(5)))
+    assert cut(found) == [("0", 1, 3)]
+    assert [(piece.start_offset, piece.end_offset) for piece in found.pieces] == [(3, 5)]
+    assert found.end.offset == 6
+
+
+@pytest.mark.parametrize(
+    ("limit", "end_offset"),
+    [
+        (Limit(records_max=1), 2),
+        (Limit(records_max=4), 4),
+        (Limit(records_max=5), 4),
+        (Limit(size_bytes_max=1), 2),
+        (Limit(size_bytes_max=3 * SIZE_BYTES), 6),
+        (Limit(records_max=6, size_bytes_max=2 * SIZE_BYTES), 4),
+        (Limit(end_offset=Offset(0)), 0),
+        (Limit(), 8),
+    ],
+)
+def test_a_limit_holds_and_lets_one_batch_through(limit: Limit, end_offset: int, log: Path) -> None:
+    assert plan(log, limit=limit).end.offset == end_offset
+
+
+def test_damage_is_a_piece_of_its_own(tmp_path: Path) -> None:
+    write_segment(tmp_path, BATCHES[0] + b"!" * 70)
+    write_segment(tmp_path, BATCHES[2], base_offset=4)
+    sound, damage, rest = plan(tmp_path).pieces
+    assert (sound.damage, rest.damage) == (None, None)
+    assert damage.damage is not None
+    assert (damage.position, damage.end_position, damage.start_offset) == (SIZE_BYTES, SIZE_BYTES + 70, 2)
+
+
+@pytest.mark.parametrize("size_bytes", [1, 70, SIZE_BYTES, 2 * SIZE_BYTES + 5, 1_000])
+def test_a_piece_is_read_in_parts_of_whole_batches(size_bytes: int, tmp_path: Path) -> None:
+    segment = write_segment(tmp_path, b"".join(BATCHES))
+    piece = Piece(replica="n1", path=str(segment), position=SIZE_BYTES, end_position=3 * SIZE_BYTES)
+    parts = list(read_parts(piece, size_bytes=size_bytes))
+    assert b"".join(part.data for part in parts) == BATCHES[1] + BATCHES[2]
+    assert [len(part.data) for part in parts] == [part.piece.end_position - part.piece.position for part in parts]
+    assert [part.batches for part in parts] == [list(scan(part.data)) for part in parts]
+    assert len(parts) == (1 if size_bytes >= 2 * SIZE_BYTES else 2)
+
+
+@pytest.mark.parametrize("data", [b"123", bytes(500), BATCHES[1][:-1], b""], ids=["few", "zeros", "cut", "nothing"])
+def test_a_file_that_is_no_longer_as_it_was_is_damage(data: bytes, tmp_path: Path) -> None:
+    segment = write_segment(tmp_path, BATCHES[0] + data)
+    piece = Piece(replica="n1", path=str(segment), position=0, end_position=2 * SIZE_BYTES)
+    with pytest.raises(CorruptionError, match="expected a whole batch") as caught:
+        list(read_parts(piece))
+    assert caught.value.position == SIZE_BYTES
+
+
+def many(*, epoch: int = EPOCH, changed: int = -1) -> list[bytes]:
+    """Six batches of one size; one may have other values."""
+    values = [[b"a%d" % i, b"b%d" % i] if i != changed else [b"x%d" % i, b"y%d" % i] for i in range(6)]
+    return [batch(each, base_offset=2 * i, epoch=epoch) for i, each in enumerate(values)]
+
+
+@pytest.mark.parametrize("size_bytes", [1, 10**6], ids=["parts of a batch", "one part"])
+@pytest.mark.parametrize(
+    "now",
+    [
+        many(epoch=EPOCH + 1),
+        many()[:3] + many(epoch=EPOCH + 1)[3:],
+        many(changed=0),
+        many(changed=5),
+        [many()[1], *many()[1:]],
+    ],
+    ids=["all of another epoch", "from the middle on", "the first", "the last", "another place"],
+)
+def test_a_log_that_was_written_anew_between_plan_and_read_is_refused(
+    now: list[bytes], size_bytes: int, tmp_path: Path
+) -> None:
+    """Each batch is sound and stands where the old one did."""
+    write_segment(tmp_path, b"".join(many()))
+    (piece,) = plan(tmp_path).pieces
+    assert b"".join(part.data for part in read_parts(piece, size_bytes=size_bytes)) == b"".join(many())
+    write_segment(tmp_path, b"".join(now))
+    with pytest.raises(UsageError, match="the log was cut back and written anew"):
+        list(read_parts(piece, size_bytes=size_bytes))
+
+
+@pytest.mark.parametrize("size_bytes", [1, 10**6], ids=["parts of a batch", "one part"])
+@pytest.mark.parametrize(
+    "between",
+    [batch([b"a2", b"b2"], base_offset=6), batch([b"a2", b"b2"], base_offset=4, epoch=EPOCH - 1)],
+    ids=["offset", "epoch"],
+)
+def test_batches_of_a_piece_follow_each_other(between: bytes, size_bytes: int, tmp_path: Path) -> None:
+    """A plan by the index has not looked at what is between its ends."""
+    write_segment(tmp_path, b"".join(many()))
+    (piece,) = plan(tmp_path).pieces
+    write_segment(tmp_path, b"".join([*many()[:2], between, *many()[3:]]))
+    with pytest.raises(CorruptionError, match=f"expected (offset 4|an epoch of at least {EPOCH}), found"):
+        list(read_parts(piece, size_bytes=size_bytes))
+
+
+def test_a_segment_that_its_node_deletes_can_be_read_for_another_minute(tmp_path: Path) -> None:
+    segment = write_segment(tmp_path, BATCHES[0])
+    piece = Piece(replica="n1", path=str(segment), position=0, end_position=SIZE_BYTES)
+    deleted = segment.rename(f"{segment}.deleted")
+    assert [part.data for part in read_parts(piece)] == [BATCHES[0]]
+    deleted.unlink()
+    with pytest.raises(StorageError):
+        list(read_parts(piece))

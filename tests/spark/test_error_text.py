@@ -1,0 +1,63 @@
+"""Out of a story of Spark's comes one line, and an error of ours as what it was."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.errors import (
+    CorruptionError,
+    ForeignDirectoryError,
+    PykraftError,
+    QuorumUnavailableError,
+    StorageError,
+    UsageError,
+)
+from pykraft.spark.error_text import reason, told_by
+
+STORY = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted
+Traceback (most recent call last):
+  File "decode.py", line 7, in records_of
+{}
+	at org.apache.spark.Something
+"""
+DAMAGE = CorruptionError("n1/0.log", position=70, expected="a valid batch", found="one, with CRC 1")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (DAMAGE, CorruptionError),
+        (CorruptionError("a: b", position=0, expected="x", found="y"), CorruptionError),
+        (StorageError("n1", "has no segments any more"), StorageError),
+        (ForeignDirectoryError("n1", "is another's"), StorageError),
+        (UsageError("the option rows = 'x'"), UsageError),
+        (QuorumUnavailableError("nobody answers"), PykraftError),
+    ],
+)
+def test_an_error_of_ours_comes_back(error: PykraftError, kind: type[PykraftError]) -> None:
+    for line in (
+        f"pykraft.errors.{type(error).__name__}: {error}",
+        f"  x: pykraft.errors.{type(error).__name__}: {error}",
+    ):
+        found = told_by(STORY.format(line))
+        assert type(found) is kind
+        assert str(found) == str(error)
+        assert reason(STORY.format(line)) == str(error)
+
+
+def test_the_last_one_counts() -> None:
+    assert reason("pykraft.errors.UsageError: first\npykraft.errors.UsageError: last\n") == "last"
+
+
+@pytest.mark.parametrize(
+    ("story", "told"),
+    [
+        ("\n\n a\nb\nc\nd\n", "a b c"),
+        ("terminated\n=== Streaming Query ===\nId", "terminated"),
+        ("java.io.EOFException\n\tat java.base/x", "java.io.EOFException"),
+        ("", "Spark gives no reason"),
+    ],
+)
+def test_without_one_the_begin_says_what_it_can(story: str, told: str) -> None:
+    assert told_by(story) is None
+    assert reason(story) == told
