@@ -46,7 +46,8 @@ Requests
     transfer N TO MS    asks leader N to hand over to TO within this time
     resign N            asks N to give up its leadership
     shutdown N          asks N to leave within 5,000 ms
-    ask N WHAT F=V      puts a request of somebody outside, node 99, on the wire: see ``asks``
+    ask N WHAT F=V      hands N a request of somebody outside, node 99 (see ``asks``), and node 99 the response, unless
+                        that waits for the disk or for anything else: then ``deliver N->99`` comes later
 Telling
     state N             tells where these nodes stand, or all nodes
 """
@@ -63,7 +64,7 @@ from pykraft.types import Damage, NodeId, Offset
 from tests.scenarios import asks, tell
 from tests.scenarios.disk import Disk
 from tests.scenarios.tamper import tampered
-from tests.scenarios.world import OBSERVER_WITHOUT_ID, Message, Node, World
+from tests.scenarios.world import OBSERVER_WITHOUT_ID, OUTSIDER, Message, Node, World
 
 ROUNDS_MAX = 200
 UNPROVEN = Proof(is_complete=False)
@@ -349,6 +350,7 @@ class Stage:
         target, what, *fields = arguments
         numbers = {name: int(value) for name, value in (field.split("=") for field in fields)}
         self.world.ask(int(target), asks.REQUESTS[what](numbers))
+        self._deliver([f"{OUTSIDER}->{target}", f"{target}->{OUTSIDER}"])
 
     def _state(self, arguments: list[str]) -> None:
         for node in self._nodes(arguments or ["all"]):
