@@ -36,8 +36,7 @@ Batch = tuple[BatchHeader, Buffer]
 def batch_of(base_offset: int, size_bytes: int) -> Batch:
     """A batch of one record and about this many bytes."""
     value = bytes(max(size_bytes - 75, 1))
-    data = encode_batch([value], base_offset=Offset(base_offset), epoch=Epoch(1), timestamp_ms=1)
-    return read_header(data), data
+    return encode_batch([value], base_offset=Offset(base_offset), epoch=Epoch(1), timestamp_ms=1)
 
 
 def batches_of(base_offset: int, count: int, size_bytes: int) -> list[Batch]:

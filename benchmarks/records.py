@@ -77,7 +77,7 @@ def pair(name: str, values: list[bytes]) -> Iterator[Case]:
 
 def encode(values: list[bytes]) -> bytes:
     """Encode one batch of these values; offset, epoch and time do not matter here."""
-    return encode_batch(values, base_offset=Offset(1_000_000), epoch=Epoch(3), timestamp_ms=1_795_228_030_532)
+    return encode_batch(values, base_offset=Offset(1_000_000), epoch=Epoch(3), timestamp_ms=1_795_228_030_532).data
 
 
 def main() -> None:

@@ -52,7 +52,7 @@ def write_log(folder: Path, records: int, size_bytes: int, per_batch: int) -> in
         count = min(per_batch, records - base_offset)
         starts = ((base_offset + index) * 64 % MIB for index in range(count))
         values = [pool[start : start + size_bytes] for start in starts]
-        data = encode_batch(values, base_offset=Offset(base_offset), epoch=Epoch(1), timestamp_ms=base_offset)
+        data = encode_batch(values, base_offset=Offset(base_offset), epoch=Epoch(1), timestamp_ms=base_offset).data
         written += segment.write(data)
     if segment is not None:
         segment.close()

@@ -19,7 +19,7 @@ from pykraft.log.log import Log
 from pykraft.log.offline.verify import verify
 from pykraft.log.os_fs import OsFs
 from pykraft.log.scan import CHUNK_SIZE_BYTES
-from pykraft.protocol.records import encode_batch, read_header
+from pykraft.protocol.records import encode_batch
 from pykraft.types import Epoch, Offset, Uuid
 
 SIZE_BYTES = 1024**3
@@ -33,8 +33,8 @@ def write_log(directory: Path) -> None:
     size_bytes = 0
     while size_bytes < SIZE_BYTES:
         batch = encode_batch(RECORDS, base_offset=log.end_offset, epoch=Epoch(1), timestamp_ms=1_000)
-        log.append([(read_header(batch), batch)])
-        size_bytes += len(batch)
+        log.append([batch])
+        size_bytes += len(batch.data)
     log.flush()
     log.close()
 

@@ -18,7 +18,7 @@ from pykraft.types import Epoch, KRaftVersion, Offset
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 LOG = GOLDEN / "raft/disk/n1/data/__raft_performance_test-0/00000000000000000000.log"
-BATCH = encode_batch([b"a", b"\x1b[31m\xff\n"], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1000)
+BATCH = encode_batch([b"a", b"\x1b[31m\xff\n"], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1000).data
 
 
 def run(*arguments: object) -> Result:
@@ -185,7 +185,9 @@ def test_a_terminal_is_not_spoken_to(tmp_path: Path) -> None:
 
 def test_control_records_stay_when_metadata_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000.log"
-    path.write_bytes(encode_control_batch([KRaftVersion(1)], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1000))
+    path.write_bytes(
+        encode_control_batch([KRaftVersion(1)], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1000).data
+    )
     assert run("--skip-record-metadata", path).stdout.splitlines()[-1] == (
         '| KRaftVersion {"version":0,"kRaftVersion":1}'
     )

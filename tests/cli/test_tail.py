@@ -102,7 +102,7 @@ def test_json_holds_the_bytes() -> None:
 def test_what_other_programs_wrote_is_printed_too() -> None:
     log = ScriptedLog()
     body = bytes.fromhex("0e 000000 02 6b 01 00")  # length, attributes, two deltas, a key, no value, no headers
-    log.batches.append(seal_batch(body, count=1, base_offset=Offset(0), epoch=log.epoch, timestamp_ms=1_000))
+    log.batches.append(seal_batch(body, count=1, base_offset=Offset(0), epoch=log.epoch, timestamp_ms=1_000).data)
     log.high_watermark = 1
     with served(log) as bootstrap:
         assert call("--bootstrap-controller", bootstrap).output.endswith("\tnull\n")
@@ -114,7 +114,7 @@ def test_records_that_cannot_be_read_are_told_with_their_offset() -> None:
     log = ScriptedLog()
     log.append(b"a")
     body = b"\xff" * 10
-    log.batches.append(seal_batch(body, count=1, base_offset=Offset(1), epoch=log.epoch, timestamp_ms=1_000))
+    log.batches.append(seal_batch(body, count=1, base_offset=Offset(1), epoch=log.epoch, timestamp_ms=1_000).data)
     log.high_watermark = 2
     with served(log) as bootstrap:
         result = call("--bootstrap-controller", bootstrap)

@@ -74,14 +74,16 @@ class ScriptedLog:
 
     def append(self, *values: bytes, is_committed: bool = True) -> None:
         """One batch of the present epoch at the end."""
-        self.batches.append(encode_batch(values, base_offset=self.end_offset, epoch=self.epoch, timestamp_ms=1_000))
+        self.batches.append(
+            encode_batch(values, base_offset=self.end_offset, epoch=self.epoch, timestamp_ms=1_000).data
+        )
         if is_committed:
             self.high_watermark = self.end_offset
 
     def append_leader_change(self) -> None:
         """The control batch that opens an epoch, committed."""
         record = LeaderChange(leader_id=NodeId(2), voters=(NodeId(1), NodeId(2)), granting_voters=(NodeId(2),))
-        batch = encode_control_batch([record], base_offset=self.end_offset, epoch=self.epoch, timestamp_ms=900)
+        batch = encode_control_batch([record], base_offset=self.end_offset, epoch=self.epoch, timestamp_ms=900).data
         self.batches.append(batch)
         self.high_watermark = self.end_offset
 

@@ -27,12 +27,12 @@ def value(sequence: int, *, run: bytes = RUN, epoch: int = 1) -> bytes:
 
 def batch(base_offset: int, sequences: Sequence[int], *, run: bytes = RUN, epoch: int = 1) -> bytes:
     values = [value(sequence, run=run, epoch=epoch) for sequence in sequences]
-    return encode_batch(values, base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=1)
+    return encode_batch(values, base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=1).data
 
 
 def leader_change(offset: int, epoch: int) -> bytes:
     record = LeaderChange(leader_id=NodeId(1), voters=(NodeId(1),), granting_voters=(NodeId(1),))
-    return encode_control_batch([record], base_offset=Offset(offset), epoch=Epoch(epoch), timestamp_ms=1)
+    return encode_control_batch([record], base_offset=Offset(offset), epoch=Epoch(epoch), timestamp_ms=1).data
 
 
 def said(first_sequence: int, count: int, base_offset: int, claim: Claim = CLAIM) -> Acknowledged:
@@ -116,7 +116,7 @@ def test_batches_that_do_not_fit_together_are_refused() -> None:
         verdict_on(BATCHES[0], BATCHES[1], BATCHES[3])
     with pytest.raises(ProtocolError, match="has epoch 1 after 2"):
         verdict_on(batch(0, [0], epoch=2), batch(1, [0]))
-    alien = encode_batch([value(0, epoch=1)], base_offset=Offset(0), epoch=Epoch(2), timestamp_ms=1)
+    alien = encode_batch([value(0, epoch=1)], base_offset=Offset(0), epoch=Epoch(2), timestamp_ms=1).data
     with pytest.raises(ProtocolError, match="record of epoch 1 in a batch of epoch 2"):
         verdict_on(alien)
 
@@ -145,14 +145,14 @@ def test_a_verdict_tells_of_many_faults_but_counts_all() -> None:
 
 
 def test_stretches_join_batches_and_end_at_control_batches_and_foreign_values() -> None:
-    foreign = encode_batch([bytes(64), b"short"], base_offset=Offset(5), epoch=Epoch(1), timestamp_ms=1)
+    foreign = encode_batch([bytes(64), b"short"], base_offset=Offset(5), epoch=Epoch(1), timestamp_ms=1).data
     parts = [batch(0, [0, 1]), batch(2, [2]), leader_change(3, 1), batch(4, [3]), foreign, batch(7, [4]), batch(8, [5])]
     assert list(stretches(b"".join(parts))) == [stretch(0, 3, 0), stretch(3, 1, 4), stretch(4, 2, 7)]
 
 
 def test_an_empty_log_has_no_stretches() -> None:
     assert list(stretches(b"")) == []
-    assert list(stretches(encode_batch([bytes(20)], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1))) == []
+    assert list(stretches(encode_batch([bytes(20)], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1).data)) == []
 
 
 CLAIMS = st.sampled_from([CLAIM, replace(CLAIM, epoch=Epoch(2))])

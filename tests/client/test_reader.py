@@ -15,7 +15,7 @@ CHANGE = LeaderChange(leader_id=NodeId(1), voters=(NodeId(1),), granting_voters=
 
 
 def committed(*values: bytes, base_offset: int = 5) -> CommittedBatch:
-    data = encode_batch(values, base_offset=Offset(base_offset), epoch=Epoch(3), timestamp_ms=77)
+    data = encode_batch(values, base_offset=Offset(base_offset), epoch=Epoch(3), timestamp_ms=77).data
     return CommittedBatch(
         base_offset=Offset(base_offset),
         end_offset=Offset(base_offset + len(values)),
@@ -27,7 +27,7 @@ def committed(*values: bytes, base_offset: int = 5) -> CommittedBatch:
 
 
 def control() -> CommittedBatch:
-    data = encode_control_batch([CHANGE], base_offset=Offset(4), epoch=Epoch(3), timestamp_ms=77)
+    data = encode_control_batch([CHANGE], base_offset=Offset(4), epoch=Epoch(3), timestamp_ms=77).data
     return CommittedBatch(
         base_offset=Offset(4), end_offset=Offset(5), epoch=Epoch(3), timestamp_ms=77, is_control=True, data=data
     )

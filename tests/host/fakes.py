@@ -16,7 +16,7 @@ from pykraft.log.fs import Fs
 from pykraft.log.lane import Job
 from pykraft.log.os_fs import OsFs
 from pykraft.log.segment_view import SegmentView
-from pykraft.protocol.batch import read_header, scan
+from pykraft.protocol.batch import scan
 from pykraft.protocol.frame import FrameReader
 from pykraft.protocol.records import encode_batch
 from pykraft.rpc.context import RpcContext
@@ -84,10 +84,9 @@ def config(node_id: int, *, voters: int = 3, **raft: Any) -> NodeConfig:
 
 def batch(base_offset: int, *values: bytes, epoch: int = 1) -> Batch:
     """One batch of these values; of one value that names the offset when there are none."""
-    data = encode_batch(
+    return encode_batch(
         values or (b"value %d" % base_offset,), base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=5
     )
-    return read_header(data), data
 
 
 def snapshot_files(*ids: tuple[int, int], fs: Fs | None = None, has_bootstrap: bool = False) -> SnapshotFiles:

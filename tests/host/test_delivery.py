@@ -9,7 +9,7 @@ import pytest
 from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.delivery import PIECE_SIZE_BYTES_MAX, CommittedBatch, Delivery
 from pykraft.host.recent_batches import RecentBatches
-from pykraft.protocol.records import encode_control_batch, read_header
+from pykraft.protocol.records import encode_control_batch
 from pykraft.snapshot.schedule import Schedule
 from pykraft.types import Epoch, LeaderChange, NodeId, Offset
 from tests.host.fakes import FakeListener, FakeLog, FakePorts, batch, leads, snapshot_files
@@ -202,13 +202,18 @@ def test_a_listener_may_cause_more_commits_from_within_its_call() -> None:
 @pytest.mark.conformance(116)
 def test_a_control_batch_has_no_values() -> None:
     record = LeaderChange(leader_id=NodeId(1), voters=(NodeId(1),), granting_voters=(NodeId(1),))
-    data = encode_control_batch([record], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=8)
+    sealed = encode_control_batch([record], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=8)
     desk = Desk()
-    desk.recent.append([(read_header(data), data)])
+    desk.recent.append([sealed])
     desk.commit(1)
     assert desk.listener.batches == [
         CommittedBatch(
-            base_offset=Offset(0), end_offset=Offset(1), epoch=Epoch(1), timestamp_ms=8, is_control=True, data=data
+            base_offset=Offset(0),
+            end_offset=Offset(1),
+            epoch=Epoch(1),
+            timestamp_ms=8,
+            is_control=True,
+            data=sealed.data,
         )
     ]
     assert desk.listener.values == []

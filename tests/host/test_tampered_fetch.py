@@ -46,7 +46,9 @@ class Tampering:
     def propose(self) -> None:
         """Append one more batch; it is the one that will be damaged."""
         at_offset, epoch = self.leader.running.log_end_offset, self.leader.running.epoch
-        self.good = encode_batch([VALUE], base_offset=at_offset, epoch=epoch, timestamp_ms=self.cluster.now.wall_ms)
+        self.good = encode_batch(
+            [VALUE], base_offset=at_offset, epoch=epoch, timestamp_ms=self.cluster.now.wall_ms
+        ).data
         self.leader.propose(VALUE)
 
     def _tamper(self, sender: Machine, connection: ConnectionId, frame: bytes) -> None:

@@ -10,7 +10,7 @@ from pykraft.host.voter_records import membership_at_start
 from pykraft.log.config import LogConfig
 from pykraft.log.log import Log
 from pykraft.log.os_fs import OsFs
-from pykraft.protocol.records import encode_control_batch, read_header
+from pykraft.protocol.records import encode_control_batch
 from pykraft.snapshot.bootstrap import write_bootstrap
 from pykraft.types import Epoch, KRaftVersion, KRaftVoters, Offset, Uuid
 from tests.core.replicas import voter_set
@@ -24,7 +24,7 @@ def test_the_checkpoint_comes_before_the_log(tmp_path: Path) -> None:
     write_bootstrap(fs, partition, voter_set(1))
     log, _ = Log.open(fs, partition, config=LogConfig(), topic_id=TOPIC)
     batch = encode_control_batch([KRaftVoters(voter_set(1, 2))], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1)
-    log.append([(read_header(batch), batch)])
+    log.append([batch])
     found = list(membership_at_start(fs, log, [Offset(0)]))
     log.close()
     assert found == [
@@ -39,7 +39,7 @@ def test_what_a_snapshot_took_the_place_of_is_not_looked_for(tmp_path: Path) -> 
     fs, partition = OsFs(), tmp_path / "t-0"
     log, recovery = Log.open(fs, partition, config=LogConfig(), topic_id=TOPIC)
     batch = encode_control_batch([KRaftVoters(voter_set(1, 2))], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1)
-    log.append([(read_header(batch), batch)])
+    log.append([batch])
     log.close()
     log, recovery = Log.open(fs, partition, config=LogConfig(), topic_id=TOPIC)
     assert recovery.control_offsets == (0,)

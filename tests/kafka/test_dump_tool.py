@@ -16,7 +16,7 @@ from pykraft.local.kafka.java import Kafka
 from pykraft.log.config import LogConfig
 from pykraft.log.log import Log
 from pykraft.log.os_fs import OsFs
-from pykraft.protocol.records import encode_batch, encode_control_batch, read_header, scan
+from pykraft.protocol.records import encode_batch, encode_control_batch, scan
 from pykraft.types import ControlRecord, Epoch, KRaftVersion, LeaderChange, NodeId, Uuid
 from tests.kafka.dump import DumpedBatch, dump_log
 
@@ -38,13 +38,13 @@ def write_log(folder: Path) -> Path:
         leader = LeaderChange(leader_id=NodeId(1), voters=(NodeId(1), NodeId(2)), granting_voters=(NodeId(1),))
         records: list[ControlRecord] = [leader, KRaftVersion(1)] if epoch == 1 else [leader]
         batch = encode_control_batch(records, base_offset=log.end_offset, epoch=Epoch(epoch), timestamp_ms=now_ms)
-        log.append([(read_header(batch), batch)])
+        log.append([batch])
         for _ in range(BATCHES_PER_EPOCH):
             now_ms += source.choice((0, 1, 25, 1_000))
             count = source.choice((1, 1, 2, 70, 400))
             values = [source.randbytes(source.choice((1, 10, 63, 64, 200))) for _ in range(count)]
             batch = encode_batch(values, base_offset=log.end_offset, epoch=Epoch(epoch), timestamp_ms=now_ms)
-            log.append([(read_header(batch), batch)])
+            log.append([batch])
         log.flush()
     log.close()
     return directory

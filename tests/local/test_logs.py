@@ -16,7 +16,7 @@ RECORDED = Path(__file__).resolve().parents[1] / "golden"
 
 
 def batch(base_offset: int, count: int = 1, *, epoch: int = 1, value: bytes = b"value") -> bytes:
-    return encode_batch([value] * count, base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=1)
+    return encode_batch([value] * count, base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=1).data
 
 
 def segment(folder: Path, base_offset: int, *batches: bytes) -> None:

@@ -10,7 +10,7 @@ from pykraft.log.config import LogConfig
 from pykraft.log.fs import Fs
 from pykraft.log.log import Log
 from pykraft.log.recovery import Recovery
-from pykraft.protocol.batch import BatchHeader, read_header, scan
+from pykraft.protocol.batch import BatchHeader, scan
 from pykraft.protocol.records import encode_batch
 from pykraft.types import Epoch, EpochStart, Offset, Uuid
 
@@ -31,13 +31,12 @@ def batch(
     base_offset: int, *, count: int = 1, epoch: int = 1, size_bytes: int = 10, fill: int = 0, time: int = 0
 ) -> Batch:
     """One batch of ``count`` records of this size, each filled with one byte; ``time`` in ms."""
-    data = encode_batch(
+    return encode_batch(
         [bytes([fill % 256]) * size_bytes] * count,
         base_offset=Offset(base_offset),
         epoch=Epoch(epoch),
         timestamp_ms=1_000_000 + time,
     )
-    return read_header(data), data
 
 
 def run_of(base_offset: int, count: int, *, epoch: int = 1, size_bytes: int = 10, fill: int = 0) -> list[Batch]:

@@ -17,7 +17,7 @@ from pykraft.log.config import LogConfig
 from pykraft.log.os_fs import OsFs
 from pykraft.log.segment_view import SegmentView
 from pykraft.log.small_files.recovery_point import RecoveryPoint
-from pykraft.protocol.batch import read_header, scan
+from pykraft.protocol.batch import scan
 from pykraft.protocol.records import decode_control, decode_values, encode_control_batch
 from pykraft.types import Buffer, ControlRecord, Epoch, KRaftVersion, LeaderChange, NodeId, Offset, Uuid
 from tests.log.logs import DIRECTORY, ONE, SMALL, TOPIC_ID, Batch, batch, bytes_of, content, fill, open_log, run_of
@@ -324,13 +324,13 @@ def test_a_control_batch_takes_offsets_like_any_other() -> None:
         LeaderChange(leader_id=NodeId(1), voters=(NodeId(1),), granting_voters=(NodeId(1),)),
         KRaftVersion(1),
     ]
-    data = encode_control_batch(records, base_offset=Offset(0), epoch=Epoch(2), timestamp_ms=5)
-    fill(log, [(read_header(data), data), batch(2, epoch=2)])
+    sealed = encode_control_batch(records, base_offset=Offset(0), epoch=Epoch(2), timestamp_ms=5)
+    fill(log, [sealed, batch(2, epoch=2)])
     assert (log.end_offset, log.last_epoch) == (3, 2)
     (control, _) = content(log)
     assert decode_control(control) == records
     fs.kill()
-    assert content(open_log(fs)[0])[0] == data
+    assert content(open_log(fs)[0])[0] == sealed.data
 
 
 @pytest.mark.conformance(101)

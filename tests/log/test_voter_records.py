@@ -32,7 +32,7 @@ def test_records_of_voters_are_found_after_a_restart(tmp_path: Path) -> None:
     ]
     log, recovery = Log.open(OsFs(), tmp_path / "t-0", config=LogConfig(), topic_id=TOPIC)
     assert recovery.control_offsets == ()
-    log.append([(read_header(batch), batch) for batch in batches])
+    log.append(batches)
     log.close()
     log, recovery = Log.open(OsFs(), tmp_path / "t-0", config=LogConfig(), topic_id=TOPIC)
     assert recovery.control_offsets == (0, 5)
@@ -45,7 +45,7 @@ def test_records_of_voters_are_found_after_a_restart(tmp_path: Path) -> None:
 
 
 def test_a_control_batch_that_lies_about_its_offsets_is_refused() -> None:
-    batch = bytearray(encode_control_batch(OPENING, base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1))
+    batch = bytearray(encode_control_batch(OPENING, base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1).data)
     batch[23:27] = (7).to_bytes(4, "big")
     batch[17:21] = crc_of(batch, 0, read_header(batch)).to_bytes(4, "big")
     with pytest.raises(ProtocolError, match="8 offsets holds 3 records"):

@@ -28,7 +28,9 @@ from pykraft.types import Epoch, Offset
 
 def batch(count: int = 3, base_offset: int = 10, epoch: int = 7) -> bytes:
     values = [b"value %d" % index for index in range(count)]
-    return encode_batch(values, base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=1_795_228_030_532)
+    return encode_batch(
+        values, base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=1_795_228_030_532
+    ).data
 
 
 def patched(data: bytes, position: int, layout: str, *values: int) -> bytes:
@@ -201,6 +203,6 @@ def test_open_without_the_crc_still_wants_the_whole_batch() -> None:
 
 def test_a_count_that_the_decompressed_records_cannot_hold_is_refused() -> None:
     body = gzip.compress(b"six by")
-    data = seal_batch(body, count=1, base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=0)
+    data = seal_batch(body, count=1, base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=0).data
     with pytest.raises(ProtocolError, match="1 records in 6 bytes"):
         open_batch(patched(data, 21, ">h", Compression.GZIP), verify_crc=False)

@@ -23,6 +23,7 @@ from pykraft.protocol.records import (
     HEADER_SIZE_BYTES,
     BatchHeader,
     Compression,
+    EncodedBatch,
     Record,
     decode_control,
     decode_records,
@@ -105,7 +106,7 @@ def test_a_leader_change_batch_of_kafka() -> None:
         leader_id=NodeId(3), voters=(NodeId(1), NodeId(2), NodeId(3)), granting_voters=(NodeId(3), NodeId(2))
     )
     assert decode_control(LEADER_CHANGE_BATCH) == [record]
-    written = encode_control_batch([record], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=0x1A1FBF8DBE6)
+    written = encode_control_batch([record], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=0x1A1FBF8DBE6).data
     assert written == LEADER_CHANGE_BATCH
 
 
@@ -121,10 +122,10 @@ def test_a_bootstrap_checkpoint_of_kafka() -> None:
     assert decode_control(BOOTSTRAP_CHECKPOINT[:position]) == opening
     assert decode_control(BOOTSTRAP_CHECKPOINT[position:]) == [SnapshotFooter()]
     written = [
-        encode_control_batch(opening, base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=head.base_timestamp),
+        encode_control_batch(opening, base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=head.base_timestamp).data,
         encode_control_batch(
             [SnapshotFooter()], base_offset=Offset(3), epoch=Epoch(0), timestamp_ms=foot.base_timestamp
-        ),
+        ).data,
     ]
     assert b"".join(written) == BOOTSTRAP_CHECKPOINT
 
@@ -141,28 +142,28 @@ def test_every_batch_of_a_recording_encodes_to_the_same_bytes(path: Path) -> Non
     for position, header in scan(data):
         batch = data[position : position + header.size_bytes]
         again = again_control(batch, header) if header.is_control else again_values(batch, header)
-        assert again == batch
+        assert again == (header, batch)
         assert [record.offset for record in decode_records(batch)] == list(range(header.base_offset, header.end_offset))
         end = position + header.size_bytes
     assert end == len(data)
 
 
-def again_values(batch: bytes, header: BatchHeader) -> bytes:
+def again_values(batch: bytes, header: BatchHeader) -> EncodedBatch:
     values = decode_values(batch)
     assert [record.value for record in decode_records(batch)] == values
     return encode_batch(values, base_offset=header.base_offset, epoch=header.epoch, timestamp_ms=header.base_timestamp)
 
 
-def again_control(batch: bytes, header: BatchHeader) -> bytes:
+def again_control(batch: bytes, header: BatchHeader) -> EncodedBatch:
     records = decode_control(batch)
     again = encode_control_batch(
         records, base_offset=header.base_offset, epoch=header.epoch, timestamp_ms=header.base_timestamp
     )
-    if len(records) == 1 and again != batch and isinstance(records[0], KRaftVoters):
+    if len(records) == 1 and again.data != batch and isinstance(records[0], KRaftVoters):
         # Java wrote the voters in the order of a hash map; ours go by id. Otherwise they must be the same.
-        assert decode_control(again) == records
+        assert decode_control(again.data) == records
         (record,) = decode_records(batch)
-        return batch if table_round_trip(record) == record.value else again
+        return EncodedBatch(header, batch) if table_round_trip(record) == record.value else again
     return again
 
 
@@ -264,7 +265,7 @@ def test_a_batch_that_a_cleaner_emptied_has_no_records() -> None:
 
 
 def test_the_bound_of_the_output_is_the_callers() -> None:
-    plain = encode_batch([bytes(1000)] * 100, base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=0)
+    plain = encode_batch([bytes(1000)] * 100, base_offset=Offset(0), epoch=Epoch(0), timestamp_ms=0).data
     body = compress(Compression.ZSTD, plain[HEADER_SIZE_BYTES:])
     batch = resealed(plain, attributes=Compression.ZSTD, body=body)
     assert len(decode_records(batch)) == 100
@@ -286,7 +287,7 @@ def record(*fields: int | bytes) -> bytes:
 def seal(*records: bytes) -> bytes:
     return seal_batch(
         b"".join(records), count=len(records), base_offset=Offset(5), epoch=Epoch(2), timestamp_ms=START_MS
-    )
+    ).data
 
 
 def test_a_record_by_hand() -> None:
@@ -362,7 +363,7 @@ def test_a_data_batch_holds_no_control_records() -> None:
 
 def test_a_control_batch_of_voters_has_an_offset_for_each_record() -> None:
     records: list[ControlRecord] = [KRaftVersion(1), SnapshotFooter()]
-    batch = bytearray(encode_control_batch(records, base_offset=Offset(7), epoch=Epoch(1), timestamp_ms=1))
+    batch = bytearray(encode_control_batch(records, base_offset=Offset(7), epoch=Epoch(1), timestamp_ms=1).data)
     assert list(membership_records(batch)) == [(7, KRaftVersion(1))]
     batch[23:27] = struct.pack(">i", 3)
     batch[17:21] = struct.pack(">I", crc32c(bytes(batch[21:])))
@@ -386,7 +387,7 @@ def test_damage_can_be_looked_at() -> None:
 
 @pytest.mark.parametrize("codec", [codec for codec in Compression if codec is not Compression.NONE])
 def test_a_compressed_control_batch_is_refused_unread(codec: Compression) -> None:
-    plain = encode_control_batch([KRaftVersion(1)], base_offset=Offset(3), epoch=Epoch(2), timestamp_ms=1)
+    plain = encode_control_batch([KRaftVersion(1)], base_offset=Offset(3), epoch=Epoch(2), timestamp_ms=1).data
     checked = struct.pack(">h", struct.unpack_from(">h", plain, 21)[0] | codec) + plain[23:HEADER_SIZE_BYTES]
     checked += b"garbage of that codec"
     sized = plain[:8] + struct.pack(">i", 9 + len(checked)) + plain[12:17]

@@ -31,11 +31,11 @@ EQUAL_SIZES = st.integers(1, 200).flatmap(
 
 
 def encode(values: list[bytes]) -> bytes:
-    return encode_batch(values, base_offset=Offset(5), epoch=Epoch(2), timestamp_ms=1_795_228_030_000)
+    return encode_batch(values, base_offset=Offset(5), epoch=Epoch(2), timestamp_ms=1_795_228_030_000).data
 
 
 def seal(body: bytes, count: int = 1) -> bytes:
-    return seal_batch(body, count=count, base_offset=Offset(5), epoch=Epoch(2), timestamp_ms=1_795_228_030_000)
+    return seal_batch(body, count=count, base_offset=Offset(5), epoch=Epoch(2), timestamp_ms=1_795_228_030_000).data
 
 
 def record(*fields: int | bytes) -> bytes:
@@ -152,7 +152,7 @@ def seal_of(batch: bytearray) -> bytes:
 
 def test_a_control_batch_holds_no_values() -> None:
     footer = SnapshotFooter()
-    batch = encode_control_batch([footer], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=0)
+    batch = encode_control_batch([footer], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=0).data
     with pytest.raises(ProtocolError, match="control batch"):
         decode_values(batch)
     key, value = encode_control(footer)

@@ -20,8 +20,8 @@ from pykraft.types import (
     VoterSet,
 )
 
-FIRST = encode_batch([b"a", b"bb"], base_offset=Offset(3), epoch=Epoch(1), timestamp_ms=1)
-SECOND = encode_batch([b"ccc"], base_offset=Offset(5), epoch=Epoch(2), timestamp_ms=2)
+FIRST = encode_batch([b"a", b"bb"], base_offset=Offset(3), epoch=Epoch(1), timestamp_ms=1).data
+SECOND = encode_batch([b"ccc"], base_offset=Offset(5), epoch=Epoch(2), timestamp_ms=2).data
 MESSAGE = FetchResponse(
     error=0, epoch=Epoch(2), leader_id=NodeId(1), high_watermark=Offset(5), log_start_offset=Offset(0)
 )
@@ -82,6 +82,6 @@ def test_the_message_for_the_core_has_headers_only() -> None:
 def test_what_a_control_batch_says_of_voters_comes_along() -> None:
     voters = VoterSet((Voter(key=ReplicaKey(NodeId(1), Uuid(bytes(15) + b"\1")), listeners=Listeners()),))
     records = (KRaftVersion(1), KRaftVoters(voters))
-    control = encode_control_batch(records, base_offset=Offset(5), epoch=Epoch(1), timestamp_ms=1)
+    control = encode_control_batch(records, base_offset=Offset(5), epoch=Epoch(1), timestamp_ms=1).data
     told = with_batches(MESSAGE, read_batches(FIRST + control))
     assert [batch.membership for batch in told.batches] == [(), ((5, records[0]), (6, records[1]))]

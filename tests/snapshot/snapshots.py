@@ -69,11 +69,13 @@ def write(fs: Fs, values: Sequence[bytes], directory: Path = DIRECTORY, snapshot
 
 def small_batches(*, salt: int = 0) -> bytes:
     """The bytes of a snapshot of many small batches, as a leader serves them; with ``salt`` others of the same size."""
-    batches = [encode_control_batch([SnapshotHeader(5)], base_offset=Offset(0), epoch=ID.epoch, timestamp_ms=5)]
+    batches = [encode_control_batch([SnapshotHeader(5)], base_offset=Offset(0), epoch=ID.epoch, timestamp_ms=5).data]
     for n in range(1, 41):
         values = [bytes([n + salt]) * (n * 37 % 900 + 1)]
-        batches.append(encode_batch(values, base_offset=Offset(n), epoch=ID.epoch, timestamp_ms=5))
-    batches.append(encode_control_batch([SnapshotFooter()], base_offset=Offset(41), epoch=ID.epoch, timestamp_ms=5))
+        batches.append(encode_batch(values, base_offset=Offset(n), epoch=ID.epoch, timestamp_ms=5).data)
+    batches.append(
+        encode_control_batch([SnapshotFooter()], base_offset=Offset(41), epoch=ID.epoch, timestamp_ms=5).data
+    )
     return b"".join(batches)
 
 

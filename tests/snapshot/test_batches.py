@@ -21,11 +21,11 @@ HEADER, FOOTER = SnapshotHeader(5), SnapshotFooter()
 
 
 def control(offset: int, *records: ControlRecord, epoch: int = 3) -> bytes:
-    return encode_control_batch(records, base_offset=Offset(offset), epoch=Epoch(epoch), timestamp_ms=5)
+    return encode_control_batch(records, base_offset=Offset(offset), epoch=Epoch(epoch), timestamp_ms=5).data
 
 
 def data(offset: int, *values: bytes, epoch: int = 3) -> bytes:
-    return encode_batch(values, base_offset=Offset(offset), epoch=Epoch(epoch), timestamp_ms=5)
+    return encode_batch(values, base_offset=Offset(offset), epoch=Epoch(epoch), timestamp_ms=5).data
 
 
 SOUND = [control(0, HEADER), data(1, b"a", b"bc"), data(3, b"d" * 300), control(4, FOOTER)]

@@ -119,11 +119,11 @@ def test_a_batch_with_a_wrong_checksum_is_told_when_it_is_reached(monkeypatch: p
 
 
 def test_a_record_that_kraft_does_not_write_is_damage() -> None:
-    head = encode_control_batch([SnapshotHeader(5)], base_offset=Offset(0), epoch=ID.epoch, timestamp_ms=5)
-    other = bytearray(encode_batch([b"a"], base_offset=Offset(1), epoch=ID.epoch, timestamp_ms=5))
+    head = encode_control_batch([SnapshotHeader(5)], base_offset=Offset(0), epoch=ID.epoch, timestamp_ms=5).data
+    other = bytearray(encode_batch([b"a"], base_offset=Offset(1), epoch=ID.epoch, timestamp_ms=5).data)
     other[64] = 2  # The offset delta of the record.
     other[17:21] = crc_of_body(other)
-    foot = encode_control_batch([SnapshotFooter()], base_offset=Offset(2), epoch=ID.epoch, timestamp_ms=5)
+    foot = encode_control_batch([SnapshotFooter()], base_offset=Offset(2), epoch=ID.epoch, timestamp_ms=5).data
     with pytest.raises(CorruptionError) as caught:
         list(reader_of(head + bytes(other) + foot))
     assert (caught.value.position, caught.value.expected) == (len(head), "a batch of KRaft's records")

@@ -17,7 +17,7 @@ EPOCH = 3
 
 def batch(values: Sequence[bytes], *, base_offset: int, epoch: int = EPOCH, timestamp_ms: int = START_MS) -> bytes:
     """One batch as KRaft writes it."""
-    return encode_batch(values, base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=timestamp_ms)
+    return encode_batch(values, base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=timestamp_ms).data
 
 
 def payload(sequence: int, *, epoch: int = EPOCH, rest: bytes = b"random") -> bytes:

@@ -38,7 +38,9 @@ SAID = said(COUNT, base_offset=BASE_OFFSET)
 def log(values: Sequence[bytes], *, later: Sequence[bytes] = ()) -> bytes:
     """A control record at offset 0, then the values two a batch, then others in the next epoch."""
     parts = [
-        encode_control_batch([KRaftVersion(level=0)], base_offset=Offset(0), epoch=Epoch(EPOCH), timestamp_ms=START_MS)
+        encode_control_batch(
+            [KRaftVersion(level=0)], base_offset=Offset(0), epoch=Epoch(EPOCH), timestamp_ms=START_MS
+        ).data
     ]
     offset = BASE_OFFSET
     for epoch, these in ((EPOCH, values), (EPOCH + 1, later)):

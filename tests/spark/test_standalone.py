@@ -41,7 +41,7 @@ def write_log(folder: Path) -> str:
     """Two replicas, one longer than the other, in two segments each; a glob of them."""
     for replica, batches in (("n1", 24), ("n2", 20)):
         change = LeaderChange(leader_id=NodeId(1), voters=(NodeId(1), NodeId(2)), granting_voters=(NodeId(1),))
-        parts = [encode_control_batch([change], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=START_MS)]
+        parts = [encode_control_batch([change], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=START_MS).data]
         for index in range(batches):
             values = [payload(5 * index + place, epoch=1) for place in range(5)]
             parts.append(batch(values, base_offset=5 * index + 1, epoch=1, timestamp_ms=START_MS + index))

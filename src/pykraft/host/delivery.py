@@ -31,13 +31,12 @@ from typing import Any, Final, Protocol
 
 from pykraft.core.effects import NotifyLeaderChange
 from pykraft.errors import CorruptionError, UsageError
-from pykraft.host.fetch_read import ReadableLog, Suspect, cut, read_durable
+from pykraft.host.fetch_read import ReadableLog, Suspect, batches_up_to, read_durable
 from pykraft.host.ports import Ports
 from pykraft.host.recent_batches import Batch, RecentBatches
 from pykraft.host.snapshots.files import SnapshotFiles
 from pykraft.host.snapshots.loading import Loader, Loading, OnSkipped, Wanted
 from pykraft.host.snapshots.trigger import Saving
-from pykraft.protocol.batch import scan
 from pykraft.protocol.records import decode_values
 from pykraft.snapshot.reader import SnapshotReader
 from pykraft.snapshot.schedule import Schedule
@@ -248,13 +247,7 @@ class Registration:
                 self.progress()
             return
         # Cut at the high watermark of step 1; after a truncation (step 2) a newer one covers other records (step 3).
-        view = memoryview(cut(data, high_watermark))
-        has_given = self._give(
-            [
-                (header, view[position : position + header.size_bytes])
-                for position, header in scan(view, verify_crc=False)
-            ]
-        )
+        has_given = self._give(batches_up_to(high_watermark, data))
         self._is_busy = False
         if has_given:
             self.progress()

@@ -19,11 +19,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final, Protocol, TypeAlias
 
 from pykraft.errors import CorruptionError, UsageError
 from pykraft.host.ports import Ports
-from pykraft.host.recent_batches import RecentBatches
+from pykraft.host.recent_batches import Batch, RecentBatches
 from pykraft.protocol.batch import scan
 from pykraft.types import Buffer, Offset
 
@@ -161,11 +162,14 @@ def read_durable(log: ReadableLog, offset: Offset, size_bytes_max: int) -> Buffe
         return damage
 
 
+def batches_up_to(end_offset: Offset, data: Buffer) -> list[Batch]:
+    """The batches in ``data`` up to ``end_offset``, as views."""
+    view = memoryview(data)
+    found = takewhile(lambda placed: placed[1].end_offset <= end_offset, scan(data, verify_crc=False))
+    return [(header, view[position : position + header.size_bytes]) for position, header in found]
+
+
 def cut(data: Buffer, end_offset: Offset) -> Buffer:
-    """The batches in ``data`` up to ``end_offset``, without a copy."""
-    size_bytes = 0
-    for position, header in scan(data, verify_crc=False):
-        if header.end_offset > end_offset:
-            break
-        size_bytes = position + header.size_bytes
+    """The bytes of the batches in ``data`` up to ``end_offset``, without a copy."""
+    size_bytes = sum(header.size_bytes for header, _ in batches_up_to(end_offset, data))
     return data if size_bytes == len(data) else memoryview(data)[:size_bytes]

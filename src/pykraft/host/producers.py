@@ -26,12 +26,11 @@ from typing import Final, TypeAlias
 from pykraft.core.effects import PlannedBatch
 from pykraft.core.events import Proposed
 from pykraft.errors import NotRunningError, UsageError
-from pykraft.host.recent_batches import Batch
 from pykraft.protocol.records import (
     HEADER_SIZE_BYTES,
+    EncodedBatch,
     encode_batch,
     encode_control_batch,
-    read_header,
     records_size_bytes,
 )
 from pykraft.types import Epoch, Offset
@@ -144,18 +143,17 @@ class Producers:
         """The records of this proposal never reach the log."""
         self._proposals.pop(handle).on_outcome(Rejected(error=error))
 
-    def encode(self, plan: PlannedBatch) -> Batch:
+    def encode(self, plan: PlannedBatch) -> EncodedBatch:
         """Step 3: the batch that the core planned; its proposals are in the log from now on."""
         if plan.control:
-            data = encode_control_batch(
+            batch = encode_control_batch(
                 plan.control, base_offset=plan.base_offset, epoch=plan.epoch, timestamp_ms=plan.timestamp_ms
             )
         else:
             values = self._take_values(plan)
-            data = encode_batch(values, base_offset=plan.base_offset, epoch=plan.epoch, timestamp_ms=plan.timestamp_ms)
-        header = read_header(data)
-        assert header.end_offset == plan.end_offset, "the batch holds as many records as were planned"
-        return header, data
+            batch = encode_batch(values, base_offset=plan.base_offset, epoch=plan.epoch, timestamp_ms=plan.timestamp_ms)
+        assert batch.header.end_offset == plan.end_offset, "the batch holds as many records as were planned"
+        return batch
 
     def committed(self, high_watermark: Offset) -> None:
         """Step 4: everything below is committed."""

@@ -31,7 +31,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -121,6 +121,13 @@ class BatchHeader:
     def compression(self) -> Compression:
         """Codec of the records; ValueError for an unknown one, which a header from `read_header` never has."""
         return Compression(self.attributes & _COMPRESSION_MASK)
+
+
+class EncodedBatch(NamedTuple):
+    """A batch that we just encoded: its header, so that nobody parses the bytes again, and its bytes."""
+
+    header: BatchHeader
+    data: bytes
 
 
 def unpack_header(buffer: Buffer, position: int = 0) -> BatchHeader:
@@ -247,11 +254,13 @@ def open_batch(
 
 def seal_batch(
     body: bytes, *, count: int, base_offset: Offset, epoch: Epoch, timestamp_ms: int, is_control: bool = False
-) -> bytes:
+) -> EncodedBatch:
     """Put KRaft's header with its CRC before these records: uncompressed, no producer, one timestamp for all."""
     assert count > 0, "KRaft writes no empty batches"
     attributes = _CONTROL_BIT if is_control else 0
-    checked = _AFTER_CRC.pack(attributes, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count)
+    after_crc = (attributes, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count)
+    checked = _AFTER_CRC.pack(*after_crc)
     crc = crc32c(body, crc32c(checked))
-    batch_length = HEADER_SIZE_BYTES - _LENGTH_END + len(body)
-    return b"".join((_BEFORE_CRC.pack(base_offset, batch_length, epoch, MAGIC, crc), checked, body))
+    header = BatchHeader(base_offset, HEADER_SIZE_BYTES + len(body), epoch, MAGIC, crc, *after_crc)
+    before_crc = _BEFORE_CRC.pack(base_offset, header.batch_length, epoch, MAGIC, crc)
+    return EncodedBatch(header, b"".join((before_crc, checked, body)))

@@ -24,6 +24,7 @@ from pykraft.errors import ErrorCode, ProtocolError
 from pykraft.protocol.batch import (
     HEADER_SIZE_BYTES,
     BatchHeader,
+    EncodedBatch,
     check_crc,
     crc_of,
     open_batch,
@@ -42,6 +43,7 @@ __all__ = [
     "HEADER_SIZE_BYTES",
     "BatchHeader",
     "Compression",
+    "EncodedBatch",
     "Record",
     "batch_size_bytes",
     "check_crc",
@@ -78,7 +80,7 @@ class Record:
 
 def encode_control_batch(
     records: Sequence[ControlRecord], *, base_offset: Offset, epoch: Epoch, timestamp_ms: int
-) -> bytes:
+) -> EncodedBatch:
     """One control batch with these records, from ``base_offset`` on.
 
     Source: KIP-595 §LeaderChangeMessage; Kafka's ``MemoryRecords.withLeaderChangeMessage`` and similar methods.

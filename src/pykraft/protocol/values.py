@@ -28,7 +28,7 @@ from itertools import chain
 from typing import Final
 
 from pykraft.errors import ErrorCode, ProtocolError, UsageError
-from pykraft.protocol.batch import HEADER_SIZE_BYTES, open_batch, seal_batch
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, EncodedBatch, open_batch, seal_batch
 from pykraft.protocol.varint import encode_varint, read_varint, read_varlong, varint_size_bytes
 from pykraft.types import Buffer, Epoch, Offset
 
@@ -40,7 +40,7 @@ _RUN_ENDS: Final = (64, 1_024, 8_192, 16_384, 32_768, KEPT_PLACES_MAX, 1_048_576
 _NO_HEADERS: Final = b"\x00"
 
 
-def encode_batch(values: Sequence[bytes], *, base_offset: Offset, epoch: Epoch, timestamp_ms: int) -> bytes:
+def encode_batch(values: Sequence[bytes], *, base_offset: Offset, epoch: Epoch, timestamp_ms: int) -> EncodedBatch:
     """One data batch with these values, from ``base_offset`` on.
 
     Units: timestamp_ms is wall time of the append.

@@ -160,7 +160,7 @@ class SnapshotWriter(ContainsLog, Generic[T]):
                     base_offset=self._offset,
                     epoch=self.snapshot_id.epoch,
                     timestamp_ms=self._timestamp_ms,
-                ),
+                ).data,
                 len(self._values),
             )
             self._values.clear()
@@ -169,7 +169,7 @@ class SnapshotWriter(ContainsLog, Generic[T]):
     def _write_controls(self, records: list[ControlRecord]) -> None:
         batch = encode_control_batch(
             records, base_offset=self._offset, epoch=self.snapshot_id.epoch, timestamp_ms=self._timestamp_ms
-        )
+        ).data
         self._write(batch, len(records))
 
     def _write(self, batch: bytes, count: int) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pykraft.client.remote.window import Window
-from pykraft.protocol.records import encode_batch, read_header
+from pykraft.protocol.records import encode_batch
 from pykraft.types import Epoch, Offset
 
 
 def add(window: Window, base_offset: int, *values: bytes, epoch: int = 1, leader_epoch: int = 9) -> str | None:
-    data = encode_batch(values or (b"v",), base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=7)
-    return window.add(read_header(data), data, leader_epoch=Epoch(leader_epoch))
+    batch = encode_batch(values or (b"v",), base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=7)
+    return window.add(*batch, leader_epoch=Epoch(leader_epoch))
 
 
 def test_only_what_is_committed_is_given_out() -> None:

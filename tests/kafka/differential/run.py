@@ -286,12 +286,14 @@ def _follow(now: Situation, step: Step) -> None:
 def first_disk(dice: Random) -> dict[str, bytes]:
     """Files of a voter that has been in a quorum: a log of one or two epochs, and that it voted for nobody since."""
     change = LeaderChange(leader_id=NodeId(2), voters=tuple(map(NodeId, (NODE, *PEERS))), granting_voters=(NodeId(2),))
-    parts = [encode_control_batch([change], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=TIMESTAMP_MS)]
+    parts = [encode_control_batch([change], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=TIMESTAMP_MS).data]
     offset, epoch = 1, 1
     for _ in range(dice.randint(0, 4)):
         values = [dice.randbytes(5) for _ in range(dice.randint(1, 5))]
         epoch += dice.choice((0, 0, 1))
-        parts.append(encode_batch(values, base_offset=Offset(offset), epoch=Epoch(epoch), timestamp_ms=TIMESTAMP_MS))
+        parts.append(
+            encode_batch(values, base_offset=Offset(offset), epoch=Epoch(epoch), timestamp_ms=TIMESTAMP_MS).data
+        )
         offset += len(values)
     state = {
         "clusterId": "",

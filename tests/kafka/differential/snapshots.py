@@ -28,14 +28,16 @@ def content(end_offset: int, epoch: int) -> bytes:
     return b"".join(
         (
             _control(head, 0, epoch),
-            encode_batch(values, base_offset=Offset(1), epoch=Epoch(epoch), timestamp_ms=TIMESTAMP_MS),
+            encode_batch(values, base_offset=Offset(1), epoch=Epoch(epoch), timestamp_ms=TIMESTAMP_MS).data,
             _control(foot, 1 + len(values), epoch),
         )
     )
 
 
 def _control(record: ControlRecord, offset: int, epoch: int) -> bytes:
-    return encode_control_batch([record], base_offset=Offset(offset), epoch=Epoch(epoch), timestamp_ms=TIMESTAMP_MS)
+    return encode_control_batch(
+        [record], base_offset=Offset(offset), epoch=Epoch(epoch), timestamp_ms=TIMESTAMP_MS
+    ).data
 
 
 def end_offset_of(name: str) -> int:

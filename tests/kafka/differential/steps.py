@@ -325,18 +325,17 @@ def _batches(dice: Random, offset: int, low: int, high: int, *, count: int = 3) 
     """Batches of epochs that do not fall, up to this one; and where they end."""
     parts: list[bytes] = []
     for _ in range(dice.randint(1, count)):
-        low = dice.randint(min(low, high), high)
+        low, base_offset = dice.randint(min(low, high), high), Offset(offset)
         if dice.random() < 0.2:
             change = LeaderChange(
                 leader_id=NodeId(2), voters=tuple(map(NodeId, (NODE, *PEERS))), granting_voters=(NodeId(2),)
             )
-            parts.append(
-                encode_control_batch([change], base_offset=Offset(offset), epoch=Epoch(low), timestamp_ms=TIMESTAMP_MS)
-            )
+            batch = encode_control_batch([change], base_offset=base_offset, epoch=Epoch(low), timestamp_ms=TIMESTAMP_MS)
+            parts.append(batch.data)
             offset += 1
             continue
         values = [dice.randbytes(dice.randint(1, 20)) for _ in range(dice.randint(1, 4))]
-        parts.append(encode_batch(values, base_offset=Offset(offset), epoch=Epoch(low), timestamp_ms=TIMESTAMP_MS))
+        parts.append(encode_batch(values, base_offset=base_offset, epoch=Epoch(low), timestamp_ms=TIMESTAMP_MS).data)
         offset += len(values)
     return b"".join(parts), offset
 

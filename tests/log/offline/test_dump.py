@@ -23,7 +23,7 @@ BASE = "00000000000000000100"
 
 
 def batch(base_offset: int, count: int = 1) -> bytes:
-    return encode_batch([b"abc"] * count, base_offset=Offset(base_offset), epoch=Epoch(1), timestamp_ms=1000)
+    return encode_batch([b"abc"] * count, base_offset=Offset(base_offset), epoch=Epoch(1), timestamp_ms=1000).data
 
 
 def dumped(path: Path, content: bytes | None = None, *, with_records: bool = False) -> list[Fact]:

@@ -52,11 +52,11 @@ class Bytes:
 
 
 def batch(*values: bytes, base_offset: int = 0) -> bytes:
-    return encode_batch(values or (b"abc",), base_offset=Offset(base_offset), epoch=Epoch(1), timestamp_ms=1000)
+    return encode_batch(values or (b"abc",), base_offset=Offset(base_offset), epoch=Epoch(1), timestamp_ms=1000).data
 
 
 def control(record: ControlRecord) -> bytes:
-    return encode_control_batch([record], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1000)
+    return encode_control_batch([record], base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=1000).data
 
 
 def resealed(data: bytes, *, body: bytes | None = None, patches: Sequence[tuple[int, str, int]] = ()) -> bytes:

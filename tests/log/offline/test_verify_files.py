@@ -150,17 +150,17 @@ def test_damaged_snapshots_are_named(kafkas: Path) -> None:
     path = path.rename(kafkas / "00000000000000000107-0000000002.checkpoint")
     assert damage(kafkas) == [(path.name, "0: epoch 2 as in the name / epoch 1")]
     ends: list[ControlRecord] = [SnapshotHeader(5), SnapshotFooter()]
-    path.write_bytes(encode_control_batch(ends, base_offset=Offset(0), epoch=Epoch(2), timestamp_ms=5))
+    path.write_bytes(encode_control_batch(ends, base_offset=Offset(0), epoch=Epoch(2), timestamp_ms=5).data)
     assert damage(kafkas) == [(path.name, "0: epoch 1 in the name, as at offset 106 of the log / epoch 2")]
 
 
 def control(base_offset: int, *records: ControlRecord) -> bytes:
-    return encode_control_batch(list(records), base_offset=Offset(base_offset), epoch=Epoch(2), timestamp_ms=5)
+    return encode_control_batch(list(records), base_offset=Offset(base_offset), epoch=Epoch(2), timestamp_ms=5).data
 
 
 def data(base_offset: int, *, is_control: bool = False) -> bytes:
     """A batch of a record that is the application's, whatever its header says."""
-    made = bytearray(encode_batch([b"x"], base_offset=Offset(base_offset), epoch=Epoch(2), timestamp_ms=5))
+    made = bytearray(encode_batch([b"x"], base_offset=Offset(base_offset), epoch=Epoch(2), timestamp_ms=5).data)
     if is_control:
         made[21:23] = struct.pack(">h", 0x20)
         made[17:21] = struct.pack(">I", crc_of(made, 0, read_header(made)))

@@ -11,7 +11,7 @@ from tests.sim.invariants.fakes import appends, encoded, voters_of
 
 
 def control(base_offset: int, *records: ControlRecord, epoch: int = 1) -> bytes:
-    return encode_control_batch(records, base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=0)
+    return encode_control_batch(records, base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=0).data
 
 
 CHANGE = LeaderChange(leader_id=NodeId(1), voters=(NodeId(1),), granting_voters=(NodeId(1),))

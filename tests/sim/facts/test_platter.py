@@ -22,7 +22,7 @@ PARTITION = Path("/disk/log")
 
 
 def batch(base_offset: int, *, epoch: int = 1) -> bytes:
-    return encode_batch([b"value"], base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=0)
+    return encode_batch([b"value"], base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=0).data
 
 
 def platter(**segments: bytes) -> tuple[VirtualDisk, Platter]:

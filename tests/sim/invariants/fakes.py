@@ -182,8 +182,8 @@ def encoded(base_offset: int, *values: bytes, epoch: int = 1) -> bytes:
     """A batch of these values; without values, one of a leader change."""
     change = LeaderChange(leader_id=NodeId(1), voters=(NodeId(1),), granting_voters=(NodeId(1),))
     if not values:
-        return encode_control_batch([change], base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=0)
-    return encode_batch(values, base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=0)
+        return encode_control_batch([change], base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=0).data
+    return encode_batch(values, base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=0).data
 
 
 def batch(base_offset: int, *values: bytes, epoch: int = 1) -> CommittedBatch:

@@ -10,7 +10,7 @@ from pykraft.types import Election, Epoch, Io, Offset, OffsetAndEpoch
 
 
 def batch(base_offset: int, *values: bytes, epoch: int = 1) -> bytes:
-    return encode_batch(values or (b"a",), base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=0)
+    return encode_batch(values or (b"a",), base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=0).data
 
 
 def appended(*batches: bytes) -> AppendBatches:

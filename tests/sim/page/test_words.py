@@ -101,7 +101,7 @@ def fetch_answer(**given: Any) -> bytes:
 
 
 def batch(base_offset: int, epoch: int) -> bytes:
-    return encode_batch([b"a", b"b"], base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=0)
+    return encode_batch([b"a", b"b"], base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=0).data
 
 
 @pytest.mark.parametrize(

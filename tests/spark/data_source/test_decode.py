@@ -88,7 +88,7 @@ def mixed() -> bytes:
     """Data of several sizes, of one size, control, another client's, compressed, data again."""
     control = encode_control_batch(
         [KRaftVersion(level=1)], base_offset=Offset(9), epoch=Epoch(EPOCH), timestamp_ms=START_MS
-    )
+    ).data
     alike = [batch([b"%4d" % place for place in range(80)], base_offset=base) for base in (10, 300)]
     others = [(TESTS / "protocol" / "batches" / name).read_bytes() for name in ("none.bin", "zstd.bin")]
     return b"".join([batch([b"x", b"yy"], base_offset=7), alike[0], control, others[0], alike[1], others[1], alike[0]])
@@ -152,7 +152,7 @@ def test_a_time_that_the_column_cannot_hold_is_an_error_with_its_place(time_ms: 
 def test_a_control_record_of_a_newer_kafka_is_named_by_its_number() -> None:
     control = encode_control_batch(
         [KRaftVersion(level=1)], base_offset=Offset(0), epoch=Epoch(EPOCH), timestamp_ms=START_MS
-    )
+    ).data
     newer = sealed(control.replace(b"\x00\x00\x00\x05", b"\x00\x00\x00\x09"))
     assert [row["control_type"] for row in rows(piece_of(newer), newer)] == ["type 9"]
 

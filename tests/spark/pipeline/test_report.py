@@ -27,7 +27,7 @@ def opening(leader_id: int, *, base_offset: int, epoch: int, timestamp_ms: int) 
     change = LeaderChange(leader_id=NodeId(leader_id), voters=(NodeId(1), NodeId(2)), granting_voters=(NodeId(1),))
     return encode_control_batch(
         [change], base_offset=Offset(base_offset), epoch=Epoch(epoch), timestamp_ms=timestamp_ms
-    )
+    ).data
 
 
 def test_totals_epochs_and_throughput(spark: SparkSession, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_control_records_are_told(spark: SparkSession, tmp_path: Path) -> None:
     change = LeaderChange(leader_id=NodeId(2), voters=voters, granting_voters=voters[1:])
     control = encode_control_batch(
         [change, KRaftVersion(level=1)], base_offset=Offset(0), epoch=Epoch(EPOCH), timestamp_ms=START_MS
-    )
+    ).data
     write_segment(tmp_path, control + batch([b"data"], base_offset=2))
     first, second = silver.control(source(spark, tmp_path)).orderBy("offset").collect()
     assert (first["offset"], first["epoch"], first["control_type"]) == (0, EPOCH, "LeaderChange")

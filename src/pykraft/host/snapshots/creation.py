@@ -23,9 +23,9 @@ from pykraft.host.inbox import Inbox
 from pykraft.host.ports import Ports
 from pykraft.host.recent_batches import RecentBatches
 from pykraft.host.snapshots.files import SnapshotFiles
-from pykraft.protocol.batch import HEADER_SIZE_BYTES, read_header
+from pykraft.protocol.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
 from pykraft.snapshot.writer import Serializer, SnapshotWriter
-from pykraft.types import Buffer, Offset, OffsetAndEpoch
+from pykraft.types import Offset, OffsetAndEpoch
 
 _NOW_MS: Final = 0
 
@@ -78,14 +78,16 @@ class Taking:
         self._under_way.add(snapshot_id)
         level, voters = raft.membership.kraft_version_at(last_offset), raft.membership.voters_at(last_offset)
         # Look now: the batch may be evicted from memory before the bulk lane runs `create`.
-        recent = self._recent_batch(snapshot_id)
+        recent = self._recent_header(last_offset)
 
         def create() -> SnapshotWriter[Any] | Exception:
-            data = read_durable(self._log, last_offset, HEADER_SIZE_BYTES) if recent is None else recent
-            if data is None or isinstance(data, CorruptionError):
-                return UsageError(f"the log before offset {snapshot_id.offset} cannot be read now")
-            header = read_header(data) if data else None
-            if header is None or header.end_offset != snapshot_id.offset:
+            header = recent
+            if header is None:
+                data = read_durable(self._log, last_offset, HEADER_SIZE_BYTES)
+                if data is None or isinstance(data, CorruptionError):
+                    return UsageError(f"the log before offset {snapshot_id.offset} cannot be read now")
+                header = read_header(data)
+            if header.end_offset != snapshot_id.offset:
                 return UsageError(f"no batch ends at offset {snapshot_id.offset}: a snapshot ends where one does")
             return SnapshotWriter(
                 self._files.fs,
@@ -109,13 +111,12 @@ class Taking:
         """The writer of this snapshot is done."""
         self._under_way.discard(snapshot_id)
 
-    def _recent_batch(self, snapshot_id: OffsetAndEpoch) -> Buffer | None:
-        """The batch in memory that ends at the snapshot's end, or empty bytes; None when only the files can tell."""
-        last_offset = Offset(snapshot_id.offset - 1)
-        if last_offset < self._recent.start_offset:
+    def _recent_header(self, offset: Offset) -> BatchHeader | None:
+        """The header of the batch that contains this offset; None when only the files can tell."""
+        if offset < self._recent.start_offset:
             return None
-        found = self._recent.take(last_offset, snapshot_id.offset, 0)
-        return found[0][1] if found else b""
+        [(header, _)] = self._recent.take(offset, self._recent.end_offset, 0)
+        return header
 
     def _created(
         self,

@@ -15,7 +15,6 @@ from typing import Final
 from pykraft.core.messages import FetchRequest, FetchResponse
 from pykraft.core.state import Follower
 from pykraft.errors import ErrorCode
-from pykraft.protocol.batch import read_header
 from pykraft.protocol.values import encode_batch
 from pykraft.sim.clients.stranger import STRANGER_LISTENERS, Answer
 from pykraft.sim.facts.claims import STRANGER_ID
@@ -98,8 +97,8 @@ class FalseLeader:
 
     def _batch(self, offset: Offset, epoch: Epoch) -> Buffer:
         batch = encode_batch([b"a stranger's"], base_offset=offset, epoch=max(epoch, Epoch(1)), timestamp_ms=0)
-        self._facts.claims.batches.add((int(offset), read_header(batch).crc))
-        return batch
+        self._facts.claims.batches.add((int(offset), batch.header.crc))
+        return batch.data
 
     def _other_id(self, leader_id: NodeId) -> NodeId:
         """Another voter's id, which does not lead that epoch."""

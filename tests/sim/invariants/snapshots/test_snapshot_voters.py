@@ -17,8 +17,8 @@ OLD, NEW = keyed(1, 2), keyed(1, 2, 3)
 def content(voters: VoterSet | None) -> bytes:
     head = (SnapshotHeader(0), KRaftVersion(1), *(() if voters is None else (KRaftVoters(voters),)))
     batches = (
-        encode_control_batch(head, base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=0),
-        encode_control_batch((SnapshotFooter(),), base_offset=Offset(len(head)), epoch=Epoch(1), timestamp_ms=0),
+        encode_control_batch(head, base_offset=Offset(0), epoch=Epoch(1), timestamp_ms=0).data,
+        encode_control_batch((SnapshotFooter(),), base_offset=Offset(len(head)), epoch=Epoch(1), timestamp_ms=0).data,
     )
     return b"".join(batches)
 
