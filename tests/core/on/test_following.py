@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from pykraft.core import messages
+from pykraft.core.effects import Report
 from pykraft.core.on.following import check_consistent, learn_leader, settle_answer
-from pykraft.core.proof import Survey
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, Prospective, State, Unattached
-from pykraft.core.voter_history import Membership
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.types import EPOCH_MAX, Epoch, Listeners, NodeId, Offset, ReplicaKey, Voter, VoterSet
+from pykraft.types import EPOCH_MAX, Epoch, Listeners, NodeId
 from tests.core.replicas import (
-    END,
     NOW,
     STATES,
     answer,
     candidate,
-    directory,
+    done,
     follower,
     leader,
     listeners,
+    only,
     prospective,
     replica,
     resigned,
     unattached,
-    voter_set,
 )
 from tests.core.said import fetched, voted
 
@@ -114,58 +111,6 @@ def test_one_leader_in_an_epoch_and_nobody_knows_better_whether_this_one_leads(
     assert made.state is state
 
 
-def unproven(made: Replica) -> None:
-    made.survey = Survey(has_fresh_id=False)
-
-
-def proven_above_the_epoch(made: Replica) -> None:
-    made.votes_above = Epoch(5)
-
-
-def without_voters(made: Replica) -> None:
-    made.membership = Membership(VoterSet())
-
-
-def whose_disk_was_replaced(made: Replica) -> None:
-    former = Voter(key=ReplicaKey(NodeId(1), directory(9)), listeners=listeners(1))
-    made.membership = Membership(VoterSet.of((former, *voter_set(2, 3).voters)))
-
-
-def with_a_record_of_the_epoch(made: Replica) -> None:
-    made.log.append(base_offset=END.offset, end_offset=Offset(END.offset + 1), epoch=Epoch(5))
-
-
-@pytest.mark.parametrize(
-    "forget", [unproven, proven_above_the_epoch, without_voters, whose_disk_was_replaced, with_a_record_of_the_epoch]
-)
-def test_who_may_have_forgotten_that_it_led_hears_those_who_remember(forget: Callable[[Replica], None]) -> None:
-    made = replica(unattached())
-    forget(made)
-    state = made.state
-    assert learn(made, 5, 1) == ("Unattached", 5, None)
-    assert made.state is state
-    assert settle_answer(made, 2, voted(epoch=5, leader_id=1), NOW)
-
-
-def test_a_later_epoch_is_taken_over_from_those_who_remember_its_leader() -> None:
-    made = replica(unattached())
-    unproven(made)
-    assert learn(made, 6, 1) == ("Unattached", 6, None)
-
-
-def test_who_has_forgotten_still_knows_two_leaders_when_it_hears_of_them() -> None:
-    made = replica(follower())
-    unproven(made)
-    with pytest.raises(ProtocolError, match="it names this node as leader of epoch 5"):
-        learn(made, 5, 1)
-
-
-def test_who_never_was_a_voter_knows_that_it_did_not_lead() -> None:
-    made = replica(unattached(), voters=voter_set(2, 3))
-    with pytest.raises(ProtocolError):
-        learn(made, 5, 1)
-
-
 def settle(made: Replica, message: messages.VoteResponse) -> tuple[bool, bool]:
     """Whether the RPC's own part is to be done, and whether the peer is left alone for a while."""
     return settle_answer(made, 2, message, NOW), made.connections.is_backing_off(2)
@@ -219,16 +164,33 @@ def test_a_higher_epoch_without_a_leader_is_adopted() -> None:
     assert made.epoch == 6
 
 
+@pytest.mark.parametrize("state", [leader(), follower(), candidate(), unattached(leader_id=3)])
+def test_an_answer_that_names_this_node_as_leader_of_a_higher_epoch_raises_the_epoch(state: State) -> None:
+    made = replica(state)
+    assert settle(made, voted(epoch=6, error=ErrorCode.FENCED_LEADER_EPOCH, leader_id=1)) == (False, False)
+    assert isinstance(made.state, Unattached)
+    assert (made.epoch, made.leader_id) == (6, None)
+    told = "peer 2 takes this node for the leader of epoch 6, but this node does not lead it"
+    assert only(done(made), Report).text == told
+
+
+@pytest.mark.parametrize("state", [follower(), prospective(), candidate(), unattached(), unattached(leader_id=3)])
+def test_an_answer_that_names_this_node_as_leader_of_its_epoch_counts_without_the_name(state: State) -> None:
+    made = replica(state)
+    assert settle(made, voted(leader_id=1)) == (True, False)
+    assert settle(made, voted(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=1)) == (False, True)
+    assert made.state is state
+    assert done(made) == []
+
+
 @pytest.mark.parametrize(
     ("state", "message"),
     [
         (follower(), voted(error=ErrorCode.INVALID_REQUEST, leader_id=2)),
         (follower(), voted(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=3)),
-        (follower(), voted(epoch=6, leader_id=1)),
         (follower(), voted(epoch=EPOCH_MAX + 1)),
+        (follower(), voted(epoch=EPOCH_MAX + 1, leader_id=1)),
         (unattached(leader_id=9), voted(leader_id=2)),
-        (prospective(), voted(leader_id=1)),
-        (candidate(), voted(leader_id=1)),
     ],
 )
 def test_answers_that_cannot_be_true_change_nothing(state: State, message: messages.VoteResponse) -> None:

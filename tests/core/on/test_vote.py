@@ -316,7 +316,3 @@ def test_a_candidate_counts_the_vote_of_somebody_who_takes_it_for_the_leader() -
     waiting = replica(candidate())
     answer(waiting, voted(granted=False, leader_id=1))
     assert isinstance(waiting.state, Candidate)
-    with pytest.raises(ProtocolError):
-        answer(replica(prospective()), voted(epoch=6, leader_id=1))
-    with pytest.raises(ProtocolError):
-        answer(replica(follower()), voted(leader_id=1))

@@ -60,7 +60,7 @@ def unproven_directory_is_not_noted(patch: Patch) -> None:
 
 def emptied_leader_blames_who_names_it(patch: Patch) -> None:
     """A leader whose disk was emptied closes the connections of voters that still name it, so it hears from none."""
-    patch.setattr(following, "_may_have_forgotten", lambda replica, epoch, leader_id: False)
+    patch.setattr(following, "_is_named_wrongly", lambda replica, epoch, leader_id: False)
 
 
 def directory_of_a_killed_start_is_not_synced(patch: Patch) -> None:

@@ -1,17 +1,19 @@
-"""Bugs of trust: a node believes anybody who reaches its port (ADR 028, ADR 029, ADR 032; docs/trust.md)."""
+"""Bugs of trust: a node believes anybody who reaches its port (ADR 028, ADR 029, ADR 046; docs/trust.md)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from pykraft.core.epoch_budget import EpochBudget
-from pykraft.core.on import fetch_response, vote
+from pykraft.core.on import fetch_response, following
 from pykraft.core.on.following import check_consistent
 from pykraft.core.replica import Replica
 from pykraft.errors import ProtocolError
 from pykraft.types import Endpoint, Epoch, NodeId
 from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.patch import Patch
+
+_is_named_wrongly = vars(following)["_is_named_wrongly"]
 
 
 def epochs_have_no_budget(patch: Patch) -> None:
@@ -51,11 +53,19 @@ def any_text_is_a_host(patch: Patch) -> None:
 def votes_for_somebody_who_is_called_the_leader_are_lost(patch: Patch) -> None:
     """A candidate ignores an answer that names it as the leader of its epoch, and loses the vote in it."""
 
-    def campaigns(replica: Any) -> bool:
-        del replica
-        return False
+    def is_named_wrongly(replica: Replica, epoch: Epoch, leader_id: NodeId | None) -> bool:
+        return epoch > replica.epoch and _is_named_wrongly(replica, epoch, leader_id)
 
-    patch.setattr(vote, "_campaigns", campaigns)
+    patch.setattr(following, "_is_named_wrongly", is_named_wrongly)
+
+
+def misled_voter_is_locked_out(patch: Patch) -> None:
+    """A leader closes the connection of a voter that was told that it leads a later epoch."""
+
+    def is_named_wrongly(replica: Replica, epoch: Epoch, leader_id: NodeId | None) -> bool:
+        return epoch == replica.epoch and _is_named_wrongly(replica, epoch, leader_id)
+
+    patch.setattr(following, "_is_named_wrongly", is_named_wrongly)
 
 
 def _bug(plant: Any, source: str, scenario: str = "strangers") -> Mutant:
@@ -73,4 +83,5 @@ MUTANTS = (
     ),
     _bug(any_text_is_a_host, "Kafka's UpdateVoterHandler; ours until endpoints were checked"),
     _bug(votes_for_somebody_who_is_called_the_leader_are_lost, "ours until ADR 032", "false_leaders"),
+    _bug(misled_voter_is_locked_out, "ours until ADR 046", "misled"),
 )

@@ -2,7 +2,7 @@
 
 A peer that contradicts what this replica knows for certain (a second leader in one epoch, or this node as the leader of
 an epoch that it does not lead) is faulty: `ProtocolError` closes its connection. Checks run first, so nothing has
-changed by then.
+changed by then. An answer that names this node wrongly counts all the same, without the name (ADR 046).
 
 Source: KIP-595 §Leader discovery; Kafka ``KafkaRaftClient.maybeTransition`` and ``maybeHandleCommonResponse``.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeAlias
 
+from pykraft.core.effects import Report
 from pykraft.core.enter_state import to_follower, to_unattached
 from pykraft.core.messages import (
     NONE,
@@ -26,7 +27,7 @@ from pykraft.core.on.epoch_raise import may_answer_raise
 from pykraft.core.replica import Replica
 from pykraft.core.state import Follower, Leader, Prospective, Resigned
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.types import EPOCH_MAX, Epoch, Instant, Listeners, NodeId
+from pykraft.types import EPOCH_MAX, NO_LISTENERS, Epoch, Instant, Listeners, NodeId
 
 QuorumAnswer: TypeAlias = (
     VoteResponse
@@ -96,30 +97,22 @@ def check_consistent(replica: Replica, epoch: Epoch, leader_id: NodeId | None) -
     if leader_id is None:
         return
     if leader_id == replica.local.id:
-        is_leader = epoch == replica.epoch and isinstance(replica.state, Leader | Resigned)
-        if epoch >= replica.epoch and not is_leader and not _may_have_forgotten(replica, epoch, leader_id):
+        if epoch >= replica.epoch and not _leads(replica, epoch):
             raise ProtocolError(f"it names this node as leader of epoch {epoch}, but this node does not lead it")
     elif epoch == replica.epoch and replica.leader_id not in (None, leader_id):
         raise ProtocolError(f"epoch {epoch} has leader {replica.leader_id}, it names {leader_id} as well")
 
 
-def _may_have_forgotten(replica: Replica, epoch: Epoch, leader_id: NodeId) -> bool:
-    """True when this replica may have led the epoch under this id and cannot know it any more.
+def _is_named_wrongly(replica: Replica, epoch: Epoch, leader_id: NodeId | None) -> bool:
+    """True when a peer takes this node for the leader of an epoch that it does not lead.
 
-    Other voters name such a leader until they have elected another one, and they are right. If this replica closed
-    their connections for it, it could win no election and would not learn who does.
+    The peer may be right: this node may have led, and have lost its quorum-state since.
     """
-    # We know another leader of this epoch.
-    if epoch == replica.epoch and replica.leader_id is not None:
-        return False
-    # The directory was emptied.
-    if replica.survey is not None or epoch <= replica.votes_above:
-        return True
-    if not replica.is_voter and (not len(replica.voters) or replica.voters.get(leader_id) is not None):
-        # The disk was replaced: a voter with our id and another directory id may have led.
-        return True
-    # A replica that has a record of an epoch knew its leader. So if quorum-state names none, it is older than the log.
-    return epoch == replica.epoch == replica.log.last_epoch
+    return leader_id is not None and leader_id == replica.local.id and not _leads(replica, epoch)
+
+
+def _leads(replica: Replica, epoch: Epoch) -> bool:
+    return epoch == replica.epoch and isinstance(replica.state, Leader | Resigned)
 
 
 def check_not_refused(error: int) -> None:
@@ -143,10 +136,19 @@ def settle_answer(replica: Replica, peer_id: int, answer: QuorumAnswer, now: Ins
     if epoch is None or epoch < replica.epoch or error == ErrorCode.UNKNOWN_LEADER_EPOCH:
         replica.connections.back_off(peer_id, now.mono_ms)
         return False
+    is_named = _is_named_wrongly(replica, epoch, leader_id)
+    if is_named:
+        # Rejecting the answer would lock out a peer that was misled: it fetches from us in an epoch of which we would
+        # never learn, or it is the voter without which we cannot be elected (ADR 046). So hear all but the name.
+        leader_id, told = None, NO_LISTENERS
     check_consistent(replica, epoch, leader_id)
     if not may_answer_raise(replica, epoch, peer_id, now):
         replica.connections.back_off(peer_id, now.mono_ms)
         return False
+    if is_named and epoch > replica.epoch:
+        # Also what an operator should see when a second node has our id.
+        text = f"peer {peer_id} takes this node for the leader of epoch {epoch}, but this node does not lead it"
+        replica.outbox.add(Report(text=text))
     if epoch > replica.epoch or error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
         learn_leader(replica, epoch, leader_id, told, now)
         if replica.state is before:

@@ -19,7 +19,7 @@ from pykraft.core.outbox import Relies
 from pykraft.core.replica import Replica
 from pykraft.core.state import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from pykraft.errors import ErrorCode, ProtocolError
-from pykraft.types import NO_LISTENERS, Instant, NodeId
+from pykraft.types import Instant, NodeId
 
 
 def on_vote_request(replica: Replica, event: RequestReceived, message: VoteRequest, now: Instant) -> None:
@@ -123,10 +123,6 @@ def on_vote_response(replica: Replica, event: ResponseReceived, message: VoteRes
     Effects: WriteElectionState and what follows when the campaign is decided.
     Source: KIP-595 §Vote, KIP-996; KafkaRaftClient.handleVoteResponse.
     """
-    if message.leader_id == replica.local.id and message.epoch == replica.epoch and _campaigns(replica):
-        # This voter was told that we lead the epoch, but our own state says that we do not. It fetches from nobody, so
-        # its answer counts. Without it, neither of the two might ever be elected again (ADR 032).
-        message = replace(message, leader_id=None, listeners=NO_LISTENERS)
     if not settle_answer(replica, event.peer_id, message, now):
         return
     state = replica.state
@@ -151,10 +147,6 @@ def on_vote_response(replica: Replica, event: ResponseReceived, message: VoteRes
             give_up_campaign(replica, now)
     elif tally.is_won:
         to_leader(replica, now)
-
-
-def _campaigns(replica: Replica) -> bool:
-    return isinstance(replica.state, Prospective | Candidate)
 
 
 def on_vote_unsupported(replica: Replica, now: Instant) -> None:
